@@ -1,0 +1,105 @@
+"""Marketing attribution for analysts: interactions, events and credited nodes as DataFrames."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attrib_ds import errors, plots
+    from attrib_ds.attribution.credits import attribute
+    from attrib_ds.attribution.models import (
+        CustomWeights,
+        FirstTouch,
+        LastNonDirect,
+        LastTouch,
+        Linear,
+        LinearRamp,
+        Participation,
+        PositionBased,
+        TimeDecay,
+    )
+    from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.returns import compare_models, report_returns, roll_up
+    from attrib_ds.conversions import conversion_paths
+    from attrib_ds.filters import event, from_json, interaction, node, to_json, user
+    from attrib_ds.insights import interaction_insights
+    from attrib_ds.interactions import get_interaction, list_hits, search_interactions
+    from attrib_ds.loading import load
+    from attrib_ds.nodes import list_nodes
+    from attrib_ds.project import Project, connect, sample_project
+
+#: Where each public name lives; a name's module loads when the name is first used.
+_HOMES = {
+    "attribution.credits": ["attribute"],
+    "attribution.models": [
+        "CustomWeights",
+        "FirstTouch",
+        "LastNonDirect",
+        "LastTouch",
+        "Linear",
+        "LinearRamp",
+        "Participation",
+        "PositionBased",
+        "TimeDecay",
+    ],
+    "attribution.paths": ["Paths"],
+    "attribution.returns": ["compare_models", "report_returns", "roll_up"],
+    "conversions": ["conversion_paths"],
+    "filters": ["event", "from_json", "interaction", "node", "to_json", "user"],
+    "insights": ["interaction_insights"],
+    "interactions": ["get_interaction", "list_hits", "search_interactions"],
+    "loading": ["load"],
+    "nodes": ["list_nodes"],
+    "project": ["Project", "connect", "sample_project"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "CustomWeights",
+    "FirstTouch",
+    "LastNonDirect",
+    "LastTouch",
+    "Linear",
+    "LinearRamp",
+    "Participation",
+    "Paths",
+    "PositionBased",
+    "Project",
+    "TimeDecay",
+    "attribute",
+    "compare_models",
+    "connect",
+    "conversion_paths",
+    "errors",
+    "event",
+    "from_json",
+    "get_interaction",
+    "interaction",
+    "interaction_insights",
+    "list_hits",
+    "list_nodes",
+    "load",
+    "node",
+    "plots",
+    "report_returns",
+    "roll_up",
+    "sample_project",
+    "search_interactions",
+    "to_json",
+    "user",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("errors", "plots"):
+        return importlib.import_module(f"attrib_ds.{name}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'attrib_ds' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"attrib_ds.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

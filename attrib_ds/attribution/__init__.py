@@ -1,0 +1,1 @@
+"""Attribution of conversions to traffic-source nodes; knows tables, no service."""

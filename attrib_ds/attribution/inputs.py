@@ -1,0 +1,202 @@
+"""Touchpoints and conversions of any origin as lazy tables, each column checked by the engine.
+
+Checks run on whole columns where the rows are; no Python object is made per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import pandas as pd
+import pyarrow as pa
+
+from attrib_ds.errors import InvalidRequest, closest
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+_INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
+_DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
+
+
+@dataclass
+class Input:
+    """One table a user handed over, and what was found wrong with it.
+
+    Columns are taken out by role (:meth:`keys`, :meth:`instants`, :meth:`numbers`), each of which notes what
+    would be wrong with a row; :meth:`check` then looks at all of them in one pass.
+    """
+
+    table: ir.Table
+    argument: str
+    untyped: frozenset[str] = frozenset()
+    _suspects: list[tuple[str, str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, backend: Any, frame: object, *, argument: str) -> Input:
+        """Open a DataFrame, an Arrow table or a Parquet file on an engine.
+
+        Raises
+        ------
+        InvalidRequest
+            If the value is none of these, names a column twice, or mixes types within a column.
+        """
+        if isinstance(frame, str | Path):
+            return cls(_parquet(backend, Path(frame), argument), argument)
+        table: Any = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else frame
+        if not isinstance(table, pa.Table):
+            raise InvalidRequest(
+                f"{argument}: {type(frame).__name__} is not a table; allowed: a pandas DataFrame, a pyarrow "
+                "Table or the path of a Parquet file",
+                field=argument,
+            )
+        _distinct_names(table.column_names, argument)
+        # A column without a single value has no type of its own, and engines guess one: text takes every role.
+        untyped = [column.name for column in table.schema if pa.types.is_null(column.type)]
+        for name in untyped:
+            index = table.column_names.index(name)
+            table = table.set_column(index, name, table[name].cast(pa.string()))
+        backend.con.register(argument, table)
+        return cls(backend.table(argument), argument, frozenset(untyped))
+
+    def keys(self, name: str, *, role: str, unique: bool = False) -> Any:
+        """Return identifiers as text; whole numbers stored as floats lose their ``.0``."""
+        values = self._complete(name, role)
+        kind = values.type()
+        if kind.is_floating():
+            self._suspect(name, "is not a whole number", values != values.floor())
+            values = values.cast("int64")
+        elif not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
+            self._refuse(name, kind, "text or whole numbers")
+        texts = values.cast("string")
+        if unique:
+            self._suspect(
+                name, "is there more than once", texts.count().over(ibis.window(group_by=texts)) > 1
+            )
+        return texts
+
+    def instants(self, name: str, *, role: str, optional: bool = False) -> Any:
+        """Return instants in UTC without a zone; those that carry none are UTC already."""
+        values = self._column(name, role) if optional else self._complete(name, role)
+        kind = values.type()
+        if kind.is_timestamp() or kind.is_date():
+            return values.cast("timestamp(6)")
+        if not kind.is_string():
+            self._refuse(name, kind, "timestamps, dates or RFC 3339 text (numbers: pandas.to_datetime first)")
+        parsed = values.try_cast("timestamp('UTC')").cast("timestamp(6)")
+        readable = parsed.notnull() & values.re_search(_DATE_FIRST)
+        self._suspect(name, f"is not an instant; {_INSTANTS}", values.notnull() & ~readable)
+        return parsed
+
+    def numbers(self, name: str, *, role: str, minimum: float | None = None) -> Any:
+        """Return finite numbers as doubles."""
+        values = self._complete(name, role)
+        kind = values.type()
+        if not (kind.is_numeric() or kind.is_boolean() or name in self.untyped):
+            self._refuse(name, kind, "numbers")
+        doubles = values.cast("float64")
+        if kind.is_floating():
+            self._suspect(
+                name, "is not finite; drop those rows or fill them", doubles.isnan() | doubles.isinf()
+            )
+        if minimum is not None:
+            self._suspect(name, f"is below {minimum:g}", doubles < minimum)
+        return doubles
+
+    def texts(self, name: str, *, role: str) -> Any:
+        """Return text, missing values included."""
+        return self._column(name, role).cast("string")
+
+    def has(self, name: str) -> bool:
+        """Say whether a column is there."""
+        return name in self.table.columns
+
+    def check(self) -> None:
+        """Look at every row once, and refuse the table for the first thing that is wrong with it."""
+        if not self._suspects:
+            return
+        flags = {f"wrong{index}": found for index, (_, _, found) in enumerate(self._suspects)}
+        flagged = self.table.mutate(**flags)
+        counts = flagged.agg(**{name: flagged[name].sum().fill_null(0) for name in flags}).to_pyarrow()
+        for index, (name, complaint, _) in enumerate(self._suspects):
+            count = counts[f"wrong{index}"][0].as_py()
+            if count:
+                numbered = flagged.mutate(row_of_input=ibis.row_number())
+                first = numbered.filter(numbered[f"wrong{index}"]).order_by("row_of_input").limit(1)
+                shown = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
+                raise InvalidRequest(
+                    f"{self.argument}: {count:,} rows are not allowed: the column {name!r} {complaint}, first in "
+                    f"row {shown['row_of_input']} ({shown[name]!r})",
+                    field=self.argument,
+                )
+
+    def _column(self, name: str, role: str) -> Any:
+        if name not in self.table.columns:
+            raise InvalidRequest(
+                f"{self.argument}: there is no column {name!r} for the {role}"
+                f"{closest(name, self.table.columns)}; columns: {', '.join(self.table.columns) or 'none'}; "
+                f"name another with {role}='…'",
+                field=self.argument,
+            )
+        return self.table[name]
+
+    def _complete(self, name: str, role: str) -> Any:
+        values = self._column(name, role)
+        self._suspect(name, "is missing; drop those rows or fill them", values.isnull())
+        return values
+
+    def _suspect(self, name: str, complaint: str, found: Any) -> None:
+        self._suspects.append((name, complaint, found))
+
+    def _refuse(self, name: str, kind: Any, allowed: str) -> None:
+        raise InvalidRequest(
+            f"{self.argument}: the column {name!r} holds {kind}; allowed: {allowed}", field=self.argument
+        )
+
+
+def engine() -> Any:
+    """Return a DuckDB engine of its own that reads instants as UTC."""
+    backend = ibis.duckdb.connect()
+    backend.con.execute("SET TimeZone = 'UTC'")
+    return backend
+
+
+def _parquet(backend: Any, path: Path, argument: str) -> ir.Table:
+    if not path.exists():
+        raise InvalidRequest(f"{argument}: there is no file {str(path)!r}", field=argument)
+    if path.is_file() and path.suffix not in (".parquet", ".pq"):
+        raise InvalidRequest(
+            f"{argument}: {path.name!r} is not a Parquet file by its name; read other files with pandas first",
+            field=argument,
+        )
+    return backend.read_parquet(path if path.is_file() else path / "*.parquet", table_name=argument)
+
+
+def _arrow(frame: pd.DataFrame, argument: str) -> pa.Table:
+    names = [str(name) for name in frame.columns]
+    _distinct_names(names, argument)
+    return pa.table(
+        {name: _arrow_column(frame.iloc[:, index], name, argument) for index, name in enumerate(names)}
+    )
+
+
+def _arrow_column(values: pd.Series[Any], name: str, argument: str) -> Any:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        kinds = sorted({type(value).__name__ for value in values.dropna()})
+        message = f"{argument}: the column {name!r} mixes {', '.join(kinds)}; allowed: values of one type"
+        raise InvalidRequest(message, field=argument) from error
+
+
+def _distinct_names(names: list[str], argument: str) -> None:
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise InvalidRequest(
+            f"{argument}: the columns {', '.join(doubled)} are there more than once", field=argument
+        )

@@ -1,0 +1,451 @@
+"""Paths: the touchpoints of each conversion inside the lookback, in order, as one lazy table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import pandas as pd
+import pyarrow as pa
+
+from attrib_ds.attribution.durations import parse_duration
+from attrib_ds.attribution.inputs import Input, engine
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.frames import to_pandas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import ibis.expr.types as ir
+
+#: How direct traffic is named, in lower case.
+DIRECT = ("direct", "(direct)", "(direct) / (none)", "direct / (none)", "direct / none")
+
+#: Prefix of the conversion columns that hold milestone dates.
+MILESTONE = "milestone."
+
+_MICROSECONDS_A_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Paths:
+    """The touchpoints that led to conversions: lazy, and computed where the data is.
+
+    Made by :func:`attrib_ds.conversion_paths`, :meth:`from_frames` or :meth:`from_sequences`.
+
+    Attributes
+    ----------
+    touches : ibis.Table
+        One row per conversion and touchpoint inside its lookback, and one row without a node for each
+        conversion that has none: ``event_id``, ``user_id``, ``node_id``, ``type``, ``is_direct``, ``date``,
+        ``event_date``, ``age_days``, ``youngest_days`` (of the last one), ``position`` (1 is the first), ``length``, ``conversions`` and
+        ``value`` (of the whole conversion), ``currency``.
+    touchpoints : ibis.Table or None
+        Every touchpoint, those of users without a conversion (the null paths) included.
+    nodes : DataFrame or None
+        The tree of nodes: ``node_id``, ``name``, ``type``, ``parent_id``.
+    spend : DataFrame or None
+        ``node_id``, ``spend``, ``currency``, where the spend is known.
+    """
+
+    touches: ir.Table
+    touchpoints: ir.Table | None = None
+    nodes: pd.DataFrame | None = None
+    spend: pd.DataFrame | None = None
+    has_dates: bool = True
+    has_users: bool = True
+
+    @classmethod
+    def from_frames(
+        cls,
+        touchpoints: object,
+        conversions: object,
+        *,
+        lookback: str | timedelta = "30D",
+        user: str = "user_id",
+        node: str = "node_id",
+        date: str = "date",
+        touch: str | None = None,
+        conversion: str = "event_id",
+        value: str | None = None,
+        currency: str | None = None,
+        milestones: Mapping[str, str] | None = None,
+    ) -> Paths:
+        """Make paths from touchpoints and conversions of any origin.
+
+        Parameters
+        ----------
+        touchpoints : DataFrame, pyarrow.Table or path of a Parquet file
+            One row per touchpoint with the columns ``user``, ``node``, ``date`` (and ``touch``).
+        conversions : DataFrame, pyarrow.Table or path of a Parquet file
+            One row per conversion with the columns ``conversion``, ``user``, ``date`` and, as far as there,
+            ``value``, ``currency`` and milestones.
+        lookback : str or timedelta, default "30D"
+            Touchpoints in ``(date - lookback, date]`` of a conversion belong to its path.
+        user, node, date, conversion : str
+            Names of the columns. ``user`` and ``date`` are the same in both tables. Instants without an
+            offset are UTC.
+        touch : str, optional
+            Column of touchpoints that identifies them; it decides the order of touchpoints of the same
+            instant, which the node's id decides otherwise.
+        value, currency : str, optional
+            Columns of conversions; ``"value"`` and ``"currency"`` where they are there.
+        milestones : mapping of str to str, optional
+            Name of a milestone to the column of conversions that holds its date (or nothing).
+
+        Returns
+        -------
+        Paths
+            Users without a conversion are the null paths.
+
+        Raises
+        ------
+        InvalidRequest
+            If a column is missing, an identifier is missing or doubled, a number is not finite, or a date
+            cannot be read.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from attrib_ds import Paths
+        >>> touchpoints = pd.DataFrame({"user_id": ["u", "u"], "node_id": ["search", "email"],
+        ...     "date": pd.to_datetime(["2025-01-01", "2025-01-02"], utc=True)})
+        >>> conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "value": [30.0],
+        ...     "date": pd.to_datetime(["2025-01-03"], utc=True)})
+        >>> Paths.from_frames(touchpoints, conversions).to_pandas()["node_id"].tolist()
+        ['search', 'email']
+        """
+        window = parse_duration(lookback, argument="lookback")
+        backend = engine()
+        points = _touchpoints(
+            Input.open(backend, touchpoints, argument="touchpoints"),
+            user=user,
+            node=node,
+            date=date,
+            touch=touch,
+        )
+        converted = _conversions(
+            Input.open(backend, conversions, argument="conversions"),
+            user=user,
+            date=date,
+            conversion=conversion,
+            value=value,
+            currency=currency,
+            milestones=milestones or {},
+        )
+        return cls(touches=pair(points, converted, lookback=window), touchpoints=points)
+
+    @classmethod
+    def from_sequences(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        path: str,
+        conversions: str,
+        value: str | None = None,
+        nulls: str | None = None,
+        separator: str = " > ",
+    ) -> Paths:
+        """Make paths from already aggregated ones, the form other libraries use.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            One row per distinct path.
+        path : str
+            Column of the nodes in order, joined by ``separator``.
+        conversions : str
+            Column of the number of conversions with that path, 0 or more.
+        value : str, optional
+            Column of the total value of those conversions.
+        nulls : str, optional
+            Column of the number of users with that path who did not convert.
+        separator : str, default " > "
+            What stands between two nodes.
+
+        Returns
+        -------
+        Paths
+            Without dates: models that need ages refuse them.
+
+        Raises
+        ------
+        InvalidRequest
+            If a column is missing, a path is empty, or a number is missing, negative or not finite.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from attrib_ds import Paths
+        >>> frame = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1]})
+        >>> Paths.from_sequences(frame, path="path", conversions="n").lengths()["conversions"].tolist()
+        [1.0, 3.0]
+        """
+        touches, points = _sequences(
+            frame, path=path, conversions=conversions, value=value, nulls=nulls, separator=separator
+        )
+        return cls(touches=touches, touchpoints=points, has_dates=False, has_users=False)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Compute the paths.
+
+        Returns
+        -------
+        DataFrame
+            One row per conversion and touchpoint, ordered by conversion and position: ``event_id``,
+            ``user_id``, ``node_id``, ``node_name`` (str), ``date``, ``event_date`` (datetime64[us, UTC]),
+            ``position``, ``length`` (Int64), ``conversions``, ``value`` (float64), ``currency`` (str).
+            A conversion without a touchpoint has one row with a null node and length 0.
+        """
+        shown = ["event_id", "user_id", "node_id", "date", "event_date", "position", "length"]
+        rows = self.touches.select(*shown, "conversions", "value", "currency")
+        ordered = rows.order_by("event_id", "position").to_pyarrow()
+        frame = to_pandas(ordered)
+        frame.insert(3, "node_name", self.names(frame["node_id"]))
+        return frame
+
+    def summary(self, *, top: int | None = 20) -> pd.DataFrame:
+        """Count conversions per distinct path.
+
+        Parameters
+        ----------
+        top : int, optional
+            How many paths, the most frequent first; None for all.
+
+        Returns
+        -------
+        DataFrame
+            One row per path and currency, by conversions: ``path`` (str, nodes joined by `` > ``, empty for
+            conversions without a touchpoint), ``length`` (Int64), ``conversions``, ``value`` (float64),
+            ``currency`` (str).
+        """
+        if top is not None and (not isinstance(top, int) or top < 0):
+            raise InvalidRequest(
+                f"top: {top!r} is not a number of paths; allowed: 0 or more, or None", field="top"
+            )
+        touches = self._named()
+        of_event = touches.group_by("event_id").agg(
+            path=touches.node_name.group_concat(" > ", order_by=touches.position),
+            length=touches.length.max(),
+            conversions=touches.conversions.max(),
+            value=touches.value.max(),
+            currency=touches.currency.max(),
+        )
+        counted = of_event.group_by([of_event.path.fill_null("").name("path"), "length", "currency"]).agg(
+            conversions=of_event.conversions.sum(), value=of_event.value.sum()
+        )
+        ordered = counted.order_by(ibis.desc("conversions"), "path", "currency")
+        limited = ordered if top is None else ordered.limit(top)
+        return to_pandas(limited.select("path", "length", "conversions", "value", "currency").to_pyarrow())
+
+    def lengths(self) -> pd.DataFrame:
+        """Count conversions by the number of touchpoints.
+
+        Returns
+        -------
+        DataFrame
+            One row per length, ascending (0: no touchpoint): ``length`` (Int64), ``conversions`` (float64).
+        """
+        last = self._one_per_event()
+        counted = last.group_by("length").agg(conversions=last.conversions.sum())
+        return to_pandas(counted.order_by("length").to_pyarrow())
+
+    def lags(self) -> pd.DataFrame:
+        """Measure the time from the first and from the last touchpoint to each conversion.
+
+        Returns
+        -------
+        DataFrame
+            One row per conversion: ``event_id`` (str), ``conversions`` (float64), ``first_lag_days``,
+            ``last_lag_days`` (float64, null where there is no touchpoint).
+        """
+        self.require_dates("lags")
+        touches = self.touches
+        lags = touches.group_by("event_id").agg(
+            conversions=touches.conversions.max(),
+            first_lag_days=touches.age_days.max(),
+            last_lag_days=touches.age_days.min(),
+        )
+        return to_pandas(lags.order_by("event_id").to_pyarrow())
+
+    def with_spend(self, spend: pd.DataFrame) -> Paths:
+        """Return the same paths with the spend of nodes beside them."""
+        return replace(self, spend=spend)
+
+    def names(self, node_ids: pd.Series[Any]) -> pd.Series[Any]:
+        """Return the names of nodes; a node without one is called by its id."""
+        if self.nodes is None:
+            return node_ids.copy()
+        named = self.nodes.set_index("node_id")["name"]
+        return node_ids.map(named).fillna(node_ids).astype("str")
+
+    def require_dates(self, what: str) -> None:
+        """Refuse what needs the dates of touchpoints where there are none."""
+        if not self.has_dates:
+            raise InvalidRequest(
+                f"paths: {what} needs the dates of touchpoints, which aggregated paths do not have; "
+                "use Paths.from_frames",
+                field="paths",
+            )
+
+    def milestones(self) -> list[str]:
+        """Return the names of the milestones whose dates the paths carry."""
+        return [name.removeprefix(MILESTONE) for name in self.touches.columns if name.startswith(MILESTONE)]
+
+    def __repr__(self) -> str:
+        kind = "touchpoints with dates" if self.has_dates else "aggregated sequences"
+        return f"<Paths of {kind}; .to_pandas(), .summary(), .lengths(), .lags()>"
+
+    def _one_per_event(self) -> ir.Table:
+        touches = self.touches
+        return touches.filter(touches.position == touches.length)
+
+    def _named(self) -> ir.Table:
+        if self.nodes is None:
+            return self.touches.mutate(node_name=self.touches.node_id)
+        named = ibis.memtable(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
+        joined = self.touches.left_join(named, "node_id")
+        return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
+
+
+def pair(touchpoints: ir.Table, conversions: ir.Table, *, lookback: timedelta) -> ir.Table:
+    """Join each conversion with the touchpoints of its user inside the lookback, in order.
+
+    Parameters
+    ----------
+    touchpoints : ibis.Table
+        ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type``, ``is_direct``.
+    conversions : ibis.Table
+        ``event_id``, ``user_id``, ``event_date``, ``conversions``, ``value``, ``currency`` and milestones.
+    lookback : timedelta
+        Length of the window that ends at the conversion; its start is not part of it.
+
+    Returns
+    -------
+    ibis.Table
+        As :attr:`Paths.touches`.
+    """
+    points = touchpoints.select(
+        "node_id", "date", "touch_id", "type", "is_direct", touch_user=touchpoints.user_id
+    )
+    microseconds = lookback // timedelta(microseconds=1)
+    opened = conversions.mutate(opens=conversions.event_date - ibis.interval(microseconds=microseconds))
+    joined = opened.left_join(
+        points,
+        [
+            opened.user_id == points.touch_user,
+            points.date <= opened.event_date,
+            points.date > opened.opens,
+        ],
+    ).drop("touch_user", "opens")
+    of_event = ibis.window(group_by=joined.event_id)
+    in_order = ibis.window(group_by=joined.event_id, order_by=[joined.date, joined.touch_id, joined.node_id])
+    age_days = joined.event_date.delta(joined.date, unit="microsecond") / float(_MICROSECONDS_A_DAY)
+    return joined.mutate(
+        position=ibis.ifelse(joined.node_id.isnull(), 0, ibis.row_number().over(in_order) + 1),
+        length=joined.node_id.count().over(of_event),
+        age_days=age_days,
+        youngest_days=age_days.min().over(of_event),
+    )
+
+
+def _touchpoints(given: Input, *, user: str, node: str, date: str, touch: str | None) -> ir.Table:
+    columns = {
+        "user_id": given.keys(user, role="user"),
+        "node_id": given.keys(node, role="node"),
+        "date": given.instants(date, role="date"),
+    }
+    columns["touch_id"] = (
+        columns["node_id"] if touch is None else given.keys(touch, role="touch", unique=True)
+    )
+    given.check()
+    direct = columns["node_id"].lower().isin(DIRECT)
+    return given.table.select(**columns, is_direct=direct, type=ibis.null("string"))
+
+
+def _conversions(
+    given: Input,
+    *,
+    user: str,
+    date: str,
+    conversion: str,
+    value: str | None,
+    currency: str | None,
+    milestones: Mapping[str, str],
+) -> ir.Table:
+    columns: dict[str, Any] = {
+        "event_id": given.keys(conversion, role="conversion", unique=True),
+        "user_id": given.keys(user, role="user"),
+        "event_date": given.instants(date, role="date"),
+        "conversions": ibis.literal(1.0),
+        "value": ibis.null("float64"),
+        "currency": ibis.null("string"),
+    }
+    if value is not None or given.has("value"):
+        columns["value"] = given.numbers(value or "value", role="value")
+    if currency is not None or given.has("currency"):
+        columns["currency"] = given.texts(currency or "currency", role="currency")
+    for name, source in milestones.items():
+        columns[f"{MILESTONE}{name}"] = given.instants(source, role="milestones", optional=True)
+    given.check()
+    return given.table.select(**columns)
+
+
+def _sequences(
+    frame: pd.DataFrame,
+    *,
+    path: str,
+    conversions: str,
+    value: str | None,
+    nulls: str | None,
+    separator: str,
+) -> tuple[ir.Table, ir.Table]:
+    if not separator:
+        raise InvalidRequest("separator: it is empty; allowed: the text between two nodes", field="separator")
+    given = Input.open(engine(), frame, argument="frame")
+    columns = {
+        "path": given.keys(path, role="path"),
+        "conversions": given.numbers(conversions, role="conversions", minimum=0),
+        "value": ibis.null("float64") if value is None else given.numbers(value, role="value"),
+        "nulls": ibis.literal(0.0) if nulls is None else given.numbers(nulls, role="nulls", minimum=0),
+    }
+    given.check()
+    rows = to_pandas(given.table.select(**columns).to_pyarrow())
+    texts = rows.pop("path")
+    rows["event_id"] = rows.index.astype("str")
+    rows["node_id"] = texts.str.split(separator, regex=False)
+    rows["length"] = rows["node_id"].str.len()
+    touches = rows.explode("node_id", ignore_index=True)
+    touches["node_id"] = touches["node_id"].astype("str").str.strip()
+    empty = touches["node_id"] == ""
+    if empty.any():
+        row = int(touches.loc[empty, "event_id"].iloc[0])
+        raise InvalidRequest(
+            f"frame: the path in row {row} has an empty node ({texts[row]!r}, separated by "
+            f"{separator!r}); allowed: at least one node and none of them empty",
+            field="frame",
+        )
+    touches["position"] = touches.groupby("event_id", sort=False).cumcount() + 1
+    arrow = pa.Table.from_pandas(touches, preserve_index=False)
+    arrow = arrow.set_column(
+        arrow.column_names.index("node_id"), "node_id", arrow["node_id"].cast(pa.string())
+    )
+    nothing = {
+        "user_id": pa.string(),
+        "type": pa.string(),
+        "touch_id": pa.string(),
+        "date": pa.timestamp("us"),
+        "event_date": pa.timestamp("us"),
+        "age_days": pa.float64(),
+        "youngest_days": pa.float64(),
+        "currency": pa.string(),
+    }
+    for name, kind in nothing.items():
+        arrow = arrow.append_column(name, pa.nulls(arrow.num_rows, kind))
+    backend = engine()
+    backend.con.register("sequences", arrow)
+    points = backend.table("sequences")
+    points = points.mutate(is_direct=points.node_id.lower().isin(DIRECT))
+    return points.filter(points.conversions > 0).drop("nulls"), points

@@ -1,0 +1,247 @@
+"""Credits beside spend, models beside each other, and nodes rolled up in their tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.schema import NODE_TYPES
+
+_CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
+_COUNTS = ("conversions", "value", "share", "spend")
+
+
+def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
+    """Put the spend of nodes beside their credit, with cost per conversion and return.
+
+    Parameters
+    ----------
+    credits : DataFrame
+        From :func:`attribute`.
+    spend : DataFrame
+        One row or more per node: ``node_id`` (str), ``spend`` (number, 0 or more), ``currency`` (str;
+        needed only where currencies matter).
+
+    Returns
+    -------
+    DataFrame
+        ``credits`` with ``spend`` (float64, in ``currency``), ``cpa`` (spend per credited conversion) and
+        ``roas`` (credited value per unit spent). Both are null where the spend is 0 or unknown; ``cpa`` is
+        null too where nothing is credited. Nodes with spend and no credit have rows of their own, with
+        credit 0: nothing is dropped. Conversions without a currency take the currency of the spend, and
+        have no return.
+
+    Raises
+    ------
+    InvalidRequest
+        If columns are missing, an amount is negative or not finite, or conversions without a currency meet
+        spend in several.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import report_returns
+    >>> credits = pd.DataFrame({"model": ["linear"], "node_id": ["search"], "node_name": ["Search"],
+    ...     "conversions": [4.0], "value": [90.0], "currency": ["EUR"], "share": [1.0]})
+    >>> spend = pd.DataFrame({"node_id": ["search"], "spend": [30.0], "currency": ["EUR"]})
+    >>> report_returns(credits, spend)[["cpa", "roas"]].iloc[0].tolist()
+    [7.5, 3.0]
+    """
+    _require(credits, "credits", _CREDITS)
+    spent = _checked(spend)
+    joined = _with_spend(credits.drop(columns=["spend", "cpa", "roas"], errors="ignore"), spent)
+    return _with_ratios(joined)
+
+
+def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.DataFrame:
+    """Lay the credits of several models side by side.
+
+    Parameters
+    ----------
+    credits : DataFrame
+        From :func:`attribute`.
+    by : str, default "conversions"
+        Column to compare: ``"conversions"``, ``"value"`` or ``"share"``.
+
+    Returns
+    -------
+    DataFrame
+        One row per node and currency: ``node_id``, ``node_name``, ``currency`` (str), one float64 column per
+        model, and ``spread`` (float64), the distance between the highest and the lowest of them, by which
+        rows are ordered, the largest first.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing or ``by`` is not one of the three.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import Paths, attribute, compare_models
+    >>> sequences = pd.DataFrame({"path": ["search > email"], "n": [4]})
+    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> compare_models(attribute(paths, ["first_touch", "linear"]))["spread"].tolist()
+    [2.0, 2.0]
+    """
+    _require(credits, "credits", _CREDITS)
+    if by not in ("conversions", "value", "share"):
+        raise InvalidRequest.choice("by", by, ("conversions", "value", "share"))
+    models = list(dict.fromkeys(credits["model"]))
+    index = ["node_id", "node_name", "currency"]
+    wide = credits.set_index([*index, "model"])[by].unstack("model").reindex(columns=models)
+    wide["spread"] = wide.max(axis=1) - wide.min(axis=1)
+    compared = wide.reset_index().rename_axis(columns=None)
+    return compared.sort_values(["spread", "node_id"], ascending=[False, True], ignore_index=True)
+
+
+def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFrame:
+    """Sum the credits of nodes into their ancestors at a level of the tree.
+
+    Parameters
+    ----------
+    credits : DataFrame
+        From :func:`attribute`.
+    nodes : DataFrame
+        From :func:`attrib_ds.list_nodes`: ``_id``, ``parentId``, ``type``, ``name``.
+    level : str
+        A node type, such as ``"campaign"``.
+
+    Returns
+    -------
+    DataFrame
+        As ``credits``, one row per model, ancestor and currency; intervals are left out, because bounds do
+        not add up. A node above the level, or on a branch without it, stays itself.
+
+    Raises
+    ------
+    InvalidRequest
+        If columns are missing or the level is not a node type.
+
+    Notes
+    -----
+    Rolling up equals attributing at the level for models whose weights ignore which node a touchpoint is:
+    first, last, linear, ramp, position and time decay. It does not for participation.
+    """
+    _require(credits, "credits", _CREDITS)
+    ancestors = ancestors_at(nodes, level)
+    names = nodes.set_index("_id")["name"]
+    rolled = credits.drop(columns=["low", "high", "cpa", "roas"], errors="ignore").copy()
+    rolled["node_id"] = rolled["node_id"].map(ancestors).fillna(rolled["node_id"]).astype("str")
+    keys = ["model", "node_id", "currency"]
+    counts = [column for column in _COUNTS if column in rolled.columns]
+    summed = rolled.groupby(keys, dropna=False, sort=False)[counts].sum(min_count=1).reset_index()
+    summed["node_name"] = summed["node_id"].map(names).fillna(summed["node_id"]).astype("str")
+    summed = summed[[column for column in credits.columns if column in summed.columns]]
+    return _with_ratios(summed) if "spend" in summed.columns else summed
+
+
+def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
+    """Map each node to its nearest ancestor of a type, itself included, or to itself where it has none."""
+    _require(nodes, "nodes", ("_id", "parentId", "type", "name"))
+    if level not in NODE_TYPES:
+        raise InvalidRequest.choice("level", level, NODE_TYPES)
+    parents = dict(zip(nodes["_id"], nodes["parentId"].where(nodes["parentId"].notna(), None), strict=True))
+    types = dict(zip(nodes["_id"], nodes["type"], strict=True))
+    found: dict[str, str] = {}
+    for node in parents:
+        current: Any = node
+        # A tree is no deeper than it has nodes; the bound ends the walk on a frame that holds a loop.
+        for _ in range(len(parents)):
+            if current is None or types.get(current) == level:
+                break
+            current = parents.get(current)
+        found[node] = current if current is not None and types.get(current) == level else node
+    return found
+
+
+def _checked(spend: pd.DataFrame) -> pd.DataFrame:
+    _require(spend, "spend", ("node_id", "spend"))
+    amounts = pd.to_numeric(spend["spend"], errors="coerce").astype("float64")
+    wrong = ~np.isfinite(amounts) | (amounts < 0)
+    if wrong.any():
+        row = int(np.asarray(wrong).argmax())
+        raise InvalidRequest(
+            f"spend: the column 'spend' is {spend['spend'].iloc[row]!r} in row {row}; allowed: 0 or more",
+            field="spend",
+        )
+    if spend["node_id"].isna().any():
+        raise InvalidRequest("spend: the column 'node_id' has missing values; drop those rows", field="spend")
+    currencies = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
+    rows = pd.DataFrame(
+        {
+            "node_id": spend["node_id"].astype("str"),
+            "currency": currencies.astype("str"),
+            "spend": amounts,
+        }
+    )
+    return rows.groupby(["node_id", "currency"], dropna=False)["spend"].sum().reset_index()
+
+
+def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame) -> pd.DataFrame:
+    joined = credits.copy()
+    without = joined["currency"].isna()
+    joined["_monetary"] = ~without
+    named = spent["currency"].dropna().unique()
+    if without.any() and len(named):
+        if len(named) > 1:
+            raise InvalidRequest(
+                f"spend: conversions without a currency meet spend in {', '.join(sorted(named))}; allowed: "
+                "spend in one currency",
+                field="spend",
+            )
+        joined.loc[without, "currency"] = named[0]
+    elif not without.any() and spent["currency"].isna().any():
+        earned = joined["currency"].unique()
+        if len(earned) > 1:
+            raise InvalidRequest(
+                f"spend: spend without a currency meets conversions in {', '.join(sorted(earned))}; allowed: "
+                "a column 'currency'",
+                field="spend",
+            )
+        spent = spent.assign(currency=spent["currency"].fillna(earned[0] if len(earned) else None))
+    if not len(named):
+        joined["_monetary"] = joined["value"].notna()
+    parts = []
+    for model, rows in joined.groupby("model", sort=False):
+        merged = rows.merge(spent, on=["node_id", "currency"], how="outer", sort=False, indicator=True)
+        merged["model"] = model
+        only_spend = merged["_merge"] == "right_only"
+        merged["node_name"] = merged["node_name"].where(merged["node_name"].notna(), merged["node_id"])
+        for column in ("conversions", "share"):
+            merged.loc[only_spend, column] = 0.0
+        merged.loc[only_spend, "value"] = 0.0 if rows["_monetary"].any() else np.nan
+        merged["_monetary"] = merged["_monetary"].fillna(bool(rows["_monetary"].any())).astype(bool)
+        merged["_order"] = merged["node_id"].isna()
+        merged = merged.sort_values(
+            ["_order", "conversions", "node_id", "currency"], ascending=[True, False, True, True]
+        )
+        parts.append(merged.drop(columns=["_merge", "_order"]))
+    together = pd.concat(parts, ignore_index=True) if parts else joined.assign(spend=np.nan)
+    return together.rename(columns={"_monetary": "monetary"})
+
+
+def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
+    spent = rows["spend"].astype("float64")
+    known = spent.where(spent > 0)
+    credited = rows["conversions"].where(rows["conversions"] > 0)
+    earned = rows["value"]
+    if "monetary" in rows.columns:
+        earned = earned.where(rows["monetary"])
+    return rows.drop(columns="monetary", errors="ignore").assign(
+        spend=spent, cpa=known / credited, roas=earned / known
+    )
+
+
+def _require(frame: pd.DataFrame, argument: str, columns: tuple[str, ...]) -> None:
+    if not isinstance(frame, pd.DataFrame):
+        raise InvalidRequest(f"{argument}: {type(frame).__name__} is not a DataFrame", field=argument)
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise InvalidRequest(
+            f"{argument}: the columns {', '.join(missing)} are missing; needed: {', '.join(columns)}",
+            field=argument,
+        )

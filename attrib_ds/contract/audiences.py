@@ -1,0 +1,135 @@
+"""The condition that describes an audience (G-094)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeAlias
+
+from attrib_ds import instants
+from attrib_ds.contract.rule import Refused, Rule, listed, nearest, shown
+from attrib_ds.contract.values import whole
+from attrib_ds.filters import Predicate, from_json, to_json
+
+_DEEPEST: Final = 10
+_MOST_NODES: Final = 200
+_MOST_VALUES: Final = 10_000
+_USER_TYPES: Final = ("fields", "eventTypesCount", "metrics", "counters")
+_COMPARISONS: Final = (
+    "equals",
+    "notEquals",
+    "greaterThan",
+    "greaterThanOrEquals",
+    "lessThan",
+    "lessThanOrEquals",
+)
+_COUNT: Final = whole(lowest=0, allowed="a whole number of 0 or more")
+_TYPES: Final = ("audience", "event", "interaction", "condition", "operation", *_USER_TYPES)
+
+
+def _check_condition(value: Any) -> dict[str, Any]:
+    if isinstance(value, Predicate):
+        if value.kind != "user":
+            raise Refused(f"filters {value.kind}s; allowed: a predicate that begins with user(...)")
+        return to_json(value)
+    if not isinstance(value, Mapping):
+        raise Refused
+    if _check_node(value, level=1) > _MOST_NODES:
+        raise Refused(f"has too many nodes; allowed: {_MOST_NODES}")
+    return dict(value)
+
+
+def _check_node(node: Any, *, level: int) -> int:
+    """Return the number of nodes of a condition after checking each."""
+    if level > _DEEPEST:
+        raise Refused(f"is nested too deeply; allowed: {_DEEPEST} levels")
+    if not isinstance(node, Mapping):
+        raise Refused(f"holds {shown(node)} for a condition; allowed: an object with a type")
+    kind = _name(node, "type", _TYPES)
+    if kind in _USER_TYPES:
+        from_json(dict(node), kind="user")
+    elif kind == "audience":
+        _check_audience(node)
+    elif kind == "event":
+        _check_event(node)
+    elif kind == "interaction":
+        _check_interaction(node)
+    else:
+        return 1 + _check_rules(node, kind, level)
+    return 1
+
+
+def _check_rules(node: Mapping[str, Any], kind: str, level: int) -> int:
+    combinator, members = ("condition", "rules") if kind == "condition" else ("operator", "operands")
+    _name(node, combinator, ("AND", "OR"))
+    rules = node.get(members)
+    if not isinstance(rules, list | tuple):
+        raise Refused(f"has {members} {shown(rules)}; allowed: a list of conditions")
+    if not isinstance(node.get("not", False), bool):
+        raise Refused(f"has not {shown(node['not'])}; allowed: true or false")
+    return sum(_check_node(rule, level=level + 1) for rule in rules)
+
+
+def _check_audience(node: Mapping[str, Any]) -> None:
+    _name(node, "operator", ("in", "notIn"))
+    ids = node.get("value")
+    if not isinstance(ids, list | tuple) or not all(isinstance(each, str) for each in ids):
+        raise Refused(f"has the audiences {shown(ids)}; allowed: a list of audience ids")
+    if not 1 <= len(ids) <= _MOST_VALUES:
+        raise Refused(f"has {len(ids)} audience ids; allowed: 1 to {_MOST_VALUES}")
+
+
+def _check_event(node: Mapping[str, Any]) -> None:
+    if not isinstance(node.get("eventType"), str):
+        raise Refused(f"has the eventType {shown(node.get('eventType'))}; allowed: an event type reference")
+    _check_count(node)
+    for bound in ("since", "until"):
+        if node.get(bound) is not None:
+            instants.parse(node[bound], argument=bound)
+
+
+def _check_interaction(node: Mapping[str, Any]) -> None:
+    if node.get("filter") is not None:
+        from_json(node["filter"], kind="interaction")
+    _check_count(node)
+
+
+def _check_count(node: Mapping[str, Any]) -> None:
+    _name(node, "operator", _COMPARISONS)
+    try:
+        _COUNT.check(node.get("value"))
+    except Refused:
+        raise Refused(
+            f"compares a count with {shown(node.get('value'))}; allowed: {_COUNT.allowed}"
+        ) from None
+
+
+def _name(node: Mapping[str, Any], member: str, allowed: tuple[str, ...]) -> str:
+    value = node.get(member)
+    if not isinstance(value, str) or value not in allowed:
+        raise Refused(f"has {member} {shown(value)}{nearest(value, allowed)}; allowed: {listed(allowed)}")
+    return value
+
+
+AudienceCondition: TypeAlias = Annotated[
+    dict[str, Any],
+    Rule(check=_check_condition, allowed="a condition on users", json_schema={"type": "object"}),
+]
+
+
+def _check_reference(value: Any) -> str | dict[str, Any]:
+    if isinstance(value, str):
+        if not value:
+            raise Refused
+        return str(value)
+    return _check_condition(value)
+
+
+#: The id of an audience, or a condition as it is.
+Audience: TypeAlias = Annotated[
+    str | dict[str, Any],
+    Rule(
+        check=_check_reference,
+        allowed="the id of an audience, or a condition on users",
+        json_schema={"oneOf": [{"type": "string", "minLength": 1}, {"type": "object"}]},
+    ),
+]

@@ -1,0 +1,225 @@
+"""Derives the OpenAPI document from the operations (G-214)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pydantic.json_schema import GenerateJsonSchema
+
+from attrib_ds.contract.catalogue import OPERATIONS
+from attrib_ds.contract.operation import BASES, Operation
+from attrib_ds.schema import RESOURCES, is_json
+
+if TYPE_CHECKING:
+    from attrib_ds.contract.answer import Answering
+
+_SCHEMAS: Final = "#/components/schemas/"
+_JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
+_INTERFACE_VERSION: Final = "1.0.0"
+_FILES: Final = ("text/csv", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
+#: Written out, since those of ``http.HTTPStatus`` change with the version of Python.
+_PHRASES: Final = {
+    200: "OK",
+    201: "Created",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    409: "Conflict",
+    413: "Content Too Large",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_ERROR: Final = {
+    "type": "object",
+    "required": ["statusCode", "message"],
+    "properties": {
+        "statusCode": {"type": "integer"},
+        "message": {"type": "string"},
+        "error": {"type": "string"},
+        "details": {"type": "array", "items": {"type": "object"}},
+        "requestId": {"type": "string"},
+    },
+}
+_TOKEN: Final = {
+    "type": "object",
+    "required": ["access_token", "expires_in", "token_type", "scope"],
+    "properties": {
+        "access_token": {"type": "string"},
+        "expires_in": {"type": "integer"},
+        "token_type": {"const": "Bearer"},
+        "scope": {"type": "string"},
+    },
+}
+_TOKEN_ERROR: Final = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
+}
+
+
+class _Untitled(GenerateJsonSchema):
+    """Leave out the titles that pydantic makes of attribute names."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  (pydantic's signature)
+        return False
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of every operation that has a path.
+
+    Returns
+    -------
+    dict
+        Ready for ``json.dumps``; the same on every call.
+
+    Examples
+    --------
+    >>> sorted(document()["paths"]["/api/v1/projects/{projectId}/interactions/search"])
+    ['post']
+    """
+    schemas: dict[str, Any] = {name: _resource(schema) for name, schema in RESOURCES.items()}
+    schemas |= {"Error": _ERROR, "Token": _TOKEN, "TokenError": _TOKEN_ERROR}
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS.values():
+        if operation.base == "embedded":
+            continue
+        members = paths.setdefault(f"{BASES[operation.base]}{operation.path}", {})
+        request = operation.request.model_json_schema(
+            ref_template=f"{_SCHEMAS}{{model}}", schema_generator=_Untitled
+        )
+        schemas |= request.pop("$defs", {})
+        for method in (operation.method, *operation.synonyms):
+            members[method.lower()] = _described(operation, method, request)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Attribution service", "version": _INTERFACE_VERSION},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _described(operation: Operation, method: str, request: dict[str, Any]) -> dict[str, Any]:
+    is_synonym = method != operation.method
+    described = {
+        "operationId": f"{operation.name}_{method.lower()}" if is_synonym else operation.name,
+        "summary": operation.title + (f" (synonym of {operation.method})" if is_synonym else ""),
+        "description": request["description"],
+        "parameters": _parameters(operation, request),
+        "responses": _responses(operation),
+        "security": _security(operation),
+    }
+    if operation.method != "GET":
+        described["requestBody"] = _body(operation, request)
+    return described
+
+
+def _security(operation: Operation) -> list[dict[str, list[str]]]:
+    if operation.base == "auth":
+        return []
+    # An empty entry makes the token optional: it is honoured if it is sent (G-175).
+    return [{"token": []}] if operation.token else [{}, {"token": []}]
+
+
+def _parameters(operation: Operation, request: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": operation.location(name),
+            "required": name in request.get("required", ()),
+            "schema": _without_null(schema),
+        }
+        for name, schema in request["properties"].items()
+        if operation.location(name) != "body"
+    ]
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a value in text, where nothing can be null."""
+    present = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if len(present) != 1:
+        return schema
+    rest = {name: value for name, value in schema.items() if name not in {"anyOf", "default"}}
+    return {**rest, **present[0]}
+
+
+def _body(operation: Operation, request: dict[str, Any]) -> dict[str, Any]:
+    members = {
+        name: schema for name, schema in request["properties"].items() if operation.location(name) == "body"
+    }
+    required = [name for name in request.get("required", ()) if name in members]
+    schema = {"type": "object", "properties": members} | ({"required": required} if required else {})
+    media = _FORM if operation.base == "auth" else _JSON
+    return {"required": bool(required), "content": {media: {"schema": schema}}}
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    error = {"$ref": f"{_SCHEMAS}{'TokenError' if operation.base == 'auth' else 'Error'}"}
+    responses: dict[str, Any] = {}
+    for status in sorted({*operation.statuses, *operation.also}):
+        listed = operation.extension or status in operation.statuses
+        phrase = _PHRASES[status] + ("" if listed else " (not listed by the specification)")
+        content = _content(operation.answer) if status < 300 else {_JSON: {"schema": error}}
+        responses[str(status)] = {"description": phrase, "content": content}
+    return responses | {
+        "default": {"description": "Any other failure", "content": {_JSON: {"schema": error}}}
+    }
+
+
+def _content(answer: Answering) -> dict[str, Any]:
+    if answer.kind == "file":
+        return {media: {"schema": {"type": "string", "format": "binary"}} for media in _FILES}
+    return {_JSON: {"schema": _answered(answer)}}
+
+
+def _answered(answer: Answering) -> dict[str, Any]:
+    record = {"$ref": f"{_SCHEMAS}{answer.resource}"}
+    page: dict[str, Any] = {"count": _COUNT, "total": _COUNT, "data": {"type": "array", "items": record}}
+    if answer.echo:
+        page |= {"offset": _COUNT, "limit": {**_COUNT, "type": ["integer", "null"]}}
+    shapes: dict[str, dict[str, Any]] = {
+        "page": _object(page),
+        "array": {"type": "array", "items": record},
+        "record": record,
+        "id": _object({"id": {"type": "string"}}),
+        "modified": _object({"modifiedCount": _COUNT}),
+        "uuid": {"type": "string", "format": "uuid"},
+        "token": {"$ref": f"{_SCHEMAS}Token"},
+    }
+    return shapes[answer.kind]
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": sorted(properties), "properties": properties}
+
+
+def _resource(schema: pa.Schema) -> dict[str, Any]:
+    root: dict[str, Any] = {"type": "object", "properties": {}}
+    for field in schema:
+        *parents, leaf = field.name.split(".")
+        holder = root
+        for parent in parents:
+            holder = holder["properties"].setdefault(parent, {"type": "object", "properties": {}})
+        holder["properties"][leaf] = {} if is_json(field) else _leaf(field.type)
+    return root
+
+
+def _leaf(column: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_list(column):
+        return {"type": ["array", "null"], "items": _leaf(column.value_type)}
+    if pa.types.is_timestamp(column):
+        return {"type": ["string", "null"], "format": "date-time"}
+    if pa.types.is_boolean(column):
+        return {"type": ["boolean", "null"]}
+    if pa.types.is_integer(column):
+        return {"type": ["integer", "null"]}
+    if pa.types.is_floating(column) or pa.types.is_decimal(column):
+        return {"type": ["number", "null"]}
+    return {"type": ["string", "null"]}

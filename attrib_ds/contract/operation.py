@@ -1,0 +1,121 @@
+"""One operation of the service, as data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from attrib_ds.contract.answer import Answering
+    from attrib_ds.contract.request import Request
+
+Base = Literal["v1", "v2", "auth", "embedded"]
+Location = Literal["path", "query", "body"]
+
+#: Where the paths of each base begin, under the origin of the service.
+BASES: Final[dict[str, str]] = {"v1": "/api/v1", "v2": "/api/v2", "auth": "/auth"}
+
+_PLACEHOLDER: Final = re.compile(r"{(\w+)}")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Tell what one operation takes, where it is found and what it answers.
+
+    Parameters
+    ----------
+    name : str
+        Name of the public function, where one exists.
+    title : str
+        Name in the specification.
+    method, path : str
+        HTTP method and path under the base; empty for what only the embedded service does.
+    request : type
+        Its request.
+    answer : Answering
+        The shape of its answer.
+    base : str, default "v1"
+        ``v1``, ``v2``, ``auth`` or ``embedded``.
+    success : int, default 200
+        Status of success.
+    statuses : tuple of int
+        Statuses that the specification lists.
+    also : tuple of int
+        Statuses that only the decisions know.
+    token : bool, default True
+        Whether it needs an access token.
+    idempotent : bool, default False
+        Whether repeating it is safe.
+    arguments : mapping of str to str
+        Attribute of the request, with ``/`` before a nested one, to the argument of the public function.
+        Attributes not given are called the same in snake_case.
+    extension : bool, default False
+        Whether the specification does not have it.
+    synonyms : tuple of str
+        Further methods accepted on the same path (G-033).
+
+    Examples
+    --------
+    >>> from attrib_ds.contract import OPERATIONS
+    >>> operation = OPERATIONS["list_hits"]
+    >>> operation.location("firstHitId"), operation.arguments["firstHitId"]
+    ('path', 'first_hit_id')
+    """
+
+    name: str
+    title: str
+    method: str
+    path: str
+    request: type[Request]
+    answer: Answering
+    base: Base = field(default="v1", kw_only=True)
+    success: int = field(default=200, kw_only=True)
+    statuses: tuple[int, ...] = field(default=(), kw_only=True)
+    also: tuple[int, ...] = field(default=(), kw_only=True)
+    token: bool = field(default=True, kw_only=True)
+    idempotent: bool = field(default=False, kw_only=True)
+    arguments: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
+    extension: bool = field(default=False, kw_only=True)
+    synonyms: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        nested = {attribute.partition("/")[0] for attribute in self.arguments if "/" in attribute}
+        named = {each: _snake_case(each) for each in self.request.model_fields if each not in nested}
+        object.__setattr__(self, "arguments", {**named, **self.arguments})
+
+    def location(self, attribute: str) -> Location:
+        """Say where an attribute of the request travels: in the path, the query or the body."""
+        if attribute in _PLACEHOLDER.findall(self.path):
+            return "path"
+        return "query" if self.method == "GET" else "body"
+
+    def argument(self, attribute: str) -> str:
+        """Return what a caller in Python calls an attribute, given with ``/`` before nested parts."""
+        parts = attribute.split("/")
+        for length in range(len(parts), 0, -1):
+            known = self.arguments.get("/".join(parts[:length]))
+            if known is not None:
+                return "/".join([known, *parts[length:]])
+        return "/".join([_snake_case(parts[0]), *parts[1:]])
+
+    def pointer(self, attribute: str) -> str:
+        """Return what a caller over HTTP calls an attribute: a JSON pointer if it is in the body."""
+        first = attribute.partition("/")[0]
+        return f"/{attribute}" if self.location(first) == "body" else attribute
+
+
+def index_by_name(operations: Iterable[Operation]) -> dict[str, Operation]:
+    """Return the operations by name, refusing a name given twice."""
+    by_name: dict[str, Operation] = {}
+    for operation in operations:
+        if operation.name in by_name:
+            raise ValueError(f"operations: {operation.name!r} is there twice")
+        by_name[operation.name] = operation
+    return by_name
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,153 @@
+"""Every error of the package, with the HTTP status it stands for.
+
+::
+
+    AttribError
+    ├── InvalidRequest      400  a value that is not allowed (also a ValueError)
+    ├── Unauthorized        401  no token, or one that no longer works
+    ├── Forbidden           403  the account may not do this (also a PermissionError)
+    ├── NotFound            404  no such record (also a LookupError)
+    ├── Conflict            409  a key is taken, or a nonce was used for something else
+    ├── TooManyRequests     429  the rate limit is reached
+    ├── ServiceFailure      500  the service failed; nothing was stored
+    ├── NotSupported        501  this kind of project cannot do it
+    └── Unavailable         503  the service or its file cannot be used now
+        └── ProjectInUse    503  another process holds the project's file
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class AttribError(Exception):
+    """Base of every error this package raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What went wrong and what to do about it.
+    field : str, optional
+        The argument or property the error is about.
+    request_id : str, optional
+        The service's identifier of the failed request.
+    details : list of dict, optional
+        One entry per violation, machine-readable.
+
+    Attributes
+    ----------
+    status : int
+        The HTTP status this error stands for.
+    """
+
+    status: ClassVar[int] = 500
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        request_id: str | None = None,
+        details: list[dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.request_id = request_id
+        self.details = details or []
+
+    def __str__(self) -> str:
+        suffix = f" (request {self.request_id})" if self.request_id else ""
+        return f"{self.message}{suffix}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the keyword-only fields, which ``Exception`` alone would drop."""
+        return _rebuild, (type(self), self.message, self.field, self.request_id, self.details)
+
+
+def _rebuild(
+    kind: type[AttribError],
+    message: str,
+    field: str | None,
+    request_id: str | None,
+    details: list[dict[str, Any]],
+) -> AttribError:
+    return kind(message, field=field, request_id=request_id, details=details)
+
+
+class InvalidRequest(AttribError, ValueError):
+    """A value that is not allowed; the message names the argument, what came and what is allowed."""
+
+    status = 400
+
+    @classmethod
+    def choice(cls, field: str, got: object, allowed: Iterable[str]) -> Self:
+        """Say that ``got`` is none of ``allowed``, and which of them is closest."""
+        options = sorted(set(allowed))
+        shown = ", ".join(options[:40]) + (f", … ({len(options)} in all)" if len(options) > 40 else "")
+        return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; allowed: {shown}", field=field)
+
+
+class Unauthorized(AttribError):
+    """No token, or one that no longer works."""
+
+    status = 401
+
+
+class Forbidden(AttribError, PermissionError):
+    """The account may not do this."""
+
+    status = 403
+
+
+class NotFound(AttribError, LookupError):
+    """No such record."""
+
+    status = 404
+
+
+class Conflict(AttribError):
+    """A key is taken, or a nonce was used for something else."""
+
+    status = 409
+
+
+class TooManyRequests(AttribError):
+    """The rate limit is reached."""
+
+    status = 429
+
+
+class ServiceFailure(AttribError):
+    """The service failed; nothing was stored."""
+
+    status = 500
+
+
+class NotSupported(AttribError, NotImplementedError):
+    """This kind of project cannot do it; the message names the kind that can."""
+
+    status = 501
+
+
+class Unavailable(AttribError):
+    """The service or its file cannot be used now."""
+
+    status = 503
+
+
+class ProjectInUse(Unavailable):
+    """Another process holds the project's file."""
+
+
+def closest(got: object, options: Iterable[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the option closest to ``got``, or an empty string."""
+    if not isinstance(got, str):
+        return ""
+    by_folded = {option.casefold(): option for option in options}
+    matches = difflib.get_close_matches(got.casefold(), by_folded, n=1, cutoff=0.6)
+    return f" (did you mean {by_folded[matches[0]]!r}?)" if matches else ""

@@ -1,0 +1,242 @@
+"""Turns predicates into Ibis booleans, which hold or do not hold but are never null."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial, reduce, singledispatch
+from typing import TYPE_CHECKING, Any, Final
+
+import ibis
+import ibis.expr.types as ir
+
+from attrib_ds import instants
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.filters.operators import OPERATORS
+from attrib_ds.filters.predicates import Comparison, Condition, Predicate
+from attrib_ds.filters.vocabulary import FieldType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+#: Fields of the identity schema that hold an email address whatever the project (G-216).
+_EMAILS: Final = frozenset({"fields.email", "user.email"})
+
+#: Node fields that are columns of the node's own record, under another name or their own.
+_NODE_COLUMNS: Final[Mapping[str, str]] = {
+    "nodeId": "_id",
+    "nodeName": "name",
+    "nodeType": "type",
+    "channel": "channel",
+    "integrationId": "integrationId",
+    "vendorId": "vendorId",
+    "campaignSlug": "campaignSlug",
+    "source": "source",
+    "medium": "medium",
+}
+#: Node fields that only a record of one type has: the type, and the column that holds the value.
+_LEVEL_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
+    "campaignId": ("campaign", "_id"),
+    "campaignName": ("campaign", "name"),
+    "adsetId": ("adset", "_id"),
+    "adsetName": ("adset", "name"),
+    "adId": ("ad", "_id"),
+    "adName": ("ad", "name"),
+    "keyword": ("keyword", "name"),
+    "referrerHost": ("referrer", "name"),
+}
+
+
+def to_ibis(predicate: Predicate, table: ir.Table, *, nodes: ir.Table | None = None) -> ir.BooleanValue:
+    """Write a predicate as an Ibis boolean over a table.
+
+    Parameters
+    ----------
+    predicate : Predicate
+        Of any kind.
+    table : ibis.Table
+        Flat, with dotted columns (``geo.city``). Instants may be in UTC or naive, which is read as UTC.
+        Several values of one field are an array. For node predicates: anything with a ``nodeId`` column.
+    nodes : ibis.Table, optional
+        The tree in the ``NODE`` schema; only for node predicates, and necessary for those.
+
+    Returns
+    -------
+    ibis BooleanValue
+        True or false in every row: a comparison with a missing value is false, and the negative operators
+        are exact complements (G-084). A negative operator over several values holds when none of them
+        satisfies its positive one. A node comparison is taken over the node and its ancestors in the same
+        way, so ``isNull`` holds where neither has a value.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, or holds another type than the predicate compares with.
+
+    Examples
+    --------
+    >>> from attrib_ds.filters import interaction
+    >>> visits = ibis.table({"geo.city": "string"}, name="visits")
+    >>> print(ibis.to_sql(visits.filter(to_ibis(interaction("geo.city") == "Paris", visits))))
+    SELECT
+      *
+    FROM "visits" AS "t0"
+    WHERE
+      COALESCE("t0"."geo.city" = 'Paris', FALSE)
+    """
+    if predicate.kind != "node":
+        return _join(predicate, partial(_compare, table=table))
+    if nodes is None:
+        raise InvalidRequest("nodes: a node predicate needs the table of nodes", field="nodes")
+    node_ids = _column(table, "nodeId", "nodeId")
+    return _join(predicate, partial(_compare_nodes, node_ids=node_ids, nodes=nodes, lineage=_lineage(nodes)))
+
+
+@singledispatch
+def _join(predicate: Predicate, compare: Callable[[Comparison], ir.BooleanValue]) -> ir.BooleanValue:
+    raise NotImplementedError(type(predicate).__name__)
+
+
+@_join.register
+def _(predicate: Comparison, compare: Callable[[Comparison], ir.BooleanValue]) -> ir.BooleanValue:
+    positive = compare(predicate)
+    return ~positive if OPERATORS[predicate.operator].negative else positive
+
+
+@_join.register
+def _(predicate: Condition, compare: Callable[[Comparison], ir.BooleanValue]) -> ir.BooleanValue:
+    rules = [_join(rule, compare) for rule in predicate.rules]
+    join = operator.and_ if predicate.combinator == "AND" else operator.or_
+    joined = reduce(join, rules) if rules else ibis.literal(True)
+    return ~joined if predicate.negated else joined
+
+
+def _compare(leaf: Comparison, *, table: ir.Table) -> ir.BooleanValue:
+    """Evaluate the positive form of a comparison on a row's own columns."""
+    if leaf.operator_type != FieldType.OBJECT:
+        return _holds(leaf, _column(table, leaf.field, leaf.field))
+    members = [name for name in table.columns if name == leaf.field or name.startswith(f"{leaf.field}.")]
+    if not members:
+        raise InvalidRequest.choice(leaf.field, leaf.field, table.columns)
+    return reduce(operator.or_, (table[name].notnull() for name in members))
+
+
+def _compare_nodes(
+    leaf: Comparison, *, node_ids: ir.StringColumn, nodes: ir.Table, lineage: ir.Table
+) -> ir.BooleanValue:
+    """Evaluate the positive form of a comparison on a row's node and that node's ancestors."""
+    own = nodes.filter(_holds(leaf, _node_value(nodes, leaf.field)))
+    selected = lineage.filter(lineage.ancestor.isin(own["_id"])).node
+    return node_ids.isin(selected).fill_null(False)
+
+
+def _lineage(nodes: ir.Table) -> ir.Table:
+    """Pair every node with itself and each of its ancestors."""
+    node, path = _column(nodes, "_id", "nodes"), _column(nodes, "path", "nodes")
+    above = nodes.select(node=node, ancestor=path.unnest())
+    return above.union(nodes.select(node=node, ancestor=node))
+
+
+def _node_value(nodes: ir.Table, name: str) -> ir.StringValue:
+    if name in _NODE_COLUMNS:
+        return _column(nodes, _NODE_COLUMNS[name], name)
+    level, column = _LEVEL_COLUMNS[name]
+    return ibis.ifelse(
+        _column(nodes, "type", name) == level, _column(nodes, column, name), ibis.null("string")
+    )
+
+
+def _column(table: ir.Table, name: str, argument: str) -> Any:
+    if name not in table.columns:
+        refusal = InvalidRequest.choice(argument, name, table.columns)
+        raise InvalidRequest(f"{refusal.message} (the columns of the table)", field=argument)
+    return table[name]
+
+
+def _holds(leaf: Comparison, column: Any) -> ir.BooleanValue:
+    """Evaluate the positive form of a comparison on one column, over each of its values if it has several."""
+    if column.type().is_array():
+        return column.map(lambda value: _holds(leaf, value)).anys().fill_null(False)
+    positive = OPERATORS[leaf.operator].positive
+    if positive == "isNotNull":
+        return column.notnull()
+    if positive == "isNotEmpty" and not column.type().is_string():
+        return column.notnull()
+    readable = _read(leaf, column)
+    if leaf.field in _EMAILS and positive in {"equals", "in"}:
+        return _equals_email(leaf, readable)
+    return _TESTS[positive](readable, _constant(leaf, readable)).fill_null(False)
+
+
+def _read(leaf: Comparison, column: Any) -> Any:
+    """Return the column in the type that the comparison reads, or refuse it."""
+    held = column.type()
+    wanted = leaf.operator_type
+    if wanted in {FieldType.TEXT, FieldType.TEXTS}:
+        if held.is_uuid():
+            return column.cast("string")
+        agrees = held.is_string()
+    elif wanted == FieldType.NUMBER:
+        agrees = held.is_numeric()
+    elif wanted == FieldType.FLAG:
+        agrees = held.is_boolean()
+    else:
+        if held.is_date():
+            return column.cast("timestamp")
+        agrees = held.is_timestamp()
+    # isNotEmpty has no value that could disagree with the column.
+    if agrees or OPERATORS[leaf.operator].shape == "none":
+        return column
+    raise InvalidRequest(
+        f"{leaf.field}: is compared as {wanted}, but the column holds {held}; write the value in that type, "
+        "or name the type with operator_type=",
+        field=leaf.field,
+    )
+
+
+def _constant(leaf: Comparison, column: Any) -> Any:
+    """Return the value, or the list of values, in a form that compares with the column."""
+    if leaf.operator_type != FieldType.INSTANT or leaf.value is None:
+        return list(leaf.value) if isinstance(leaf.value, tuple) else leaf.value
+    if isinstance(leaf.value, tuple):
+        return [_instant(text, column) for text in leaf.value]
+    return _instant(leaf.value, column)
+
+
+def _instant(text: object, column: Any) -> ir.TimestampScalar:
+    instant: datetime = instants.parse(text, argument="value")
+    # Engines read a naive timestamp next to one with a zone in the zone of the session, so neither may mix.
+    if column.type().timezone is None:
+        return ibis.literal(instant.replace(tzinfo=None), type="timestamp(6)")
+    return ibis.literal(instant, type="timestamp('UTC', 6)")
+
+
+def _fold(text: str) -> Any:
+    """Return the text in lower case, as the engine that lowers the column would write it."""
+    # Engines differ on a few letters such as İ and Σ; text that has none to lower needs no engine for it.
+    if text.isascii() or text == text.lower():
+        return text.lower()
+    return ibis.literal(text).lower()
+
+
+def _equals_email(leaf: Comparison, column: Any) -> ir.BooleanValue:
+    values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+    return column.strip().lower().isin([_fold(str(value).strip()) for value in values]).fill_null(False)
+
+
+#: What each positive operator asks of a column and a value; nulls in give nulls out.
+_TESTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "equals": lambda column, value: column == value,
+    "in": lambda column, values: column.isin(values),
+    "contains": lambda column, text: column.lower().contains(_fold(text)),
+    "startsWith": lambda column, text: column.lower().startswith(_fold(text)),
+    "endsWith": lambda column, text: column.lower().endswith(_fold(text)),
+    "greaterThan": lambda column, value: column > value,
+    "greaterThanOrEquals": lambda column, value: column >= value,
+    "lessThan": lambda column, value: column < value,
+    "lessThanOrEquals": lambda column, value: column <= value,
+    "between": lambda column, pair: column.between(*pair),
+    "isNotEmpty": lambda column, _: column != "",
+    "matches": lambda column, pattern: column.re_search(pattern),
+}

@@ -1,0 +1,365 @@
+"""The predicate tree: comparisons, and conditions that combine them."""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, Literal, NoReturn
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.filters import draw
+from attrib_ds.filters.operators import OPERATORS
+from attrib_ds.filters.values import Names, Scalar, Value, infer_type, settle
+from attrib_ds.filters.vocabulary import Kind, check_kind, is_open
+
+Combinator = Literal["AND", "OR"]
+
+#: The size of a predicate (G-087): levels count conditions and comparisons alike, a comparison alone is one.
+MOST_LEVELS: Final = 10
+MOST_NODES: Final = 200
+
+_SYMBOLS: Final = {"AND": "&", "OR": "|"}
+_LABELS: Final = {
+    ("AND", False): "all of",
+    ("OR", False): "any of",
+    ("AND", True): "not all of",
+    ("OR", True): "none of",
+}
+_EMPTY_LABELS: Final = {False: "everything", True: "nothing"}
+_MOST_DRAWN: Final = 10
+#: The way out when & and | meet something other than two predicates.
+PARENTHESES: Final = "put each comparison in parentheses: (field == value) & (other == value)"
+
+
+class Predicate:
+    """What records must satisfy: a comparison of one field, or a condition over other predicates.
+
+    Combine predicates of one kind with ``&``, ``|`` and ``~``. Two are equal if they are built alike, and
+    ``eval(repr(p)) == p``. ``print(p)`` draws the tree as text, and a notebook draws it as HTML.
+
+    Attributes
+    ----------
+    kind : {"interaction", "node", "user", "event"}
+        What it speaks about.
+    """
+
+    kind: Kind
+    # Without this a NumPy scalar on the left of an operator would take the predicate for an array.
+    __array_ufunc__: ClassVar[None] = None
+
+    def __and__(self, other: object) -> Condition:
+        return _combine("AND", self, other)
+
+    def __or__(self, other: object) -> Condition:
+        return _combine("OR", self, other)
+
+    def __rand__(self, other: object) -> Condition:
+        return _combine("AND", other, self)
+
+    def __ror__(self, other: object) -> Condition:
+        return _combine("OR", other, self)
+
+    def __invert__(self) -> Predicate:
+        raise NotImplementedError
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "a predicate is neither true nor false by itself: write & | ~ for and, or, not "
+            "(each comparison in parentheses), field.between(1, 3) for 1 < field < 3, "
+            "and field.isin([...]) for `in`"
+        )
+
+    def __str__(self) -> str:
+        return draw.to_text(self._outline())
+
+    def _repr_html_(self) -> str:
+        return draw.to_html(self._outline())
+
+    def _outline(self) -> draw.Branch:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Predicate):
+    """One field compared with a value.
+
+    Written through a field as a rule: ``interaction("geo.city") == "Paris"``.
+
+    Parameters
+    ----------
+    kind : {"interaction", "node", "user", "event"}
+        Whose field.
+    field : str
+        Its name.
+    operator : str
+        As the specification writes it, such as ``notEquals``.
+    value : object, optional
+        One value, a list of values, a low and a high one, or none, by the operator. It is stored in
+        canonical form: instants as text in UTC, several values as a tuple.
+    operator_type : str, optional
+        How the value is read: ``string``, ``number``, ``date``, ``boolean`` or ``array``; by default the
+        type of the field, or that of the value where the field is open.
+
+    Raises
+    ------
+    InvalidRequest
+        If a part is unknown, or the parts do not agree.
+
+    Examples
+    --------
+    >>> Comparison("interaction", "geo.city", "equals", "Paris")
+    interaction("geo.city") == "Paris"
+    """
+
+    kind: Kind
+    field: str
+    operator: str
+    value: Value = None
+    operator_type: str | None = None
+
+    def __post_init__(self) -> None:
+        kind = check_kind(self.kind)
+        known = isinstance(self.operator, str) and self.operator in OPERATORS
+        names = Names(
+            field=f"{kind} field",
+            operator=str(self.field) if known else "operator",
+            operator_type="operator_type",
+            value=str(self.field),
+        )
+        field_type, value = settle(
+            kind,
+            self.field,
+            operator=self.operator,
+            value=self.value,
+            operator_type=self.operator_type,
+            names=names,
+        )
+        object.__setattr__(self, "operator_type", field_type.value)
+        object.__setattr__(self, "value", value)
+
+    def __invert__(self) -> Predicate:
+        complement = OPERATORS[self.operator].complement
+        if complement is None:
+            return Condition(self.kind, "AND", (self,), negated=True)
+        return replace(self, operator=complement)
+
+    def __repr__(self) -> str:
+        operator = OPERATORS[self.operator]
+        inferred = infer_type(self.value, operator=operator, argument=self.field)
+        stated = is_open(self.kind, self.field) and self.operator_type != inferred
+        base = write_field(self.kind, self.field, operator_type=self.operator_type if stated else None)
+        arguments = _arguments(self.value, most=None)
+        if operator.shape == "values":
+            arguments = f"[{arguments}]"
+        if operator.python.isidentifier():
+            return f"{base}.{operator.python}({arguments})"
+        return f"{base} {operator.python} {arguments}"
+
+    def _outline(self) -> draw.Branch:
+        arguments = _arguments(self.value, most=_MOST_DRAWN)
+        return draw.Branch(f"{self.field} {OPERATORS[self.operator].words} {arguments}".rstrip())
+
+
+@dataclass(frozen=True, repr=False)
+class Condition(Predicate):
+    """Predicates of one kind, of which all or at least one must hold.
+
+    Written with ``&``, ``|`` and ``~`` as a rule.
+
+    Parameters
+    ----------
+    kind : {"interaction", "node", "user", "event"}
+        The kind of every rule.
+    combinator : {"AND", "OR"}
+        Whether all rules must hold, or at least one.
+    rules : tuple of Predicate
+        Without a rule the condition restricts nothing, whichever the combinator (G-086).
+    negated : bool, default False
+        Whether it holds exactly where the rules, so combined, do not.
+
+    Raises
+    ------
+    InvalidRequest
+        If the kinds differ, or the tree has more than 10 levels or 200 nodes (G-087).
+
+    Examples
+    --------
+    >>> from attrib_ds.filters import node
+    >>> ~((node("channel") == "search") | (node("channel") == "social"))
+    ~((node("channel") == "search") | (node("channel") == "social"))
+    """
+
+    kind: Kind
+    combinator: Combinator
+    rules: tuple[Predicate, ...] = ()
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind)
+        if self.combinator not in _SYMBOLS:
+            raise InvalidRequest.choice("combinator", self.combinator, _SYMBOLS)
+        if not isinstance(self.negated, bool):
+            raise InvalidRequest(f"negated: must be True or False, got {self.negated!r}", field="negated")
+        object.__setattr__(self, "rules", tuple(self.rules))
+        for rule in self.rules:
+            if not isinstance(rule, Predicate):
+                raise InvalidRequest(f"rules: must be predicates, got {type(rule).__name__}", field="rules")
+            if rule.kind != self.kind:
+                raise InvalidRequest(
+                    f"rules: {self.kind} and {rule.kind} predicates do not combine; each kind has an "
+                    "argument of its own (interaction predicates where=, node predicates nodes=)",
+                    field="rules",
+                )
+        levels, nodes = _measure(self)
+        if levels > MOST_LEVELS:
+            raise InvalidRequest(
+                f"rules: a predicate may have {MOST_LEVELS} levels, this one has {levels}; join nested "
+                "conditions of one combinator, or use .isin([...])",
+                field="rules",
+            )
+        if nodes > MOST_NODES:
+            raise InvalidRequest(
+                f"rules: a predicate may have {MOST_NODES} comparisons and conditions, this one has {nodes}; "
+                "use .isin([...]) in place of many comparisons of one field",
+                field="rules",
+            )
+
+    def __invert__(self) -> Predicate:
+        if _is_ordering(self):
+            return Condition(self.kind, "AND", (self,), negated=True)
+        if self._wraps_ordering():
+            return self.rules[0]
+        return replace(self, negated=not self.negated)
+
+    def __repr__(self) -> str:
+        if self._wraps_ordering():
+            return f"~({self.rules[0]!r})"
+        # The operators would join a rule that this tree keeps apart, and cannot write fewer than two rules.
+        if len(self.rules) < 2 or any(_joins(self.combinator, rule) for rule in self.rules):
+            rules = "".join(f"{rule!r}, " for rule in self.rules).rstrip(" ")
+            ending = ", negated=True" if self.negated else ""
+            return f'Condition("{self.kind}", "{self.combinator}", ({rules}){ending})'
+        written = f" {_SYMBOLS[self.combinator]} ".join(_operand(rule) for rule in self.rules)
+        return f"~({written})" if self.negated else written
+
+    def _outline(self) -> draw.Branch:
+        label = _LABELS[self.combinator, self.negated] if self.rules else _EMPTY_LABELS[self.negated]
+        return draw.Branch(label, tuple(rule._outline() for rule in self.rules))
+
+    def _wraps_ordering(self) -> bool:
+        one_rule = self.negated and self.combinator == "AND" and len(self.rules) == 1
+        return one_rule and _is_ordering(self.rules[0])
+
+
+def write_field(kind: Kind, name: str, *, operator_type: str | None) -> str:
+    """Write the call that names a field.
+
+    Parameters
+    ----------
+    kind : {"interaction", "node", "user", "event"}
+        The function to call.
+    name : str
+        The field.
+    operator_type : str or None
+        Its type where it has to be stated.
+
+    Returns
+    -------
+    str
+        Python.
+
+    Examples
+    --------
+    >>> print(write_field("user", "fields.age", operator_type="number"))
+    user("fields.age", operator_type="number")
+    """
+    stated = f', operator_type="{operator_type}"' if operator_type is not None else ""
+    return f"{kind}({_literal(name)}{stated})"
+
+
+def as_condition(predicate: Predicate) -> Condition:
+    """Return the predicate as a condition, which is where a node filter of the service begins.
+
+    Parameters
+    ----------
+    predicate : Predicate
+        Any.
+
+    Returns
+    -------
+    Condition
+        The predicate itself, or a condition with it as its one rule.
+
+    Examples
+    --------
+    >>> from attrib_ds.filters import node
+    >>> as_condition(node("channel") == "search").rules
+    (node("channel") == "search",)
+    """
+    return predicate if isinstance(predicate, Condition) else Condition(predicate.kind, "AND", (predicate,))
+
+
+def _combine(combinator: Combinator, left: object, right: object) -> Condition:
+    rules: list[Predicate] = []
+    for operand in (left, right):
+        if not isinstance(operand, Predicate):
+            raise TypeError(
+                f"{_SYMBOLS[combinator]} combines predicates, got {reprlib.repr(operand)} "
+                f"({type(operand).__name__}); {PARENTHESES}"
+            )
+        if isinstance(operand, Condition) and _joins(combinator, operand):
+            rules.extend(operand.rules)
+        else:
+            rules.append(operand)
+    return Condition(rules[0].kind, combinator, tuple(rules))
+
+
+def _joins(combinator: Combinator, rule: Predicate) -> bool:
+    """Say whether the rules of a condition may stand in its place inside ``combinator``."""
+    # An empty condition restricts nothing, so inside OR it must not vanish.
+    return (
+        isinstance(rule, Condition)
+        and rule.combinator == combinator
+        and not rule.negated
+        and len(rule.rules) > 0
+    )
+
+
+def _is_ordering(predicate: Predicate) -> bool:
+    """Say whether this restates one comparison whose operator has no complement.
+
+    ``~`` wraps these rather than flip them, and so knows on the way back what it has to unwrap.
+    """
+    if isinstance(predicate, Condition):
+        bare = predicate.combinator == "AND" and not predicate.negated and len(predicate.rules) == 1
+        return bare and _is_ordering(predicate.rules[0])
+    return isinstance(predicate, Comparison) and OPERATORS[predicate.operator].complement is None
+
+
+def _measure(predicate: Predicate) -> tuple[int, int]:
+    """Count levels and nodes."""
+    if not isinstance(predicate, Condition):
+        return 1, 1
+    sizes = [_measure(rule) for rule in predicate.rules]
+    return 1 + max((levels for levels, _ in sizes), default=0), 1 + sum(nodes for _, nodes in sizes)
+
+
+def _operand(rule: Predicate) -> str:
+    return repr(rule) if isinstance(rule, Condition) and rule.negated else f"({rule!r})"
+
+
+def _arguments(value: Value, *, most: int | None) -> str:
+    """Write a value as the arguments of a call, or its beginning when there are more than ``most``."""
+    if value is None:
+        return ""
+    values = value if isinstance(value, tuple) else (value,)
+    rest = f", … ({len(values):,} in all)" if most is not None and len(values) > most else ""
+    return ", ".join(_literal(item) for item in values[:most]) + rest
+
+
+def _literal(value: Scalar) -> str:
+    """Write a value as Python, text in double quotes."""
+    if isinstance(value, str) and value.isprintable():
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)

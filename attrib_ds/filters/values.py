@@ -1,0 +1,273 @@
+"""Brings what a comparison compares with into its one canonical form."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from attrib_ds import instants
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.filters.operators import Operator, check_type, lookup
+from attrib_ds.filters.vocabulary import FieldType, read_as, resolve
+
+if TYPE_CHECKING:
+    from attrib_ds.filters.vocabulary import Kind
+
+Scalar = str | int | float | bool
+Value = Scalar | tuple[Scalar, ...] | None
+
+MOST_VALUES: Final = 10_000
+LONGEST_PATTERN: Final = 512
+_NOUNS: Final[Mapping[FieldType, str]] = {
+    FieldType.TEXT: "text",
+    FieldType.TEXTS: "text",
+    FieldType.NUMBER: "a finite number",
+    FieldType.FLAG: "True or False",
+    FieldType.INSTANT: "an instant",
+}
+#: Missing values by the name of their class, so that pandas need not be imported to know its own.
+_MISSING: Final = frozenset({"NoneType", "NAType", "NaTType"})
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the parts of a comparison are called in error messages.
+
+    Parameters
+    ----------
+    field, operator, operator_type, value : str
+        An argument of a function, or a JSON pointer.
+    """
+
+    field: str
+    operator: str
+    operator_type: str
+    value: str
+
+
+def settle(
+    kind: Kind, field: object, *, operator: object, value: object, operator_type: object, names: Names
+) -> tuple[FieldType, Value]:
+    """Check the parts of a comparison against each other; find its type and its canonical value.
+
+    Parameters
+    ----------
+    kind : {"interaction", "node", "user", "event"}
+        Whose field.
+    field, operator : str
+        Their names.
+    value : object
+        As the caller wrote it.
+    operator_type : str or None
+        How the value is to be read; None derives it from the field, or else from the value (G-093).
+    names : Names
+        What the parts are called in error messages.
+
+    Returns
+    -------
+    FieldType
+        How the value is read.
+    str, int, float, bool, tuple of these, or None
+        See :func:`normalise`.
+
+    Raises
+    ------
+    InvalidRequest
+        If one of the parts is not allowed.
+
+    Examples
+    --------
+    >>> names = Names("field", "operator", "operator_type", "value")
+    >>> settle("user", "fields.age", operator="in", value=[30], operator_type=None, names=names)
+    (<FieldType.NUMBER: 'number'>, (30,))
+    """
+    declared = resolve(kind, field, argument=names.field)
+    found = lookup(operator, argument=names.operator)
+    field_type = read_as(declared, operator_type, argument=names.operator_type)
+    if field_type is None:
+        field_type = infer_type(value, operator=found, argument=names.value)
+    check_type(found, field_type, argument=names.operator)
+    return field_type, normalise(value, operator=found, field_type=field_type, argument=names.value)
+
+
+def normalise(value: object, *, operator: Operator, field_type: FieldType, argument: str) -> Value:
+    """Check a value against its operator and type, and return its canonical form.
+
+    Parameters
+    ----------
+    value : object
+        As the caller wrote it.
+    operator : Operator
+        Says how many values there are.
+    field_type : FieldType
+        Says how each of them is read.
+    argument : str
+        What the value is called in an error message.
+
+    Returns
+    -------
+    str, int, float, bool, tuple of these, or None
+        None if the operator takes no value. Instants are RFC 3339 text in UTC; NumPy scalars are Python
+        ones; sets are sorted, every other collection keeps its order.
+
+    Raises
+    ------
+    InvalidRequest
+        If the shape, the type or the size of the value is not allowed (G-083).
+
+    Examples
+    --------
+    >>> from attrib_ds.filters.operators import OPERATORS
+    >>> normalise(
+    ...     "2025-01-01T01:00:00+01:00",
+    ...     operator=OPERATORS["equals"],
+    ...     field_type=FieldType.INSTANT,
+    ...     argument="startDate",
+    ... )
+    '2025-01-01T00:00:00.000Z'
+    """
+    if operator.shape == "none":
+        return None
+    if operator.shape == "scalar":
+        scalar = _scalar(value, operator, field_type, argument)
+        if operator.positive == "matches":
+            _check_pattern(str(scalar), argument)
+        return scalar
+    scalars = [_scalar(item, operator, field_type, argument) for item in _items(value, operator, argument)]
+    # A set's own order changes between runs; the values are of one type by now, so they sort.
+    return tuple(sorted(scalars) if isinstance(value, Set) else scalars)
+
+
+def infer_type(value: object, *, operator: Operator, argument: str) -> FieldType:
+    """Find the type that a value speaks for, where the field has none of its own.
+
+    Parameters
+    ----------
+    value : object
+        As the caller wrote it.
+    operator : Operator
+        Says how many values there are.
+    argument : str
+        What the value is called in an error message.
+
+    Returns
+    -------
+    FieldType
+        Text without a value; the type of the first one otherwise.
+
+    Raises
+    ------
+    InvalidRequest
+        If the shape of the value is not allowed.
+
+    Examples
+    --------
+    >>> from attrib_ds.filters.operators import OPERATORS
+    >>> infer_type(30, operator=OPERATORS["greaterThan"], argument="fields.age")
+    <FieldType.NUMBER: 'number'>
+    """
+    if operator.shape == "none":
+        return FieldType.TEXT
+    first = value if operator.shape == "scalar" else _items(value, operator, argument)[0]
+    if isinstance(first, (bool, np.bool_)):
+        return FieldType.FLAG
+    if isinstance(first, (int, float, Decimal, np.number)):
+        return FieldType.NUMBER
+    if isinstance(first, (date, datetime, np.datetime64)):
+        return FieldType.INSTANT
+    return FieldType.TEXT
+
+
+def _items(value: object, operator: Operator, argument: str) -> list[object]:
+    wanted = "a low and a high value" if operator.shape == "pair" else "a list of values"
+    # Text iterates over letters, a mapping over keys and a DataFrame over column names: none is meant.
+    if (
+        isinstance(value, (str, bytes, Mapping))
+        or not isinstance(value, Iterable)
+        or getattr(value, "ndim", 1) != 1
+    ):
+        raise _refusal(value, operator, wanted, argument)
+    items = list(value)
+    if operator.shape == "pair" and len(items) != 2:
+        raise _refusal(value, operator, wanted, argument)
+    if not 1 <= len(items) <= MOST_VALUES:
+        raise InvalidRequest(
+            f"{argument}: {operator.name} ({operator.python}) takes 1 to {MOST_VALUES:,} values, "
+            f"got {len(items):,}",
+            field=argument,
+        )
+    return items
+
+
+def _scalar(value: object, operator: Operator, field_type: FieldType, argument: str) -> Scalar:
+    if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
+        value = value.item()
+    if type(value).__name__ in _MISSING or (isinstance(value, float) and math.isnan(value)):
+        raise InvalidRequest(
+            f"{argument}: {operator.name} ({operator.python}) takes {_NOUNS[field_type]}, got the missing "
+            f"value {value!r}; use isNull (.is_null()) or isNotNull (.is_not_null())",
+            field=argument,
+        )
+    if field_type is FieldType.INSTANT:
+        return instants.format(instants.parse(value, argument=argument))
+    if field_type is FieldType.FLAG and isinstance(value, bool):
+        return value
+    if field_type is FieldType.NUMBER:
+        number = _number(value)
+        if number is not None:
+            return number
+    elif field_type in {FieldType.TEXT, FieldType.TEXTS} and isinstance(value, str):
+        return _text(value, argument)
+    raise _refusal(value, operator, _NOUNS[field_type], argument)
+
+
+def _number(value: object) -> int | float | None:
+    """Return a finite number that every engine can hold, or None."""
+    if isinstance(value, Decimal) and value.is_finite():
+        value = int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return int(value)
+    return float(value) if isinstance(value, float) and math.isfinite(value) else None
+
+
+def _text(value: str, argument: str) -> str:
+    plain = str.__str__(value)
+    # No engine stores these, and a SQL parser may stop reading at NUL.
+    if "\0" in plain or any("\ud800" <= letter <= "\udfff" for letter in plain):
+        raise InvalidRequest(
+            f"{argument}: {reprlib.repr(plain)} holds a NUL or half a surrogate pair, which is not text",
+            field=argument,
+        )
+    return plain
+
+
+def _check_pattern(pattern: str, argument: str) -> None:
+    if len(pattern) > LONGEST_PATTERN:
+        raise InvalidRequest(
+            f"{argument}: a pattern may have {LONGEST_PATTERN} characters, this one has {len(pattern)}",
+            field=argument,
+        )
+    try:
+        # Arrow's regular expressions are RE2 itself, so its verdict is the right one (G-082).
+        pyarrow.compute.match_substring_regex(pa.array([""]), pattern=pattern)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(f"{argument}: {error} (RE2 syntax)", field=argument) from error
+
+
+def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{argument}: {operator.name} ({operator.python}) takes {wanted}, "
+        f"got {reprlib.repr(value)} ({type(value).__name__})",
+        field=argument,
+    )

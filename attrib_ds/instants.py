@@ -1,0 +1,180 @@
+"""Reads RFC 3339 instants and writes them in one canonical form, in UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Final
+
+import numpy as np
+
+from attrib_ds.errors import InvalidRequest
+
+_RFC_3339: Final = re.compile(
+    r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    r"[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]+))?"
+    r"(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
+)
+_DATE_ONLY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
+_EXAMPLE: Final = "2025-01-31T12:00:00Z"
+
+
+def parse(value: object, *, argument: str) -> datetime:
+    """Read an instant and return it in UTC, at microsecond precision.
+
+    Parameters
+    ----------
+    value : str, datetime, pandas.Timestamp or numpy.datetime64
+        Text follows RFC 3339; lower-case ``t`` and ``z``, and a space for ``T``, are accepted. A value
+        without an offset is UTC. Digits beyond microseconds are cut off, and the leap second ``:60`` is
+        read as ``:59.999999`` (G-038).
+    argument : str
+        What the value is called in an error message.
+
+    Returns
+    -------
+    datetime
+        Aware, in UTC.
+
+    Raises
+    ------
+    InvalidRequest
+        If the value is a date without a time (G-039), is no such instant, or leaves the years 0001 to
+        9999 once it is in UTC (G-041).
+
+    Examples
+    --------
+    >>> parse("2025-01-31T13:00:00+01:00", argument="since")
+    datetime.datetime(2025, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
+    >>> parse("2025-01-31", argument="since")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    attrib_ds.errors.InvalidRequest: since: '2025-01-31' is a date without a time; write ...
+    """
+    if isinstance(value, np.datetime64):
+        local = _from_numpy(value, argument)
+    elif isinstance(value, datetime):
+        local = _from_datetime(value, argument)
+    elif isinstance(value, str):
+        local = _from_text(value, argument)
+    elif isinstance(value, date):
+        raise _date_alone(value, value.isoformat(), argument)
+    else:
+        raise _refusal(value, argument, f"is not an instant but {type(value).__name__}")
+    try:
+        return local.astimezone(UTC)
+    except OverflowError:
+        raise _refusal(value, argument, "is outside the years 0001 to 9999 in UTC") from None
+
+
+def format(instant: datetime) -> str:  # noqa: A001  (read as `instants.format`, the pair of `parse`)
+    """Write an aware instant as RFC 3339 in UTC, in milliseconds unless it has finer digits.
+
+    Parameters
+    ----------
+    instant : datetime
+        Aware.
+
+    Returns
+    -------
+    str
+        Three digits after the point, or six when the microseconds need them (G-036).
+
+    Raises
+    ------
+    ValueError
+        If the instant has no time zone: it would be read in the zone of this machine.
+
+    Examples
+    --------
+    >>> format(datetime(2025, 1, 31, 12, tzinfo=UTC))
+    '2025-01-31T12:00:00.000Z'
+    >>> format(datetime(2025, 1, 31, 12, 0, 0, 1, tzinfo=UTC))
+    '2025-01-31T12:00:00.000001Z'
+    """
+    if instant.utcoffset() is None:
+        raise ValueError(f"instant: {instant!r} has no time zone; parse() gives it one")
+    precision = "microseconds" if instant.microsecond % 1000 else "milliseconds"
+    return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision)}Z"
+
+
+def _from_text(value: str, argument: str) -> datetime:
+    if _DATE_ONLY.fullmatch(value):
+        day = value if "-" in value else f"{value[:4]}-{value[4:6]}-{value[6:]}"
+        raise _date_alone(value, day, argument)
+    match = _RFC_3339.fullmatch(value)
+    if match is None:
+        raise _refusal(value, argument, "does not follow RFC 3339")
+    parts = match.groupdict()
+    microsecond = int((parts["fraction"] or "0")[:6].ljust(6, "0"))
+    second = int(parts["second"])
+    if second == 60:
+        second, microsecond = 59, 999_999
+    try:
+        return datetime(
+            int(parts["year"]),
+            int(parts["month"]),
+            int(parts["day"]),
+            int(parts["hour"]),
+            int(parts["minute"]),
+            second,
+            microsecond,
+            _zone(parts["zone"]),
+        )
+    except ValueError as error:
+        raise _refusal(value, argument, f"does not exist ({error})") from None
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text in "Zz":
+        return UTC
+    hours, minutes = int(text[1:3]), int(text[4:6])
+    if hours > 23 or minutes > 59:
+        raise ValueError("offset must be between -23:59 and +23:59")
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def _from_datetime(value: datetime, argument: str) -> datetime:
+    # pandas.NaT is a datetime too; it is the one that differs from itself.
+    if value != value:
+        raise _refusal(value, argument, "is a missing value")
+    # Field by field, since a pandas Timestamp must lose its nanoseconds and its class.
+    plain = datetime(
+        value.year,
+        value.month,
+        value.day,
+        value.hour,
+        value.minute,
+        value.second,
+        value.microsecond,
+        value.tzinfo,
+        fold=value.fold,
+    )
+    return plain if plain.utcoffset() is not None else plain.replace(tzinfo=UTC)
+
+
+def _from_numpy(value: np.datetime64, argument: str) -> datetime:
+    if np.isnat(value):
+        raise _refusal(value, argument, "is a missing value")
+    if np.datetime_data(value.dtype)[0] in {"Y", "M", "W", "D"}:
+        raise _date_alone(value, str(value.astype("datetime64[D]")), argument)
+    # The year is looked at first: a conversion to microseconds wraps around silently.
+    if not 1 <= int(value.astype("datetime64[Y]").astype(int)) + 1970 <= 9999:
+        raise _refusal(value, argument, "is outside the years 0001 to 9999 in UTC")
+    microseconds: datetime = value.astype("datetime64[us]").item()
+    return microseconds.replace(tzinfo=UTC)
+
+
+def _date_alone(value: object, day: str, argument: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{argument}: {value!r} is a date without a time; write '{day}T00:00:00Z' for the start of that day",
+        field=argument,
+    )
+
+
+def _refusal(value: object, argument: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{argument}: {value!r} {reason}; give a datetime or RFC 3339 text such as {_EXAMPLE!r}",
+        field=argument,
+    )

@@ -1,0 +1,155 @@
+"""Interactions and their hits, as DataFrames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrib_ds.frames import to_pandas, to_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    import pandas as pd
+
+    from attrib_ds.filters import Predicate
+    from attrib_ds.project import Project
+
+
+def search_interactions(
+    project: Project,
+    *,
+    where: Predicate | None = None,
+    nodes: Predicate | None = None,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    columns: Sequence[str] | None = None,
+    sort: Mapping[str, int] | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+    filtered: bool | None = False,
+    bots: bool | None = False,
+) -> pd.DataFrame:
+    """Search the interactions of a project.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    where : Predicate, optional
+        On interactions: ``interaction("geo.countryCode") == "FR"``.
+    nodes : Predicate, optional
+        On the traffic-source node: ``node("campaignName").contains("brand")``; a node that matches brings
+        all nodes below it.
+    since, until : datetime or str, optional
+        Bounds of ``startDate``, both inclusive; without an offset they are UTC.
+    columns : sequence of str, optional
+        Properties to return; an object's name (``"geo"``) stands for all below it. ``_id`` always comes
+        first. By default all but ``userData``, ``rawUserData`` and ``rawNodeData``.
+    sort : mapping of str to int, optional
+        Property to 1 (ascending) or -1 (descending), the first counts most; nulls are last and ties are
+        broken by ``_id``. By default ``{"startDate": -1}``.
+    limit : int, optional
+        At most so many, 0 or more; all by default.
+    offset : int, default 0
+        How many to skip.
+    filtered : bool or None, default False
+        True: only traffic captured by a traffic filter; False: only the rest; None: both.
+    bots : bool or None, default False
+        True: only bots; False: only the rest; None: both.
+
+    Returns
+    -------
+    DataFrame
+        One row per interaction; nested properties are dotted columns (``geo.city``). Columns and dtypes do
+        not depend on the rows. ``frame.attrs["total"]`` counts all that match.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed; the message names it.
+
+    Examples
+    --------
+    >>> from attrib_ds import interaction, sample_project, search_interactions
+    >>> shop = sample_project()
+    >>> french = search_interactions(
+    ...     shop, where=interaction("geo.countryCode") == "FR", columns=["geo.city"], limit=2
+    ... )
+    >>> list(french.columns)
+    ['_id', 'geo.city']
+    """
+    answer = project.send(
+        "search_interactions",
+        where=where,
+        nodes=nodes,
+        since=since,
+        until=until,
+        columns=columns,
+        sort=sort,
+        limit=limit,
+        offset=offset,
+        filtered=filtered,
+        bots=bots,
+    )
+    frame = to_pandas(answer.table)
+    frame.attrs["total"] = answer.total
+    return frame
+
+
+def get_interaction(project: Project, id: str) -> pd.Series[Any]:
+    """Get one interaction with every property.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    id : str
+        The interaction's ``_id``: 24 characters of ``0-9`` and ``a-f``.
+
+    Returns
+    -------
+    Series
+        One entry per property, ``userData`` included; named by the id. Bots and filtered traffic are found
+        too.
+
+    Raises
+    ------
+    InvalidRequest
+        If the id is not well-formed.
+    NotFound
+        If there is no such interaction.
+
+    Examples
+    --------
+    >>> from attrib_ds import get_interaction, sample_project, search_interactions
+    >>> shop = sample_project()
+    >>> newest = search_interactions(shop, limit=1)["_id"].item()
+    >>> get_interaction(shop, newest)["_id"] == newest
+    True
+    """
+    return to_record(project.send("get_interaction", id=id).table)
+
+
+def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
+    """List the hits of a session, oldest first.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    first_hit_id : str
+        The session's ``firstHitId`` (not its ``_id``).
+
+    Returns
+    -------
+    DataFrame
+        One row per hit, by ``serverDate``; empty for an id that no session begins with.
+
+    Examples
+    --------
+    >>> from attrib_ds import list_hits, sample_project
+    >>> list_hits(sample_project(), "unknown").shape[0]
+    0
+    """
+    return to_pandas(project.send("list_hits", first_hit_id=first_hit_id).table)

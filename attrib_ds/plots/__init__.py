@@ -1,0 +1,17 @@
+"""Plots of credits, paths and insights; each draws on one matplotlib ``Axes`` and returns it.
+
+Without ``ax`` a plot makes a figure of its own, as large as its content asks for. With ``ax`` it draws
+there and leaves the figure's size and layout alone; ``layout="constrained"`` keeps long names inside.
+"""
+
+from __future__ import annotations
+
+from attrib_ds.plots.credit_bars import credits
+from attrib_ds.plots.insight_lines import insights
+from attrib_ds.plots.lag_histogram import lags
+from attrib_ds.plots.model_dots import model_comparison
+from attrib_ds.plots.path_flow import paths
+from attrib_ds.plots.return_scatter import returns
+from attrib_ds.plots.seasonal_map import seasonality
+
+__all__ = ["credits", "insights", "lags", "model_comparison", "paths", "returns", "seasonality"]

@@ -1,0 +1,148 @@
+"""Bars of credit per node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attrib_ds.plots import look
+from attrib_ds.plots.arguments import numbers, require_choice, require_count, require_frame
+from attrib_ds.plots.credit_rows import (
+    COLUMNS,
+    MEASURES,
+    Lines,
+    axis_label,
+    empty_message,
+    lines,
+    select_currency,
+    select_model,
+)
+from attrib_ds.plots.labels import shorten
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def credits(
+    credits: pd.DataFrame,
+    *,
+    by: str = "conversions",
+    model: str | None = None,
+    currency: str | None = None,
+    top: int = 20,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one model's credit per node as horizontal bars.
+
+    Parameters
+    ----------
+    credits : DataFrame
+        As ``attribute`` returns it: ``model``, ``node_id`` (null: unattributed), ``node_name``,
+        ``conversions``, ``value``, ``currency``, ``share``, and perhaps ``low`` and ``high``.
+    by : {"conversions", "value", "share"}, default "conversions"
+        The length of a bar.
+    model : str, optional
+        A name in column ``model``; needed when there is more than one.
+    currency : str, optional
+        Keep the rows in this currency only; needed by value when there is more than one, because
+        amounts in several currencies are never summed.
+    top : int, default 20
+        Nodes with a bar of their own, largest magnitude first; the rest is summed into one bar.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        From top to bottom: nodes by falling credit, "other (n nodes)", "unattributed". By conversions,
+        each bar of a node carries its interval when ``low`` and ``high`` are there: sampling error, not
+        bias. Value, share and sums of nodes carry none, because the bounds are not theirs.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, or ``by``, ``model``, ``currency`` or ``top`` is not allowed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"model": "linear", "node_id": ["a", "b", None],
+    ...                       "node_name": ["Ads", "Mail", None],
+    ...                       "conversions": [3.0, 5.0, 2.0], "value": None, "currency": None,
+    ...                       "share": [0.3, 0.5, 0.2]})
+    >>> axes = credits(frame, ax=Figure().subplots())
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['Mail', 'Ads', 'unattributed']
+    """
+    require_frame("credits", credits, COLUMNS)
+    require_choice("by", by, MEASURES)
+    require_count("top", top)
+    rows, model = select_model(credits, model)
+    rows, currency = select_currency(rows, currency, amounts=["value"] if by == "value" else [])
+    shown = lines(rows, by, top=top)
+
+    ax = look.axes_of(ax, width=8.0, height=1.3 + 0.27 * max(len(shown.labels), 3))
+    name = f", {shorten(model)}" if model else ""
+    look.dress(ax, title=f"{MEASURES[by].capitalize()} per node{name}", grid="x")
+    ax.set_xlabel(axis_label(by, currency))
+    if not shown.labels:
+        look.say_empty(ax, empty_message(by))
+        return ax
+    _draw_bars(ax, shown)
+    if by == "conversions" and {"low", "high"} <= set(rows.columns) and _draw_intervals(ax, shown, rows):
+        ax.set_xlabel(f"{ax.get_xlabel()}\nlines from low to high: sampling error, not bias")
+    if by == "share":
+        look.write_percent(ax.xaxis)
+    else:
+        look.write_thousands(ax.xaxis)
+    if shown.without_amount:
+        left_out = look.count(shown.without_amount, "node")
+        ax.set_xlabel(f"{ax.get_xlabel()}\n{left_out} without {MEASURES[by]} not drawn")
+    return ax
+
+
+def _draw_bars(ax: Axes, shown: Lines) -> None:
+    positions = np.arange(len(shown.labels))
+    colours = [look.COLOURS[0] if node is not None else look.COLOURS[4] for node in shown.node_ids]
+    if shown.unattributed:
+        colours[-1] = look.GREY
+    ax.barh(positions, shown.amounts.iloc[:, 0].to_numpy(), height=0.72, color=colours)
+    ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(shown.labels) - 0.4, -0.6)
+    ax.axvline(0.0, color=look.GREY, linewidth=0.8)
+
+
+def _draw_intervals(ax: Axes, shown: Lines, rows: pd.DataFrame) -> bool:
+    """Draw the bounds of each line that is one row (several do not add up); return whether any was."""
+    bounds = rows[["node_id"]].assign(
+        low=numbers("credits", rows, "low"), high=numbers("credits", rows, "high")
+    )
+    single = bounds[~bounds["node_id"].duplicated(keep=False)].dropna(subset=["low", "high"])
+    positions: dict[str | None, int] = {
+        node: position for position, node in enumerate(shown.node_ids) if node is not None
+    }
+    if shown.unattributed:
+        positions[None] = len(shown.labels) - 1
+    keys = [
+        None if missing else node
+        for node, missing in zip(single["node_id"], single["node_id"].isna(), strict=True)
+    ]
+    drawn = [key in positions for key in keys]
+    if not any(drawn):
+        return False
+    low, high = (single.loc[drawn, bound].to_numpy() for bound in ("low", "high"))
+    # Drawn from bound to bound, not around the bar's end: an estimate may lie outside its own interval.
+    ax.errorbar(
+        (low + high) / 2,
+        [positions[key] for key in keys if key in positions],
+        xerr=np.abs(high - low) / 2,
+        fmt="none",
+        ecolor=look.INK,
+        elinewidth=1.1,
+        capsize=2.5,
+    )
+    return True

@@ -1,0 +1,95 @@
+"""Lines of insights over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrib_ds.plots import look
+from attrib_ds.plots.arguments import require_choice, require_count, require_frame
+from attrib_ds.plots.insight_rows import OTHER, VALUES, table_of_groups
+from attrib_ds.plots.interval_labels import complete
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")
+
+
+def insights(
+    insights: pd.DataFrame, *, value: str = "sessionCount", top: int = 8, ax: Axes | None = None
+) -> Axes:
+    """Draw insights over an interval as one line per group.
+
+    Parameters
+    ----------
+    insights : DataFrame
+        As ``interaction_insights`` returns it with an interval: ``group`` (null: none), ``interval``,
+        ``sessionCount``, ``hitCount``, ``durationSum`` (seconds).
+    value : {"sessionCount", "hitCount", "durationSum"}, default "sessionCount"
+        The height of a line.
+    top : int, default 8
+        Groups with a line of their own, largest first; the rest is summed into one grey line.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        Intervals in order from left to right. An interval without a record counts as 0, also where no
+        group has one, between the first and the last.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, every interval is null, or ``value`` or ``top`` is not allowed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"group": None, "interval": ["2025-03", "2025-01"], "sessionCount": [4, 2],
+    ...                       "hitCount": [9, 3], "durationSum": [60.0, 5.0]})
+    >>> axes = insights(frame, ax=Figure().subplots())
+    >>> [float(height) for height in axes.get_lines()[0].get_ydata()]
+    [2.0, 0.0, 4.0]
+    """
+    require_frame("insights", insights, COLUMNS)
+    require_choice("value", value, VALUES)
+    require_count("top", top)
+    table = table_of_groups(insights, value, top=top)
+
+    ax = look.axes_of(ax, width=9.0, height=4.2)
+    several = len(table) > 1
+    title = VALUES[value].partition(" (")[0].capitalize()
+    look.dress(ax, title=f"{title} per interval{' and group' if several else ''}", grid="y")
+    ax.set_ylabel(VALUES[value])
+    ax.set_xlabel("interval")
+    if table.empty:
+        look.say_empty(ax, f"no {title.lower()}")
+        return ax
+    intervals = complete(list(table.columns))
+    table = table.reindex(columns=intervals, fill_value=0.0)
+    places = range(len(intervals))
+    marker = "o" if len(intervals) <= 60 else ""
+    handles = []
+    for rank, (label, heights) in enumerate(table.iterrows()):
+        rest = several and rank == top and str(label).startswith(OTHER)
+        (handle,) = ax.plot(
+            places,
+            heights.to_numpy(),
+            color=look.GREY if rest else look.COLOURS[rank % len(look.COLOURS)],
+            linestyle="--" if rest else ("-", ":", "-.")[rank // len(look.COLOURS) % 3],
+            marker=marker,
+            markersize=3.5,
+            linewidth=1.6,
+        )
+        handles.append(handle)
+    look.write_thousands(ax.yaxis)
+    if table.to_numpy().min() >= 0:
+        ax.set_ylim(bottom=0)
+    if several or table.index[0]:
+        look.draw_legend(ax, handles, [str(label) for label in table.index])
+    look.settle(ax)
+    look.write_thinned(ax, intervals)
+    return ax

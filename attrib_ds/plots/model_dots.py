@@ -1,0 +1,133 @@
+"""Dots of credit per node, one for each model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attrib_ds.plots import look
+from attrib_ds.plots.arguments import require_choice, require_count, require_frame
+from attrib_ds.plots.credit_rows import (
+    COLUMNS,
+    MEASURES,
+    Lines,
+    axis_label,
+    empty_message,
+    lines,
+    select_currency,
+)
+from attrib_ds.plots.labels import distinct
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+
+def model_comparison(
+    credits: pd.DataFrame,
+    *,
+    by: str = "share",
+    top: int = 15,
+    currency: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what each model credits to each node, as dots on one line per node.
+
+    Parameters
+    ----------
+    credits : DataFrame
+        As ``attribute`` returns it for one or more models: ``model``, ``node_id`` (null: unattributed),
+        ``node_name``, ``conversions``, ``value``, ``currency``, ``share``.
+    by : {"conversions", "value", "share"}, default "share"
+        The position of a dot.
+    top : int, default 15
+        Nodes with a line of their own, largest magnitude in any model first; the rest is summed.
+    currency : str, optional
+        Keep the rows in this currency only; needed by value when there is more than one.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        From top to bottom: nodes by falling mean over the models, "other (n nodes)", "unattributed". A
+        grey line spans the models; a model without a row for a node has no dot there.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, or ``by``, ``currency`` or ``top`` is not allowed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"model": ["first", "first", "last"], "node_id": ["a", "b", "a"],
+    ...                       "node_name": ["Ads", "Mail", "Ads"], "conversions": [3.0, 5.0, 8.0],
+    ...                       "value": None, "currency": None, "share": [0.375, 0.625, 1.0]})
+    >>> axes = model_comparison(frame, ax=Figure().subplots())
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['first', 'last']
+    """
+    require_frame("credits", credits, COLUMNS)
+    require_choice("by", by, MEASURES)
+    require_count("top", top)
+    rows, currency = select_currency(credits, currency, amounts=["value"] if by == "value" else [])
+    shown = lines(rows, by, top=top)
+    models = [str(name) for name in shown.amounts.columns]
+
+    step = 0.3 + 0.02 * len(models)
+    ax = look.axes_of(ax, width=9.0, height=1.3 + step * max(len(shown.labels), 3))
+    look.dress(ax, title=f"{MEASURES[by].capitalize()} per node and model", grid="x")
+    ax.set_xlabel(axis_label(by, currency))
+    if not shown.labels:
+        look.say_empty(ax, empty_message(by))
+        return ax
+    handles = _draw_dots(ax, shown)
+    look.draw_legend(ax, handles, list(distinct({model: model for model in models}, width=30).values()))
+    if by == "share":
+        look.write_percent(ax.xaxis)
+    else:
+        look.write_thousands(ax.xaxis)
+    return ax
+
+
+def _draw_dots(ax: Axes, shown: Lines) -> list[Line2D]:
+    positions = np.arange(len(shown.labels))
+    amounts = shown.amounts.to_numpy(dtype="float64")
+    for position in positions[::2]:
+        ax.axhspan(position - 0.5, position + 0.5, color=look.GREY, alpha=0.09, linewidth=0)
+    ax.hlines(
+        positions,
+        np.nanmin(amounts, axis=1),
+        np.nanmax(amounts, axis=1),
+        color=look.GREY,
+        linewidth=1.5,
+        zorder=1.5,
+    )
+    models = amounts.shape[1]
+    # Models that agree would hide each other; each keeps to its own height within the line.
+    heights = np.linspace(-0.3, 0.3, models) if models > 1 else np.zeros(1)
+    handles = []
+    for model in range(models):
+        marker, size = look.MARKERS[model % len(look.MARKERS)]
+        (handle,) = ax.plot(
+            amounts[:, model],
+            positions + heights[model],
+            linestyle="none",
+            marker=marker,
+            color=look.COLOURS[model % len(look.COLOURS)],
+            markersize=size,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+        )
+        handles.append(handle)
+    ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(shown.labels) - 0.5, -0.5)
+    ax.axvline(0.0, color=look.GREY, linewidth=0.8, zorder=1.2)
+    if shown.unattributed:
+        ax.get_yticklabels()[-1].set_color(look.GREY)
+    return handles

@@ -1,0 +1,254 @@
+"""Flow between nodes along the last touches before a conversion."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
+
+from attrib_ds.plots import look
+from attrib_ds.plots.arguments import numbers, require_count, require_frame
+from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+    from matplotlib.axes import Axes
+
+COLUMNS: Final = ("event_id", "user_id", "node_id", "node_name", "date", "position", "length")
+_BLOCK: Final = 0.07  # width of a block, in distances between columns
+
+
+def paths(touches: pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | None = None) -> Axes:
+    """Draw how paths run through the nodes of their last touches to the conversion.
+
+    Parameters
+    ----------
+    touches : DataFrame
+        As ``Paths.to_pandas()`` returns it, one row per touchpoint: ``event_id`` (null: no conversion,
+        left out), ``user_id``, ``node_id``, ``node_name``, ``date``, ``position`` (from 1), ``length``
+        (0: a conversion without a touch), and perhaps ``conversions``, the weight of the event (1
+        without the column; events of weight 0 or less are left out).
+    top : int, default 8
+        Nodes with blocks of their own, by weighted touches among those drawn; the rest is one block "other".
+    steps : int, default 4
+        Touches before the conversion that are drawn.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        One column per step, aligned at the conversion; the height of a block is the number of
+        conversions whose path touches the node there, the height of a band those that go on to the
+        next block. A path with fewer touches begins at a later column; conversions without a touch are
+        counted below.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, or ``top`` or ``steps`` is not a whole number from 1.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> touches = pd.DataFrame({"event_id": ["e1", "e1", "e2"], "user_id": ["u1", "u1", "u2"],
+    ...                         "node_id": ["a", "b", "b"], "node_name": ["Ads", "Mail", "Mail"],
+    ...                         "date": pd.Timestamp("2025-01-01", tz="UTC"), "position": [1, 2, 1],
+    ...                         "length": [2, 2, 1]})
+    >>> axes = paths(touches, steps=2, ax=Figure().subplots())
+    >>> [label.get_text() for label in axes.get_xticklabels()]
+    ['1 before', 'last touch', 'conversion']
+    """
+    require_frame("touches", touches, COLUMNS)
+    require_count("top", top)
+    require_count("steps", steps)
+    weighted = _weigh(touches)
+    rows = _last_touches(weighted, steps)
+    events = rows.drop_duplicates("event_id")["weight"]
+
+    ax = look.axes_of(ax, width=2.6 + 1.5 * min(steps + 1, 9), height=5.2)
+    last = "Last touch" if steps == 1 else f"Last {steps} touches"
+    look.dress(ax, title=f"{last} before {look.count(events.sum(), 'conversion')}", grid=None)
+    ax.spines[:].set_visible(False)
+    untouched = weighted[weighted["length"] == 0].drop_duplicates("event_id")["weight"].sum()
+    if untouched:
+        ax.set_xlabel(f"{look.count(untouched, 'conversion')} without a touch not drawn")
+    if not len(events):
+        look.say_empty(ax, "no paths to a conversion" if len(touches) else "no credited conversions")
+        return ax
+    names, others = _rank_nodes(rows, top)
+    labels = [*distinct(names).values(), f"other ({look.count(others, 'node')})"]
+    colours = [*(look.COLOURS[rank % len(look.COLOURS)] for rank in range(len(names))), look.GREY]
+    sequences = _sequences(rows, names, steps)
+    weights = events.to_numpy()
+    blocks = _stack_blocks(sequences, weights)
+    _draw_bands(ax, sequences, weights, blocks, colours)
+    for (column, node), block in blocks.items():
+        colour = look.INK if column == steps else colours[node]
+        corner = (column - _BLOCK / 2, block.start)
+        ax.add_patch(Rectangle(corner, _BLOCK, block.height, color=colour, linewidth=0))
+    _label_columns(ax, blocks, steps)
+    shown = sorted({node for column, node in blocks if column < steps})
+    handles = [Rectangle((0, 0), 1, 1, color=colours[node]) for node in shown]
+    look.draw_legend(ax, handles, [labels[node] for node in shown])
+    look.settle(ax)
+    _name_blocks(ax, blocks, steps, labels)
+    return ax
+
+
+@dataclass(frozen=True)
+class _Block:
+    start: float
+    height: float
+
+
+def _weigh(touches: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of events with a positive ``weight``, with numbers as float64."""
+    rows = touches[["event_id", "node_id", "node_name"]].assign(
+        position=numbers("touches", touches, "position"),
+        length=numbers("touches", touches, "length"),
+        weight=numbers("touches", touches, "conversions") if "conversions" in touches.columns else 1.0,
+    )
+    return rows[rows["event_id"].notna() & (rows["weight"] > 0)]
+
+
+def _last_touches(rows: pd.DataFrame, steps: int) -> pd.DataFrame:
+    """Return the touches drawn, with the column of each: 0 is the earliest."""
+    rows = rows.assign(column=steps - 1 - (rows["length"] - rows["position"]))
+    rows = rows[(rows["length"] > 0) & rows["column"].between(0, steps - 1)]
+    nowhere = rows["node_id"].isna()
+    return rows.assign(
+        column=rows["column"].astype(int),
+        node_id=rows["node_id"].mask(nowhere, ""),
+        node_name=rows["node_name"].mask(nowhere, "no node"),
+    )
+
+
+def _rank_nodes(rows: pd.DataFrame, top: int) -> tuple[dict[str, str], int]:
+    """Return the names of the ``top`` nodes by touches, and how many others there are."""
+    uses = rows.groupby("node_id")["weight"].sum().rename("uses").reset_index()
+    uses = uses.sort_values(["uses", "node_id"], ascending=[False, True])
+    names = names_of_nodes(rows)
+    return {node: names[node] for node in uses["node_id"].head(top)}, max(len(uses) - top, 0)
+
+
+def _sequences(rows: pd.DataFrame, names: Mapping[str, str], steps: int) -> npt.NDArray[np.int64]:
+    """Return one row per path and one column per step: the rank of the node there, -1 before the start."""
+    ranks = {node: rank for rank, node in enumerate(names)}
+    path, _ = pd.factorize(rows["event_id"])
+    sequences = np.full((path.max() + 1, steps), -1)
+    sequences[path, rows["column"]] = rows["node_id"].map(ranks).fillna(len(names))
+    return sequences
+
+
+def _stack_blocks(
+    sequences: npt.NDArray[np.int64], weights: npt.NDArray[np.floating]
+) -> dict[tuple[int, int], _Block]:
+    """Return the block of each (column, node), stacked downwards from 0 in the order of the nodes."""
+    steps = sequences.shape[1]
+    gap = 0.025 * float(weights.sum())
+    blocks = {}
+    for column in range(steps):
+        start = 0.0
+        for (node,), height in _weigh_rows(sequences[:, [column]], weights):
+            blocks[column, node] = _Block(start, height)
+            start += height + gap
+    blocks[steps, 0] = _Block(0.0, float(weights.sum()))
+    return blocks
+
+
+def _weigh_rows(
+    rows: npt.NDArray[np.int64], weights: npt.NDArray[np.floating]
+) -> list[tuple[tuple[int, ...], float]]:
+    """Return each distinct row in order with its weight; rows that hold -1 are left out."""
+    present = (rows >= 0).all(axis=1)
+    shape = tuple(np.maximum(rows.max(axis=0) + 1, 1))
+    cells = np.ravel_multi_index(tuple(rows[present].T), shape)
+    sums = np.bincount(cells, weights[present], minlength=math.prod(shape)).reshape(shape)
+    return [(tuple(map(int, cell)), float(sums[tuple(cell)])) for cell in np.argwhere(sums)]
+
+
+def _draw_bands(
+    ax: Axes,
+    sequences: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.floating],
+    blocks: Mapping[tuple[int, int], _Block],
+    colours: Sequence[str],
+) -> None:
+    used: defaultdict[tuple[int, int, str], float] = defaultdict(float)
+    following = np.c_[sequences[:, 1:], np.zeros(len(sequences), dtype=int)]
+    for column in range(sequences.shape[1]):
+        moves = np.c_[sequences[:, column], following[:, column]]
+        for (here, there), height in _weigh_rows(moves, weights):
+            left, right = (column, here, "out"), (column + 1, there, "in")
+            _draw_band(
+                ax,
+                x=(column + _BLOCK / 2, column + 1 - _BLOCK / 2),
+                left=blocks[left[:2]].start + used[left],
+                right=blocks[right[:2]].start + used[right],
+                height=height,
+                colour=colours[here],
+            )
+            used[left] += height
+            used[right] += height
+
+
+def _draw_band(
+    ax: Axes, *, x: tuple[float, float], left: float, right: float, height: float, colour: str
+) -> None:
+    """Draw a band of even height between two blocks, its edges leaving and arriving level."""
+    start, end = x
+    middle = (start + end) / 2
+    corners = [
+        (start, left), (middle, left), (middle, right), (end, right),
+        (end, right + height), (middle, right + height), (middle, left + height), (start, left + height),
+        (start, left),
+    ]  # fmt: skip
+    codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3, Path.CLOSEPOLY]
+    ax.add_patch(PathPatch(Path(corners, codes), facecolor=colour, alpha=0.3, linewidth=0))
+
+
+def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int) -> None:
+    """Name the columns below and write the conversions that reach it above each."""
+    before = [f"{steps - 1 - column} before" for column in range(steps - 1)]
+    ax.set_xticks(range(steps + 1), labels=[*before, "last touch", "conversion"], va="baseline")
+    ax.set_yticks([])
+    ax.tick_params(axis="x", length=0, pad=14)
+    ax.set_xlim(-0.15, steps + 0.15)
+    totals: defaultdict[int, float] = defaultdict(float)
+    for (column, _), block in blocks.items():
+        totals[column] += block.height
+    for column, total in totals.items():
+        ax.annotate(
+            look.number(total), (column, 0), xytext=(0, 4), textcoords="offset points",
+            ha="center", va="bottom", fontsize="small", color=look.INK,
+        )  # fmt: skip
+    lowest = max(block.start + block.height for block in blocks.values())
+    ax.set_ylim(1.01 * lowest, -0.07 * lowest)
+
+
+def _name_blocks(
+    ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int, labels: Sequence[str]
+) -> None:
+    """Write the node's name beside each block that is high enough for a line of text."""
+    points = 72 / ax.figure.dpi
+    line = 10 / (ax.get_window_extent().height * points) * abs(np.diff(ax.get_ylim()).item())
+    pitch = ax.get_window_extent().width * points / (steps + 0.3)
+    characters = max(int((1 - 1.5 * _BLOCK) * pitch / 4.4), 4)
+    for (column, node), block in blocks.items():
+        if column < steps and block.height >= line:
+            text = ax.text(
+                column + 0.8 * _BLOCK, block.start + block.height / 2,
+                shorten(labels[node], width=characters),
+                va="center", fontsize=8, color=look.INK, parse_math=False,
+            )  # fmt: skip
+            look.outline(text)

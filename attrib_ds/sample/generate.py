@@ -1,0 +1,89 @@
+"""Generate the shipped sample data: ``python -m attrib_ds.sample.generate``.
+
+The same seed gives the same tables. Only uniform and whole-number draws are used, whose streams do not change
+from one release of NumPy to the next.
+"""
+
+from __future__ import annotations
+
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attrib_ds.sample import files
+from attrib_ds.sample.conversions import event_table
+from attrib_ds.sample.journeys import journeys
+from attrib_ds.sample.outlays import outlay_table
+from attrib_ds.sample.people import people
+from attrib_ds.sample.tree import node_table
+from attrib_ds.sample.visits import visits
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEED = 20250101
+
+# All different or nearly so: a dictionary of them would be larger than they are.
+_DISTINCT = {"_id", "id", "sessionId", "firstHitId", "event.orderNumber"}
+
+
+def generate(*, seed: int = SEED) -> dict[str, pa.Table]:
+    """Draw the sample data.
+
+    Parameters
+    ----------
+    seed : int
+        Another one gives another half-year of the same shop.
+
+    Returns
+    -------
+    dict of str to pyarrow.Table
+        ``nodes``, ``interactions``, ``hits``, ``events`` and ``spend``, with flat columns.
+    """
+    rng = np.random.default_rng(seed)
+    crowd = people(rng)
+    visited = visits(rng, journeys(rng, crowd), crowd)
+    return {
+        "nodes": node_table(),
+        "interactions": visited.interactions,
+        "hits": visited.hits,
+        "events": event_table(rng, visited.timeline, crowd),
+        "spend": outlay_table(rng, visited.timeline),
+    }
+
+
+def write(tables: dict[str, pa.Table], folder: Path) -> None:
+    """Write each table into ``folder`` as a Parquet file of its name.
+
+    Parameters
+    ----------
+    tables : dict of str to pyarrow.Table
+        From :func:`generate`.
+    folder : Path
+        An existing folder; files of the same names are replaced.
+    """
+    for name, table in tables.items():
+        encodings = {
+            column: encoding for column in table.column_names if (encoding := _encoding(table, column))
+        }
+        pq.write_table(
+            table,
+            folder / f"{name}.parquet",
+            compression="zstd",
+            compression_level=19,
+            use_dictionary=[column for column in table.column_names if column not in encodings],
+            column_encoding=encodings,
+            row_group_size=table.num_rows,
+        )
+
+
+def _encoding(table: pa.Table, column: str) -> str | None:
+    if column in _DISTINCT:
+        return "PLAIN"
+    return "DELTA_BINARY_PACKED" if pa.types.is_timestamp(table.schema.field(column).type) else None
+
+
+if __name__ == "__main__":
+    write(generate(), files()["nodes"].parent)

@@ -1,0 +1,104 @@
+"""Who visits the shop: customers, subscribers, the shop's own staff and crawlers."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from attrib_ds.sample import devices, places
+
+#: Kinds of visitors, and how many there are of each.
+CROWD = {"customer": 4_930, "subscriber": 1_050, "staff": 50, "crawler": 175}
+
+# Chance of a second and of a third journey, and of one more visit in a journey.
+_TRAITS = {
+    "customer": (0.10, 0.02, 0.50),
+    "subscriber": (0.60, 0.20, 0.70),
+    "staff": (0.0, 0.0, 0.89),
+    "crawler": (0.0, 0.0, 0.68),
+}
+
+_FIRST = (
+    "lea", "emma", "lukas", "jonas", "marie", "paul", "anna", "louis", "clara", "hugo", "nora", "felix",
+    "ines", "tom", "julie", "noah", "sofia", "leon", "alice", "max", "eva", "arthur", "mila", "pablo",
+)  # fmt: skip
+_LAST = (
+    "martin", "bernard", "dubois", "moreau", "laurent", "girard", "schmidt", "weber", "fischer", "wagner",
+    "becker", "peeters", "janssens", "maes", "keller", "meier", "smith", "taylor", "brown", "garcia", "lopez", "ruiz",
+)  # fmt: skip
+
+
+def people(rng: np.random.Generator) -> pd.DataFrame:
+    """Draw the visitors.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Where the draws come from.
+
+    Returns
+    -------
+    DataFrame
+        One row per visitor: ``kind``, ``journeys`` (how often they set out to buy), ``persistence``
+        (probability of one more visit in a journey), ``place`` (row of :func:`places.places`), ``device``,
+        ``second_device`` (the same for most), ``email``.
+
+    Examples
+    --------
+    >>> len(people(np.random.default_rng(1)))
+    6205
+    """
+    kind = np.repeat(list(CROWD), list(CROWD.values()))
+    count = len(kind)
+    crawls = kind == "crawler"
+    where = places.places()
+    place = pick(rng.random(count), where["share"].to_numpy())
+    first = pick(rng.random(count), devices.shares())
+    other = pick(rng.random(count), devices.shares())
+    crawler = devices.DEVICES + pick(rng.random(count), np.array([0.45, 0.25, 0.15, 0.15]))
+    device = np.where(crawls, crawler, first)
+    again = rng.random(count)
+    traits = np.repeat(list(_TRAITS.values()), list(CROWD.values()), axis=0)
+    return pd.DataFrame(
+        {
+            "kind": kind,
+            "journeys": 1 + (again[:, None] < traits[:, :2]).sum(axis=1),
+            "persistence": traits[:, 2],
+            "place": np.where(crawls, len(where) - 1, place),
+            "device": device,
+            "second_device": np.where((rng.random(count) < 0.3) & ~crawls, other, device),
+            "email": _emails(rng, count),
+        }
+    )
+
+
+def pick(draws: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Turn uniform draws into the positions of weights, each as often as it weighs.
+
+    Parameters
+    ----------
+    draws : array of float, shape (n,)
+        In [0, 1).
+    weights : array of float, shape (k,) or (n, k)
+        At least one above 0; one set for all draws, or one for each.
+
+    Returns
+    -------
+    array of int64, shape (n,)
+        Positions from 0 to k - 1.
+
+    Examples
+    --------
+    >>> pick(np.array([0.1, 0.9]), np.array([3.0, 1.0])).tolist()
+    [0, 1]
+    """
+    passed = np.cumsum(np.atleast_2d(weights), axis=1)
+    return (passed[:, :-1] <= draws[:, None] * passed[:, -1:]).sum(axis=1)
+
+
+def _emails(rng: np.random.Generator, count: int) -> list[str]:
+    first = rng.integers(len(_FIRST), size=count)
+    last = rng.integers(len(_LAST), size=count)
+    names = zip(first.tolist(), last.tolist(), strict=True)
+    return [f"{_FIRST[f]}.{_LAST[s]}{number}@example.org" for number, (f, s) in enumerate(names, start=1)]

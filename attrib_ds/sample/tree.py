@@ -1,0 +1,245 @@
+"""The tree of traffic-source nodes, and what each source is like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+from attrib_ds import schema
+from attrib_ds.sample.columns import table_of
+from attrib_ds.sample.demand import DAY, OPENING
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Root:
+    """What the nodes below one root have in common.
+
+    ``query`` is the marker of its landing pages, with the campaign's slug in place of ``{slug}``.
+    """
+
+    kind: str
+    name: str
+    channel: str
+    source: str
+    medium: str
+    query: str = ""
+    referrer: str | None = None
+    referrer_type: str | None = "campaign"
+
+
+ROOTS = {
+    "google-ads": Root(
+        "integration", "Google Ads", "Paid Search", "google", "cpc",
+        "?utm_source=google&utm_medium=cpc&utm_campaign={slug}", "https://www.google.com/",
+    ),
+    "meta-ads": Root(
+        "integration", "Meta Ads", "Paid Social", "meta", "paid_social",
+        "?utm_source=meta&utm_medium=paid_social&utm_campaign={slug}", "https://l.instagram.com/",
+    ),
+    "newsletter": Root(
+        "integration", "Newsletter", "Email", "newsletter", "email",
+        "?utm_source=newsletter&utm_medium=email&utm_campaign={slug}",
+    ),
+    "affiliate": Root(
+        "integration", "Affiliates", "Affiliates", "affiliate", "affiliate",
+        "?utm_source=affiliate&utm_medium=affiliate&utm_campaign={slug}", "https://{slug}.example/",
+    ),
+    "organic-search": Root(
+        "channel", "Organic search", "Organic Search", "search", "organic",
+        referrer="https://www.{name}/", referrer_type="search",
+    ),
+    "referral": Root(
+        "integration", "Referrals", "Referral", "referral", "referral",
+        referrer="https://{name}/", referrer_type="referral",
+    ),
+    "direct": Root("channel", "Direct", "Direct", "(direct)", "(none)", referrer_type="direct"),
+    "store": Root(
+        "integration", "Stores and phone", "Offline", "store", "offline", referrer_type=None
+    ),
+}  # fmt: skip
+
+# One node below a root: id, type, name, landing page (of the nodes that people arrive through).
+_BELOW = (
+    ("google-ads/brand", "campaign", "Brand", None),
+    ("google-ads/brand/shop", "adset", "Shop name", None),
+    ("google-ads/brand/shop/sample-shop", "keyword", "sample shop", "/"),
+    ("google-ads/brand/shop/sample-shop-outdoor", "keyword", "sample shop outdoor", "/"),
+    ("google-ads/brand/shoes", "adset", "Shop name and shoes", "/shoes"),
+    ("google-ads/brand/sale", "adset", "Shop name and sale", "/sale"),
+    ("google-ads/hiking", "campaign", "Hiking", None),
+    ("google-ads/hiking/boots", "adset", "Hiking boots", None),
+    ("google-ads/hiking/boots/hiking-boots", "keyword", "hiking boots", "/hiking/boots"),
+    ("google-ads/hiking/boots/trekking-shoes", "keyword", "trekking shoes", "/hiking/boots"),
+    ("google-ads/hiking/boots/waterproof-boots", "keyword", "waterproof boots", "/hiking/boots"),
+    ("google-ads/hiking/backpacks", "adset", "Backpacks", None),
+    ("google-ads/hiking/backpacks/trekking-backpack", "keyword", "trekking backpack", "/hiking/backpacks"),
+    ("google-ads/hiking/backpacks/day-pack", "keyword", "day pack", "/hiking/backpacks"),
+    ("google-ads/hiking/jackets", "adset", "Rain jackets", "/hiking/jackets"),
+    ("google-ads/camping", "campaign", "Camping", None),
+    ("google-ads/camping/tents", "adset", "Tents", None),
+    ("google-ads/camping/tents/light-tent", "keyword", "light tent", "/camping/tents"),
+    ("google-ads/camping/tents/family-tent", "keyword", "family tent", "/camping/tents"),
+    ("google-ads/camping/sleeping-bags", "adset", "Sleeping bags", "/camping/sleeping-bags"),
+    ("google-ads/shopping", "campaign", "Shopping feed", None),
+    ("google-ads/shopping/shoes", "adset", "Shoes", "/shoes"),
+    ("google-ads/shopping/gear", "adset", "Gear", "/camping/tents"),
+    ("google-ads/display", "campaign", "Display prospecting", None),
+    ("google-ads/display/travel-sites", "adset", "Travel sites", None),
+    ("google-ads/display/travel-sites/banner-lake", "ad", "Banner lake", "/hiking"),
+    ("google-ads/display/travel-sites/banner-summit", "ad", "Banner summit", "/hiking"),
+    ("google-ads/display/weather-sites", "adset", "Weather sites", "/hiking/jackets"),
+    ("meta-ads/prospecting", "campaign", "Prospecting", None),
+    ("meta-ads/prospecting/lookalike", "adset", "Lookalike 2 %", None),
+    ("meta-ads/prospecting/lookalike/video-hut", "ad", "Video hut to hut", "/hiking"),
+    ("meta-ads/prospecting/lookalike/carousel-boots", "ad", "Carousel boots", "/hiking/boots"),
+    ("meta-ads/prospecting/outdoor-interests", "adset", "Outdoor interests", None),
+    ("meta-ads/prospecting/outdoor-interests/video-tent", "ad", "Video tent in rain", "/camping/tents"),
+    ("meta-ads/retargeting", "campaign", "Retargeting", None),
+    ("meta-ads/retargeting/cart-abandoners", "adset", "Cart abandoners", "/cart"),
+    ("meta-ads/retargeting/product-viewers", "adset", "Product viewers", "/shoes"),
+    ("meta-ads/spring-sale", "campaign", "Spring sale", None),
+    ("meta-ads/spring-sale/story", "ad", "Story", "/sale"),
+    ("meta-ads/reels-test", "campaign", "Reels test (views only)", None),
+    ("newsletter/weekly", "campaign", "Weekly newsletter", "/new"),
+    ("newsletter/spring-sale", "campaign", "Spring sale mailing", "/sale"),
+    ("newsletter/summer-preview", "campaign", "Summer preview mailing", "/camping/tents"),
+    ("affiliate/gear-tests", "campaign", "Gear Tests", "/hiking/boots"),
+    ("affiliate/trail-magazine", "campaign", "Trail Magazine", "/hiking"),
+    ("affiliate/coupon-corner", "campaign", "Coupon Corner", "/sale"),
+    ("organic-search/google", "referrer", "google.com", None),
+    ("organic-search/bing", "referrer", "bing.com", None),
+    ("organic-search/duckduckgo", "referrer", "duckduckgo.com", None),
+    ("organic-search/ecosia", "referrer", "ecosia.org", None),
+    ("referral/hikers-forum", "referrer", "hikers-forum.example", "/hiking/boots"),
+    ("referral/hut-guide", "referrer", "hut-guide.example", "/hiking"),
+    ("referral/alpine-club", "referrer", "alpine-club.example", "/"),
+    ("store/paris", "campaign", "Paris store", None),
+    ("store/berlin", "campaign", "Berlin store", None),
+    ("store/phone", "campaign", "Phone orders and advice", None),
+)
+
+_ENDED = ("meta-ads/spring-sale", "newsletter/spring-sale")
+_NUMBERED = ("google-ads", "meta-ads")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: where it stands, and how people who arrive through it land.
+
+    ``landing`` is None where they land anywhere.
+    """
+
+    node_id: str
+    kind: str
+    name: str
+    landing: str | None
+
+    @property
+    def parent_id(self) -> str | None:
+        """The id of the node above."""
+        return self.node_id.rpartition("/")[0] or None
+
+    @property
+    def root_id(self) -> str:
+        """The id of the root the node is under."""
+        return self.node_id.partition("/")[0]
+
+    @property
+    def root(self) -> Root:
+        """What the node's root says."""
+        return ROOTS[self.root_id]
+
+    @property
+    def slug(self) -> str:
+        """The slug of the campaign the node belongs to, the root's id where there is none."""
+        return self.node_id.split("/")[1] if "/" in self.node_id else self.node_id
+
+    @property
+    def channel(self) -> str:
+        """The channel: the root's, but banners are display, whoever sells them."""
+        return "Display" if self.node_id.startswith("google-ads/display") else self.root.channel
+
+    @property
+    def referrer(self) -> str | None:
+        """The address people come from."""
+        address = self.root.referrer
+        return address and address.format(slug=self.slug, name=self.name)
+
+    @property
+    def query(self) -> str:
+        """The search part of landing pages."""
+        return self.root.query.format(slug=self.slug)
+
+
+def nodes() -> list[Node]:
+    """Return every node, parents before children.
+
+    Examples
+    --------
+    >>> nodes()[8].parent_id
+    'google-ads'
+    """
+    roots = [Node(node_id, root.kind, root.name, None) for node_id, root in ROOTS.items()]
+    return [*roots, *(Node(*row) for row in _BELOW)]
+
+
+def entries(source: str) -> list[str]:
+    """Return the ids of the nodes that traffic of ``source`` arrives through: its lowest descendants.
+
+    Examples
+    --------
+    >>> entries("store"), entries("direct")
+    (['store/paris', 'store/berlin', 'store/phone'], ['direct'])
+    """
+    everything = [node.node_id for node in nodes()]
+    parents = {node.parent_id for node in nodes()}
+    below = [node_id for node_id in everything if node_id == source or node_id.startswith(f"{source}/")]
+    return [node_id for node_id in below if node_id not in parents]
+
+
+def node_table() -> pa.Table:
+    """Return the nodes as a table in the NODE schema, without project and path.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row per node, parents before children.
+
+    Examples
+    --------
+    >>> node_table().column("parentId")[:1].to_pylist()
+    [None]
+    """
+    rows = nodes()
+    created = [OPENING - 200 * DAY + 3600 * row for row in range(len(rows))]
+    ended = [node.node_id.startswith(_ENDED) for node in rows]
+    return table_of(
+        {
+            "_id": [node.node_id for node in rows],
+            "integrationId": [node.root_id for node in rows],
+            "vendorId": [node.root_id for node in rows],
+            "parentId": [node.parent_id for node in rows],
+            "type": [node.kind for node in rows],
+            "name": [node.name for node in rows],
+            "externalId": [_external_id(node, row) for row, node in enumerate(rows)],
+            "channel": [node.channel for node in rows],
+            "campaignSlug": [node.slug if node.kind == "campaign" else None for node in rows],
+            "source": [node.root.source for node in rows],
+            "medium": ["display" if node.channel == "Display" else node.root.medium for node in rows],
+            "active": [not over for over in ended],
+            "createdAt": created,
+            "updatedAt": [
+                OPENING + 103 * DAY if over else start for over, start in zip(ended, created, strict=True)
+            ],
+        },
+        schema.NODE,
+    )
+
+
+def _external_id(node: Node, row: int) -> str | None:
+    known = node.root_id in _NUMBERED and node.parent_id is not None
+    return f"{21_480_000_000 + 7_919 * row}" if known else None

@@ -1,0 +1,226 @@
+"""Visits as the service shows them: interactions, and the hits of the sessions among them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from attrib_ds import schema
+from attrib_ds.sample import demand, pages, tree
+from attrib_ds.sample.columns import Seconds, Objects, table_of
+from attrib_ds.sample.devices import AGENT_COLUMNS, user_agents
+from attrib_ds.sample.identifiers import object_ids, uuids
+from attrib_ds.sample.people import pick
+from attrib_ds.sample.places import places, timezone_offset
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PLACE_COLUMNS = (
+    "asn.asnId",
+    "asn.asnName",
+    "geo.countryCode",
+    "geo.state",
+    "geo.city",
+    "geo.latitude",
+    "geo.longitude",
+    "geo.zipcode",
+)
+_LONGEST_PAUSE = 1_500  # below the timeout of a session
+_FILTER = "internal-traffic"
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Interactions and hits as tables, and what conversions need to know of the visits.
+
+    ``timeline`` has the columns of :func:`attrib_ds.sample.journeys.journeys`, ``user_id`` and ``end``
+    (seconds since 1970), by start.
+    """
+
+    interactions: pa.Table
+    hits: pa.Table
+    timeline: pd.DataFrame
+
+
+def visits(rng: np.random.Generator, journeys: pd.DataFrame, people: pd.DataFrame) -> Visits:
+    """Write visits out as interactions and hits.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Where the draws come from.
+    journeys : DataFrame
+        From :func:`attrib_ds.sample.journeys.journeys`.
+    people : DataFrame
+        From :func:`attrib_ds.sample.people.people`.
+
+    Returns
+    -------
+    Visits
+        One interaction per visit, by start; every hit of every session.
+    """
+    timeline = journeys.sort_values(["start", "person", "journey"], ignore_index=True)
+    start = timeline["start"].to_numpy()
+    timeline["user_id"] = _user_ids(timeline)
+    timeline["_id"] = object_ids(start, "5a7c10e4d2")
+    online = (timeline["source"] != "store").to_numpy()
+    hit_rows = _hit_rows(rng, timeline, online)
+    timeline["end"] = np.maximum(
+        start, hit_rows.groupby("visit")["date"].max().reindex(timeline.index, fill_value=0)
+    )
+    sessions = _sessions(rng, timeline[online], people)
+    hits = _hits(rng, hit_rows, sessions)
+    first = hits.groupby("visit")["id"].first()
+    counts = hit_rows.groupby("visit").size()
+    own = timeline.join(sessions.drop(columns=["person", "start"])).assign(
+        firstHitId=first, hitCount=counts.astype("Int64")
+    )
+    return Visits(
+        interactions=_interaction_table(rng, own, people, online),
+        hits=table_of({name: hits[name] for name in schema.HIT.names if name in hits}, schema.HIT),
+        timeline=timeline,
+    )
+
+
+def _user_ids(timeline: pd.DataFrame) -> pd.Series[str]:
+    first_seen = timeline.groupby("person")["start"].min().sort_values(kind="stable")
+    ids = pd.Series(object_ids(first_seen.to_numpy(), "3fd0b1876c"), index=first_seen.index)
+    return timeline["person"].map(ids)
+
+
+def _hit_rows(
+    rng: np.random.Generator, timeline: pd.DataFrame, online: npt.NDArray[np.bool_]
+) -> pd.DataFrame:
+    """Draw the page views of each session: which visit, how many before it, how many after, when."""
+    draws = rng.random(len(timeline))
+    counts = 1 + pick(draws, np.array([0.69, 0.20, 0.075, 0.035]))
+    counts = np.where(timeline["orders"], np.maximum(counts, 3 + (draws > 0.6)), counts)
+    counts = np.where(timeline["kind"] == "crawler", 1 + (draws > 0.9), counts)
+    visit = np.repeat(np.arange(len(timeline))[online], counts[online])
+    rows = pd.DataFrame({"visit": visit})
+    rows["before"] = rows.groupby("visit").cumcount()
+    rows["after"] = counts[visit] - 1 - rows["before"]
+    pause = np.minimum(6 + np.floor(-np.log(1.0 - rng.random(len(rows))) * 95.0), _LONGEST_PAUSE)
+    waited = pd.Series(np.where(rows["before"] == 0, 0.0, pause)).groupby(visit).cumsum()
+    rows["date"] = timeline["start"].to_numpy()[visit] + waited.to_numpy().astype(np.int64)
+    rows["buys"] = timeline["orders"].to_numpy()[visit] & (timeline["lag"].to_numpy()[visit] == 0)
+    return rows
+
+
+def _sessions(rng: np.random.Generator, timeline: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
+    """Return what a session knows of itself beyond its visit, indexed by visit."""
+    of_person = people.loc[timeline["person"]]
+    place_rows = places().loc[of_person["place"]].set_index(timeline.index)
+    month = pd.to_datetime(timeline["start"], unit="s").dt.month - 1
+    agents = (
+        user_agents().loc[pd.MultiIndex.from_arrays([timeline["device"], month])].set_index(timeline.index)
+    )
+    known = {node.node_id: node for node in tree.nodes()}
+    nodes = timeline["node_id"].map(known)
+    landing = np.array(pages.LANDINGS, dtype=object)
+    anywhere = landing[pick(rng.random(len(timeline)), 1.0 / (1.0 + np.arange(len(landing))))]
+    own = pd.Series([node.landing for node in nodes], index=timeline.index, dtype=object)
+    return (
+        pd.DataFrame(
+            {
+                "person": timeline["person"],
+                "start": timeline["start"],
+                "session_id": timeline["_id"],
+                "isBot": timeline["kind"] == "crawler",
+                "referrer": pd.Series([node.referrer for node in nodes], index=timeline.index, dtype=object),
+                "referrerType": pd.Series(
+                    [node.root.referrer_type for node in nodes], index=timeline.index, dtype=object
+                ),
+                "pathname": own.where(own.notna(), pd.Series(anywhere, index=timeline.index)),
+                "search": pd.Series([node.query for node in nodes], index=timeline.index, dtype=object),
+                "winter_offset": place_rows["winter_offset"],
+            }
+        )
+        .join(place_rows[list(_PLACE_COLUMNS)])
+        .join(agents)
+    )
+
+
+def _hits(rng: np.random.Generator, rows: pd.DataFrame, sessions: pd.DataFrame) -> pd.DataFrame:
+    """Return the hits with the columns of their schema and ``visit``."""
+    of_session = sessions.loc[rows["visit"]].set_index(rows.index)
+    opens = rows["before"] == 0
+    browsed = np.array(pages.BROWSED, dtype=object)
+    seen = pd.Series(browsed[pick(rng.random(len(rows)), 1.0 / (2.0 + np.arange(len(browsed))))])
+    for after, page in enumerate(pages.CHECKOUT):
+        seen = seen.mask(rows["buys"] & (rows["after"] == after), page)
+    pathname = of_session["pathname"].where(opens, seen)
+    search = of_session["search"].where(opens, "")
+    draws = rng.integers(4_096, size=len(rows))
+    dates: Seconds = rows["date"].to_numpy()
+    columns = {
+        "visit": rows["visit"],
+        "id": uuids(dates, draws, "0e361b04c9e7d25"),
+        "sessionId": of_session["session_id"],
+        "serverDate": dates,
+        "timezoneOffset": timezone_offset(of_session["winter_offset"], pd.Series(demand.day_index(dates))),
+        "isBot": of_session["isBot"],
+        "userAgent": of_session["userAgent.ua"],
+        **pages.url_parts("pageUrl", pathname, search),
+        "referrerType": of_session["referrerType"].where(opens, "internal"),
+        "hitType": "pageview",
+        **{name: of_session[name] for name in _PLACE_COLUMNS},
+    }
+    return pd.DataFrame(columns)
+
+
+def _interaction_table(
+    rng: np.random.Generator, own: pd.DataFrame, people: pd.DataFrame, online: npt.NDArray[np.bool_]
+) -> pa.Table:
+    start: Seconds = own["start"].to_numpy()
+    end: Seconds = own["end"].to_numpy()
+    offline = ~online
+    imported = start + 20 + np.floor(rng.random(len(own)) * 100).astype(np.int64)
+    user_data = _json(offline, [{"email": email} for email in people.loc[own["person"], "email"]])
+    node_data = _json(offline, [{"vendorId": "store", "campaignId": node} for node in own["node_id"]])
+    page = own["pathname"].where(online, "")
+    search = own["search"].where(online, "")
+    parts = pages.url_parts("firstPageUrl", page, search)
+    columns = {
+        "_id": own["_id"],
+        "type": np.where(online, "session", "offline"),
+        "userId": own["user_id"],
+        "startDate": start,
+        "endDate": end,
+        "duration": (end - start).astype(np.float64),
+        # A session is taken in with its first hit and brought up to date with its last one.
+        "ingestedAt": np.where(online, start, imported),
+        "createdAt": pd.array(np.where(online, 0, imported)).astype("Int64"),
+        "updateDate": np.where(online, end, imported),
+        "userData": user_data,
+        "rawUserData": user_data,
+        "rawNodeData": node_data,
+        "integrationId": own["node_id"].str.partition("/")[0],
+        "nodeId": own["node_id"],
+        "externalId": np.where(offline, "visit-" + own["_id"].str[-6:], None),
+        "isBot": own["isBot"].where(online, other=False),
+        "referrer": own["referrer"],
+        "referrerType": own["referrerType"],
+        "trafficFilterId": np.where(own["kind"] == "staff", _FILTER, None),
+        "firstHitId": own["firstHitId"],
+        "hitCount": own["hitCount"],
+        "firstPage": (pages.ORIGIN + page + search).where(online),
+        **{name: pd.Series(part).where(online) for name, part in parts.items()},
+        **{name: own[name] for name in (*AGENT_COLUMNS, *_PLACE_COLUMNS)},
+    }
+    columns["createdAt"][online] = pd.NA
+    return table_of(columns, schema.INTERACTION)
+
+
+def _json(wanted: npt.NDArray[np.bool_], objects: list[dict[str, str]]) -> Objects:
+    texts = [
+        json.dumps(found, separators=(",", ":")) if needed else None
+        for needed, found in zip(wanted.tolist(), objects, strict=True)
+    ]
+    return np.array(texts, dtype=object)

@@ -1,0 +1,278 @@
+"""Arrow schema of each resource that crosses the border.
+
+A resource is a flat schema whose nested properties carry dotted names (``geo.city``), the names that
+DataFrame columns and filters use too. Properties the specification leaves open in shape (``userData``,
+``event``, ``fields``) are JSON text, marked by the field metadata ``{"json": "true"}``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+INSTANT: Final = pa.timestamp("us", tz="UTC")
+AMOUNT: Final = pa.decimal128(24, 6)
+_TEXT: Final = pa.string()
+_COUNT: Final = pa.int64()
+_NUMBER: Final = pa.float64()
+_FLAG: Final = pa.bool_()
+_TEXTS: Final = pa.list_(pa.string())
+
+
+def _text(*names: str) -> list[pa.Field]:
+    return [pa.field(name, _TEXT) for name in names]
+
+
+def _json(*names: str) -> list[pa.Field]:
+    return [pa.field(name, _TEXT, metadata={"json": "true"}) for name in names]
+
+
+def _instants(*names: str) -> list[pa.Field]:
+    return [pa.field(name, INSTANT) for name in names]
+
+
+def _counts(*names: str) -> list[pa.Field]:
+    return [pa.field(name, _COUNT) for name in names]
+
+
+def _numbers(*names: str) -> list[pa.Field]:
+    return [pa.field(name, _NUMBER) for name in names]
+
+
+def _flags(*names: str) -> list[pa.Field]:
+    return [pa.field(name, _FLAG) for name in names]
+
+
+def _amount(name: str) -> list[pa.Field]:
+    return [pa.field(f"{name}.amount", AMOUNT), pa.field(f"{name}.currency", _TEXT)]
+
+
+def _page(name: str) -> list[pa.Field]:
+    return _text(*(f"{name}.{part}" for part in URL_PARTS))
+
+
+URL_PARTS: Final = ("protocol", "hostname", "port", "origin", "pathname", "search", "hash")
+_ASN: Final = _text("asn.asnId", "asn.asnName")
+_GEO: Final = [
+    *_text("geo.countryCode", "geo.state", "geo.city"),
+    *_numbers("geo.latitude", "geo.longitude"),
+    *_text("geo.zipcode"),
+]
+
+INTERACTION: Final = pa.schema(
+    [
+        *_text("_id", "projectId", "type", "userId"),
+        *_counts("userLifetimeIndex"),
+        *_instants("startDate", "endDate"),
+        *_numbers("duration"),
+        *_instants("ingestedAt", "createdAt", "updateDate"),
+        *_json("userData"),
+        *_text("integrationId", "nodeId", "externalId", "firstHitId"),
+        *_counts("hitCount"),
+        *_flags("isBot"),
+        *_text("referrer", "referrerType", "trafficFilterId", "partialResolvedVendorId"),
+        *_instants("vendorUpdateDate"),
+        *_json("rawUserData", "rawNodeData"),
+        *_text("firstPage"),
+        *_page("firstPageUrl"),
+        *_text(
+            "userAgent.ua",
+            "userAgent.browser.name",
+            "userAgent.browser.version",
+            "userAgent.browser.major",
+            "userAgent.engine.name",
+            "userAgent.engine.version",
+            "userAgent.os.name",
+            "userAgent.os.version",
+            "userAgent.device.vendor",
+            "userAgent.device.model",
+            "userAgent.device.type",
+            "userAgent.cpu.architecture",
+        ),
+        *_ASN,
+        *_GEO,
+    ]
+)
+
+#: Properties that an offline interaction does not have at all.
+SESSION_ONLY: Final = frozenset(
+    {"firstHitId", "hitCount", "firstPage", "firstPageUrl", "userAgent", "asn", "geo"}
+)
+
+#: Personal properties, returned only when asked for by name or by ``get_interaction``.
+ON_REQUEST: Final = frozenset({"userData", "rawUserData", "rawNodeData"})
+
+HIT: Final = pa.schema(
+    [
+        *_text("id", "projectId", "sessionId"),
+        *_instants("serverDate"),
+        *_numbers("timezoneOffset"),
+        *_flags("isBot"),
+        *_text("userAgent"),
+        *_page("pageUrl"),
+        *_text("referrerType", "hitType"),
+        *_ASN,
+        *_GEO,
+    ]
+)
+
+RAW_EVENT: Final = pa.schema(
+    [
+        *_text("_id", "projectId", "nonce", "eventType", "trackerId"),
+        *_instants("createdAt"),
+        *_json("data"),
+    ]
+)
+
+METRIC: Final = pa.schema(
+    [
+        *_text("_id", "projectId", "eventId", "key", "type", "data.type"),
+        *_instants("data.date"),
+        *_json("data.raw", "data.current"),
+        *_flags("data.anonymized", "data.invalid"),
+        *_instants("createdAt", "updatedAt", "deletedAt"),
+    ]
+)
+
+EVENT: Final = pa.schema(
+    [
+        *_text("_id", "projectId", "userId"),
+        *_instants("eventDate"),
+        *_text("eventType"),
+        *_flags("attributable"),
+        *_instants("expirationPolicy.expiresAt"),
+        *_counts("expirationPolicy.retentionDurationInDays"),
+        pa.field("expirationPolicy.piiFields", _TEXTS),
+        *_instants("expirationPolicy.anonimizedAt"),
+        *_json("event", "user", "metrics"),
+        *_instants("createdAt", "updatedAt"),
+    ]
+)
+
+TRASHED_EVENT: Final = pa.schema(
+    [
+        *_text("_id", "projectId"),
+        *_json("errors"),
+        *_text("eventTypeId", "eventTypeRef"),
+        *_instants("processingDate", "rawEventDate"),
+    ]
+)
+
+USER: Final = pa.schema(
+    [
+        *_text("_id", "projectId"),
+        *_json("fields"),
+        pa.field("vendorUserIds", _TEXTS),
+        pa.field("audienceIds", _TEXTS),
+        *_text("mostProbableLocation.source"),
+        *_numbers("mostProbableLocation.confidence"),
+        *_text("mostProbableLocation.location.type"),
+        pa.field("mostProbableLocation.location.coordinates", pa.list_(_NUMBER)),
+        *_counts("eventCount"),
+        *_json("eventTypesCount", "eventTypeMeta", "metrics"),
+        *_instants("firstEventDate", "lastEventDate"),
+        *_counts("interactionCount", "hitCount"),
+        *_numbers("averageHitCount", "interactionDuration", "averageInteractionDuration"),
+        *_instants("firstInteractionDate", "lastInteractionDate"),
+        *_text("firstInteractionNodeId", "lastInteractionNodeId"),
+        *_instants("createdAt", "updatedAt"),
+    ]
+)
+
+EVENT_TYPE: Final = pa.schema(
+    [
+        *_text("_id"),
+        *_instants("createdAt", "updatedAt", "archivedAt"),
+        *_text("projectId", "reference", "name"),
+        *_json("fields", "metadata", "phoneParsingConfig"),
+    ]
+)
+
+CAMPAIGN: Final = pa.schema(
+    [
+        *_text("id", "integrationId", "projectId", "name", "campaignSlug"),
+        *_flags("active", "explicit"),
+        *_instants("createdAt", "updatedAt"),
+    ]
+)
+
+OUTLAY: Final = pa.schema(
+    [
+        *_text("_id", "projectId", "integrationId", "campaignId"),
+        *_amount("amount"),
+        *_instants("startDate", "endDate"),
+        *_text("country", "region"),
+        *_instants("deletedAt", "createdAt", "updatedAt"),
+    ]
+)
+
+INTERACTION_INSIGHT: Final = pa.schema(
+    [*_text("group", "interval"), *_counts("sessionCount", "hitCount"), *_numbers("durationSum")]
+)
+
+EVENT_INSIGHT: Final = pa.schema([*_text("identifier", "interval"), *_json("values")])
+
+NODE: Final = pa.schema(
+    [
+        *_text("_id", "projectId", "integrationId", "vendorId", "parentId", "type", "name", "externalId"),
+        *_text("channel", "campaignSlug", "source", "medium"),
+        pa.field("path", _TEXTS),
+        *_flags("active"),
+        *_instants("createdAt", "updatedAt"),
+    ]
+)
+
+#: Levels of the traffic-source tree, from the root down.
+NODE_TYPES: Final = ("channel", "integration", "campaign", "adset", "ad", "keyword", "referrer")
+
+RESOURCES: Final[dict[str, pa.Schema]] = {
+    "Interaction": INTERACTION,
+    "Hit": HIT,
+    "RawEvent": RAW_EVENT,
+    "Event": EVENT,
+    "Metric": METRIC,
+    "TrashedEvent": TRASHED_EVENT,
+    "User": USER,
+    "EventType": EVENT_TYPE,
+    "Campaign": CAMPAIGN,
+    "Outlay": OUTLAY,
+    "InteractionInsight": INTERACTION_INSIGHT,
+    "EventInsight": EVENT_INSIGHT,
+    "Node": NODE,
+}
+
+
+def leaves(schema: pa.Schema, name: str) -> list[str]:
+    """Return the columns of ``schema`` that the property ``name`` covers: itself, or all below it.
+
+    Examples
+    --------
+    >>> leaves(INTERACTION, "asn")
+    ['asn.asnId', 'asn.asnName']
+    >>> leaves(INTERACTION, "type")
+    ['type']
+    >>> leaves(INTERACTION, "nonsense")
+    []
+    """
+    return [column for column in schema.names if column == name or column.startswith(f"{name}.")]
+
+
+def properties(schema: pa.Schema) -> list[str]:
+    """Return every property name of ``schema``, objects before their members, in schema order.
+
+    Examples
+    --------
+    >>> properties(pa.schema([("geo.city", pa.string()), ("geo.state", pa.string())]))
+    ['geo', 'geo.city', 'geo.state']
+    """
+    names: dict[str, None] = {}
+    for column in schema.names:
+        parts = column.split(".")
+        names.update(dict.fromkeys(".".join(parts[: depth + 1]) for depth in range(len(parts))))
+    return list(names)
+
+
+def is_json(field: pa.Field) -> bool:
+    """Say whether the field holds JSON text of an object whose shape is open."""
+    return bool(field.metadata) and field.metadata.get(b"json") == b"true"

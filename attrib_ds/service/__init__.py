@@ -1,0 +1,1 @@
+"""The embedded service: the whole of it in one process, on one DuckDB file per project."""

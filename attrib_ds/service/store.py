@@ -1,0 +1,346 @@
+"""Holds the data of one project in one DuckDB file."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from uuid import uuid4
+
+import duckdb
+import ibis
+from pydantic import TypeAdapter, ValidationError
+
+from attrib_ds.contract.identifiers import ProjectId
+from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
+from attrib_ds.service.ids import HexIds
+from attrib_ds.service.tables import VERSION, create_statements
+from attrib_ds.service.writer import CLOSED, Writer
+from attrib_ds.sources import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ibis.backends.duckdb import Backend
+
+T = TypeVar("T")
+
+MEMORY: Final = ":memory:"
+_SECONDS_AT_EXIT: Final = 30.0
+# Nothing is fetched from the network.
+_SETTINGS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What the file says about itself.
+
+    Parameters
+    ----------
+    version : int
+        Version of its tables.
+    project_id, currency, timezone : str
+        The project.
+    created_at : datetime
+        Aware, in UTC.
+    """
+
+    version: int
+    project_id: str
+    currency: str
+    timezone: str
+    created_at: datetime
+
+
+class Store:
+    """The tables of one project: many readers, each with its own snapshot, and one writer.
+
+    Made by :meth:`open`. Its methods may be called from any thread.
+
+    Attributes
+    ----------
+    meta : Meta
+        What the file says about itself.
+    ids : HexIds
+        Makes the ids of new records.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, meta: Meta, *, read_only: bool) -> None:
+        self.meta = meta
+        self.ids = HexIds()
+        self._connection = connection
+        self._writer = None if read_only else Writer(connection.cursor(), name=f"writer of {meta.project_id}")
+        # Runs at the latest when the interpreter exits, and must not hold the store itself.
+        self._finalizer = weakref.finalize(self, _shut_down, connection, self._writer)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        project_id: str,
+        *,
+        read_only: bool = False,
+        currency: str = "EUR",
+        timezone: str = "UTC",
+    ) -> Store:
+        """Open the file of a project; a new one is made with its folders.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, or ``":memory:"``.
+        project_id : str
+            The project; must be the one in the file.
+        read_only : bool, default False
+            Several processes may read one file at once, as long as none writes.
+        currency, timezone : str
+            Of a new project.
+
+        Returns
+        -------
+        Store
+            To be closed.
+
+        Raises
+        ------
+        InvalidRequest
+            If the file holds something else, or another project.
+        NotFound
+            If there is no file to read.
+        ProjectInUse
+            If another process holds the file.
+        Unavailable
+            If the file was written by a newer version, or cannot be opened.
+
+        Examples
+        --------
+        >>> store = Store.open(":memory:", "shop", currency="NOK")
+        >>> store.meta.currency
+        'NOK'
+        >>> store.close()
+        """
+        try:
+            TypeAdapter(ProjectId).validate_python(project_id)
+        except ValidationError as error:
+            allowed = error.errors()[0]["msg"]
+            message = f"project_id: {project_id!r} is not allowed; allowed: {allowed}"
+            raise InvalidRequest(message, field="project_id") from error
+        connection = _connect(path, read_only=read_only)
+        try:
+            connection.execute("SET GLOBAL TimeZone = 'UTC'")
+            meta = _read_meta(connection, path)
+            if meta is None and read_only:
+                raise _not_a_project(path)
+            meta = meta or _create(connection, path, Meta(VERSION, project_id, currency, timezone, _now()))
+            _check(meta, path, project_id)
+            return cls(connection, meta, read_only=read_only)
+        except BaseException:
+            connection.close()
+            raise
+
+    def write(self, job: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+        """Run a job in a transaction and return its result once that is durable.
+
+        Parameters
+        ----------
+        job : callable
+            Takes the connection; must not begin, commit or roll back, and must bear being run again.
+
+        Returns
+        -------
+        object
+            What the job returned.
+
+        Raises
+        ------
+        NotSupported
+            If the store is open for reading only.
+        Unavailable
+            If the store is closed, or too many writes wait.
+        ServiceFailure
+            If the database failed; nothing of the job is stored.
+
+        Examples
+        --------
+        >>> store = Store.open(":memory:", "shop")
+        >>> store.write(lambda connection: connection.execute("SELECT 1").fetchone())
+        (1,)
+        >>> store.close()
+        """
+        if self._writer is None:
+            raise NotSupported("the project is open with read_only=True; connect without it to write")
+        return self._writer.submit(job)
+
+    @contextmanager
+    def read(self) -> Iterator[Backend]:
+        """Give an Ibis backend whose queries all see one snapshot.
+
+        Yields
+        ------
+        ibis.backends.duckdb.Backend
+            For one thread, until the block ends.
+
+        Raises
+        ------
+        Unavailable
+            If the store is closed.
+        ServiceFailure
+            If the database failed.
+        """
+        with _translated(), self.cursor() as cursor:
+            backend = ibis.duckdb.from_connection(cursor)
+            cursor.begin()
+            yield backend
+
+    @contextmanager
+    def scratch(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a connection to a passing database in memory, which write jobs can read too.
+
+        Tables made without naming a database lie in the passing one; the project's own are reached as
+        :attr:`catalog` followed by their name.
+
+        Yields
+        ------
+        duckdb.DuckDBPyConnection
+            For one thread, until the block ends; the database ends with it.
+        """
+        name = quoted(f"scratch_{uuid4().hex}")
+        with self.cursor() as cursor:
+            cursor.execute(f"ATTACH '{MEMORY}' AS {name}")
+            try:
+                cursor.execute(f"USE {name}")
+                yield cursor
+            finally:
+                cursor.execute(f"USE {self.catalog}")
+                cursor.execute(f"DETACH {name}")
+
+    @contextmanager
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a connection of its own; each of its queries sees what is committed by then."""
+        opened = self.open_cursor()
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def open_cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection of its own, which ends with the store or when it is closed."""
+        try:
+            return self._connection.cursor()
+        except duckdb.ConnectionException as error:
+            raise Unavailable(CLOSED) from error
+
+    @property
+    def catalog(self) -> str:
+        """Quoted name of the project's database."""
+        with self.cursor() as cursor:
+            return quoted(cursor.execute("SELECT current_database()").fetchall()[0][0])
+
+    def close(self) -> None:
+        """Write what waits, then let go of the file; closing again does nothing."""
+        self._finalizer()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.ConnectionException as error:
+        raise Unavailable(CLOSED) from error
+    except duckdb.Error as error:
+        raise ServiceFailure(f"the project's file could not be read: {error}") from error
+
+
+def _shut_down(connection: duckdb.DuckDBPyConnection, writer: Writer | None) -> None:
+    if writer is not None:
+        writer.close(timeout=_SECONDS_AT_EXIT)
+    connection.close()
+
+
+def _connect(path: str | Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    if str(path) == MEMORY:
+        if read_only:
+            raise InvalidRequest("read_only: a project in memory has nothing to read", field="read_only")
+        return duckdb.connect(MEMORY, config=_SETTINGS)
+    file = Path(path).expanduser()
+    if read_only and not file.exists():
+        raise NotFound(f"path: {str(file)!r} does not exist; without read_only it is made", field="path")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return duckdb.connect(file, read_only=read_only, config=_SETTINGS)
+    except (duckdb.Error, OSError) as error:
+        _refuse(file, error)
+
+
+def _refuse(file: Path, error: Exception) -> NoReturn:
+    """Say in words of this package why a file cannot be opened."""
+    told = str(error)
+    if "Conflicting lock" in told or "different configuration" in told:
+        holder = "another process" if "Conflicting lock" in told else "this process, in another mode,"
+        raise ProjectInUse(
+            f"path: {holder} holds {str(file)!r}; close it there, share the project with `attrib-ds serve`, "
+            "or open it everywhere with read_only=True",
+            field="path",
+        ) from error
+    if "not a valid DuckDB database" in told or "Is a directory" in told:
+        raise _not_a_project(file) from error
+    if "newer version" in told or "version number" in told:
+        raise _too_new(file) from error
+    raise Unavailable(f"path: {str(file)!r} cannot be opened: {told}", field="path") from error
+
+
+def _read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta | None:
+    """Return what the file says about itself, or None if it is empty."""
+    tables = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    if not tables:
+        return None
+    if "meta" not in tables:
+        raise _not_a_project(path)
+    try:
+        columns = "schema_version, project_id, currency, timezone, created_at"
+        (told,) = connection.execute(f"SELECT {columns} FROM meta").fetchall()
+    except (duckdb.Error, ValueError) as error:
+        raise _not_a_project(path) from error
+    version, project_id, currency, timezone, created_at = told
+    return Meta(version, project_id, currency, timezone, created_at.replace(tzinfo=UTC))
+
+
+def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta) -> Meta:
+    connection.begin()
+    try:
+        for statement in create_statements():
+            connection.execute(statement)
+        created_at = meta.created_at.replace(tzinfo=None)
+        values = [meta.version, meta.project_id, meta.currency, meta.timezone, created_at]
+        connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, 0)", values)
+        connection.commit()
+    except duckdb.TransactionException:
+        # Another thread of this process made the file at the same moment.
+        connection.rollback()
+        return _read_meta(connection, path) or meta
+    return meta
+
+
+def _check(meta: Meta, path: str | Path, project_id: str) -> None:
+    if meta.version > VERSION:
+        raise _too_new(path)
+    if meta.project_id != project_id:
+        raise InvalidRequest(
+            f"project_id: {str(path)!r} holds the project {meta.project_id!r}, not {project_id!r}",
+            field="project_id",
+        )
+
+
+def _not_a_project(path: str | Path) -> InvalidRequest:
+    return InvalidRequest(f"path: {str(path)!r} is not the file of a project", field="path")
+
+
+def _too_new(path: str | Path) -> Unavailable:
+    return Unavailable(f"path: {str(path)!r} was written by a newer version; upgrade attrib-ds", field="path")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,183 @@
+"""Runs every write of a store in one thread, many of them in one transaction."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import duckdb
+
+from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+_MOST_WAITING: Final = 1_024
+_LARGEST_GROUP: Final = 256
+_SECONDS_TO_QUEUE: Final = 60.0
+_SECONDS_TO_RETRY: Final = 60.0
+#: Told to whoever uses a project after it was closed.
+CLOSED: Final = "the project is closed; connect to it again"
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    job: Callable[[duckdb.DuckDBPyConnection], Any]
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Writer:
+    """Take write jobs from any thread and commit those that wait together.
+
+    DuckDB makes a transaction durable with one flush of the file, whatever it holds; so jobs that arrive
+    while one transaction is written share the next (group commit). DuckDB has no savepoints: when one
+    job of a group fails, the group is rolled back and its jobs run one by one, so a job may run twice
+    and must not keep what it did the first time.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Used by this writer alone, and closed by it.
+    name : str
+        Of the thread.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, *, name: str) -> None:
+        self._connection = connection
+        self._waiting: deque[_Entry] = deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        # A daemon, since the interpreter joins other threads before it runs what closes this one.
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+        """Run a job in a transaction and return its result once that is committed.
+
+        Parameters
+        ----------
+        job : callable
+            Takes the connection; must not begin, commit or roll back, and must bear being run again.
+
+        Returns
+        -------
+        object
+            What the job returned.
+
+        Raises
+        ------
+        Unavailable
+            If the writer is closed, or the queue stays full for a minute.
+        ServiceFailure
+            If the database failed; nothing of the job is stored.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a write job cannot wait for another one: it would wait for itself")
+        entry = _Entry(job)
+        with self._changed:
+            has_room = self._changed.wait_for(
+                lambda: self._is_closed or len(self._waiting) < _MOST_WAITING, timeout=_SECONDS_TO_QUEUE
+            )
+            if self._is_closed:
+                raise Unavailable(CLOSED)
+            if not has_room:
+                raise Unavailable(f"{_MOST_WAITING} writes are waiting already; try again later")
+            self._waiting.append(entry)
+            self._changed.notify_all()
+        result: T = entry.future.result()
+        return result
+
+    def close(self, *, timeout: float) -> None:
+        """Write what waits, then stop; further jobs are refused.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds after which what still runs is broken off, which stores nothing of it.
+        """
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        if threading.current_thread() is self._thread:
+            return
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self._connection.interrupt()
+            self._thread.join(1.0)
+
+    def _work(self) -> None:
+        while group := self._next_group():
+            self._commit(group)
+        # It fails while another writer of this process is at work; what is committed is in the log then.
+        with suppress(duckdb.Error):
+            self._connection.execute("CHECKPOINT")
+        self._connection.close()
+
+    def _next_group(self) -> list[_Entry]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._waiting)
+            size = min(len(self._waiting), _LARGEST_GROUP)
+            group = [self._waiting.popleft() for _ in range(size)]
+            self._changed.notify_all()
+            return group
+
+    def _commit(self, group: list[_Entry]) -> None:
+        try:
+            results = self._run(group)
+        except BaseException as error:  # noqa: BLE001  (whoever waits for the job gets it)
+            if len(group) > 1:
+                for entry in group:
+                    self._commit([entry])
+            else:
+                group[0].future.set_exception(_translated(error))
+        else:
+            for entry, result in zip(group, results, strict=True):
+                entry.future.set_result(result)
+
+    def _run(self, group: list[_Entry]) -> list[Any]:
+        self._begin()
+        try:
+            results = [entry.job(self._connection) for entry in group]
+            self._connection.commit()
+        except BaseException:
+            self._roll_back()
+            raise
+        return results
+
+    def _begin(self) -> None:
+        """Begin a transaction that excludes those of other writers of this file in this process."""
+        last_try = time.monotonic() + _SECONDS_TO_RETRY
+        pause = 0.001
+        while True:
+            self._connection.begin()
+            try:
+                # Two transactions that change one row conflict; appends alone would slip past each other.
+                self._connection.execute("UPDATE meta SET writes = writes + 1")
+            except duckdb.TransactionException:
+                self._roll_back()
+                if time.monotonic() > last_try:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, 0.1)
+            else:
+                return
+
+    def _roll_back(self) -> None:
+        # DuckDB ends a transaction by itself when its commit fails.
+        with suppress(duckdb.Error):
+            self._connection.rollback()
+
+
+def _translated(error: BaseException) -> BaseException:
+    if not isinstance(error, duckdb.Error):
+        return error
+    failure: AttribError = ServiceFailure(f"the project's file could not be written: {error}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,258 @@
+"""Paths: how they are made, what they show, and which input they refuse."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from attrib_ds import Paths, attribute, errors
+
+TOUCHPOINTS = pd.DataFrame(
+    {
+        "user_id": ["u", "u", "v"],
+        "node_id": ["search", "email", "social"],
+        "date": pd.to_datetime(["2025-01-01", "2025-01-03", "2025-01-02"], utc=True),
+    }
+)
+CONVERSIONS = pd.DataFrame(
+    {
+        "event_id": ["e", "f"],
+        "user_id": ["u", "w"],
+        "date": pd.to_datetime(["2025-01-05", "2025-01-05"], utc=True),
+        "value": [30.0, 12.0],
+        "currency": ["EUR", "EUR"],
+    }
+)
+
+
+def test_one_row_per_touchpoint_in_order():
+    frame = Paths.from_frames(TOUCHPOINTS, CONVERSIONS).to_pandas()
+    shown = frame[["event_id", "user_id", "node_id", "position", "length", "conversions", "value"]]
+    assert shown.astype(object).where(shown.notna(), None).to_numpy().tolist() == [
+        ["e", "u", "search", 1, 2, 1.0, 30.0],
+        ["e", "u", "email", 2, 2, 1.0, 30.0],
+        ["f", "w", None, 0, 0, 1.0, 12.0],
+    ]
+    assert frame.dtypes.astype(str).to_dict() == {
+        "event_id": "str",
+        "user_id": "str",
+        "node_id": "str",
+        "node_name": "str",
+        "date": "datetime64[us, UTC]",
+        "event_date": "datetime64[us, UTC]",
+        "position": "Int64",
+        "length": "Int64",
+        "conversions": "float64",
+        "value": "float64",
+        "currency": "str",
+    }
+
+
+def test_summary_lengths_and_lags():
+    paths = Paths.from_frames(TOUCHPOINTS, CONVERSIONS)
+    assert paths.summary()[["path", "conversions", "value"]].to_numpy().tolist() == [
+        ["", 1.0, 12.0],
+        ["search > email", 1.0, 30.0],
+    ]
+    assert paths.summary(top=1)["path"].tolist() == [""]
+    assert paths.lengths().to_numpy().tolist() == [[0, 1.0], [2, 1.0]]
+    lags = paths.lags().set_index("event_id")
+    assert lags.loc["e"].tolist() == [1.0, 4.0, 2.0]
+    assert lags.loc["f", ["first_lag_days", "last_lag_days"]].isna().all()
+
+
+@pytest.mark.parametrize("top", [-1, 1.5, "all"])
+def test_summary_refuses_what_is_no_number_of_paths(top):
+    with pytest.raises(errors.InvalidRequest, match="top"):
+        Paths.from_frames(TOUCHPOINTS, CONVERSIONS).summary(top=top)
+
+
+def test_columns_may_have_other_names():
+    renamed = {"user_id": "customer", "date": "time"}
+    touchpoints = TOUCHPOINTS.rename(columns={**renamed, "node_id": "channel"})
+    converted = CONVERSIONS.rename(
+        columns={**renamed, "event_id": "order", "value": "revenue", "currency": "unit"}
+    )
+    paths = Paths.from_frames(
+        touchpoints,
+        converted,
+        user="customer",
+        node="channel",
+        date="time",
+        conversion="order",
+        value="revenue",
+        currency="unit",
+    )
+    assert attribute(paths, "linear")["value"].tolist() == [15.0, 15.0, 12.0]
+
+
+def test_inputs_are_not_changed():
+    touchpoints, converted = TOUCHPOINTS.copy(deep=True), CONVERSIONS.copy(deep=True)
+    attribute(Paths.from_frames(touchpoints, converted), "linear")
+    pd.testing.assert_frame_equal(touchpoints, TOUCHPOINTS)
+    pd.testing.assert_frame_equal(converted, CONVERSIONS)
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pd.to_datetime(
+            ["2025-01-01T02:00:00+02:00", "2025-01-03T01:00:00+01:00", "2025-01-02T00:00:00Z"], utc=True
+        ),
+        pd.to_datetime(["2025-01-01", "2025-01-03", "2025-01-02"]).as_unit("ns"),
+        pd.to_datetime(["2025-01-01", "2025-01-03", "2025-01-02"])
+        .tz_localize("UTC")
+        .tz_convert("America/New_York"),
+        ["2025-01-01T02:00:00+02:00", "2025-01-03", "2025-01-01 19:00:00-05:00"],
+        pd.to_datetime(["2025-01-01", "2025-01-03", "2025-01-02"]).date,
+    ],
+    ids=["aware", "naive nanoseconds", "other zone", "text", "dates"],
+)
+def test_instants_come_in_many_forms(dates):
+    frame = Paths.from_frames(TOUCHPOINTS.assign(date=dates), CONVERSIONS).to_pandas()
+    assert frame["date"].dropna().astype(str).tolist() == [
+        "2025-01-01 00:00:00+00:00",
+        "2025-01-03 00:00:00+00:00",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["category", "int", "float", "Int64", "mixed ints"])
+def test_identifiers_come_in_many_forms(kind):
+    touched, converted = TOUCHPOINTS.copy(), CONVERSIONS.copy()
+    if kind == "category":
+        touched, converted = touched.astype({"user_id": "category", "node_id": "category"}), converted
+    else:
+        numbered = {"u": 1, "v": 2, "w": 3}
+        as_types = {"mixed ints": ("int8", "float64")}.get(kind, (kind, kind))
+        touched["user_id"] = touched["user_id"].map(numbered).astype(as_types[0])
+        converted["user_id"] = converted["user_id"].map(numbered).astype(as_types[1])
+    frame = attribute(Paths.from_frames(touched, converted), "linear")
+    assert frame["conversions"].tolist() == [0.5, 0.5, 1.0]
+
+
+def test_arrow_tables_and_parquet_files_are_read_as_frames_are(tmp_path):
+    expected = attribute(Paths.from_frames(TOUCHPOINTS, CONVERSIONS), "linear")
+    TOUCHPOINTS.to_parquet(tmp_path / "touchpoints.parquet")
+    (tmp_path / "many").mkdir()
+    CONVERSIONS.iloc[:1].to_parquet(tmp_path / "many" / "1.parquet")
+    CONVERSIONS.iloc[1:].to_parquet(tmp_path / "many" / "2.parquet")
+    from_files = Paths.from_frames(tmp_path / "touchpoints.parquet", str(tmp_path / "many"))
+    pd.testing.assert_frame_equal(attribute(from_files, "linear"), expected)
+    from_arrow = Paths.from_frames(pa.Table.from_pandas(TOUCHPOINTS), pa.Table.from_pandas(CONVERSIONS))
+    pd.testing.assert_frame_equal(attribute(from_arrow, "linear"), expected)
+
+
+@pytest.mark.parametrize(
+    ("touchpoints", "conversions", "message"),
+    [
+        (
+            TOUCHPOINTS.rename(columns={"node_id": "node"}),
+            CONVERSIONS,
+            "touchpoints: there is no column 'node_id'",
+        ),
+        (TOUCHPOINTS, CONVERSIONS.drop(columns="event_id"), "conversions: there is no column 'event_id'"),
+        (TOUCHPOINTS.assign(user_id=["u", None, "v"]), CONVERSIONS, "'user_id' is missing.*row 1"),
+        (TOUCHPOINTS.assign(node_id=None), CONVERSIONS, "3 rows.*'node_id' is missing"),
+        (TOUCHPOINTS.assign(date=pd.NaT), CONVERSIONS, "'date' is missing"),
+        (TOUCHPOINTS.assign(date="2025-02-30"), CONVERSIONS, "'date' is not an instant.*'2025-02-30'"),
+        (TOUCHPOINTS.assign(date="infinity"), CONVERSIONS, "'date' is not an instant"),
+        (TOUCHPOINTS.assign(date=1735689600), CONVERSIONS, "'date' holds int64"),
+        (TOUCHPOINTS.assign(user_id=[1.5, 2.0, 3.0]), CONVERSIONS, "'user_id' is not a whole number"),
+        (TOUCHPOINTS.assign(user_id=["u", 2, "v"]), CONVERSIONS, "'user_id' mixes int, str"),
+        (TOUCHPOINTS.assign(node_id=[["a"], ["b"], ["c"]]), CONVERSIONS, "'node_id' holds array"),
+        (TOUCHPOINTS, CONVERSIONS.assign(event_id="e"), "'event_id' is there more than once.*row 0"),
+        (TOUCHPOINTS, CONVERSIONS.assign(value=[1.0, np.nan]), "'value' is missing"),
+        (TOUCHPOINTS, CONVERSIONS.assign(value=[1.0, np.inf]), "'value' is not finite"),
+        (TOUCHPOINTS, CONVERSIONS.assign(value=["1", "2"]), "'value' holds string; allowed: numbers"),
+        (TOUCHPOINTS["node_id"], CONVERSIONS, "touchpoints: Series is not a table"),
+        (TOUCHPOINTS, None, "conversions: NoneType is not a table"),
+        (Path("missing.parquet"), CONVERSIONS, "there is no file 'missing.parquet'"),
+        (Path(__file__), CONVERSIONS, "is not a Parquet file"),
+        (pd.concat([TOUCHPOINTS, TOUCHPOINTS], axis=1), CONVERSIONS, "there more than once"),
+    ],
+)
+def test_bad_input_is_refused_by_name(touchpoints, conversions, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        Paths.from_frames(touchpoints, conversions)
+
+
+@pytest.mark.parametrize("lookback", ["0D", "-1D", "soon", 30, None])
+def test_lookbacks_that_are_no_length_of_time_are_refused(lookback):
+    with pytest.raises(errors.InvalidRequest, match="lookback"):
+        Paths.from_frames(TOUCHPOINTS, CONVERSIONS, lookback=lookback)
+
+
+def test_doubled_touch_ids_are_refused():
+    with pytest.raises(errors.InvalidRequest, match="'id' is there more than once"):
+        Paths.from_frames(TOUCHPOINTS.assign(id="1"), CONVERSIONS, touch="id")
+
+
+class TestSequences:
+    """Already aggregated paths."""
+
+    frame = pd.DataFrame(
+        {
+            "path": ["beta > zeta > beta", "zeta", "beta"],
+            "total_conversions": [3, 1, 0],
+            "total_value": [30.0, 4.0, 0.0],
+            "total_null": [10, 0, 5],
+        }
+    )
+
+    def paths(self, frame=None, **options):
+        options = {"value": "total_value", "nulls": "total_null"} | options
+        frame = self.frame if frame is None else frame
+        return Paths.from_sequences(frame, path="path", conversions="total_conversions", **options)
+
+    def test_credits_weigh_each_path_by_its_conversions(self):
+        credits = attribute(self.paths(), ["linear", "first_touch", "participation"]).set_index(
+            ["model", "node_id"]
+        )
+        assert credits["conversions"].to_dict() == pytest.approx(
+            {
+                ("linear", "beta"): 2.0,
+                ("linear", "zeta"): 2.0,
+                ("first_touch", "beta"): 3.0,
+                ("first_touch", "zeta"): 1.0,
+                ("participation", "zeta"): 4.0,
+                ("participation", "beta"): 3.0,
+            }
+        )
+        # beta stands twice in a path worth 30, zeta once, and alone in one worth 4.
+        assert credits.loc["linear", "value"].to_dict() == pytest.approx({"beta": 20.0, "zeta": 14.0})
+
+    def test_node_names_of_any_characters_are_kept(self):
+        frame = pd.DataFrame({"path": ["google / organic > (direct) 24%,' > 7"], "total_conversions": [2]})
+        paths = self.paths(frame, value=None, nulls=None)
+        assert paths.to_pandas()["node_id"].tolist() == ["google / organic", "(direct) 24%,'", "7"]
+
+    def test_models_that_need_dates_say_so(self):
+        with pytest.raises(errors.InvalidRequest, match="time decay needs the dates"):
+            attribute(self.paths(), "time_decay")
+        with pytest.raises(errors.InvalidRequest, match="lags needs the dates"):
+            self.paths().lags()
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"path": [" > ", "zeta", "beta"]}, "row 0 has an empty node"),
+            ({"path": ["beta", "", "beta"]}, "row 1 has an empty node"),
+            ({"path": ["beta", None, "beta"]}, "'path' is missing"),
+            ({"total_conversions": [1, -1, 0]}, "'total_conversions' is below 0.*row 1"),
+            ({"total_conversions": ["1,000", "2", "3"]}, "'total_conversions' holds string"),
+            ({"total_null": [1, 2, -3]}, "'total_null' is below 0"),
+            ({"total_value": [1.0, 2.0, np.inf]}, "'total_value' is not finite"),
+        ],
+    )
+    def test_bad_input_is_refused_by_name(self, change, message):
+        with pytest.raises(errors.InvalidRequest, match=message):
+            self.paths(self.frame.assign(**change))
+
+    def test_an_empty_separator_is_refused(self):
+        with pytest.raises(errors.InvalidRequest, match="separator"):
+            self.paths(separator="")
+
+    def test_no_path_gives_no_credit(self):
+        assert attribute(self.paths(self.frame.iloc[:0]), "linear").empty

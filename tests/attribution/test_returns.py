@@ -1,0 +1,155 @@
+"""Spend beside credit, models side by side, and nodes rolled up."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attrib_ds import Paths, attribute, compare_models, errors, report_returns, roll_up
+
+
+def credits_of(*rows):
+    frame = pd.DataFrame(rows, columns=["model", "node_id", "conversions", "value", "currency"])
+    frame["share"] = frame["conversions"] / frame.groupby("model")["conversions"].transform("sum")
+    text = {"model": "str", "node_id": "str", "currency": "str"}
+    return frame.assign(node_name=frame["node_id"]).astype(text)
+
+
+def spend_of(*rows):
+    return pd.DataFrame(rows, columns=["node_id", "spend", "currency"])
+
+
+def table(frame, *columns):
+    shown = frame[list(columns)].astype(object)
+    return shown.where(shown.notna(), None).to_numpy().tolist()
+
+
+def test_cost_per_conversion_and_return():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", None, 1.0, 10.0, "EUR"))
+    report = report_returns(credits, spend_of(("search", 20.0, "EUR"), ("search", 10.0, "EUR")))
+    assert table(report, "node_id", "spend", "cpa", "roas") == [
+        ["search", 30.0, 7.5, 3.0],
+        [None, None, None, None],
+    ]
+
+
+def test_spend_without_credit_and_credit_without_spend_both_stay():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("first", "search", 4.0, 90.0, "EUR"))
+    report = report_returns(credits, spend_of(("tv", 50.0, "EUR")))
+    assert table(report, "model", "node_id", "conversions", "value", "spend", "cpa", "roas") == [
+        ["linear", "search", 4.0, 90.0, None, None, None],
+        ["linear", "tv", 0.0, 0.0, 50.0, None, 0.0],
+        ["first", "search", 4.0, 90.0, None, None, None],
+        ["first", "tv", 0.0, 0.0, 50.0, None, 0.0],
+    ]
+
+
+def test_no_spend_gives_no_ratio():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"))
+    report = report_returns(credits, spend_of(("search", 0.0, "EUR")))
+    assert table(report, "spend", "cpa", "roas") == [[0.0, None, None]]
+
+
+def test_currencies_meet_only_themselves():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "search", 1.0, 10.0, "CHF"))
+    report = report_returns(credits, spend_of(("search", 30.0, "EUR")))
+    assert table(report, "currency", "spend", "roas") == [["EUR", 30.0, 3.0], ["CHF", None, None]]
+
+
+def test_conversions_without_a_currency_take_that_of_the_spend_and_have_no_return():
+    credits = credits_of(("linear", "search", 4.0, 4.0, None))
+    report = report_returns(credits, spend_of(("search", 30.0, "EUR")))
+    assert table(report, "currency", "cpa", "roas") == [["EUR", 7.5, None]]
+    with pytest.raises(errors.InvalidRequest, match="spend in CHF, EUR; allowed: spend in one currency"):
+        report_returns(credits, spend_of(("search", 30.0, "EUR"), ("tv", 1.0, "CHF")))
+
+
+def test_without_any_currency_values_are_taken_to_be_in_one():
+    credits = credits_of(("linear", "search", 4.0, 90.0, None))
+    report = report_returns(credits, spend_of(("search", 30.0, None))[["node_id", "spend"]])
+    assert table(report, "currency", "cpa", "roas") == [[None, 7.5, 3.0]]
+
+
+def test_spend_without_a_currency_takes_the_only_one_there_is():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"))
+    bare = spend_of(("search", 30.0, None))[["node_id", "spend"]]
+    assert table(report_returns(credits, bare), "currency", "roas") == [["EUR", 3.0]]
+    two = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "search", 1.0, 1.0, "CHF"))
+    with pytest.raises(errors.InvalidRequest, match="a column 'currency'"):
+        report_returns(two, bare)
+
+
+@pytest.mark.parametrize(
+    ("spend", "message"),
+    [
+        (spend_of(("search", -1.0, "EUR")), "-1.0 in row 0; allowed: 0 or more"),
+        (spend_of(("search", np.nan, "EUR")), "nan in row 0"),
+        (spend_of(("search", np.inf, "EUR")), "inf in row 0"),
+        (spend_of((None, 1.0, "EUR")), "'node_id' has missing values"),
+        (spend_of(("search", 1.0, "EUR")).drop(columns="spend"), "the columns spend are missing"),
+        ([1, 2], "list is not a DataFrame"),
+    ],
+)
+def test_bad_spend_is_refused(spend, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        report_returns(credits_of(("linear", "search", 4.0, 90.0, "EUR")), spend)
+
+
+def test_models_side_by_side():
+    paths = Paths.from_sequences(
+        pd.DataFrame({"path": ["a > b > c"], "n": [6]}), path="path", conversions="n"
+    )
+    compared = compare_models(attribute(paths, ["first_touch", "linear"]))
+    assert table(compared, "node_id", "first_touch", "linear", "spread") == [
+        ["a", 6.0, 2.0, 4.0],
+        ["b", 0.0, 2.0, 2.0],
+        ["c", 0.0, 2.0, 2.0],
+    ]
+    by_share = compare_models(attribute(paths, ["first_touch", "linear"]), by="share")
+    assert by_share["spread"].tolist() == pytest.approx([2 / 3, 1 / 3, 1 / 3])
+    with pytest.raises(errors.InvalidRequest, match="by: 'shares' is not allowed.*did you mean 'share'"):
+        compare_models(attribute(paths, "linear"), by="shares")
+
+
+NODES = pd.DataFrame(
+    [
+        ("google", None, "integration", "Google"),
+        ("brand", "google", "campaign", "Brand"),
+        ("shoes", "brand", "adset", "Shoes"),
+        ("boots", "brand", "adset", "Boots"),
+        ("direct", None, "channel", "Direct"),
+    ],
+    columns=["_id", "parentId", "type", "name"],
+)
+
+
+def test_roll_up_sums_into_the_ancestor_of_a_type():
+    credits = credits_of(
+        ("linear", "shoes", 4.0, 40.0, "EUR"),
+        ("linear", "boots", 1.0, 20.0, "EUR"),
+        ("linear", "direct", 3.0, 30.0, "EUR"),
+        ("linear", None, 2.0, 10.0, "EUR"),
+    )
+    rolled = roll_up(credits, NODES, "campaign")
+    assert table(rolled, "node_id", "node_name", "conversions", "value", "share") == [
+        ["brand", "Brand", 5.0, 60.0, 0.5],
+        ["direct", "Direct", 3.0, 30.0, 0.3],
+        [None, None, 2.0, 10.0, 0.2],
+    ]
+    assert table(roll_up(credits, NODES, "integration"), "node_id")[0] == ["google"]
+
+
+def test_roll_up_recomputes_ratios_and_leaves_bounds_out():
+    credits = credits_of(("linear", "shoes", 4.0, 40.0, "EUR"), ("linear", "boots", 1.0, 20.0, "EUR"))
+    credits = report_returns(
+        credits.assign(low=0.0, high=9.0), spend_of(("shoes", 10.0, "EUR"), ("boots", 5.0, "EUR"))
+    )
+    rolled = roll_up(credits, NODES, "campaign")
+    assert table(rolled, "spend", "cpa", "roas") == [[15.0, 3.0, 4.0]]
+    assert not {"low", "high"} & set(rolled.columns)
+
+
+def test_roll_up_refuses_an_unknown_level():
+    with pytest.raises(
+        errors.InvalidRequest, match="level: 'campain' is not allowed.*did you mean 'campaign'"
+    ):
+        roll_up(credits_of(("linear", "shoes", 4.0, 40.0, "EUR")), NODES, "campain")

@@ -1,0 +1,127 @@
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attrib_ds import instants
+from attrib_ds.errors import InvalidRequest
+
+NOON = datetime(2025, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("2025-01-31T12:00:00Z", NOON),
+        ("2025-01-31t12:00:00z", NOON),
+        ("2025-01-31 12:00:00Z", NOON),
+        ("2025-01-31T12:00:00", NOON),
+        ("2025-01-31T14:00:00+02:00", NOON),
+        ("2025-01-31T06:30:00-05:30", NOON),
+        ("2025-01-31T12:00:00-00:00", NOON),
+        ("2025-01-31T12:00:00.5Z", NOON.replace(microsecond=500_000)),
+        ("2025-01-31T12:00:00.123456789Z", NOON.replace(microsecond=123_456)),
+        ("2025-01-31T12:00:00.9999999Z", NOON.replace(microsecond=999_999)),
+        ("2016-12-31T23:59:60Z", datetime(2016, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+        ("2016-12-31T15:59:60.25-08:00", datetime(2016, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+        ("2024-02-29T00:00:00Z", datetime(2024, 2, 29, tzinfo=UTC)),
+        ("0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
+        ("9999-12-31T23:59:60Z", datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+        (NOON, NOON),
+        (datetime(2025, 1, 31, 12), NOON),
+        (datetime(2025, 1, 31, 13, tzinfo=timezone(timedelta(hours=1))), NOON),
+        (pd.Timestamp("2025-01-31T12:00:00"), NOON),
+        (pd.Timestamp("2025-01-31T13:00:00", tz="Europe/Paris"), NOON),
+        (pd.Timestamp("2025-01-31T12:00:00.000000999Z"), NOON),
+        (np.datetime64("2025-01-31T12"), NOON),
+        (np.datetime64("2025-01-31T12:00:00.000000999"), NOON),
+    ],
+)
+def test_readable_instants(value, expected):
+    parsed = instants.parse(value, argument="since")
+    assert parsed == expected
+    assert type(parsed) is datetime
+    assert parsed.tzinfo is UTC
+
+
+def test_repeated_hour_keeps_its_fold():
+    second_time = pd.Timestamp("2025-10-26T01:30:00Z").tz_convert("Europe/Paris")
+    assert instants.parse(second_time, argument="since") == datetime(2025, 10, 26, 1, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("2025-01-31", "a date without a time; write '2025-01-31T00:00:00Z'"),
+        ("20250131", "a date without a time; write '2025-01-31T00:00:00Z'"),
+        (date(2025, 1, 31), "a date without a time; write '2025-01-31T00:00:00Z'"),
+        (np.datetime64("2025-01-31"), "a date without a time; write '2025-01-31T00:00:00Z'"),
+        (np.datetime64("2025-01"), "a date without a time; write '2025-01-01T00:00:00Z'"),
+        ("2025-01-31T24:00:00Z", "does not exist"),
+        ("2025-01-31T12:60:00Z", "does not exist"),
+        ("2025-01-31T12:00:61Z", "does not exist"),
+        ("2025-02-29T00:00:00Z", "does not exist"),
+        ("2025-13-01T00:00:00Z", "does not exist"),
+        ("0000-01-01T00:00:00Z", "does not exist"),
+        ("2025-01-31T12:00:00+24:00", "does not exist"),
+        ("2025-01-31T12:00:00+01:60", "does not exist"),
+        ("2025-01-31T12:00:00+02", "RFC 3339"),
+        ("2025-01-31T12:00:00+0200", "RFC 3339"),
+        ("2025-01-31T12:00Z", "RFC 3339"),
+        ("2025-01-31T12:00:00.Z", "RFC 3339"),
+        ("2025-01-31T12:00:00,5Z", "RFC 3339"),
+        ("2025-01-31T12:00:00Z\n", "RFC 3339"),
+        (" 2025-01-31T12:00:00Z", "RFC 3339"),
+        ("2025-01-31_12:00:00Z", "RFC 3339"),
+        ("٢٠٢٥-01-31T12:00:00Z", "RFC 3339"),
+        ("yesterday", "RFC 3339"),
+        ("", "RFC 3339"),
+        ("0001-01-01T00:00:00+00:01", "years 0001 to 9999"),
+        ("9999-12-31T23:59:59-00:01", "years 0001 to 9999"),
+        (np.datetime64(2**62, "s"), "years 0001 to 9999"),
+        (pd.NaT, "missing"),
+        (np.datetime64("NaT"), "missing"),
+        (None, "NoneType"),
+        (1738324800, "int"),
+        (True, "bool"),
+    ],
+)
+def test_refusals_name_the_argument(value, reason):
+    with pytest.raises(InvalidRequest, match=r"^since: ") as caught:
+        instants.parse(value, argument="since")
+    assert reason in str(caught.value)
+    assert caught.value.field == "since"
+
+
+def test_format_needs_a_zone():
+    with pytest.raises(ValueError, match="no time zone"):
+        instants.format(datetime(2025, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("instant", "text"),
+    [
+        (NOON, "2025-01-31T12:00:00.000Z"),
+        (NOON.replace(microsecond=120_000), "2025-01-31T12:00:00.120Z"),
+        (NOON.replace(microsecond=120_001), "2025-01-31T12:00:00.120001Z"),
+        (NOON.astimezone(timezone(timedelta(hours=-3))), "2025-01-31T12:00:00.000Z"),
+        (datetime(987, 6, 5, tzinfo=UTC), "0987-06-05T00:00:00.000Z"),
+    ],
+)
+def test_format(instant, text):
+    assert instants.format(instant) == text
+
+
+@given(
+    st.datetimes(
+        timezones=st.timezones() | st.just(UTC), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)
+    )
+)
+def test_format_and_parse_are_inverse(instant):
+    parsed = instants.parse(instant, argument="since")
+    # Both sides in UTC: Python calls an instant in a repeated hour unequal to any in another zone.
+    assert parsed == instant.astimezone(UTC)
+    assert instants.parse(instants.format(parsed), argument="since") == parsed
