@@ -97,7 +97,7 @@ def conversion_paths(
     window = _lookback(lookback)
     on_touches, on_events = _split(where)
     events = _events(tables, event_type, period, on_events)
-    _check_keys(tables, events, event_type, statistic, [state, *(milestones or {}).values()])
+    _check_keys(tables, event_type, statistic, [state, *(milestones or {}).values()])
     if state is not None:
         reached = _states(tables, state)
         events = events.semi_join(reached, events["_id"] == reached.eventId)
@@ -148,7 +148,7 @@ def _split(where: Predicate | None) -> tuple[Predicate | None, Predicate | None]
     if kind == "event":
         return None, where
     raise InvalidRequest(
-        f"where: a predicate on {kind} is not allowed; allowed: interaction(…) or event(…), and node(…) by nodes=",
+        f"where: a predicate on {kind} is not allowed; allowed: interaction(…) or event(…); node(…) goes to nodes=",
         field="where",
     )
 
@@ -165,9 +165,7 @@ def _events(tables: Tables, event_type: str, period: _Period, where: Predicate |
     return events if where is None else events.filter(to_ibis(where, events))
 
 
-def _check_keys(
-    tables: Tables, events: ir.Table, event_type: str, statistic: str, states: list[str | None]
-) -> None:
+def _check_keys(tables: Tables, event_type: str, statistic: str, states: list[str | None]) -> None:
     ours = tables.events.filter(tables.events.eventType == event_type)
     metrics = tables.metrics.semi_join(ours, tables.metrics.eventId == ours["_id"])
     keys = metrics.select("key", "type").distinct().to_pyarrow().to_pylist()

@@ -10,7 +10,7 @@
     ├── Conflict            409  a key is taken, or a nonce was used for something else
     ├── TooManyRequests     429  the rate limit is reached
     ├── ServiceFailure      500  the service failed; nothing was stored
-    ├── NotSupported        501  this kind of project cannot do it
+    ├── NotSupported        501  the project is of a kind that cannot do it
     └── Unavailable         503  the service or its file cannot be used now
         └── ProjectInUse    503  another process holds the project's file
 """
@@ -129,7 +129,7 @@ class ServiceFailure(AttribError):
 
 
 class NotSupported(AttribError, NotImplementedError):
-    """This kind of project cannot do it; the message names the kind that can."""
+    """The project is of a kind that cannot do it; the message names the kind that can."""
 
     status = 501
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 import platformdirs
 
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.contract.values import check_project_id
 from attrib_ds.errors import NotSupported
 from attrib_ds.transports.embedded import Embedded
 
@@ -111,7 +110,7 @@ def connect(
     ...     shop
     <Project 'my-shop' at :memory:>
     """
-    check_project_id(project_id)
+    build(OPERATIONS["list_nodes"], project_id=project_id)
     remote = {"url": url, "url_v2": url_v2, "auth_url": auth_url, "key": key}
     if path is None and url is None:
         remote["url"] = os.environ.get("ATTRIB_DS_URL")

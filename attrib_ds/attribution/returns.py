@@ -165,7 +165,7 @@ def _checked(spend: pd.DataFrame) -> pd.DataFrame:
     if wrong.any():
         row = int(np.asarray(wrong).argmax())
         raise InvalidRequest(
-            f"spend: the column 'spend' is {spend['spend'].iloc[row]!r} in row {row}; allowed: 0 or more",
+            f"spend: the column 'spend' is {amounts.iloc[row]:g} in row {row}; allowed: 0 or more",
             field="spend",
         )
     if spend["node_id"].isna().any():

@@ -25,7 +25,8 @@ def build(operation: Operation, /, **arguments: Any) -> Request:
         From ``OPERATIONS``.
     **arguments
         By the name of the public function's argument (``columns``) or of the request's attribute
-        (``projection``). None means "not given", except where it is a value (``filtered``, ``isBot``).
+        (``projection``). None means "not given", except where it is a value (``filtered``, ``isBot``). An
+        order may be said by a boolean, true for descending.
 
     Returns
     -------
@@ -53,6 +54,9 @@ def build(operation: Operation, /, **arguments: Any) -> Request:
     attributes = {argument: attribute for attribute, argument in operation.arguments.items()}
     for name, value in arguments.items():
         attribute = name if name in operation.request.model_fields else attributes.get(name)
+        if attribute == "order" and isinstance(value, bool):
+            # In Python it is asked whether the order is descending.
+            value = "DESC" if value else "ASC"
         if attribute is None:
             raise TypeError(f"{operation.name}: there is no argument {name!r}")
         outer, _, inner = attribute.partition("/")
@@ -118,7 +122,7 @@ def _validated(
 ) -> Request:
     request = operation.request
     given = {
-        name: value for name, value in values.items() if value is not None or name in request.null_counts
+        name: value for name, value in values.items() if value is not None
     }
     try:
         return request.model_validate(given, context={"query": is_query})

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from attrib_ds.contract.identifiers import Name, PathText, Reference, StorageKey, Text
 from attrib_ds.contract.request import Part, ProjectRequest, disagreement
 from attrib_ds.contract.rule import choice, pattern
-from attrib_ds.contract.values import Flag, JsonObject, Limit, Offset, sorting_text, whole
+from attrib_ds.contract.values import BOUNDED, Flag, JsonObject, Limit, Offset, sorting_text, whole
 from attrib_ds.schema import EVENT_TYPE, is_json
 
 #: Types of the values that users and events carry (G-049).
@@ -99,9 +99,9 @@ class CreateEventType(ProjectRequest):
 
     reference: Reference
     name: Name
-    fields: tuple[EventTypeField, ...] = ()
+    fields: Annotated[tuple[EventTypeField, ...], BOUNDED] = ()
     metadata: JsonObject = Field(default_factory=dict)
-    phoneParsingConfig: tuple[PhoneParsing, ...] = ()
+    phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], BOUNDED] = ()
 
     @model_validator(mode="after")
     def _check_storage_keys(self) -> Self:

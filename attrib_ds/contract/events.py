@@ -9,6 +9,7 @@ from attrib_ds.contract.predicates import EventTypes
 from attrib_ds.contract.request import ProjectRequest
 from attrib_ds.contract.rule import choice, text
 from attrib_ds.contract.values import (
+    BOUNDED,
     Amount,
     EventData,
     EventDate,
@@ -73,7 +74,7 @@ class EventInsights(ProjectRequest):
 
     since: Instant
     until: Instant
-    metrics: tuple[Text, ...]
+    metrics: Annotated[tuple[Text, ...], BOUNDED]
     groupBy: Grouping
     interval: Interval
     filter: EventTypes | None = None

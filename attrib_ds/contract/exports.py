@@ -4,14 +4,14 @@
 
 from typing import Annotated, Any, Final, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from attrib_ds.contract.audiences import Audience
 from attrib_ds.contract.predicates import UserFilter
 from attrib_ds.contract.request import Part, ProjectRequest, disagreement
 from attrib_ds.contract.rule import Refused, Rule, choice, pattern, shown, text
 from attrib_ds.contract.user_keys import UserKey
-from attrib_ds.contract.values import Flag, whole
+from attrib_ds.contract.values import BOUNDED, FILLED, Flag, whole
 
 #: What each transformer's level may be (G-123).
 LEVELS: Final[dict[str, Rule]] = {
@@ -55,7 +55,7 @@ class Transformer(Part):
 class ExportedData(Part):
     """Which users, and what of each."""
 
-    columns: Annotated[tuple[UserKey, ...], Field(min_length=1)]
+    columns: Annotated[tuple[UserKey, ...], FILLED]
     filters: UserFilter | None = None
     audience: Audience | None = None
 
@@ -75,7 +75,7 @@ class ExportUsers(ProjectRequest):
     filename: FileName
     exporterDataConfig: ExportedData
     outputFormatConfig: OutputFormat
-    transformerConfig: tuple[Transformer, ...]
+    transformerConfig: Annotated[tuple[Transformer, ...], BOUNDED]
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:

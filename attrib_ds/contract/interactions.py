@@ -5,13 +5,14 @@
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from attrib_ds.contract.identifiers import HexId, Name, Uuid
 from attrib_ds.contract.predicates import InteractionFilter, NodeFilter
 from attrib_ds.contract.request import ProjectRequest, disagreement
 from attrib_ds.contract.rule import Refused, Rule, choice, listed, nearest, shown
 from attrib_ds.contract.values import (
+    FILLED,
     Instant,
     Limit,
     Offset,
@@ -66,9 +67,7 @@ def _check_user_data(value: Any) -> dict[str, Any]:
     return found
 
 
-Projection: TypeAlias = Annotated[
-    tuple[Annotated[str, choice(*properties(INTERACTION))], ...], Field(min_length=1)
-]
+Projection: TypeAlias = Annotated[tuple[Annotated[str, choice(*properties(INTERACTION))], ...], FILLED]
 InteractionSort: TypeAlias = Annotated[dict[str, int], sorting(SORTABLE)]
 InsightSort: TypeAlias = Annotated[dict[str, int], sorting(tuple(INTERACTION_INSIGHT.names))]
 Group: TypeAlias = Annotated[

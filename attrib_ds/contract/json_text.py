@@ -81,7 +81,7 @@ def _encode_container(value: Mapping[object, object] | list[object] | tuple[obje
 
 def _encode_text(value: str) -> str:
     if not is_unicode(value):
-        raise Refused("holds half of a surrogate pair, which is not Unicode text")
+        raise Refused("holds half a surrogate pair, which is not text")
     return json.dumps(value, ensure_ascii=False)
 
 

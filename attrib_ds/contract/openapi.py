@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -83,7 +84,7 @@ def document() -> dict[str, Any]:
     ['post']
     """
     schemas: dict[str, Any] = {name: _resource(schema) for name, schema in RESOURCES.items()}
-    schemas |= {"Error": _ERROR, "Token": _TOKEN, "TokenError": _TOKEN_ERROR}
+    schemas |= deepcopy({"Error": _ERROR, "Token": _TOKEN, "TokenError": _TOKEN_ERROR})
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS.values():
         if operation.base == "embedded":

@@ -108,7 +108,23 @@ class Operation:
 
 
 def index_by_name(operations: Iterable[Operation]) -> dict[str, Operation]:
-    """Return the operations by name, refusing a name given twice."""
+    """Return the operations by name.
+
+    Parameters
+    ----------
+    operations : iterable of Operation
+        In the order of the specification.
+
+    Returns
+    -------
+    dict of str to Operation
+        In the same order.
+
+    Raises
+    ------
+    ValueError
+        If a name is there twice.
+    """
     by_name: dict[str, Operation] = {}
     for operation in operations:
         if operation.name in by_name:

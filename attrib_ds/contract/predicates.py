@@ -12,7 +12,24 @@ Kind: TypeAlias = Literal["interaction", "node", "user", "event"]
 
 
 def filtering(kind: Kind) -> Rule:
-    """Return the rule of a filter on one kind of record: a predicate, or its JSON."""
+    """Return the rule of a filter on one kind of record.
+
+    Parameters
+    ----------
+    kind : {"interaction", "node", "user", "event"}
+        What the filter speaks about.
+
+    Returns
+    -------
+    Rule
+        Holds a predicate, and accepts its JSON object too.
+
+    Examples
+    --------
+    >>> written = {"type": "predicate", "field": "type", "operator": "equals", "value": "session"}
+    >>> filtering("interaction").check(written)
+    interaction("type") == "session"
+    """
 
     def check(value: Any) -> Predicate:
         if isinstance(value, Predicate):

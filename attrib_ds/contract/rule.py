@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -87,8 +89,63 @@ class Rule:
             raise _explained(problem, within=within if within.startswith("/") else "") from None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Bound the length of a list before its items are looked at.
+
+    Millions of wrong items then cost no time to refuse, and a list of one wrong item is not called empty.
+
+    Parameters
+    ----------
+    lowest, highest : int, default 0 and 10,000
+        Least and most items.
+    """
+
+    lowest: int = 0
+    highest: int = 10_000
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Let pydantic check the length first."""
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Let OpenAPI show the bounds."""
+        lowest = {"minItems": self.lowest} if self.lowest else {}
+        return {**handler(schema), **lowest, "maxItems": self.highest}
+
+    def _check(self, value: Any) -> Any:
+        if isinstance(value, Iterator):
+            value = tuple(islice(value, self.highest + 1))
+        if isinstance(value, Sized) and not self.lowest <= len(value) <= self.highest:
+            allowed = f"a list of {self.lowest:,} to {self.highest:,}"
+            raise PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
+        return value
+
+
 def pattern(expression: str, *, allowed: str, shortest: int = 1, longest: int | None = None) -> Rule:
-    """Return the rule of a text that matches ``expression`` as a whole, within its lengths."""
+    """Return the rule of a text that matches an expression as a whole.
+
+    Parameters
+    ----------
+    expression : str
+        A regular expression without anchors.
+    allowed : str
+        What is allowed, in words.
+    shortest, longest : int, optional
+        Bounds of the length, in characters.
+
+    Returns
+    -------
+    Rule
+        Holds the text as it came.
+
+    Examples
+    --------
+    >>> pattern("[A-Z]{2}", allowed="two capital letters").check("FR")
+    'FR'
+    """
     compiled = re.compile(expression)
 
     def check(value: Any) -> str:
@@ -108,15 +165,33 @@ def pattern(expression: str, *, allowed: str, shortest: int = 1, longest: int | 
 
 
 def text(*, allowed: str = "text", shortest: int = 0, longest: int | None = None) -> Rule:
-    """Return the rule of a text that is only bounded in length."""
+    """Return the rule of a text that is only bounded in length.
+
+    Parameters
+    ----------
+    allowed : str, default "text"
+        What is allowed, in words.
+    shortest, longest : int, optional
+        Bounds of the length, in characters.
+
+    Returns
+    -------
+    Rule
+        Holds the text as it came.
+
+    Examples
+    --------
+    >>> text(longest=3).check("abc")
+    'abc'
+    """
 
     def check(value: Any) -> str:
         if not isinstance(value, str) or len(value) < shortest:
             raise Refused
         if longest is not None and len(value) > longest:
             raise Refused
-        if not is_unicode(value):
-            raise Refused("holds half of a surrogate pair, which is not Unicode text")
+        if "\0" in value or not is_unicode(value):
+            raise Refused("holds a NUL or half a surrogate pair, which is not text")
         return str(value)
 
     lengths = {"minLength": shortest} if shortest else {}
@@ -125,7 +200,25 @@ def text(*, allowed: str = "text", shortest: int = 0, longest: int | None = None
 
 
 def choice(*allowed: str, fold: bool = False) -> Rule:
-    """Return the rule of one name out of ``allowed``; with ``fold``, in any case."""
+    """Return the rule of one name out of several.
+
+    Parameters
+    ----------
+    *allowed : str
+        The names, in the order in which a message lists them.
+    fold : bool, default False
+        Whether the name may come in any case; the names are lower-case then.
+
+    Returns
+    -------
+    Rule
+        Holds the name as it is listed.
+
+    Examples
+    --------
+    >>> choice("csv", "xlsx", fold=True).check("CSV")
+    'csv'
+    """
     names = frozenset(allowed)
 
     def check(value: Any) -> str:
@@ -140,7 +233,13 @@ def choice(*allowed: str, fold: bool = False) -> Rule:
 
 
 def is_unicode(value: str) -> bool:
-    """Say whether the text can be written as UTF-8, which half of a surrogate pair cannot."""
+    r"""Say whether the text can be written as UTF-8, which half of a surrogate pair cannot.
+
+    Examples
+    --------
+    >>> is_unicode("café"), is_unicode(chr(0xD800))
+    (True, False)
+    """
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -149,12 +248,24 @@ def is_unicode(value: str) -> bool:
 
 
 def nearest(value: object, names: tuple[str, ...]) -> str:
-    """Return the words that name the closest of the names, unless the value is too long for a slip."""
+    """Return the words that name the closest of the names, unless the value is too long for a slip.
+
+    Examples
+    --------
+    >>> nearest("geo.cty", ("geo.city", "geo.state"))
+    " (did you mean 'geo.city'?)"
+    """
     return closest(value, names) if isinstance(value, str) and len(value) <= _LONGEST else ""
 
 
 def listed(names: tuple[str, ...]) -> str:
-    """Return the names in one line, the first forty of them."""
+    """Return the names in one line, the first forty of them.
+
+    Examples
+    --------
+    >>> listed(("ASC", "DESC"))
+    'ASC, DESC'
+    """
     more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 

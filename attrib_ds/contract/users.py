@@ -10,7 +10,7 @@ from attrib_ds.contract.predicates import UserFilter
 from attrib_ds.contract.request import ProjectRequest
 from attrib_ds.contract.rule import choice, text
 from attrib_ds.contract.user_keys import UserKey
-from attrib_ds.contract.values import Flag, Instant, Limit, Offset, Order
+from attrib_ds.contract.values import BOUNDED, Flag, Instant, Limit, Offset, Order
 
 Query: TypeAlias = Annotated[
     str, text(allowed="one SELECT of 1 to 8192 characters", shortest=1, longest=8_192)
@@ -24,7 +24,7 @@ MetricType: TypeAlias = Annotated[str, choice("state", "statistic")]
 class SearchUsers(ProjectRequest):
     """Users of a project, one page of them; all selectors together (G-095)."""
 
-    fields: tuple[UserKey, ...]
+    fields: Annotated[tuple[UserKey, ...], BOUNDED]
     filters: UserFilter | None = None
     audienceCondition: AudienceCondition | None = None
     sqlQuery: Query | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -14,7 +14,7 @@ import numpy as np
 
 from attrib_ds import instants
 from attrib_ds.contract.json_text import encode
-from attrib_ds.contract.rule import Refused, Rule, choice, listed, nearest, shown
+from attrib_ds.contract.rule import Refused, Rule, Size, choice, listed, nearest, shown
 from attrib_ds.errors import InvalidRequest
 
 _LARGEST: Final = 2**63 - 1
@@ -28,7 +28,8 @@ _INSTANT_SCHEMA: Final = {"type": "string", "format": "date-time"}
 
 
 def _check_instant(value: Any) -> datetime:
-    if isinstance(value, str) and len(value) > _LONGEST_INSTANT:
+    is_long = isinstance(value, str) and len(value) > _LONGEST_INSTANT
+    if is_long or not isinstance(value, str | date | np.datetime64):
         raise Refused
     return instants.parse(value, argument="value")
 
@@ -110,7 +111,25 @@ TimeZone: TypeAlias = Annotated[
 
 
 def whole(*, lowest: int, highest: int = _LARGEST, allowed: str) -> Rule:
-    """Return the rule of a whole number within bounds; ``True`` and ``1.0`` are none."""
+    """Return the rule of a whole number within bounds.
+
+    Parameters
+    ----------
+    lowest, highest : int
+        The bounds, inclusive.
+    allowed : str
+        What is allowed, in words.
+
+    Returns
+    -------
+    Rule
+        Holds an int; ``True`` and ``1.0`` are no whole numbers.
+
+    Examples
+    --------
+    >>> whole(lowest=0, allowed="0 or more").check(5)
+    5
+    """
 
     def check(value: Any) -> int:
         try:
@@ -217,7 +236,23 @@ def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int
 
 
 def sorting(allowed: tuple[str, ...]) -> Rule:
-    """Return the rule of a sort object: names to 1 or -1, the first name counting most (G-097)."""
+    """Return the rule of a sort object (G-097).
+
+    Parameters
+    ----------
+    allowed : tuple of str
+        Names that can be sorted by.
+
+    Returns
+    -------
+    Rule
+        Holds a dict of name to 1 or -1, the first name counting most.
+
+    Examples
+    --------
+    >>> sorting(("name", "createdAt")).check({"createdAt": -1, "name": 1})
+    {'createdAt': -1, 'name': 1}
+    """
 
     def check(value: Any) -> dict[str, int]:
         if not isinstance(value, Mapping):
@@ -236,7 +271,23 @@ def sorting(allowed: tuple[str, ...]) -> Rule:
 
 
 def sorting_text(allowed: tuple[str, ...]) -> Rule:
-    """Return the rule of comma-separated names, a minus sign before the descending ones."""
+    """Return the rule of comma-separated names, a minus sign before the descending ones.
+
+    Parameters
+    ----------
+    allowed : tuple of str
+        Names that can be sorted by.
+
+    Returns
+    -------
+    Rule
+        Holds what :func:`sorting` holds, and accepts that too.
+
+    Examples
+    --------
+    >>> sorting_text(("name", "createdAt")).check("-createdAt,name")
+    {'createdAt': -1, 'name': 1}
+    """
     from_object = sorting(allowed)
 
     def check(value: Any) -> dict[str, int]:
@@ -258,7 +309,23 @@ def sorting_text(allowed: tuple[str, ...]) -> Rule:
 
 
 def json_object(*, most_bytes: int | None = None) -> Rule:
-    """Return the rule of an open JSON object, bounded in the bytes of its text if so said."""
+    """Return the rule of an open JSON object.
+
+    Parameters
+    ----------
+    most_bytes : int, optional
+        Bound of its JSON text, in UTF-8.
+
+    Returns
+    -------
+    Rule
+        Holds the object as it came.
+
+    Examples
+    --------
+    >>> json_object(most_bytes=20).check({"a": [1, None]})
+    {'a': [1, None]}
+    """
 
     def check(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -270,6 +337,9 @@ def json_object(*, most_bytes: int | None = None) -> Rule:
 
     return Rule(check=check, allowed="an object", json_schema={"type": "object"})
 
+
+BOUNDED: Final = Size()
+FILLED: Final = Size(lowest=1)
 
 Order: TypeAlias = Annotated[str, choice("ASC", "DESC")]
 JsonObject: TypeAlias = Annotated[dict[str, Any], json_object()]

@@ -23,7 +23,6 @@ _MISSING: Final = "missing; it is required"
 _CONTAINERS: Final = {
     "tuple_type": "a list",
     "model_type": "an object",
-    "too_short": "a list that is not empty",
 }
 
 

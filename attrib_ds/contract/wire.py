@@ -37,7 +37,7 @@ class Wire:
 
 
 def to_wire(operation: Operation, request: Request) -> Wire:
-    """Write a request as the parts of an HTTP request; attributes that have their default are left out.
+    """Write a request as the parts of an HTTP request; what was not given is left out.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def to_wire(operation: Operation, request: Request) -> Wire:
     Wire(path='/projects/shop/users/5f0c0ffee0ddba11ad0be123/events', query={'attributable': 'true'},
          body=None)
     """
-    members = request.model_dump(exclude_defaults=True)
+    members = request.model_dump(exclude_unset=True)
     by_location: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "body": {}}
     for attribute, value in members.items():
         by_location[operation.location(attribute)][attribute] = value

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.sample import demand
-from attrib_ds.sample.columns import Seconds, table_of
+from attrib_ds.sample.columns import Objects, Seconds, known_only, table_of
 from attrib_ds.sample.identifiers import object_ids, uuids
 from attrib_ds.sample.people import pick
 from attrib_ds.sample.places import places
@@ -59,6 +59,17 @@ def event_table(rng: np.random.Generator, timeline: pd.DataFrame, people: pd.Dat
     -------
     pyarrow.Table
         One row per event, by date, with the columns ``EVENTS``.
+
+    Examples
+    --------
+    >>> from attrib_ds.sample.journeys import journeys
+    >>> from attrib_ds.sample.people import people
+    >>> from attrib_ds.sample.visits import visits
+    >>> rng = np.random.default_rng(1)
+    >>> crowd = people(rng)
+    >>> drawn = event_table(rng, visits(rng, journeys(rng, crowd), crowd).timeline, crowd)
+    >>> drawn["eventType"].unique().sort().to_pylist()
+    ['lead', 'order']
     """
     drawn = [_orders(timeline), _leads(timeline), _late_orders(rng, timeline), _strangers(rng)]
     events = pd.concat(drawn, ignore_index=True).sort_values(["date", "user_id", "type"], ignore_index=True)
@@ -98,7 +109,7 @@ def _late_orders(rng: np.random.Generator, timeline: pd.DataFrame) -> pd.DataFra
     buyers = timeline[timeline["kind"].isin(["customer", "subscriber"])]
     last = buyers.groupby("person").tail(1)
     quiet = last[last["end"] < demand.CLOSING - 71 * demand.DAY]
-    chosen = quiet.iloc[np.sort(rng.permutation(len(quiet))[:_LATE_ORDERS])]
+    chosen = quiet.iloc[np.sort(np.argsort(rng.random(len(quiet)))[:_LATE_ORDERS])]
     wait = (31 * demand.DAY + np.floor(rng.random(len(chosen)) * 39 * demand.DAY)).astype(np.int64)
     return _rows("order", chosen, chosen["end"] + wait)
 
@@ -123,9 +134,7 @@ def _emails(
     return events["person"].map(people["email"]).mask(guest)
 
 
-def _states(
-    rng: np.random.Generator, dates: Seconds, is_order: npt.NDArray[np.bool_]
-) -> dict[str, Objects]:
+def _states(rng: np.random.Generator, dates: Seconds, is_order: npt.NDArray[np.bool_]) -> dict[str, Objects]:
     confirmed = np.where(rng.random(len(dates)) < 0.965, 1, 0)
     confirmed_date = dates + _wait(rng, len(dates), days=0.6)
     states = _state("confirmed", confirmed, confirmed_date, is_order)
@@ -151,8 +160,8 @@ def _state(
     """Return the columns of one state; what lies after the last day is not known yet."""
     known = known & (dates < demand.CLOSING)
     return {
-        f"states.{key}": np.where(known, values, None),
-        f"states.{key}.date": np.where(known, dates, None),
+        f"states.{key}": known_only(values, known),
+        f"states.{key}.date": known_only(dates, known),
     }
 
 
@@ -167,9 +176,9 @@ def _statistics(
     amount = np.round(first + other * (items - 1) + delivery, 2)
     swiss = np.flatnonzero((places()["geo.countryCode"] == "CH").to_numpy())
     from_switzerland = events["person"].map(people["place"]).isin(swiss).to_numpy()
-    currency = np.where(from_switzerland, "CHF", "EUR").astype(object)
+    currency = np.where(from_switzerland, "CHF", "EUR")
     return {
-        "statistics.turnover.amount": np.where(is_order, amount, None),
-        "statistics.turnover.currency": np.where(is_order, currency, None),
-        "statistics.items": np.where(is_order, items, None),
+        "statistics.turnover.amount": known_only(amount, is_order),
+        "statistics.turnover.currency": known_only(currency, is_order),
+        "statistics.items": known_only(items, is_order),
     }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from attrib_ds.sample.columns import Seconds
@@ -46,21 +46,40 @@ def instants(positions: npt.NDArray[np.float64]) -> Seconds:
     hourly = np.outer(_daily(), _HOURS).ravel()
     passed = np.concatenate([[0.0], np.cumsum(hourly) / hourly.sum()])
     edges = np.arange(len(passed)) * 3600.0
-    return OPENING + np.floor(np.interp(positions, passed, edges)).astype(np.int64)
+    seconds: Seconds = np.floor(np.interp(positions, passed, edges)).astype(np.int64)
+    return OPENING + seconds
 
 
 def day_index(seconds: Seconds) -> Seconds:
-    """Return the number of days since 1 January 2025."""
+    """Return the number of days since 1 January 2025.
+
+    Examples
+    --------
+    >>> day_index(np.array([OPENING + DAY])).tolist()
+    [1]
+    """
     return (seconds - OPENING) // DAY
 
 
 def weekday(seconds: Seconds) -> Seconds:
-    """Return the day of the week, 0 for Monday."""
+    """Return the day of the week, 0 for Monday.
+
+    Examples
+    --------
+    >>> weekday(np.array([OPENING])).tolist()
+    [2]
+    """
     return (day_index(seconds) + 2) % 7
 
 
 def hour(seconds: Seconds) -> Seconds:
-    """Return the hour of the day, 0 to 23."""
+    """Return the hour of the day, 0 to 23.
+
+    Examples
+    --------
+    >>> hour(np.array([OPENING + 7_200])).tolist()
+    [2]
+    """
     return seconds % DAY // 3600
 
 
@@ -69,4 +88,5 @@ def _daily() -> npt.NDArray[np.float64]:
     growth = 0.75 + 0.75 / (1.0 + np.exp(-(days - 85) / 14.0))  # the hiking season opens in late March
     sale = np.where((days >= 76) & (days < 97), 1.25, 1.0)  # spring sale, 18 March to 7 April
     summer = np.where(days >= 151, 0.93, 1.0)
-    return growth * sale * summer * _WEEKDAYS[(days + 2) % 7]
+    daily: npt.NDArray[np.float64] = growth * sale * summer * _WEEKDAYS[(days + 2) % 7]
+    return daily

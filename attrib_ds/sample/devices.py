@@ -18,7 +18,7 @@ _IPAD = "Mozilla/5.0 (iPad; CPU OS 18_{ios} like Mac OS X)"
 _MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)"
 _WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
 
-# Text; browser, its version; engine, its version; system, its version; vendor, model, type; processor; weight.
+# Text; browser, engine, system, each with its version; vendor, model, type; processor; weight.
 _DEVICES = (
     (f"{_IPHONE} {_WEBKIT} Version/18.{{ios}} Mobile/15E148 Safari/604.1",
      "Mobile Safari", "18.{ios}", "WebKit", "605.1.15", "iOS", "18.{ios}", "Apple", "iPhone", "mobile",
@@ -87,9 +87,16 @@ CRAWLERS = len(_CRAWLERS)
 
 
 def shares() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the share of people whose first device is each one of the ``DEVICES``."""
+    """Return the share of people whose first device is each one of the ``DEVICES``.
+
+    Examples
+    --------
+    >>> len(shares()) == DEVICES
+    True
+    """
     weights = np.array([device[-1] for device in _DEVICES], dtype=np.float64)
-    return weights / weights.sum()
+    share: np.ndarray[tuple[int], np.dtype[np.float64]] = weights / weights.sum()
+    return share
 
 
 def user_agents() -> pd.DataFrame:

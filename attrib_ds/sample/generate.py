@@ -6,6 +6,7 @@ from one release of NumPy to the next.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,6 @@ from attrib_ds.sample.outlays import outlay_table
 from attrib_ds.sample.people import people
 from attrib_ds.sample.tree import node_table
 from attrib_ds.sample.visits import visits
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,11 @@ def generate(*, seed: int = SEED) -> dict[str, pa.Table]:
     -------
     dict of str to pyarrow.Table
         ``nodes``, ``interactions``, ``hits``, ``events`` and ``spend``, with flat columns.
+
+    Examples
+    --------
+    >>> list(generate())
+    ['nodes', 'interactions', 'hits', 'events', 'spend']
     """
     rng = np.random.default_rng(seed)
     crowd = people(rng)
@@ -63,6 +68,15 @@ def write(tables: dict[str, pa.Table], folder: Path) -> None:
         From :func:`generate`.
     folder : Path
         An existing folder; files of the same names are replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write({"nodes": node_table()}, Path(folder))
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['nodes.parquet']
     """
     for name, table in tables.items():
         encodings = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +11,12 @@ import pandas as pd
 
 from attrib_ds.sample import demand, tree
 from attrib_ds.sample.people import pick
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attrib_ds.sample.columns import Seconds, Objects
+    from attrib_ds.sample.columns import Objects, Seconds
 
 _LONGEST = 18
-_APART = 3_600  # less than a session's timeout between two visits would make one visit of them
+_APART = 7_200  # the longest session and its timeout, within which another visit would be the same one
 _TUESDAY, _WEDNESDAY, _SUNDAY = 1, 2, 6
 
 
@@ -55,6 +55,11 @@ SOURCES = (
     Source("store", (0.5, 4, 6), 0.4),
 )
 
+# Staff and crawlers go their own ways.
+_STAFF_PULLS = {"direct": 8.0, "google-ads/brand": 1.0}
+_CRAWLER_PULLS = {"direct": 7.0, "google-ads/shopping": 2.0, "referral": 1.0}
+_AWAKENING = ("meta-ads/prospecting", "google-ads/display")
+
 
 def journeys(rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
     """Draw the visits of all people.
@@ -72,6 +77,13 @@ def journeys(rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
         One row per visit, by person and start: ``person`` (row of ``people``), ``journey``, ``kind``,
         ``start`` (seconds since 1970), ``source``, ``node_id``, ``device``, ``orders``, ``asks`` (flags: the
         visit leads to an order, to a lead), ``lag`` (seconds from its end to the order).
+
+    Examples
+    --------
+    >>> from attrib_ds.sample.people import people
+    >>> rng = np.random.default_rng(1)
+    >>> bool(journeys(rng, people(rng))["start"].ge(demand.OPENING).all())
+    True
     """
     visits = _visits(rng, people)
     visits["stage"] = _stages(rng, visits["journey"])
@@ -137,16 +149,10 @@ def _weights(visits: pd.DataFrame) -> npt.NDArray[np.float64]:
             pull = pull * open_hours * np.isin(kind, ("customer", "subscriber"))
         if source.name.startswith("newsletter/"):
             pull = pull * mailing * subscribed
-        pull = np.where(kind == "staff", _only(source, {"direct": 8, "google-ads/brand": 1}), pull)
-        pull = np.where(
-            kind == "crawler", _only(source, {"direct": 7, "google-ads/shopping": 2, "referral": 1}), pull
-        )
+        pull = np.where(kind == "staff", _STAFF_PULLS.get(source.name, 0.0), pull)
+        pull = np.where(kind == "crawler", _CRAWLER_PULLS.get(source.name, 0.0), pull)
         columns.append(pull)
     return np.stack(columns, axis=1)
-
-
-def _only(source: Source, pulls: dict[str, float]) -> float:
-    return pulls.get(source.name, 0.0)
 
 
 def _entries(rng: np.random.Generator, sources: pd.Series[str]) -> Objects:
@@ -185,16 +191,11 @@ def _with_outcomes(
     length = grouped.transform("size").to_numpy()
     last = (grouped.cumcount() + 1).to_numpy() == length
     push = np.array([source.push for source in SOURCES])[chosen]
-    awakened = (
-        visits["source"]
-        .isin(["meta-ads/prospecting", "google-ads/display"])
-        .groupby(journey)
-        .transform("any")
-    )
-    odds = -2.52 + 0.42 * np.minimum(length - 1, 6) + 0.25 * awakened.to_numpy() + push
+    awakened = visits["source"].isin(_AWAKENING).groupby(journey).transform("any")
+    odds = -2.50 + 0.42 * np.minimum(length - 1, 6) + 0.25 * awakened.to_numpy() + push
     buyers = visits["kind"].isin(["customer", "subscriber"]).to_numpy()
     orders = last & buyers & (rng.random(len(visits)) < 1.0 / (1.0 + np.exp(-odds)))
-    asks = buyers & (rng.random(len(visits)) < 0.022 + 0.02 * (visits["stage"].to_numpy() > 0.4))
+    asks = buyers & (rng.random(len(visits)) < 0.023 + 0.02 * (visits["stage"].to_numpy() > 0.4))
     # Orders in a session are placed on its last page; some people order by phone or in the app days later.
     later = rng.random(len(visits)) < 0.22
     wait = -np.log(1.0 - rng.random(len(visits)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ from attrib_ds import schema
 from attrib_ds.sample import demand
 from attrib_ds.sample.columns import table_of
 from attrib_ds.sample.identifiers import object_ids
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +63,12 @@ def outlay_table(rng: np.random.Generator, timeline: pd.DataFrame) -> pa.Table:
     -------
     pyarrow.Table
         One row per campaign and week it ran, by week, in the OUTLAY schema; the last week ends with June.
+
+    Examples
+    --------
+    >>> timeline = pd.DataFrame({"source": ["google-ads/brand"], "start": [demand.OPENING]})
+    >>> outlay_table(np.random.default_rng(1), timeline)["campaignId"][0].as_py()
+    'google-ads/brand'
     """
     prices = pd.DataFrame([vars(price) for price in PRICES])
     weeks = pd.DataFrame({"week": np.arange(-(-demand.DAYS // 7))})

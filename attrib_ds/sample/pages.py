@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 from attrib_ds.schema import URL_PARTS
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +54,7 @@ def url_parts(prefix: str, pathnames: pd.Series[str], searches: pd.Series[str]) 
 
     Examples
     --------
+    >>> import pandas as pd
     >>> parts = url_parts("pageUrl", pd.Series(["/cart"]), pd.Series(["?step=2"]))
     >>> parts["pageUrl.hostname"], parts["pageUrl.search"].tolist()
     (['www.sample-shop.example'], ['?step=2'])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -9,11 +11,11 @@ import pandas as pd
 from attrib_ds.sample import devices, places
 
 #: Kinds of visitors, and how many there are of each.
-CROWD = {"customer": 4_930, "subscriber": 1_050, "staff": 50, "crawler": 175}
+CROWD = {"customer": 5_050, "subscriber": 1_060, "staff": 56, "crawler": 175}
 
 # Chance of a second and of a third journey, and of one more visit in a journey.
 _TRAITS = {
-    "customer": (0.10, 0.02, 0.50),
+    "customer": (0.10, 0.02, 0.51),
     "subscriber": (0.60, 0.20, 0.70),
     "staff": (0.0, 0.0, 0.89),
     "crawler": (0.0, 0.0, 0.68),
@@ -25,7 +27,8 @@ _FIRST = (
 )  # fmt: skip
 _LAST = (
     "martin", "bernard", "dubois", "moreau", "laurent", "girard", "schmidt", "weber", "fischer", "wagner",
-    "becker", "peeters", "janssens", "maes", "keller", "meier", "smith", "taylor", "brown", "garcia", "lopez", "ruiz",
+    "becker", "peeters", "janssens", "maes", "keller", "meier", "smith", "taylor", "brown", "garcia",
+    "lopez", "ruiz",
 )  # fmt: skip
 
 
@@ -47,7 +50,7 @@ def people(rng: np.random.Generator) -> pd.DataFrame:
     Examples
     --------
     >>> len(people(np.random.default_rng(1)))
-    6205
+    6341
     """
     kind = np.repeat(list(CROWD), list(CROWD.values()))
     count = len(kind)
@@ -73,7 +76,7 @@ def people(rng: np.random.Generator) -> pd.DataFrame:
     )
 
 
-def pick(draws: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def pick(draws: npt.NDArray[np.float64], weights: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.int64]:
     """Turn uniform draws into the positions of weights, each as often as it weighs.
 
     Parameters
@@ -94,7 +97,8 @@ def pick(draws: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> np
     [0, 1]
     """
     passed = np.cumsum(np.atleast_2d(weights), axis=1)
-    return (passed[:, :-1] <= draws[:, None] * passed[:, -1:]).sum(axis=1)
+    positions: npt.NDArray[np.int64] = (passed[:, :-1] <= draws[:, None] * passed[:, -1:]).sum(axis=1)
+    return positions
 
 
 def _emails(rng: np.random.Generator, count: int) -> list[str]:

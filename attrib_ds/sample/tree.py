@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
+from typing import TYPE_CHECKING
 
 from attrib_ds import schema
 from attrib_ds.sample.columns import table_of
 from attrib_ds.sample.demand import DAY, OPENING
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 class Root:
     """What the nodes below one root have in common.
 
-    ``query`` is the marker of its landing pages, with the campaign's slug in place of ``{slug}``.
+    ``query`` is the marker of its landing pages, with medium and campaign left to fill in.
     """
 
     kind: str
@@ -34,19 +33,19 @@ class Root:
 ROOTS = {
     "google-ads": Root(
         "integration", "Google Ads", "Paid Search", "google", "cpc",
-        "?utm_source=google&utm_medium=cpc&utm_campaign={slug}", "https://www.google.com/",
+        "?utm_source=google&utm_medium={medium}&utm_campaign={slug}", "https://www.google.com/",
     ),
     "meta-ads": Root(
         "integration", "Meta Ads", "Paid Social", "meta", "paid_social",
-        "?utm_source=meta&utm_medium=paid_social&utm_campaign={slug}", "https://l.instagram.com/",
+        "?utm_source=meta&utm_medium={medium}&utm_campaign={slug}", "https://l.instagram.com/",
     ),
     "newsletter": Root(
         "integration", "Newsletter", "Email", "newsletter", "email",
-        "?utm_source=newsletter&utm_medium=email&utm_campaign={slug}",
+        "?utm_source=newsletter&utm_medium={medium}&utm_campaign={slug}",
     ),
     "affiliate": Root(
         "integration", "Affiliates", "Affiliates", "affiliate", "affiliate",
-        "?utm_source=affiliate&utm_medium=affiliate&utm_campaign={slug}", "https://{slug}.example/",
+        "?utm_source=affiliate&utm_medium={medium}&utm_campaign={slug}", "https://{slug}.example/",
     ),
     "organic-search": Root(
         "channel", "Organic search", "Organic Search", "search", "organic",
@@ -159,20 +158,32 @@ class Node:
         return self.node_id.split("/")[1] if "/" in self.node_id else self.node_id
 
     @property
+    def is_banner(self) -> bool:
+        """Whether the node is display advertising, whoever sells it."""
+        return self.node_id.startswith("google-ads/display")
+
+    @property
     def channel(self) -> str:
-        """The channel: the root's, but banners are display, whoever sells them."""
-        return "Display" if self.node_id.startswith("google-ads/display") else self.root.channel
+        """The channel: the root's, but banners are display."""
+        return "Display" if self.is_banner else self.root.channel
+
+    @property
+    def medium(self) -> str:
+        """The medium: the root's, but banners are display."""
+        return "display" if self.is_banner else self.root.medium
 
     @property
     def referrer(self) -> str | None:
         """The address people come from."""
+        if self.is_banner:
+            return "https://banner-network.example/"
         address = self.root.referrer
         return address and address.format(slug=self.slug, name=self.name)
 
     @property
     def query(self) -> str:
         """The search part of landing pages."""
-        return self.root.query.format(slug=self.slug)
+        return self.root.query.format(medium=self.medium, slug=self.slug)
 
 
 def nodes() -> list[Node]:
@@ -229,7 +240,7 @@ def node_table() -> pa.Table:
             "channel": [node.channel for node in rows],
             "campaignSlug": [node.slug if node.kind == "campaign" else None for node in rows],
             "source": [node.root.source for node in rows],
-            "medium": ["display" if node.channel == "Display" else node.root.medium for node in rows],
+            "medium": [node.medium for node in rows],
             "active": [not over for over in ended],
             "createdAt": created,
             "updatedAt": [

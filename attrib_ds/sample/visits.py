@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +12,11 @@ import pandas as pd
 
 from attrib_ds import schema
 from attrib_ds.sample import demand, pages, tree
-from attrib_ds.sample.columns import Seconds, Objects, table_of
+from attrib_ds.sample.columns import Objects, Seconds, known_only, table_of
 from attrib_ds.sample.devices import AGENT_COLUMNS, user_agents
 from attrib_ds.sample.identifiers import object_ids, uuids
 from attrib_ds.sample.people import pick
 from attrib_ds.sample.places import places, timezone_offset
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +64,16 @@ def visits(rng: np.random.Generator, journeys: pd.DataFrame, people: pd.DataFram
     -------
     Visits
         One interaction per visit, by start; every hit of every session.
+
+    Examples
+    --------
+    >>> from attrib_ds.sample.journeys import journeys
+    >>> from attrib_ds.sample.people import people
+    >>> rng = np.random.default_rng(1)
+    >>> crowd = people(rng)
+    >>> shown = visits(rng, journeys(rng, crowd), crowd)
+    >>> shown.interactions.num_rows == len(shown.timeline)
+    True
     """
     timeline = journeys.sort_values(["start", "person", "journey"], ignore_index=True)
     start = timeline["start"].to_numpy()
@@ -71,16 +81,13 @@ def visits(rng: np.random.Generator, journeys: pd.DataFrame, people: pd.DataFram
     timeline["_id"] = object_ids(start, "5a7c10e4d2")
     online = (timeline["source"] != "store").to_numpy()
     hit_rows = _hit_rows(rng, timeline, online)
-    timeline["end"] = np.maximum(
-        start, hit_rows.groupby("visit")["date"].max().reindex(timeline.index, fill_value=0)
-    )
+    last_hit = hit_rows.groupby("visit")["date"].max()
+    timeline["end"] = last_hit.reindex(timeline.index).fillna(timeline["start"]).astype(np.int64)
     sessions = _sessions(rng, timeline[online], people)
     hits = _hits(rng, hit_rows, sessions)
     first = hits.groupby("visit")["id"].first()
     counts = hit_rows.groupby("visit").size()
-    own = timeline.join(sessions.drop(columns=["person", "start"])).assign(
-        firstHitId=first, hitCount=counts.astype("Int64")
-    )
+    own = timeline.join(sessions).assign(firstHitId=first, hitCount=counts.astype("Int64"))
     return Visits(
         interactions=_interaction_table(rng, own, people, online),
         hits=table_of({name: hits[name] for name in schema.HIT.names if name in hits}, schema.HIT),
@@ -99,7 +106,7 @@ def _hit_rows(
 ) -> pd.DataFrame:
     """Draw the page views of each session: which visit, how many before it, how many after, when."""
     draws = rng.random(len(timeline))
-    counts = 1 + pick(draws, np.array([0.69, 0.20, 0.075, 0.035]))
+    counts = 1 + pick(draws, np.array([0.70, 0.195, 0.07, 0.035]))
     counts = np.where(timeline["orders"], np.maximum(counts, 3 + (draws > 0.6)), counts)
     counts = np.where(timeline["kind"] == "crawler", 1 + (draws > 0.9), counts)
     visit = np.repeat(np.arange(len(timeline))[online], counts[online])
@@ -116,35 +123,23 @@ def _hit_rows(
 def _sessions(rng: np.random.Generator, timeline: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
     """Return what a session knows of itself beyond its visit, indexed by visit."""
     of_person = people.loc[timeline["person"]]
-    place_rows = places().loc[of_person["place"]].set_index(timeline.index)
+    visit = timeline.index
+    place = places().loc[of_person["place"]].set_index(visit)
     month = pd.to_datetime(timeline["start"], unit="s").dt.month - 1
-    agents = (
-        user_agents().loc[pd.MultiIndex.from_arrays([timeline["device"], month])].set_index(timeline.index)
-    )
+    agent = user_agents().loc[pd.MultiIndex.from_arrays([timeline["device"], month])].set_index(visit)
     known = {node.node_id: node for node in tree.nodes()}
-    nodes = timeline["node_id"].map(known)
-    landing = np.array(pages.LANDINGS, dtype=object)
-    anywhere = landing[pick(rng.random(len(timeline)), 1.0 / (1.0 + np.arange(len(landing))))]
-    own = pd.Series([node.landing for node in nodes], index=timeline.index, dtype=object)
-    return (
-        pd.DataFrame(
-            {
-                "person": timeline["person"],
-                "start": timeline["start"],
-                "session_id": timeline["_id"],
-                "isBot": timeline["kind"] == "crawler",
-                "referrer": pd.Series([node.referrer for node in nodes], index=timeline.index, dtype=object),
-                "referrerType": pd.Series(
-                    [node.root.referrer_type for node in nodes], index=timeline.index, dtype=object
-                ),
-                "pathname": own.where(own.notna(), pd.Series(anywhere, index=timeline.index)),
-                "search": pd.Series([node.query for node in nodes], index=timeline.index, dtype=object),
-                "winter_offset": place_rows["winter_offset"],
-            }
-        )
-        .join(place_rows[list(_PLACE_COLUMNS)])
-        .join(agents)
-    )
+    nodes = [known[node_id] for node_id in timeline["node_id"]]
+    landings = pages.LANDINGS
+    anywhere = pick(rng.random(len(visit)), 1.0 / (1.0 + np.arange(len(landings)))).tolist()
+    own = {
+        "session_id": timeline["_id"],
+        "isBot": timeline["kind"] == "crawler",
+        "referrer": [node.referrer for node in nodes],
+        "referrerType": [node.root.referrer_type for node in nodes],
+        "pathname": [node.landing or landings[page] for node, page in zip(nodes, anywhere, strict=True)],
+        "search": [node.query for node in nodes],
+    }
+    return pd.DataFrame(own, index=visit).join(place.drop(columns="share")).join(agent)
 
 
 def _hits(rng: np.random.Generator, rows: pd.DataFrame, sessions: pd.DataFrame) -> pd.DataFrame:
@@ -152,10 +147,10 @@ def _hits(rng: np.random.Generator, rows: pd.DataFrame, sessions: pd.DataFrame) 
     of_session = sessions.loc[rows["visit"]].set_index(rows.index)
     opens = rows["before"] == 0
     browsed = np.array(pages.BROWSED, dtype=object)
-    seen = pd.Series(browsed[pick(rng.random(len(rows)), 1.0 / (2.0 + np.arange(len(browsed))))])
+    seen = browsed[pick(rng.random(len(rows)), 1.0 / (2.0 + np.arange(len(browsed))))]
     for after, page in enumerate(pages.CHECKOUT):
-        seen = seen.mask(rows["buys"] & (rows["after"] == after), page)
-    pathname = of_session["pathname"].where(opens, seen)
+        seen[rows["buys"] & (rows["after"] == after)] = page
+    pathname = of_session["pathname"].where(opens, pd.Series(seen))
     search = of_session["search"].where(opens, "")
     draws = rng.integers(4_096, size=len(rows))
     dates: Seconds = rows["date"].to_numpy()
@@ -196,25 +191,24 @@ def _interaction_table(
         "duration": (end - start).astype(np.float64),
         # A session is taken in with its first hit and brought up to date with its last one.
         "ingestedAt": np.where(online, start, imported),
-        "createdAt": pd.array(np.where(online, 0, imported)).astype("Int64"),
+        "createdAt": known_only(imported, offline),
         "updateDate": np.where(online, end, imported),
         "userData": user_data,
         "rawUserData": user_data,
         "rawNodeData": node_data,
         "integrationId": own["node_id"].str.partition("/")[0],
         "nodeId": own["node_id"],
-        "externalId": np.where(offline, "visit-" + own["_id"].str[-6:], None),
+        "externalId": known_only("visit-" + own["_id"].str[-6:], offline),
         "isBot": own["isBot"].where(online, other=False),
         "referrer": own["referrer"],
         "referrerType": own["referrerType"],
-        "trafficFilterId": np.where(own["kind"] == "staff", _FILTER, None),
+        "trafficFilterId": known_only([_FILTER] * len(own), (own["kind"] == "staff").to_numpy()),
         "firstHitId": own["firstHitId"],
         "hitCount": own["hitCount"],
         "firstPage": (pages.ORIGIN + page + search).where(online),
         **{name: pd.Series(part).where(online) for name, part in parts.items()},
         **{name: own[name] for name in (*AGENT_COLUMNS, *_PLACE_COLUMNS)},
     }
-    columns["createdAt"][online] = pd.NA
     return table_of(columns, schema.INTERACTION)
 
 

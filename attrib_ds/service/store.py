@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 MEMORY: Final = ":memory:"
 _SECONDS_AT_EXIT: Final = 30.0
+_SECONDS_TO_CREATE: Final = 10.0
 # Nothing is fetched from the network.
 _SETTINGS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
@@ -309,19 +311,27 @@ def _read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta 
 
 
 def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta) -> Meta:
-    connection.begin()
-    try:
-        for statement in create_statements():
-            connection.execute(statement)
-        created_at = meta.created_at.replace(tzinfo=None)
-        values = [meta.version, meta.project_id, meta.currency, meta.timezone, created_at]
-        connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, 0)", values)
-        connection.commit()
-    except duckdb.TransactionException:
-        # Another thread of this process made the file at the same moment.
-        connection.rollback()
-        return _read_meta(connection, path) or meta
-    return meta
+    """Make the tables, unless another thread of this process makes them at the same moment."""
+    last_try = time.monotonic() + _SECONDS_TO_CREATE
+    while True:
+        connection.begin()
+        try:
+            for statement in create_statements():
+                connection.execute(statement)
+            created_at = meta.created_at.replace(tzinfo=None)
+            values = [meta.version, meta.project_id, meta.currency, meta.timezone, created_at]
+            connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, 0)", values)
+            connection.commit()
+        except (duckdb.CatalogException, duckdb.TransactionException):
+            connection.rollback()
+            found = _read_meta(connection, path)
+            if found is not None:
+                return found
+            if time.monotonic() > last_try:
+                raise
+            time.sleep(0.01)
+        else:
+            return meta
 
 
 def _check(meta: Meta, path: str | Path, project_id: str) -> None:

@@ -81,7 +81,7 @@ def test_spend_without_a_currency_takes_the_only_one_there_is():
 @pytest.mark.parametrize(
     ("spend", "message"),
     [
-        (spend_of(("search", -1.0, "EUR")), "-1.0 in row 0; allowed: 0 or more"),
+        (spend_of(("search", -1.0, "EUR")), "-1 in row 0; allowed: 0 or more"),
         (spend_of(("search", np.nan, "EUR")), "nan in row 0"),
         (spend_of(("search", np.inf, "EUR")), "inf in row 0"),
         (spend_of((None, 1.0, "EUR")), "'node_id' has missing values"),

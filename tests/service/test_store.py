@@ -392,7 +392,9 @@ store = Store.open({str(path)!r}, "shop")
 store.write(lambda c: c.execute("INSERT INTO hits (id) VALUES ('kept')").fetchall())
 {ending}
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
     assert ended.returncode == {"": 0, "sys.exit(3)": 3}.get(ending, 1)
     assert ("ValueError" in ended.stderr) == ("ValueError" in ending)
     store = Store.open(path, "shop")

@@ -1,0 +1,7 @@
+"""``python -m attrib_ds`` is the command ``attrib-ds``."""
+
+import sys
+
+from attrib_ds.cli import main
+
+sys.exit(main())

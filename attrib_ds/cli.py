@@ -1,0 +1,235 @@
+"""The command ``attrib-ds``.
+
+Exit codes: 0 done, 1 a failure told in one line on standard error, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from attrib_ds.attribution.credits import attribute
+from attrib_ds.conversions import conversion_paths
+from attrib_ds.errors import AttribError, InvalidRequest
+from attrib_ds.journey_files import OPTIONS, Journeys, read_journeys, read_sequences, read_spend
+from attrib_ds.loading import load, sample_project
+from attrib_ds.project import connect, home
+from attrib_ds.report import side_by_side, write_report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
+_SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
+_MOST_ROWS = 30
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What stands behind the command; by default what the process was given.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.home is not None:
+        os.environ["ATTRIB_DS_HOME"] = str(options.home)
+    try:
+        options.run(options)
+    except (AttribError, OSError) as error:
+        print(f"attrib-ds: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("attrib-ds: interrupted", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="attrib-ds", description="Marketing attribution for analysts.", allow_abbrev=False
+    )
+    parser.set_defaults(home=None)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="credit the conversions of the shipped sample shop")
+    demo.add_argument(
+        "--out", type=Path, default=Path("attribution-report"), metavar="DIR", help="where to write"
+    )
+    demo.set_defaults(run=_demo)
+
+    own = commands.add_parser(
+        "attribute",
+        help="credit the conversions in files of your own",
+        description="Credit conversions to the touchpoints before them. Files are CSV, NDJSON or Parquet; "
+        "columns with common names are found, others are named by options. Times without an offset are UTC.",
+    )
+    own.add_argument("--touchpoints", type=Path, metavar="FILE", help="one row per touchpoint")
+    own.add_argument(
+        "--conversions",
+        type=Path,
+        metavar="FILE",
+        help="one row per conversion; without it, touchpoints with a flag column are conversions",
+    )
+    own.add_argument(
+        "--paths", type=Path, metavar="FILE", help="already aggregated paths, instead of the two"
+    )
+    own.add_argument(
+        "--separator", default=" > ", help="between the nodes of aggregated paths (default ' > ')"
+    )
+    own.add_argument("--spend", type=Path, metavar="FILE", help="spend per node: node, spend, currency")
+    own.add_argument("--models", metavar="NAMES", help="names of models, separated by commas")
+    own.add_argument("--lookback", default="30D", help="how far back touchpoints count (default 30D)")
+    own.add_argument("--confidence", type=float, metavar="LEVEL", help="add intervals, such as 0.95")
+    own.add_argument("--out", type=Path, metavar="DIR", help="also write a report and the credits there")
+    for role, option in OPTIONS.items():
+        own.add_argument(
+            option, dest=f"column_{role}", metavar="COLUMN", help=f"column of the {role.replace('_', ' ')}"
+        )
+    own.set_defaults(run=_attribute, wrong_usage=own.error)
+
+    projects = commands.add_parser("projects", help="embedded projects")
+    actions = projects.add_subparsers(title="actions", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="make an embedded project")
+    create.add_argument("project", metavar="PROJECT")
+    create.set_defaults(run=_create_project)
+    listed = actions.add_parser("list", help="list the embedded projects")
+    listed.set_defaults(run=_list_projects)
+
+    filled = commands.add_parser("load", help="load files into an embedded project")
+    filled.add_argument("project", metavar="PROJECT")
+    for resource in ("nodes", "interactions", "hits", "events", "spend"):
+        filled.add_argument(
+            f"--{resource}", type=Path, metavar="FILE", help=f"NDJSON, Parquet or CSV of {resource}"
+        )
+    filled.add_argument("--rejected", type=Path, metavar="FILE", help="write the rows that did not fit there")
+    filled.set_defaults(run=_load)
+
+    for command in (create, listed, filled):
+        command.add_argument("--home", type=Path, metavar="DIR", help="folder of embedded projects")
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> None:
+    with sample_project() as shop:
+        paths = conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
+        credits = attribute(paths, _DEMO_MODELS)
+        print("Sample shop: orders of half a year, credited to campaigns (conversions)\n")
+        _print_credits(credits)
+        notes = (
+            "Orders of the shipped sample shop, January to June 2025, with a lookback of 30 days.",
+            "The data is made up; the shop does not exist.",
+        )
+        report = write_report(
+            options.out, credits, paths, title="Where the sample shop's orders came from", notes=notes
+        )
+    print(f"\nReport: {report.page}\nCredits: {report.credits}")
+
+
+def _attribute(options: argparse.Namespace) -> None:
+    journeys = _journeys(options)
+    default = _DEMO_MODELS if journeys.paths.has_dates else _SEQUENCE_MODELS
+    models = default if options.models is None else [name.strip() for name in options.models.split(",")]
+    spend, unreadable = None, journeys.unreadable
+    if options.spend is not None:
+        spend, others = read_spend(options.spend, columns=_columns(options))
+        unreadable = pd.concat([unreadable, others], ignore_index=True)
+    credits = attribute(journeys.paths, models, confidence=options.confidence, spend=spend)
+    counted = ", ".join(f"{count:,} {kind}" for kind, count in journeys.counts.items())
+    print(f"Read {counted}.")
+    for kind, taken in journeys.columns.items():
+        print(f"Columns of {kind}: {', '.join(f'{role} = {column}' for role, column in taken.items())}")
+    _tell_unreadable(unreadable, options.out)
+    print("\nCredited conversions\n")
+    _print_credits(credits)
+    if options.out is not None:
+        notes = (f"{counted}; lookback {options.lookback}; {len(unreadable):,} unreadable rows.",)
+        report = write_report(options.out, credits, journeys.paths, title="Credited conversions", notes=notes)
+        print(f"\nReport: {report.page}\nCredits: {report.credits}")
+
+
+def _journeys(options: argparse.Namespace) -> Journeys:
+    if options.paths is None and options.touchpoints is None:
+        options.wrong_usage("give --touchpoints FILE (with --conversions FILE), or --paths FILE")
+    if options.paths is not None and (options.touchpoints or options.conversions) is not None:
+        options.wrong_usage("--paths FILE stands instead of --touchpoints and --conversions")
+    columns = _columns(options)
+    if options.paths is not None:
+        return read_sequences(options.paths, columns=columns, separator=options.separator)
+    return read_journeys(options.touchpoints, options.conversions, columns=columns, lookback=options.lookback)
+
+
+def _columns(options: argparse.Namespace) -> dict[str, str]:
+    named = {role: getattr(options, f"column_{role}") for role in OPTIONS}
+    return {role: column for role, column in named.items() if column is not None}
+
+
+def _tell_unreadable(unreadable: pd.DataFrame, folder: Path | None) -> None:
+    if not len(unreadable):
+        return
+    listed = (folder or Path()) / "unreadable-rows.csv"
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    unreadable.to_csv(listed, index=False)
+    first = unreadable.iloc[0]
+    print(
+        f"attrib-ds: {len(unreadable):,} rows could not be read, the first is row {first['row']} of "
+        f"{first['file']} ({first['reason']}); all are listed in {listed}",
+        file=sys.stderr,
+    )
+
+
+def _print_credits(credits: pd.DataFrame) -> None:
+    rows = side_by_side(credits, by="conversions")
+    shown = rows.head(_MOST_ROWS)
+    print(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}"))
+    if len(rows) > len(shown):
+        print(f"… and {len(rows) - len(shown):,} more")
+
+
+def _create_project(options: argparse.Namespace) -> None:
+    file = home() / f"{options.project}.duckdb"
+    if file.exists():
+        raise InvalidRequest(f"the project {options.project!r} is there already: {file}")
+    with connect(options.project) as project:
+        print(f"Created {project!r}")
+
+
+def _list_projects(_: argparse.Namespace) -> None:
+    for file in sorted(home().glob("*.duckdb")):
+        print(f"{file.stem}\t{file.stat().st_size:,} bytes\t{file}")
+
+
+def _load(options: argparse.Namespace) -> None:
+    resources = ("nodes", "interactions", "hits", "events", "spend")
+    given = {name: getattr(options, name) for name in resources if getattr(options, name) is not None}
+    if not given:
+        raise InvalidRequest(
+            f"there is nothing to load; give one of {', '.join(f'--{name} FILE' for name in resources)}"
+        )
+    with connect(options.project) as project:
+        report = load(project, **given)
+    for kind, count in report.counts.items():
+        print(f"{count:,} {kind.replace('_', ' ')}")
+    if len(report.rejected):
+        first = report.rejected.iloc[0]
+        where = ""
+        if options.rejected is not None:
+            report.rejected.to_csv(options.rejected, index=False)
+            where = f"; all are listed in {options.rejected}"
+        print(
+            f"attrib-ds: {len(report.rejected):,} rows did not fit, the first is row {first['row']} of "
+            f"{first['table']} ({first['reason']}){where}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,317 @@
+"""Checks the rows of a source one by one and turns their cells into typed columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.sources import ROW, Source, literal, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import duckdb
+
+#: Earlier instants are seconds taken for milliseconds, or the like (G-041).
+_EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
+_LONGEST_SHOWN: Final = 80
+#: What the ids of nodes, campaigns and outlays look like (G-217).
+NAME: Final = ".{1,128}"
+NAME_FORM: Final = "text of 1 to 128 characters"
+CURRENCY: Final = "[A-Z]{3}"
+CURRENCY_FORM: Final = "a currency of three upper-case letters"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The checked rows, in a passing database.
+
+    Parameters
+    ----------
+    relation : str
+        ``row``, then the typed columns. Rows that broke a rule are in it too.
+    problems : str
+        ``row``, ``position`` and ``reason``: one row per rule broken.
+    columns : tuple of str
+        The typed columns.
+    given : frozenset of str
+        Columns that the source has.
+    count : int
+        Rows that could be read.
+    """
+
+    relation: str
+    problems: str
+    columns: tuple[str, ...]
+    given: frozenset[str]
+    count: int
+
+
+class Checks:
+    """Collects what the columns of one kind of record are and which rules their cells keep.
+
+    Each method named after a kind of value adds one column. The SQL of rules sees two names per column of
+    the source: the typed value as ``"name"`` and what was handed over, as trimmed text, as
+    ``"given name"``.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    argument : str
+        What the source is called in an error message.
+    """
+
+    def __init__(self, source: Source, *, argument: str) -> None:
+        self.source = source
+        self.argument = argument
+        self._inner: dict[str, str] = {}
+        self._outer: dict[str, str] = {}
+        self._rules: list[tuple[str, str]] = []
+        for column in source.columns:
+            self._inner[f"given {column}"] = source.word(column)
+
+    def has(self, column: str) -> bool:
+        """Say whether the source has the column."""
+        return column in self.source.types
+
+    def refuse_unknown(self, known: Collection[str], objects: Collection[str] = ()) -> None:
+        """Refuse a source with columns that are not known; whole objects are a matter of their rows."""
+        for column in self.source.columns:
+            if column in known:
+                continue
+            if column not in objects:
+                raise InvalidRequest(
+                    f"{self.argument}: the column {column!r} is not known{closest(column, known)}; "
+                    f"known: {', '.join(sorted(known))}",
+                    field=self.argument,
+                )
+            self.rule(f"{given(column)} IS NOT NULL", f"{shown(column)} || ' is not an object'")
+
+    def rule(self, broken: str, reason: str) -> None:
+        """Add a rule: a row breaks it where the SQL ``broken`` is true; ``reason`` is SQL text."""
+        self._rules.append((broken, reason))
+
+    def column(self, name: str, value: str, *, final: str | None = None) -> None:
+        """Add a column: its value as rules see it, and as it is stored where that differs."""
+        self.value(name, value)
+        self._outer[name] = final or quoted(name)
+
+    def value(self, name: str, value: str) -> None:
+        """Add a value that rules and other columns see and that is not stored."""
+        self._inner[name] = value
+        self._inner.setdefault(f"given {name}", "CAST(NULL AS VARCHAR)")
+
+    def derive(self, name: str, final: str) -> None:
+        """Add a column that is stored only, made of the values of others."""
+        self._outer[name] = final
+
+    def text(self, name: str) -> None:
+        """Add a column of text as it is."""
+        self.column(name, self.source.text(name) if self.has(name) else "CAST(NULL AS VARCHAR)")
+
+    def word(
+        self,
+        name: str,
+        *,
+        pattern: str | None = None,
+        form: str = "",
+        required: bool = False,
+        lower: bool = False,
+        default: str | None = None,
+    ) -> None:
+        """Add a column of trimmed text that matches a pattern as a whole, if there is one."""
+        value = self.source.word(name) if self.has(name) else "CAST(NULL AS VARCHAR)"
+        self.column(
+            name,
+            f"lower({value})" if lower else value,
+            final=f"coalesce({quoted(name)}, {default})" if default else None,
+        )
+        if required:
+            self.require(name)
+        if pattern is not None and self.has(name):
+            # The dot of a pattern stands for a line break too.
+            mismatch = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')"
+            self.rule(mismatch, f"{shown(name)} || {literal(f' is not {form}')}")
+
+    def choice(self, name: str, allowed: Collection[str], *, default: str | None = None) -> None:
+        """Add a column of one text out of several; without a default it is required."""
+        self.word(name, required=default is None, default=literal(default) if default else None)
+        if self.has(name):
+            options = ", ".join(literal(option) for option in allowed)
+            reason = literal(f" is not one of {', '.join(allowed)}")
+            self.rule(f"{quoted(name)} NOT IN ({options})", f"{shown(name)} || {reason}")
+
+    def instant(
+        self, name: str, *, required: bool = False, recent: bool = False, default: str | None = None
+    ) -> None:
+        """Add a column of UTC instants; ``recent`` ones are not before 1990."""
+        value = self.source.instant(name) if self.has(name) else "CAST(NULL AS TIMESTAMP)"
+        self.column(name, value, final=f"coalesce({quoted(name)}, {default})" if default else None)
+        if required:
+            self.require(name)
+        if self.has(name):
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not an RFC 3339 date-time")
+            if recent:
+                self.rule(f"{quoted(name)} < {_EARLIEST}", f"{shown(name)} || ' is before 1990'")
+
+    def number(self, name: str, *, low: float | None = None, high: float | None = None) -> None:
+        """Add a column of finite numbers within bounds."""
+        value = self.source.number(name) if self.has(name) else "CAST(NULL AS DOUBLE)"
+        self.column(name, value)
+        if self.has(name):
+            infinite = f"{quoted(name)} IS NULL OR NOT isfinite({quoted(name)})"
+            self._rule_of_form(name, infinite, "is not a finite number")
+            bounds = [f"{quoted(name)} < {low}"] * (low is not None)
+            bounds += [f"{quoted(name)} > {high}"] * (high is not None)
+            if bounds:
+                inside = f"isfinite({quoted(name)}) AND ({' OR '.join(bounds)})"
+                allowed = f"{low:g} or more" if high is None else f"from {low:g} to {high:g}"
+                self.rule(inside, f"{shown(name)} || {literal(f' is not {allowed}')}")
+
+    def count(self, name: str) -> None:
+        """Add a column of whole numbers of 0 or more."""
+        number = self.source.number(name) if self.has(name) else "NULL"
+        whole = f"CASE WHEN {number} % 1 = 0 AND {number} >= 0 THEN TRY_CAST({number} AS BIGINT) END"
+        self.column(name, f"CAST({whole} AS BIGINT)")
+        if self.has(name):
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not a whole number of 0 or more")
+
+    def flag(self, name: str, *, default: str | None = None, form: str = "is neither true nor false") -> None:
+        """Add a column of true and false, also written 1 and 0."""
+        value = self.source.flag(name) if self.has(name) else "CAST(NULL AS BOOLEAN)"
+        self.column(name, value, final=f"coalesce({quoted(name)}, {default})" if default else None)
+        if self.has(name):
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", form)
+
+    def amount(self, name: str, *, required: bool = False) -> None:
+        """Add a column of amounts of money, exact to 6 digits after the point (G-042)."""
+        value = "CAST(NULL AS DECIMAL(24,6))"
+        if self.has(name):
+            # A float was never exact; text that is, must not be rounded in silence.
+            is_float = self.source.types[name] in {"DOUBLE", "FLOAT"}
+            given_value = self.source.number(name) if is_float else self.source.word(name)
+            value = f"TRY_CAST({given_value} AS DECIMAL(24,6))"
+            if not is_float:
+                exact = f"TRY_CAST({given_value} AS DECIMAL(38,18))"
+                value = f"CASE WHEN {exact} = {value} THEN {value} END"
+        self.column(name, value)
+        if required:
+            self.require(name)
+        if self.has(name):
+            form = "is not an amount of at most 18 digits before and 6 after the point"
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", form)
+
+    def json(self, name: str) -> None:
+        """Add a column of JSON objects, as text."""
+        text = f"NULLIF({self.source.text(name)}, '')" if self.has(name) else "CAST(NULL AS VARCHAR)"
+        is_object = f"CASE WHEN json_valid({text}) THEN json_type({text}) = 'OBJECT' END"
+        self.column(name, f"CASE WHEN {is_object} THEN {text} END")
+        if self.has(name):
+            is_null = f"{given(name)} <> 'null' AND {quoted(name)} IS NULL"
+            self.rule(is_null, f"{shown(name)} || ' is not a JSON object'")
+
+    def texts(self, name: str) -> None:
+        """Add a column of lists of text."""
+        value = "CAST(NULL AS VARCHAR[])"
+        if self.has(name):
+            is_list = self.source.types[name].endswith("]")
+            text = self.source.word(name)
+            read = f"TRY_CAST(CASE WHEN json_valid({text}) THEN CAST({text} AS JSON) END AS VARCHAR[])"
+            value = f"CAST({quoted(name)} AS VARCHAR[])" if is_list else read
+        self.column(name, value)
+        if self.has(name):
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not a list of texts")
+
+    def require(self, name: str) -> None:
+        """Add the rule that the column is given."""
+        self.rule(f"{given(name)} IS NULL", literal(f"{name}: is missing"))
+
+    def project(self, project_id: str) -> None:
+        """Add the column ``projectId``, which may be given but only as this project."""
+        self.derive("projectId", literal(project_id))
+        if self.has("projectId"):
+            other = f"{given('projectId')} <> {literal(project_id)}"
+            reason = f"{shown('projectId')} || {literal(f' is not this project, {project_id!r}')}"
+            self.rule(other, reason)
+
+    def unique(self, connection: duckdb.DuckDBPyConnection, staged: Staged, name: str) -> None:
+        """List rows whose id an earlier row has; the first row without another problem is kept."""
+        if name not in staged.given:
+            return
+        column = quoted(name)
+        kept = f"coalesce(min(row) FILTER (row NOT IN (SELECT row FROM {staged.problems})), min(row))"
+        repeated = (
+            f"SELECT {column}, {kept} AS kept FROM {staged.relation} WHERE {column} IN "
+            f"(SELECT {column} FROM {staged.relation} GROUP BY {column} HAVING count(*) > 1) GROUP BY {column}"
+        )
+        reason = f"{literal(f'{name}: ')} || {quote_text(column)} || ' is also the id of row ' || kept"
+        connection.execute(
+            f"INSERT INTO {staged.problems} SELECT row, 1000, {reason} "
+            f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) WHERE row > kept"
+        )
+
+    def stage(self, connection: duckdb.DuckDBPyConnection) -> Staged:
+        """Make the tables of the checked rows and of their problems.
+
+        Parameters
+        ----------
+        connection : duckdb.DuckDBPyConnection
+            Of the passing database that holds the source.
+
+        Returns
+        -------
+        Staged
+            The tables.
+        """
+        place = self.source.relation.rsplit(".", 1)[0]
+        staged = Staged(
+            relation=f"{place}.staged",
+            problems=f"{place}.problems",
+            columns=tuple(self._outer),
+            given=frozenset(self.source.columns),
+            count=self.source.rows,
+        )
+        checked = (
+            f"(SELECT {quoted(ROW)} AS row, {_selected(self._inner)} FROM {self.source.relation}) AS checked"
+        )
+        broken = " OR ".join(f"coalesce({rule}, false)" for rule, _ in self._rules) or "false"
+        connection.execute(
+            f"CREATE TABLE {staged.relation} AS "
+            f"SELECT row, {_selected(self._outer)}, {broken} AS broken FROM {checked}"
+        )
+        reasons = [
+            f"CASE WHEN {rule} THEN coalesce({reason}, 'is not valid') END" for rule, reason in self._rules
+        ]
+        connection.execute(
+            f"CREATE TABLE {staged.problems} AS SELECT row, position, reasons[position] AS reason FROM ("
+            f"SELECT row, reasons, unnest(range(1, len(reasons) + 1)) AS position FROM ("
+            f"SELECT row, [{', '.join(reasons)}]::VARCHAR[] AS reasons FROM {checked} "
+            f"WHERE row IN (SELECT row FROM {staged.relation} WHERE broken)))"
+            f"WHERE reason IS NOT NULL"
+        )
+        return staged
+
+    def _rule_of_form(self, name: str, wrong: str, form: str) -> None:
+        self.rule(f"{given(name)} IS NOT NULL AND ({wrong})", f"{shown(name)} || {literal(f' {form}')}")
+
+
+def given(column: str) -> str:
+    """Return SQL for what was handed over in a column, as trimmed text."""
+    return quoted(f"given {column}")
+
+
+def quote_text(text: str) -> str:
+    """Return SQL for the text in quotation marks, shortened for a message."""
+    short = f"left({text}, {_LONGEST_SHOWN - 1}) || '…'"
+    return f"'''' || CASE WHEN length({text}) > {_LONGEST_SHOWN} THEN {short} ELSE {text} END || ''''"
+
+
+def shown(column: str) -> str:
+    """Return SQL for the name of a column and the value it was given."""
+    return f"{literal(f'{column}: ')} || {quote_text(given(column))}"
+
+
+def _selected(columns: dict[str, str]) -> str:
+    return ", ".join(f"{value} AS {quoted(name)}" for name, value in columns.items())

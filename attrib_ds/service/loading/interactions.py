@@ -1,0 +1,127 @@
+"""Loads interactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from attrib_ds import schema
+from attrib_ds.service.ids import HEX_ID, UUID
+from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
+from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, shown
+from attrib_ds.sources import quoted
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from attrib_ds.sources import Source
+
+_HEX_FORM: Final = "24 lower-case hexadecimal digits"
+_WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId"}
+# A duration may have been rounded to milliseconds.
+_TOLERANCE: Final = 0.001
+_SESSION_ONLY: Final = [
+    column for name in sorted(schema.SESSION_ONLY) for column in schema.leaves(schema.INTERACTION, name)
+]
+
+
+def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+    """Check the rows and return how they enter the tables.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Of the passing database that holds the source.
+    source : Source
+        The rows.
+    project : Project
+        Where they go.
+
+    Returns
+    -------
+    Batch
+        With the counts ``interactions`` and ``implicit_nodes``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is not known.
+    """
+    checks = Checks(source, argument="interactions")
+    checks.refuse_unknown(schema.INTERACTION.names, schema.properties(schema.INTERACTION))
+    checks.project(project.project_id)
+    numbered = source.rows + source.unreadable.num_rows
+    checks.word("_id", pattern=HEX_ID, form=_HEX_FORM, default=project.ids.many("row", count=numbered))
+    checks.choice("type", ("session", "offline"), default="session")
+    checks.word("userId", pattern=HEX_ID, form=_HEX_FORM, required=True)
+    checks.word("nodeId", pattern=NAME, form=NAME_FORM, required=True)
+    checks.word("firstHitId", pattern=UUID, form="a UUID", lower=True)
+    _check_times(checks)
+    _check_properties(checks)
+    checks.instant("ingestedAt", default=project.now)
+    is_offline = f"{quoted('type')} = 'offline'"
+    # An offline interaction always tells when it was created (R025).
+    created = f"coalesce({quoted('createdAt')}, CASE WHEN {is_offline} THEN {project.now} END)"
+    checks.instant("createdAt")
+    checks.derive("createdAt", created)
+    checks.rule(f"{is_offline} AND {quoted('isBot')}", "'isBot: is true on an offline interaction'")
+    for name in _SESSION_ONLY:
+        checks.derive(name, f"CASE WHEN {is_offline} IS NOT TRUE THEN {quoted(name)} END")
+    staged = checks.stage(connection)
+    checks.unique(connection, staged, "_id")
+    return Batch(staged, "_id", lambda writer, good: _insert(writer, good, project))
+
+
+def _check_times(checks: Checks) -> None:
+    checks.instant("startDate", required=True, recent=True)
+    checks.instant("endDate", recent=True)
+    checks.number("duration", low=0)
+    start, end, duration = quoted("startDate"), quoted("endDate"), quoted("duration")
+    checks.rule(f"{start} > {end}", f"'startDate: is later than ' || {shown('endDate')}")
+    length = f"(epoch_us({end}) - epoch_us({start})) / 1e6"
+    checks.rule(
+        f"{start} <= {end} AND abs({length} - {duration}) > {_TOLERANCE}",
+        f"{shown('duration')} || ' is not the ' || {length} || ' seconds from startDate to endDate'",
+    )
+    # Times are kept in microseconds, so that duration is exactly endDate minus startDate.
+    microseconds = f"TRY_CAST(round(CASE WHEN isfinite({duration}) THEN {duration} END * 1e6) AS BIGINT)"
+    by_duration = f"TRY({start} + to_microseconds({microseconds}))"
+    ending = f"coalesce({end}, {by_duration}, {start})"
+    checks.derive("endDate", ending)
+    checks.derive("duration", f"(epoch_us({ending}) - epoch_us({start})) / 1e6")
+
+
+def _check_properties(checks: Checks) -> None:
+    checks.flag("isBot", default="false")
+    checks.count("hitCount")
+    checks.number("geo.latitude", low=-90, high=90)
+    checks.number("geo.longitude", low=-180, high=180)
+    for each in schema.INTERACTION:
+        if schema.is_json(each):
+            checks.json(each.name)
+        elif each.name in {"updateDate", "vendorUpdateDate"}:
+            checks.instant(each.name)
+        elif pa.types.is_string(each.type) and each.name not in _WORDS | {"projectId"}:
+            checks.text(each.name)
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
+    good.reject_stored(connection, "interactions", "_id")
+    implicit = insert_implicit_nodes(connection, good, project, column="nodeId", kind="channel")
+    connection.execute(
+        "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "
+        f"WHERE userId IN (SELECT userId FROM {good.rows})"
+    )
+    position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
+    loaded = good.insert(connection, "interactions", values={"userLifetimeIndex": position})
+    # Of users known before, the positions go over the stored interactions too.
+    connection.execute(
+        "UPDATE interactions SET userLifetimeIndex = ranked.position FROM ("
+        f"SELECT _id, {position} AS position FROM interactions "
+        "WHERE userId IN (SELECT userId FROM temp.returning_users)) AS ranked "
+        "WHERE interactions._id = ranked._id "
+        "AND interactions.userLifetimeIndex IS DISTINCT FROM ranked.position"
+    )
+    connection.execute("DROP TABLE temp.returning_users")
+    return {"interactions": loaded, "implicit_nodes": implicit}

@@ -1,0 +1,115 @@
+"""Loads records in bulk, all or nothing, without making Python objects per row."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from attrib_ds import schema
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.loading import events, hits, interactions, nodes, spend
+from attrib_ds.service.loading.batch import LATE, Batch, Good, Project
+from attrib_ds.sources import ROW, open_source, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import duckdb
+
+    from attrib_ds.service.store import Store
+    from attrib_ds.sources import Source
+
+    Check = Callable[[duckdb.DuckDBPyConnection, Source, Project], Batch]
+
+REJECTED: Final = pa.schema(
+    [pa.field("row", pa.int64()), pa.field("id", pa.string()), pa.field("reason", pa.string())]
+)
+
+_CHECKS: Final[dict[str, tuple[Check, pa.Schema]]] = {
+    "interactions": (interactions.check, schema.INTERACTION),
+    "hits": (hits.check, schema.HIT),
+    "events": (events.check, schema.EVENT),
+    "nodes": (nodes.check, schema.NODE),
+    "spend": (spend.check, schema.OUTLAY),
+}
+
+
+def load_records(store: Store, resource: str, source: object) -> tuple[dict[str, int], pa.Table]:
+    """Load records of one kind: those that keep all rules, in one transaction.
+
+    Parameters
+    ----------
+    store : Store
+        Where they go.
+    resource : str
+        ``interactions``, ``hits``, ``events``, ``nodes`` or ``spend``.
+    source : DataFrame, Arrow table, record batch or reader, or path
+        As for :func:`attrib_ds.sources.open_source`: columns with the names of the resource, dotted where
+        they are nested, or nested objects.
+
+    Returns
+    -------
+    counts : dict of str to int
+        Records loaded, by resource, with what came with them: ``implicit_nodes`` or ``metrics``.
+    rejected : pyarrow.Table
+        ``row`` (position among the records handed over, from 0), ``id`` and ``reason``, which names every
+        rule that the row breaks; sorted by row.
+
+    Raises
+    ------
+    InvalidRequest
+        If the source cannot be read or has columns that are not known; nothing is loaded then.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> visits = pa.table({"userId": ["a" * 24, "b"], "nodeId": ["ads", "ads"],
+    ...                    "startDate": ["2025-01-31T12:00:00Z", "2025-01-31"]})
+    >>> counts, rejected = load_records(store, "interactions", visits)
+    >>> counts
+    {'interactions': 1, 'implicit_nodes': 1}
+    >>> rejected["reason"].to_pylist()  # doctest: +NORMALIZE_WHITESPACE
+    ["userId: 'b' is not 24 lower-case hexadecimal digits;
+      startDate: '2025-01-31' is not an RFC 3339 date-time"]
+    >>> store.close()
+    """
+    if resource not in _CHECKS:
+        raise InvalidRequest.choice("resource", resource, _CHECKS)
+    check, columns = _CHECKS[resource]
+    opaque = {each.name for each in columns if schema.is_json(each)}
+    now = datetime.now(UTC).strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
+    project = Project(store.meta.project_id, store.meta.currency, now, store.ids)
+    with store.scratch() as connection:
+        opened = open_source(connection, source, argument=resource, opaque=opaque)
+        batch = check(connection, opened, project)
+        counts, late = store.write(lambda writer: _insert(writer, batch))
+        return dict(counts), _rejected(connection, batch, opened, late)
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, batch: Batch) -> tuple[Mapping[str, int], pa.Table]:
+    good = Good(batch.staged)
+    connection.execute(f"CREATE TEMP TABLE {good.late.removeprefix('temp.')} (row BIGINT, reason VARCHAR)")
+    counts = batch.insert(connection, good)
+    late = connection.execute(f"SELECT row, reason FROM {good.late}").to_arrow_table().cast(LATE)
+    connection.execute(f"DROP TABLE {good.late}")
+    return counts, late
+
+
+def _rejected(
+    connection: duckdb.DuckDBPyConnection, batch: Batch, source: Source, late: pa.Table
+) -> pa.Table:
+    connection.register("late", late)
+    connection.register("unreadable", source.unreadable)
+    has_id = batch.id_column in source.types
+    id_given = source.word(batch.id_column) if has_id else "CAST(NULL AS VARCHAR)"
+    rows = connection.execute(
+        f"SELECT row, id, string_agg(reason, '; ' ORDER BY position, reason) AS reason FROM ("
+        f"SELECT row, position, reason FROM {batch.staged.problems} "
+        "UNION ALL SELECT row, 2000, reason FROM late UNION ALL SELECT row, 0, reason FROM unreadable) "
+        f"LEFT JOIN (SELECT {quoted(ROW)} AS row, {id_given} AS id FROM {source.relation}) USING (row) "
+        "GROUP BY row, id ORDER BY row"
+    )
+    return rows.to_arrow_table().cast(REJECTED)

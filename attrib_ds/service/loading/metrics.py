@@ -1,0 +1,319 @@
+"""Reads the metrics of events, from columns of their own or from the nested list of the resource."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.loading.checks import (
+    CURRENCY,
+    CURRENCY_FORM,
+    Checks,
+    Staged,
+    given,
+    quote_text,
+    shown,
+)
+from attrib_ds.service.tables import TABLES
+from attrib_ds.sources import instant, literal, quoted
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from attrib_ds.service.loading.batch import Good, Project
+
+#: What storage keys look like (G-155).
+KEY: Final = "[A-Za-z][A-Za-z0-9_-]{0,63}"
+_COLUMN: Final = re.compile(r"(states|statistics)\.([^.]+)(?:\.(date|amount|currency))?")
+_PARTS: Final = {"states": {None, "date"}, "statistics": {None, "amount", "currency"}}
+_RESERVED: Final = re.compile("event-count|state-delay-.*")
+_COLUMNS: Final = {
+    name: kind for name, kind in TABLES["metrics"].items() if name not in {"projectId", "eventId"}
+}
+_SHAPE: Final = (
+    '[{"_id":"VARCHAR","key":"VARCHAR","type":"VARCHAR","createdAt":"VARCHAR","updatedAt":"VARCHAR",'
+    '"deletedAt":"VARCHAR","data":{"type":"VARCHAR","date":"VARCHAR","raw":"JSON","current":"JSON",'
+    '"anonymized":"BOOLEAN","invalid":"BOOLEAN"}}]'
+)
+#: What is wrong with a nested metric, in the order in which it is told.
+_NESTED_RULES: Final = {
+    f"key IS NULL OR NOT regexp_full_match(key, '{KEY}')": "has a key that is not allowed",
+    "type IS NULL OR type NOT IN ('state', 'statistic')": "has a type other than state and statistic",
+    "dataType NOT IN ('state', 'number', 'currency') OR (type = 'state') <> (dataType = 'state')": (
+        "has a data.type that does not fit"
+    ),
+    "dataType = 'state' AND (number IS NULL OR number NOT IN (0, 1))": "is a state other than 0 and 1",
+    "dataType = 'number' AND (number IS NULL OR NOT isfinite(number))": "has no finite number",
+    "dataType = 'currency' AND (amount IS NULL OR currency IS NULL "
+    f"OR NOT regexp_full_match(currency, '{CURRENCY}'))": "has no amount with a currency",
+    "given_date IS NOT NULL AND (read_date IS NULL OR read_date < TIMESTAMP '1990-01-01') "
+    "OR given_created IS NOT NULL AND createdAt IS NULL OR given_updated IS NOT NULL AND updatedAt IS NULL "
+    "OR given_deleted IS NOT NULL AND deletedAt IS NULL": (
+        "has a date that is not an RFC 3339 date-time since 1990"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of the metrics that have columns of their own.
+
+    Parameters
+    ----------
+    states, numbers, amounts : tuple of str
+        Keys of states, of number statistics and of currency statistics.
+    """
+
+    states: tuple[str, ...]
+    numbers: tuple[str, ...]
+    amounts: tuple[str, ...]
+
+
+def is_metric(column: str) -> bool:
+    """Say whether the column has the name of a metric's column.
+
+    Examples
+    --------
+    >>> is_metric("states.won.date"), is_metric("statistics.revenue.date"), is_metric("event.won")
+    (True, False, False)
+    """
+    match = _COLUMN.fullmatch(column)
+    return match is not None and match[3] in _PARTS[match[1]]
+
+
+def add_columns(checks: Checks) -> Keys:
+    """Add the columns of metrics to the checks of events.
+
+    Parameters
+    ----------
+    checks : Checks
+        Of the events.
+
+    Returns
+    -------
+    Keys
+        What was found.
+
+    Raises
+    ------
+    InvalidRequest
+        If a key has a form that is not allowed, or is reserved.
+    """
+    _add_nested(checks)
+    found: dict[tuple[str, str], set[str | None]] = {}
+    for column in checks.source.columns:
+        match = _COLUMN.fullmatch(column)
+        if match is not None:
+            _check_key(checks.argument, column, match[2])
+            found.setdefault((match[1], match[2]), set()).add(match[3])
+    states = tuple(key for (kind, key), parts in found.items() if kind == "states" and None in parts)
+    numbers = tuple(key for (kind, key), parts in found.items() if kind == "statistics" and None in parts)
+    amounts = tuple(key for (kind, key), parts in found.items() if kind == "statistics" and "amount" in parts)
+    for key in states:
+        _add_state(checks, f"states.{key}")
+    for key in numbers:
+        checks.number(f"statistics.{key}")
+    for key in amounts:
+        _add_amount(checks, f"statistics.{key}")
+    return Keys(states, numbers, amounts)
+
+
+def _add_nested(checks: Checks) -> None:
+    text = checks.source.word("metrics") if checks.has("metrics") else "CAST(NULL AS VARCHAR)"
+    is_array = f"CASE WHEN json_valid({text}) THEN json_type({text}) = 'ARRAY' END"
+    checks.column("metrics", f"CASE WHEN {is_array} THEN {text} END")
+    if checks.has("metrics"):
+        wrong = f"{given('metrics')} <> 'null' AND {quoted('metrics')} IS NULL"
+        checks.rule(wrong, f"{shown('metrics')} || ' is not a list of metrics'")
+
+
+def _check_key(argument: str, column: str, key: str) -> None:
+    problem = ""
+    if not re.fullmatch(KEY, key):
+        problem = "is not allowed; allowed: a letter, then up to 63 letters, digits, _ and -"
+    elif _RESERVED.fullmatch(key):
+        problem = "is reserved: the service counts it itself"
+    if problem:
+        raise InvalidRequest(
+            f"{argument}: the key {key!r} of the column {column!r} {problem}", field=argument
+        )
+
+
+def _add_state(checks: Checks, name: str) -> None:
+    checks.flag(name, form="is neither 0 nor 1")
+    checks.instant(f"{name}.date", recent=True)
+
+
+def _add_amount(checks: Checks, name: str) -> None:
+    amount, currency = f"{name}.amount", f"{name}.currency"
+    checks.amount(amount)
+    checks.word(currency, pattern=CURRENCY, form=CURRENCY_FORM)
+    missing = f"{quoted(amount)} IS NOT NULL AND {quoted(currency)} IS NULL"
+    given_none = f"{given(currency)} IS NULL" if checks.has(currency) else "true"
+    checks.rule(f"{missing} AND {given_none}", literal(f"{currency}: is missing"))
+
+
+def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, project: Project) -> str:
+    """Make the table of the metrics of all rows, and list the nested ones that break a rule.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Of the passing database.
+    staged : Staged
+        The events.
+    keys : Keys
+        From :func:`add_columns`.
+    project : Project
+        Where the metrics go.
+
+    Returns
+    -------
+    str
+        The table: ``row`` and the columns of the table ``metrics`` without its ids.
+    """
+    table = f"{staged.relation.rsplit('.', 1)[0]}.staged_metrics"
+    queries = _from_columns(staged, keys)
+    if "metrics" in staged.given:
+        nested = _read_nested(connection, staged, project)
+        queries.append(f"SELECT * EXCLUDE (problem) FROM {nested}")
+    connection.execute(f"CREATE TABLE {table} AS {' UNION ALL '.join(queries)}")
+    # A delay lives as long as its state is 1 (G-072).
+    delay = {
+        "_id": "NULL",
+        "key": "'state-delay-' || key",
+        "type": "'statistic'",
+        "dataType": "'number'",
+        "number": "(epoch_us(date) - epoch_us(eventDate)) / 1e6",
+    }
+    columns = ", ".join(delay.get(name, name) for name in _COLUMNS)
+    connection.execute(
+        f"INSERT INTO {table} SELECT row, {columns} FROM {table} "
+        f"JOIN (SELECT row, eventDate FROM {staged.relation}) USING (row) WHERE type = 'state' AND number = 1"
+    )
+    repeated = f"SELECT row, key FROM {table} GROUP BY row, key HAVING count(*) > 1"
+    connection.execute(
+        f"INSERT INTO {staged.problems} SELECT row, 900, "
+        f"'metrics: ' || {quote_text('key')} || ' is given more than once' FROM ({repeated}) "
+        "WHERE NOT starts_with(key, 'state-delay-')"
+    )
+    return table
+
+
+def _rows(staged: Staged, *, key: str, kind: str, where: str = "true", **values: str) -> str:
+    """Return the query of the metrics of one key, as :data:`_COLUMNS`; ``values`` holds SQL."""
+    texts = {"key": key, "type": "state" if kind == "state" else "statistic", "dataType": kind}
+    known = {name: literal(text) for name, text in texts.items()} | {"date": quoted("eventDate")} | values
+    columns = ", ".join(f"CAST({known.get(name, 'NULL')} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
+    return f"SELECT row, {columns} FROM {staged.relation} WHERE {where}"
+
+
+def _from_columns(staged: Staged, keys: Keys) -> list[str]:
+    """Return the queries of the metrics that have columns of their own, and of the count of events."""
+    no = {"anonymized": "false", "invalid": "false"}
+    queries = [_rows(staged, key="event-count", kind="number", number="1", **no)]
+    for key in keys.states:
+        state = quoted(f"states.{key}")
+        date = f"coalesce({quoted(f'states.{key}.date')}, {quoted('eventDate')})"
+        is_given = f"{state} IS NOT NULL"
+        queries.append(_rows(staged, key=key, kind="state", number=state, date=date, where=is_given, **no))
+    for key in keys.numbers:
+        number = quoted(f"statistics.{key}")
+        is_given = f"{number} IS NOT NULL"
+        queries.append(_rows(staged, key=key, kind="number", number=number, where=is_given, **no))
+    for key in keys.amounts:
+        amount, currency = (quoted(f"statistics.{key}.{part}") for part in ("amount", "currency"))
+        money = {"amount": amount, "currency": currency}
+        is_given = f"{amount} IS NOT NULL"
+        queries.append(_rows(staged, key=key, kind="currency", where=is_given, **money, **no))
+    return queries
+
+
+def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project: Project) -> str:
+    """Make the table of the nested metrics and list those that break a rule."""
+    table = f"{staged.relation.rsplit('.', 1)[0]}.nested_metrics"
+    columns = ", ".join(f"CAST({name} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
+    problem = " ".join(f"WHEN {broken} THEN {literal(reason)}" for broken, reason in _NESTED_RULES.items())
+    connection.execute(
+        f"""
+        CREATE TABLE {table} AS
+        WITH listed AS (
+            SELECT row, eventDate, unnest(from_json(metrics, '{_SHAPE}')) AS metric FROM {staged.relation}
+        ), opened AS (
+            SELECT row, eventDate, metric._id, metric.key, metric.type, metric.data.type AS given_type,
+                CASE WHEN json_type(metric.data.current) <> 'NULL' THEN metric.data.current
+                    ELSE metric.data.raw END AS value,
+                metric.data.date AS given_date, {instant("metric.data.date")} AS read_date,
+                coalesce(metric.data.anonymized, false) AS anonymized,
+                coalesce(metric.data.invalid, false) AS invalid,
+                metric.createdAt AS given_created, {instant("metric.createdAt")} AS createdAt,
+                metric.updatedAt AS given_updated, {instant("metric.updatedAt")} AS updatedAt,
+                metric.deletedAt AS given_deleted, {instant("metric.deletedAt")} AS deletedAt
+            FROM listed
+            -- What the service counts itself comes back with what it exported, and is counted anew.
+            WHERE metric.key IS NULL
+                OR NOT (metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-'))
+        ), valued AS (
+            SELECT *, json_type(value) = 'OBJECT' AS is_object, json_extract_string(value, '$') AS text,
+                coalesce(given_type, CASE WHEN type = 'state' THEN 'state'
+                    WHEN json_type(value) = 'OBJECT' THEN 'currency' ELSE 'number' END) AS dataType,
+                coalesce(read_date, eventDate) AS date
+            FROM opened
+        ), typed AS (
+            SELECT *, CASE WHEN dataType <> 'currency' THEN TRY_CAST(text AS DOUBLE) END AS number,
+                CASE WHEN dataType = 'currency' THEN TRY_CAST(
+                    CASE WHEN is_object THEN json_extract_string(value, '$.amount') ELSE text END
+                    AS DECIMAL(24,6)) END AS amount,
+                CASE WHEN dataType = 'currency' THEN
+                    CASE WHEN is_object THEN json_extract_string(value, '$.currency')
+                        ELSE {literal(project.currency)} END END AS currency
+            FROM valued
+        )
+        SELECT row, {columns}, CASE {problem} END AS problem FROM typed
+        """
+    )
+    name = f"coalesce({quote_text('key')}, 'one')"
+    connection.execute(
+        f"INSERT INTO {staged.problems} SELECT row, 900, 'metrics: ' || {name} || ' ' || problem "
+        f"FROM {table} WHERE problem IS NOT NULL"
+    )
+    return table
+
+
+def insert(
+    connection: duckdb.DuckDBPyConnection, good: Good, table: str, project: Project, *, count: int
+) -> int:
+    """Insert the metrics of the good events; return how many.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    good : Good
+        The events.
+    table : str
+        From :func:`stage`.
+    project : Project
+        Where the metrics go.
+    count : int
+        Metrics in the table.
+    """
+    position = "row_number() OVER (ORDER BY row, key) - 1"
+    rows = (
+        f"(SELECT metric.*, event._id AS eventId, event.createdAt AS created, event.updatedAt AS updated, "
+        f"{position} AS position FROM {table} AS metric JOIN {good.rows} AS event USING (row))"
+    )
+    return good.insert(
+        connection,
+        "metrics",
+        rows=rows,
+        values={
+            **{name: quoted(name) for name in TABLES["metrics"]},
+            "_id": f"coalesce(_id, {project.ids.many('position', count=count)})",
+            "projectId": literal(project.project_id),
+            "createdAt": "coalesce(createdAt, created)",
+            "updatedAt": "coalesce(updatedAt, updated)",
+        },
+    )

@@ -1,0 +1,106 @@
+"""Loads the tree of traffic-source nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrib_ds import schema
+from attrib_ds.service.loading.batch import Batch, Good, Project
+from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, quote_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from attrib_ds.sources import Source
+
+_WORDS: Final = ("integrationId", "vendorId", "externalId", "channel", "campaignSlug", "source", "medium")
+
+
+def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+    """Check the rows and return how they enter the tables.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Of the passing database that holds the source.
+    source : Source
+        The rows; parents may come after their children.
+    project : Project
+        Where they go.
+
+    Returns
+    -------
+    Batch
+        With the count ``nodes``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is not known.
+    """
+    checks = Checks(source, argument="nodes")
+    checks.refuse_unknown(schema.NODE.names)
+    checks.project(project.project_id)
+    checks.word("_id", pattern=NAME, form=NAME_FORM, required=True)
+    checks.word("parentId", pattern=NAME, form=NAME_FORM)
+    checks.choice("type", schema.NODE_TYPES)
+    checks.word("name", required=True)
+    for name in _WORDS:
+        checks.word(name)
+    checks.flag("active", default="true")
+    for name in ("createdAt", "updatedAt"):
+        checks.instant(name, default=project.now)
+    staged = checks.stage(connection)
+    checks.unique(connection, staged, "_id")
+    return Batch(staged, "_id", _insert)
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]:
+    # What is known of a node takes the place of the node that only its name was known of.
+    good.reject_stored(connection, "(SELECT * FROM nodes WHERE NOT implicit)", "_id")
+    _reject_homeless(connection, good)
+    connection.execute(f"DELETE FROM nodes WHERE implicit AND _id IN (SELECT _id FROM {good.rows})")
+    loaded = good.insert(connection, "nodes", values={"path": "[]", "implicit": "false"})
+    connection.execute(
+        "WITH RECURSIVE tree AS ("
+        "SELECT _id, CAST([] AS VARCHAR[]) AS path FROM nodes WHERE parentId IS NULL UNION ALL "
+        "SELECT child._id, list_append(tree.path, tree._id) FROM nodes AS child "
+        "JOIN tree ON child.parentId = tree._id) "
+        "UPDATE nodes SET path = tree.path FROM tree "
+        "WHERE nodes._id = tree._id AND nodes.path IS DISTINCT FROM tree.path"
+    )
+    return {"nodes": loaded}
+
+
+def _reject_homeless(connection: duckdb.DuckDBPyConnection, good: Good) -> None:
+    """List the nodes from which no way leads up to a root, with what blocks it."""
+    parent = quote_text('"parentId"')
+    rows = good.staged.relation
+    good.reject(
+        connection,
+        f"SELECT row, 'parentId: ' || {parent} || ' is no node of this project' FROM {rows} "
+        f"WHERE parentId NOT IN (SELECT _id FROM {rows} WHERE _id IS NOT NULL) "
+        "AND parentId NOT IN (SELECT _id FROM nodes)",
+    )
+    connection.execute(
+        f"CREATE TEMP TABLE new_nodes AS SELECT row, _id, parentId FROM {good.rows};"
+        "CREATE TEMP TABLE all_nodes AS SELECT _id, parentId FROM temp.new_nodes UNION ALL "
+        "SELECT _id, parentId FROM nodes WHERE _id NOT IN (SELECT _id FROM temp.new_nodes);"
+        "CREATE TEMP TABLE homeless AS WITH RECURSIVE tree AS ("
+        "SELECT _id FROM temp.all_nodes WHERE parentId IS NULL UNION ALL "
+        "SELECT child._id FROM temp.all_nodes AS child JOIN tree ON child.parentId = tree._id) "
+        "SELECT * FROM temp.new_nodes WHERE _id NOT IN (SELECT _id FROM tree);"
+        # Pairs of a node and one above it; a node above itself is part of a loop.
+        "CREATE TEMP TABLE loops AS WITH RECURSIVE above AS ("
+        "SELECT _id, parentId AS ancestor FROM temp.homeless UNION "
+        "SELECT above._id, higher.parentId FROM above "
+        "JOIN temp.all_nodes AS higher ON above.ancestor = higher._id) "
+        "SELECT DISTINCT _id FROM above WHERE _id = ancestor"
+    )
+    good.reject(
+        connection,
+        f"SELECT row, 'parentId: ' || {parent} || CASE WHEN _id IN (SELECT _id FROM temp.loops) "
+        "THEN ' leads back to the node itself' ELSE ' is rejected' END FROM temp.homeless",
+    )
+    for table in ("new_nodes", "all_nodes", "homeless", "loops"):
+        connection.execute(f"DROP TABLE temp.{table}")

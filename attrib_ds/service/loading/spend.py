@@ -1,0 +1,72 @@
+"""Loads outlays of campaigns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrib_ds import schema
+from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
+from attrib_ds.service.loading.checks import CURRENCY, CURRENCY_FORM, NAME, NAME_FORM, Checks, shown
+from attrib_ds.sources import Source, quoted
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+    """Check the rows and return how they enter the tables.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Of the passing database that holds the source.
+    source : Source
+        The rows.
+    project : Project
+        Where they go.
+
+    Returns
+    -------
+    Batch
+        With the counts ``spend`` and ``implicit_nodes``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is not known.
+    """
+    checks = Checks(source, argument="spend")
+    checks.refuse_unknown(schema.OUTLAY.names, schema.properties(schema.OUTLAY))
+    checks.project(project.project_id)
+    numbered = source.rows + source.unreadable.num_rows
+    checks.word("_id", pattern=NAME, form=NAME_FORM, default=project.ids.many("row", count=numbered))
+    checks.word("integrationId", pattern=NAME, form=NAME_FORM)
+    checks.word("campaignId", pattern=NAME, form=NAME_FORM, required=True)
+    checks.amount("amount.amount", required=True)
+    amount = quoted("amount.amount")
+    checks.rule(
+        f"{amount} < 0",
+        f"{shown('amount.amount')} || ' is negative'" if checks.has("amount.amount") else "''",
+    )
+    checks.word("amount.currency", pattern=CURRENCY, form=CURRENCY_FORM, required=True)
+    checks.instant("startDate", required=True, recent=True)
+    checks.instant("endDate", required=True, recent=True)
+    checks.rule(f"{quoted('startDate')} >= {quoted('endDate')}", "'startDate: is not before endDate'")
+    for name in ("country", "region"):
+        checks.word(name)
+    checks.instant("deletedAt")
+    for name in ("createdAt", "updatedAt"):
+        checks.instant(name, default=project.now)
+    staged = checks.stage(connection)
+    checks.unique(connection, staged, "_id")
+    return Batch(staged, "_id", lambda writer, good: _insert(writer, good, project))
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
+    good.reject_stored(connection, "outlays", "_id")
+    # A node that interactions named is taken for a channel until its spend tells better.
+    connection.execute(
+        f"UPDATE nodes SET type = 'campaign' WHERE implicit AND _id IN (SELECT campaignId FROM {good.rows})"
+    )
+    implicit = insert_implicit_nodes(connection, good, project, column="campaignId", kind="campaign")
+    return {"spend": good.insert(connection, "outlays"), "implicit_nodes": implicit}

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from attrib_ds.contract import Request
+from attrib_ds.filters import event
+
+Ask = Callable[..., Request]
+Refusal = Callable[..., str]
+
+EVENT = {"projectId": "shop", "eventType": "order", "nonce": "n1", "data": {"email": "ada@example.org"}}
+CREATIONS = ["create_event", "create_event_sync"]
+
+
+def _nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("name", CREATIONS)
+def test_an_envelope_needs_four_parts(receive: Ask, bad_request: Refusal, name: str) -> None:  # R189
+    request = receive(name, body=EVENT)
+    assert (request.eventDate, request.trackerId) == (None, None)
+    for missing in EVENT:
+        rest = {key: value for key, value in EVENT.items() if key != missing}
+        assert bad_request(name, body=rest) == f"/{missing}: missing; it is required"
+
+
+@pytest.mark.parametrize(
+    ("changed", "label"),
+    [
+        ({"projectId": "Shop"}, "/projectId"),  # R190
+        ({"projectId": 5}, "/projectId"),
+        ({"eventType": 5}, "/eventType"),
+        ({"nonce": ""}, "/nonce"),
+        ({"nonce": "n" * 257}, "/nonce"),
+        ({"nonce": 5}, "/nonce"),
+        ({"data": []}, "/data"),  # R191
+        ({"data": "text"}, "/data"),
+        ({"data": None}, "/data"),
+        ({"data": 5}, "/data"),
+        ({"data": {"a": float("nan")}}, "/data"),  # R204
+        ({"data": {"a": "\ud800"}}, "/data"),
+        ({"data": {"\ud800": 1}}, "/data"),
+        pytest.param({"data": {"a": 10**4_001}}, "/data", id="huge"),
+        ({"trackerId": 5}, "/trackerId"),
+        ({"eventDate": float("inf")}, "/eventDate"),
+    ],
+)
+@pytest.mark.parametrize("name", CREATIONS)
+def test_envelopes_refused(
+    bad_request: Refusal, name: str, changed: dict[str, object], label: str
+) -> None:  # G-127
+    assert bad_request(name, body=EVENT | changed).startswith(f"{label}: ")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"anything": [1, {"b": None}]}, {"a": 1e308}, {"a": 10**300}, {"": ""}, {"_id": "x"}],
+)
+def test_what_data_holds_is_not_checked(receive: Ask, data: dict[str, object]) -> None:  # R193, G-055
+    assert receive("create_event", body=EVENT | {"data": data}).data == data
+
+
+def test_nonces_have_up_to_256_characters(receive: Ask) -> None:  # G-129
+    assert receive("create_event", body=EVENT | {"nonce": "é" * 256}).nonce == "é" * 256
+
+
+def test_an_id_in_the_body_is_ignored(receive: Ask) -> None:  # R021, G-043
+    assert receive("create_event", body=EVENT | {"_id": "x", "id": "y"}) == receive(
+        "create_event", body=EVENT
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ("2025-01-01T01:00:00+01:00", datetime(2025, 1, 1, tzinfo=UTC)),
+        ("2025-01-01", "2025-01-01"),
+        ("yesterday", "yesterday"),
+        (1735689600, 1735689600),
+        ("1970-01-20T00:00:00Z", datetime(1970, 1, 20, tzinfo=UTC)),
+        ({"a": 1}, {"a": 1}),
+        (None, None),
+    ],
+)
+def test_an_unreadable_date_is_left_to_the_processing(receive: Ask, given: object, held: object) -> None:
+    assert receive("create_event", body=EVENT | {"eventDate": given}).eventDate == held
+
+
+def test_a_date_that_json_cannot_hold_is_refused(refusal: Refusal) -> None:
+    message = refusal("create_event", **(EVENT | {"eventDate": date(2025, 1, 1)}))
+    assert message.startswith("event_date: ")
+
+
+def test_data_has_up_to_one_mebibyte(receive: Ask, bad_request: Refusal) -> None:  # G-136
+    # {"a":"…"} is eight bytes and the text; é is two bytes.
+    largest = {"a": "é" * ((2**20 - 8) // 2)}
+    assert receive("create_event", body=EVENT | {"data": largest}).data == largest
+    assert bad_request("create_event", body=EVENT | {"data": {"a": largest["a"] + "x"}}) == (
+        "/data: has 1,048,577 bytes as JSON; allowed: at most 1,048,576"
+    )
+
+
+def test_bodies_have_up_to_64_levels(receive: Ask, bad_request: Refusal, refusal: Refusal) -> None:  # G-188
+    assert receive("create_event", body=EVENT | {"data": _nested(63)}).data == _nested(63)
+    told = "is nested too deeply; allowed: 64 levels"
+    assert bad_request("create_event", body=EVENT | {"data": _nested(64)}) == f"body: {told}"
+    assert bad_request("create_event", body=EVENT | {"data": _nested(10_000)}) == f"body: {told}"
+    assert refusal("create_event", **(EVENT | {"data": _nested(64)})) == f"data: {told}"
+
+
+INSIGHTS = {
+    "since": "2025-01-01T00:00:00Z",
+    "until": "2025-01-31T00:00:00Z",
+    "metrics": ["event-count", "nonsense"],
+    "groupBy": "project",
+    "interval": "day",
+}
+
+
+def test_insights_accepted(receive: Ask) -> None:  # R209, R210
+    request = receive("event_insights", body=INSIGHTS)
+    assert request.metrics == ("event-count", "nonsense")
+    assert request.filter is None
+
+
+@pytest.mark.parametrize("missing", INSIGHTS)
+def test_insights_need_five_parts(bad_request: Refusal, missing: str) -> None:  # R208
+    rest = {name: value for name, value in INSIGHTS.items() if name != missing}
+    assert bad_request("event_insights", body=rest) == f"/{missing}: missing; it is required"
+
+
+@pytest.mark.parametrize("refused", ["projects", "event_type", "eventType", "", None, ["project"]])
+def test_groupings_refused(bad_request: Refusal, refused: object) -> None:  # R211
+    assert bad_request("event_insights", body=INSIGHTS | {"groupBy": refused}).startswith("/groupBy: ")
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        "day",
+        "week",
+        "month",
+        "quarter",
+        "semester",
+        "year",
+        "dayOfWeek",
+        "dayOfMonth",
+        "dayOfYear",
+        "weekOfYear",
+        "monthOfYear",
+        "quarterOfYear",
+        "semesterOfYear",
+    ],
+)
+def test_intervals_accepted(receive: Ask, accepted: str) -> None:  # R212
+    assert receive("event_insights", body=INSIGHTS | {"interval": accepted}).interval == accepted
+
+
+@pytest.mark.parametrize("refused", ["hourOfDay", "custom", "hour", "Day", ""])
+def test_intervals_refused(bad_request: Refusal, refused: str) -> None:  # R212
+    assert bad_request("event_insights", body=INSIGHTS | {"interval": refused}).startswith("/interval: ")
+
+
+@pytest.mark.parametrize("refused", ["event-count", {"a": 1}, [5], [None]])
+def test_metrics_refused(bad_request: Refusal, refused: object) -> None:
+    assert bad_request("event_insights", body=INSIGHTS | {"metrics": refused}).startswith("/metrics")
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        (["order", "lead"], ("order", "lead")),
+        ({"eventTypes": ["order"]}, ("order",)),
+        (
+            {"type": "predicate", "field": "eventType", "operator": "equals", "value": "order"},
+            event("eventType") == "order",
+        ),
+        (event("eventType").isin(["order"]), event("eventType").isin(["order"])),
+    ],
+)
+def test_event_types_accepted(ask: Ask, given: object, held: object) -> None:  # G-118
+    assert ask("event_insights", event_types=given, **INSIGHTS).filter == held
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "order",
+        5,
+        [5],
+        {"eventTypes": "order"},
+        {"types": ["order"]},
+        {"type": "predicate", "field": "userId", "operator": "equals", "value": "x"},
+        event("userId") == "x",
+        (event("eventType") == "order") | (event("eventType") == "lead"),
+        {"type": "condition", "condition": "AND", "rules": []},
+    ],
+)
+def test_event_types_refused(refusal: Refusal, refused: object) -> None:
+    assert refusal("event_insights", event_types=refused, **INSIGHTS).startswith("event_types")
+
+
+def test_an_update_may_be_dated(ask: Ask) -> None:  # R221
+    dated = ask("update_event_state", value=1, date="2025-01-01T00:00:00Z")
+    assert dated.date == datetime(2025, 1, 1, tzinfo=UTC)
+    assert ask("update_event_statistic", value=12.5).date is None
+
+
+@pytest.mark.parametrize("name", ["update_event_state", "update_event_statistic"])
+def test_an_update_with_a_wrong_date_is_refused(refusal: Refusal, name: str) -> None:  # G-071
+    assert refusal(name, value=1, date="2025-01-01").startswith("date: ")

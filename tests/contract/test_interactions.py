@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from attrib_ds.contract import Request
+from attrib_ds.filters import event, interaction, node, user
+
+Ask = Callable[..., Request]
+Refusal = Callable[..., str]
+
+PARIS = {"type": "predicate", "field": "geo.city", "operator": "equals", "value": "Paris"}
+SEARCH = {"id": "x", "type": "predicate", "filterId": "channel", "operator": "equals", "value": "search"}
+
+#: The projection list of the specification, in its order.
+PROPERTIES = [
+    "_id",
+    "projectId",
+    "type",
+    "userId",
+    "userLifetimeIndex",
+    "startDate",
+    "endDate",
+    "duration",
+    "ingestedAt",
+    "createdAt",
+    "updateDate",
+    "userData",
+    "integrationId",
+    "nodeId",
+    "externalId",
+    "firstHitId",
+    "hitCount",
+    "isBot",
+    "referrer",
+    "referrerType",
+    "trafficFilterId",
+    "partialResolvedVendorId",
+    "vendorUpdateDate",
+    "rawUserData",
+    "rawNodeData",
+    "firstPage",
+    "firstPageUrl",
+    "firstPageUrl.protocol",
+    "firstPageUrl.hostname",
+    "firstPageUrl.port",
+    "firstPageUrl.origin",
+    "firstPageUrl.pathname",
+    "firstPageUrl.search",
+    "firstPageUrl.hash",
+    "userAgent",
+    "userAgent.ua",
+    "userAgent.browser",
+    "userAgent.browser.name",
+    "userAgent.browser.version",
+    "userAgent.browser.major",
+    "userAgent.engine",
+    "userAgent.engine.name",
+    "userAgent.engine.version",
+    "userAgent.os",
+    "userAgent.os.name",
+    "userAgent.os.version",
+    "userAgent.device",
+    "userAgent.device.vendor",
+    "userAgent.device.model",
+    "userAgent.device.type",
+    "userAgent.cpu",
+    "userAgent.cpu.architecture",
+    "asn",
+    "asn.asnId",
+    "asn.asnName",
+    "geo",
+    "geo.countryCode",
+    "geo.state",
+    "geo.city",
+    "geo.latitude",
+    "geo.longitude",
+    "geo.zipcode",
+]
+
+
+def test_an_empty_body_is_valid(receive: Ask) -> None:  # R131
+    assert receive("search_interactions", body={}) == receive("search_interactions", body=None)
+
+
+def test_every_property_can_be_projected(ask: Ask) -> None:
+    assert len(PROPERTIES) == 62
+    assert ask("search_interactions", columns=PROPERTIES).projection == tuple(PROPERTIES)
+
+
+@pytest.mark.parametrize("refused", ["userData.email", "hits", "geo.country", "geo.", "", "_ID", 5])
+def test_other_names_cannot_be_projected(refusal: Refusal, refused: object) -> None:  # R143
+    assert refusal("search_interactions", columns=["type", refused]).startswith("columns/1: ")
+
+
+def test_the_closest_property_is_named(refusal: Refusal) -> None:
+    message = refusal("search_interactions", columns=["geo.cty"])
+    assert message.startswith(
+        "columns/0: 'geo.cty' is not allowed (did you mean 'geo.city'?); allowed: _id, "
+    )
+
+
+def test_an_empty_projection_is_refused(refusal: Refusal, bad_request: Refusal) -> None:  # R142
+    told = "[] is not allowed; allowed: a list of 1 to 10,000"
+    assert refusal("search_interactions", columns=[]) == f"columns: {told}"
+    assert bad_request("search_interactions", body={"projection": []}) == f"/projection: {told}"
+
+
+def test_an_iterator_is_a_list_too(ask: Ask, refusal: Refusal) -> None:
+    assert ask("search_interactions", columns=iter(["type"])).projection == ("type",)
+    assert refusal("search_interactions", columns=iter([])).startswith("columns: ")
+
+
+def test_a_projection_is_a_list(refusal: Refusal) -> None:
+    assert refusal("search_interactions", columns="geo") == "columns: 'geo' is not allowed; allowed: a list"
+
+
+def test_filters_are_predicates_or_their_json(ask: Ask) -> None:  # R136 to R139
+    predicate = interaction("geo.city") == "Paris"
+    assert ask("search_interactions", where=predicate).interactionFilter == predicate
+    assert ask("search_interactions", where=PARIS).interactionFilter == predicate
+    tree = {"id": "1", "type": "condition", "condition": "OR", "rules": [PARIS, PARIS]}
+    assert ask("search_interactions", where=tree).interactionFilter == predicate | predicate
+
+
+def test_a_node_filter_becomes_a_condition(ask: Ask) -> None:  # R139
+    predicate = node("channel") == "search"
+    wrapped = {"type": "condition", "condition": "AND", "rules": [SEARCH]}
+    expected = ask("search_interactions", nodes=wrapped).nodeFilter
+    assert expected.rules == (predicate,)
+    assert ask("search_interactions", nodes=predicate).nodeFilter == expected
+    assert ask("search_interactions", nodes=SEARCH).nodeFilter == expected
+
+
+@pytest.mark.parametrize(
+    "other", [user("eventCount") > 1, event("eventType") == "order", node("adId") == "1"]
+)
+def test_a_filter_of_another_kind_is_refused(refusal: Refusal, other: object) -> None:
+    message = refusal("search_interactions", where=other)
+    assert message.startswith("where: filters ")
+    assert message.endswith("allowed: a predicate that begins with interaction(...)")
+
+
+@pytest.mark.parametrize("refused", ["geo.city = 'Paris'", 5, [PARIS], True])
+def test_what_is_no_filter_is_refused(refusal: Refusal, refused: object) -> None:
+    assert refusal("search_interactions", where=refused).startswith("where: ")
+
+
+def test_a_misspelled_field_in_a_filter_is_found_by_its_pointer(
+    refusal: Refusal, bad_request: Refusal
+) -> None:  # G-043
+    tree = {"type": "condition", "condition": "AND", "rules": [PARIS, PARIS | {"field": "geo.cty"}]}
+    assert refusal("search_interactions", where=tree).startswith("where/rules/1/field: 'geo.cty'")
+    message = bad_request("search_interactions", body={"interactionFilter": tree})
+    assert message.startswith("/interactionFilter/rules/1/field: 'geo.cty'")
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    ["geo.countryCode", "type", "isBot", "nodeId", "hitCount", "userLifetimeIndex", "firstPageUrl.hash"],
+)
+def test_groups_accepted(ask: Ask, accepted: str) -> None:  # R174
+    assert ask("interaction_insights", group=accepted).group == accepted
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "geo",
+        "userAgent",
+        "userAgent.browser",
+        "firstPageUrl",
+        "asn",
+        "_id",
+        "firstHitId",
+        "startDate",
+        "endDate",
+        "createdAt",
+        "vendorUpdateDate",
+        "duration",
+        "geo.latitude",
+        "geo.longitude",
+        "userData",
+        "rawNodeData",
+        "geo.city,geo.state",
+        "nonsense",
+        "",
+        ["geo.city"],
+        ["geo.city", "geo.state"],
+        {"geo.city": 1},
+    ],
+)
+def test_groups_refused(refusal: Refusal, refused: object) -> None:  # R174, R175, G-113
+    assert refusal("interaction_insights", group=refused).startswith("group: ")
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        "year",
+        "semester",
+        "semesterOfYear",
+        "quarter",
+        "quarterOfYear",
+        "month",
+        "monthOfYear",
+        "week",
+        "weekOfYear",
+        "day",
+        "dayOfYear",
+        "dayOfMonth",
+        "dayOfWeek",
+        "hourOfDay",
+    ],
+)
+def test_intervals_accepted(ask: Ask, accepted: str) -> None:  # R176
+    assert ask("interaction_insights", interval=accepted).interval == accepted
+
+
+@pytest.mark.parametrize("refused", ["hour", "Day", "decade", "", "day ", 1])
+def test_intervals_refused(refusal: Refusal, refused: object) -> None:  # R176
+    assert refusal("interaction_insights", interval=refused).startswith("interval: ")
+
+
+PERIOD = {"since": "2025-01-01T00:00:00Z", "until": "2025-01-31T00:00:00Z"}
+
+
+@pytest.mark.parametrize("accepted", [1, 1_000])
+def test_custom_segments_accepted(ask: Ask, accepted: int) -> None:  # R177, G-110
+    request = ask("interaction_insights", interval="custom", segments=accepted, **PERIOD)
+    assert (request.interval, request.segmentCount) == ("custom", accepted)
+
+
+@pytest.mark.parametrize("refused", [0, -1, 1_001, 1.5, "3", True])
+def test_custom_segments_refused(refusal: Refusal, refused: object) -> None:
+    message = refusal("interaction_insights", interval="custom", segments=refused, **PERIOD)
+    assert message.startswith("segments: ")
+
+
+def test_a_custom_interval_needs_bounds_and_a_count(refusal: Refusal, bad_request: Refusal) -> None:
+    assert refusal("interaction_insights", interval="custom") == (
+        "segments: missing; the interval 'custom' needs it; since: missing; the interval 'custom' needs it; "
+        "until: missing; the interval 'custom' needs it"
+    )
+    assert bad_request("interaction_insights", body=PERIOD | {"interval": "custom"}) == (
+        "/segmentCount: missing; the /interval 'custom' needs it"
+    )
+
+
+def test_a_count_of_segments_is_ignored_without_a_custom_interval(ask: Ask) -> None:
+    assert ask("interaction_insights", interval="day", segments=5_000).segmentCount == 5_000
+
+
+@pytest.mark.parametrize("accepted", ["sessionCount", "hitCount", "durationSum", "group", "interval"])
+def test_insights_are_sorted_by_what_they_answer(ask: Ask, accepted: str) -> None:  # R178
+    assert ask("interaction_insights", sort={accepted: -1}).sort == {accepted: -1}
+
+
+def test_insights_are_not_sorted_by_properties(refusal: Refusal) -> None:
+    assert refusal("interaction_insights", sort={"startDate": -1}).startswith("sort: ")
+
+
+OFFLINE = {
+    "date": "2025-01-01T10:00:00Z",
+    "userData": {"email": "ada@example.org"},
+    "nodeData": {"vendorId": "my-ads", "campaignId": 7},
+}
+
+
+def test_offline_interactions_accepted(ask: Ask) -> None:
+    request = ask("create_offline_interaction", **OFFLINE)
+    assert request.nodeData == {"vendorId": "my-ads", "campaignId": 7}  # R029: unchanged
+    assert request.externalId is None
+
+
+@pytest.mark.parametrize("missing", OFFLINE)
+def test_offline_interactions_need_everything(refusal: Refusal, missing: str) -> None:  # G-142
+    rest = {name: value for name, value in OFFLINE.items() if name != missing}
+    assert "missing; it is required" in refusal("create_offline_interaction", **rest)
+
+
+@pytest.mark.parametrize(
+    ("changed", "label"),
+    [
+        ({"nodeData": {"campaignId": 7}}, "/nodeData"),  # R184
+        ({"nodeData": {"vendorId": None}}, "/nodeData"),
+        ({"nodeData": {"vendorId": 5}}, "/nodeData"),
+        ({"nodeData": []}, "/nodeData"),
+        ({"userData": {}}, "/userData"),
+        ({"userData": {"email": None, "phone": " "}}, "/userData"),
+        ({"userData": "ada@example.org"}, "/userData"),
+        ({"date": "2025-01-01"}, "/date"),
+        ({"date": "1970-01-20T00:00:00Z"}, "/date"),  # G-041
+        ({"externalId": ""}, "/externalId"),
+        ({"externalId": 5}, "/externalId"),
+    ],
+)
+def test_offline_interactions_refused(bad_request: Refusal, changed: dict[str, object], label: str) -> None:
+    message = bad_request("create_offline_interaction", body=OFFLINE | changed)
+    assert message.startswith(f"{label}: ")
+    assert "; /" not in message
+
+
+def test_a_missing_vendor_is_told(refusal: Refusal) -> None:
+    assert refusal("create_offline_interaction", **(OFFLINE | {"nodeData": {}})) == (
+        "node_data: has no vendorId; allowed: an object with the vendorId (text) of an integration"
+    )

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attrib_ds.contract.json_text import depth, encode
+from attrib_ds.contract.rule import Refused
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda parts: (
+        st.lists(parts, max_size=3)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), parts, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(value=_JSON)
+def test_any_json_comes_back_equal(value: Any) -> None:
+    assert json.loads(encode(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Decimal("0.10"), "0.1"),
+        (Decimal("1E+3"), "1000"),
+        (Decimal("100"), "100"),
+        (Decimal("0.000001"), "0.000001"),
+        (Decimal("-12.50"), "-12.5"),
+        (Decimal("1E+5000"), "1E+5000"),
+        (True, "true"),
+        ("é\n", '"é\\n"'),
+        ((1, [2]), "[1,[2]]"),
+        ({"b": 1, "a": 2}, '{"b":1,"a":2}'),
+    ],
+)
+def test_texts_by_hand(value: object, written: str) -> None:
+    assert encode(value) == written
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        float("nan"),
+        float("-inf"),
+        Decimal("NaN"),
+        Decimal("Infinity"),
+        "\udfff",
+        {"\ud800": 1},
+        {1: 2},
+        {None: 1},
+        b"bytes",
+        {1, 2},
+        object(),
+        pytest.param(10**4_000, id="huge"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused(refused: object) -> None:
+    with pytest.raises(Refused):
+        encode([refused])
+
+
+def test_depth_is_bounded_not_recursive() -> None:
+    value: list[Any] = []
+    for _ in range(20_000):
+        value = [value]
+    assert depth(value) == 65
+    assert depth([[], {"a": []}]) == 3

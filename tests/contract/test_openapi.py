@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator, validate
+
+from attrib_ds.contract import BASES, OPERATIONS, Operation
+from attrib_ds.contract.openapi import document
+from attrib_ds.schema import RESOURCES
+
+SERVED = [each for each in OPERATIONS.values() if each.base != "embedded"]
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    return document()
+
+
+def test_the_document_is_valid(described: dict[str, Any]) -> None:
+    validate(described, cls=OpenAPIV31SpecValidator)
+    assert described["openapi"] == "3.1.0"
+    assert described == json.loads(json.dumps(described))
+
+
+@pytest.mark.parametrize("operation", SERVED, ids=lambda each: each.name)
+def test_each_operation_is_described(described: dict[str, Any], operation: Operation) -> None:
+    methods = described["paths"][f"{BASES[operation.base]}{operation.path}"]
+    member = methods[operation.method.lower()]
+    assert member["operationId"] == operation.name
+    statuses = {int(status) for status in member["responses"] if status != "default"}
+    assert statuses == {*operation.statuses, *operation.also}
+    in_parameters = {each["name"] for each in member["parameters"]}
+    media = next(iter(member.get("requestBody", {"content": {"": {}}})["content"].values()))
+    in_body = set(media.get("schema", {}).get("properties", {}))
+    assert in_parameters | in_body == set(operation.request.model_fields)
+    assert not in_parameters & in_body
+    assert {each.lower() for each in operation.synonyms} <= set(methods)
+
+
+def test_every_path_is_an_operation(described: dict[str, Any]) -> None:
+    paths = {f"{BASES[each.base]}{each.path}" for each in SERVED}
+    assert set(described["paths"]) == paths
+    ids = [member["operationId"] for path in described["paths"].values() for member in path.values()]
+    assert len(ids) == len(set(ids)) == len(SERVED) + 6  # two synonyms twice, one synonym twice
+
+
+def test_users_are_searched_under_the_second_version_only(described: dict[str, Any]) -> None:  # R121, R325
+    assert "/api/v2/projects/{projectId}/users/search" in described["paths"]
+    assert "/api/v1/projects/{projectId}/users/search" not in described["paths"]
+
+
+def test_tokens_are_asked_for(described: dict[str, Any]) -> None:
+    paths = described["paths"]
+    assert paths["/api/v1/projects/{projectId}/nodes"]["get"]["security"] == [{"token": []}]
+    assert paths["/api/v1/events"]["post"]["security"] == [{}, {"token": []}]
+    assert paths["/auth/oidc/token"]["post"]["security"] == []
+
+
+def test_a_token_is_asked_for_by_a_form(described: dict[str, Any]) -> None:  # R308
+    body = described["paths"]["/auth/oidc/token"]["post"]["requestBody"]
+    assert list(body["content"]) == ["application/x-www-form-urlencoded"]
+    assert body["content"]["application/x-www-form-urlencoded"]["schema"]["required"] == [
+        "grant_type",
+        "client_id",
+        "assertion",
+    ]
+
+
+def test_pages_echo_where_the_specification_says(described: dict[str, Any]) -> None:  # R156, R206, R274
+    def members(path: str, method: str) -> set[str]:
+        answer = described["paths"][f"/api/v1/projects/{{projectId}}{path}"][method]["responses"]["200"]
+        return set(answer["content"]["application/json"]["schema"]["properties"])
+
+    assert members("/interactions/search", "post") == {"offset", "limit", "count", "total", "data"}
+    assert members("/trashed-events", "get") == {"count", "total", "data"}
+    assert members("/event-types", "get") == {"count", "total", "data"}
+
+
+def test_resources_are_nested(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    assert set(RESOURCES) <= set(schemas)
+    browser = schemas["Interaction"]["properties"]["userAgent"]["properties"]["browser"]["properties"]
+    assert browser == {name: {"type": ["string", "null"]} for name in ("name", "version", "major")}
+    assert schemas["Interaction"]["properties"]["userData"] == {}
+    assert schemas["Outlay"]["properties"]["amount"]["properties"]["amount"] == {"type": ["number", "null"]}
+    assert schemas["Hit"]["properties"]["serverDate"] == {"type": ["string", "null"], "format": "date-time"}
+    assert schemas["User"]["properties"]["audienceIds"]["items"] == {"type": ["string", "null"]}
+
+
+def test_each_call_gives_a_document_of_its_own() -> None:
+    first = document()
+    first["paths"].clear()
+    first["components"]["schemas"]["Error"].clear()
+    assert document()["paths"]
+    assert document()["components"]["schemas"]["Error"]

@@ -1,0 +1,38 @@
+"""Draw without a screen, draw every figure a test leaves open, then close it."""
+
+import matplotlib
+import pandas as pd
+import pytest
+from matplotlib import pyplot
+
+
+@pytest.fixture(autouse=True)
+def _figures():
+    before = matplotlib.get_backend()
+    matplotlib.use("Agg")
+    settings = dict(matplotlib.rcParams)
+    yield
+    for number in pyplot.get_fignums():
+        # Warnings are errors: a glyph, a layout or a locator that complains fails the test here.
+        pyplot.figure(number).canvas.draw()
+    pyplot.close("all")
+    assert dict(matplotlib.rcParams) == settings
+    matplotlib.use(before)
+
+
+@pytest.fixture
+def credit():
+    """Build a frame of credits from columns, with what is not given left empty as ``attribute`` leaves it."""
+
+    def build(**columns):
+        frame = pd.DataFrame({"model": "linear", "currency": "EUR", "value": float("nan"), **columns})
+        if "node_name" not in frame:
+            frame["node_name"] = frame["node_id"]
+        if "conversions" not in frame:
+            frame["conversions"] = 1.0
+        if "share" not in frame:
+            frame["share"] = frame["conversions"] / frame["conversions"].sum()
+        texts = ["model", "node_id", "node_name", "currency"]
+        return frame.astype(dict.fromkeys(texts, "str"))
+
+    return build

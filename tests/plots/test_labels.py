@@ -1,0 +1,30 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attrib_ds.plots.labels import distinct, shorten
+
+
+def test_short_names_stay_and_white_space_is_folded():
+    assert shorten("Mail") == "Mail"
+    assert shorten(" two\n lines\t") == "two lines"
+    assert shorten("abcdefgh", width=5) == "ab…gh"
+
+
+def test_a_cut_keeps_what_sets_names_apart():
+    names = {str(year): f"Retargeting, spring {year}, all regions and devices" for year in (2023, 2024, 2025)}
+    assert distinct(names, width=30) == {
+        "2023": "Retargetin…2023, all regions …",
+        "2024": "Retargetin…2024, all regions …",
+        "2025": "Retargetin…2025, all regions …",
+    }
+
+
+@given(
+    st.dictionaries(st.text("ab", max_size=3), st.text("xy z", max_size=60), max_size=30), st.integers(12, 40)
+)
+def test_labels_are_distinct_and_short(names, width):
+    labels = distinct(names, width=width)
+    assert list(labels) == list(names)
+    assert len(set(labels.values())) == len(names)
+    # The number that tells the last equal labels apart may come on top.
+    assert all(len(label) <= width + 4 for label in labels.values())

@@ -1,0 +1,121 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from attrib_ds import plots
+from attrib_ds.errors import InvalidRequest
+
+
+def lags_of(first, last, weights=1.0):
+    return pd.DataFrame(
+        {
+            "event_id": [f"e{i}" for i in range(len(first))],
+            "conversions": weights,
+            "first_lag_days": np.array(first, dtype=float),
+            "last_lag_days": np.array(last, dtype=float),
+        }
+    )
+
+
+def histograms(ax):
+    """Return heights and edges of the outlines of first and last touch."""
+    return [patch.get_data()[:2] for patch in ax.patches if not patch.get_fill()]
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_bins_are_of_equal_ratio_and_hold_every_conversion():
+    ax = plots.lags(lags_of([1, 10, 100], [1, 1, 10], [1.0, 2.0, 4.0]))
+    (first, edges), (last, same) = histograms(ax)
+    np.testing.assert_array_equal(edges, same)
+    assert (edges[0], edges[-1]) == pytest.approx((1, 100))
+    np.testing.assert_allclose(edges[1:] / edges[:-1], 100 ** (1 / 30))
+    assert first.nonzero()[0].tolist() in ([0, 15, 29], [0, 14, 29])
+    assert first[first > 0].tolist() == [1, 2, 4]
+    assert (last[0], last.sum()) == (3, 7)
+    assert ax.get_xscale() == "log"
+    assert ax.get_xlabel() == "time to conversion (log scale)"
+
+
+def test_medians_are_weighted_and_marked():
+    # Half of the weight of 8 is reached at 10 days by the first touch, between 1 and 3 by the last.
+    ax = plots.lags(lags_of([2, 10, 100], [0.5, 1, 3], [1.0, 6.0, 1.0]))
+    assert legend(ax) == ["first touch (median 10.0 days)", "last touch (median 1.0 days)"]
+    ax = plots.lags(lags_of([4, 8], [1 / 24, 0.5 / 24]))
+    assert legend(ax) == ["first touch (median 6.0 days)", "last touch (median 45.0 minutes)"]
+    assert [line.get_xdata()[0] for line in ax.get_lines()] == pytest.approx([6, 0.75 / 24])
+
+
+def test_conversions_without_a_touch_are_counted_by_weight():
+    ax = plots.lags(lags_of([2, np.nan, np.nan], [1, np.nan, np.nan], [1.0, 1000.0, 234.0]))
+    assert ax.get_xlabel().endswith("\n1,234 conversions without a touch not drawn")
+    assert [heights.sum() for heights, _ in histograms(ax)] == [1, 1]
+
+
+def test_lags_under_a_minute_share_the_first_bin():
+    ax = plots.lags(lags_of([0, 1, 30], [0, 0, 1e-9]))
+    (first, edges), (last, _) = histograms(ax)
+    assert edges[0] == pytest.approx(1 / 1440)
+    assert (first[0], last[0]) == (1, 3)
+    assert ax.get_xticklabels()[0].get_text() == "≤ 1 minute"
+    assert legend(ax)[1] == "last touch (median 0.0 minutes)"
+
+
+@pytest.mark.parametrize("days", [0, 1 / 1440, 0.01, 5, 400, 4000])
+def test_equal_lags_draw(days):
+    ax = plots.lags(lags_of([days] * 3, [days] * 3))
+    for heights, edges in histograms(ax):
+        assert heights.sum() == 3
+        assert edges[0] < edges[-1]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 30), (3, 30), (0.2, 2), (1e-4, 1e-2), (20, 2000)])
+def test_tick_labels_name_their_unit_and_stand_apart(low, high):
+    ax = plots.lags(lags_of([high, high], [low, low]))
+    ax.figure.canvas.draw()
+    texts = ax.get_xticklabels()
+    assert len(texts) >= 3
+    assert all(text.get_text().rstrip("s").endswith(("minute", "hour", "day")) for text in texts)
+    boxes = [text.get_window_extent() for text in texts]
+    assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))
+
+
+def test_refunds_do_not_break_the_histogram():
+    ax = plots.lags(lags_of([1, 2], [1, 2], [-1.0, -3.0]))
+    assert histograms(ax)[0][0].sum() == -4
+    assert ax.get_ylim()[0] < -3
+    assert legend(ax)[0] == "first touch (median 1.5 days)"
+
+
+@settings(max_examples=40, deadline=None)  # each example draws
+@given(
+    st.lists(st.tuples(st.floats(0, 400), st.floats(0, 400), st.integers(0, 5)), min_size=1, max_size=30),
+)
+def test_no_conversion_is_lost(rows):
+    first, last, weights = zip(*rows, strict=True)
+    ax = plots.lags(lags_of(first, last, list(weights)), ax=Figure().subplots())
+    assert [heights.sum() for heights, _ in histograms(ax)] == [sum(weights)] * 2
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(InvalidRequest, match="lags: no column 'first_lag_days'"):
+        plots.lags(lags_of([1], [1]).drop(columns="first_lag_days"))
+    with pytest.raises(
+        InvalidRequest, match=r"lags: column 'last_lag_days' holds -1.0; allowed: days from 0"
+    ):
+        plots.lags(lags_of([1, 1], [1, -1]))
+
+
+def test_nothing_to_show_says_so():
+    ax = plots.lags(lags_of([], []))
+    assert [text.get_text() for text in ax.texts] == ["no credited conversions"]
+    ax = plots.lags(lags_of([np.nan], [np.nan]))
+    assert [text.get_text() for text in ax.texts] == ["no conversions with a touch"]
+    assert "1 conversion without a touch" in ax.get_xlabel()

@@ -1,0 +1,163 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch, Rectangle
+
+from attrib_ds import plots
+from attrib_ds.errors import InvalidRequest
+
+
+def touches_of(paths, **columns):
+    rows = [
+        (
+            event,
+            f"u{event}",
+            node,
+            node and node.upper(),
+            pd.Timestamp("2025-01-01", tz="UTC"),
+            place,
+            len(path),
+        )
+        for event, path in paths.items()
+        for place, node in enumerate(path, start=1)
+    ]
+    names = ["event_id", "user_id", "node_id", "node_name", "date", "position", "length"]
+    frame = pd.DataFrame(rows, columns=names).astype({"position": "Int64", "length": "Int64"})
+    return frame.assign(**columns)
+
+
+def blocks(ax):
+    """Return the heights of the blocks of each column, from top to bottom."""
+    found = {}
+    for patch in ax.patches:
+        if isinstance(patch, Rectangle):
+            column = round(patch.get_x() + patch.get_width() / 2)
+            found.setdefault(column, []).append((patch.get_y(), patch.get_height()))
+    return {column: [height for _, height in sorted(parts)] for column, parts in found.items()}
+
+
+def bands(ax):
+    """Return (column, height) of each band, in the order they were drawn."""
+    found = []
+    for patch in ax.patches:
+        if isinstance(patch, PathPatch):
+            corners = patch.get_path().vertices
+            found.append((int(corners[0, 0]), round(corners[7, 1] - corners[0, 1], 9)))
+            assert corners[4, 1] - corners[3, 1] == pytest.approx(found[-1][1])
+    return found
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def ticks(ax):
+    return [label.get_text() for label in ax.get_xticklabels()]
+
+
+THREE = {"e1": ["a", "b"], "e2": ["b"], "e3": ["x", "a", "c"]}
+
+
+def test_paths_are_aligned_at_the_conversion_and_start_where_they_begin():
+    ax = plots.paths(touches_of(THREE), steps=2)
+    # Column 0 holds the touch before the last: a for e1 and e3, none for e2.
+    assert blocks(ax) == {0: [2], 1: [2, 1], 2: [3]}
+    assert bands(ax) == [(0, 1), (0, 1), (1, 2), (1, 1)]
+    assert ticks(ax) == ["1 before", "last touch", "conversion"]
+    assert legend(ax) == ["A", "B", "C"]
+    assert ax.get_title(loc="left") == "Last 2 touches before 3 conversions"
+
+
+def test_all_steps_have_a_column_label():
+    ax = plots.paths(touches_of(THREE))
+    assert ticks(ax) == ["3 before", "2 before", "1 before", "last touch", "conversion"]
+    assert blocks(ax) == {1: [1], 2: [2], 3: [2, 1], 4: [3]}
+    counts = {text.xy[0]: text.get_text() for text in ax.texts if hasattr(text, "xy")}
+    assert counts == {1: "1", 2: "2", 3: "3", 4: "3"}
+    assert plots.paths(touches_of(THREE), steps=1).get_title(loc="left") == "Last touch before 3 conversions"
+
+
+def test_nodes_beyond_the_top_are_grouped_at_the_bottom():
+    ax = plots.paths(touches_of(THREE), steps=3, top=1)
+    # a and b are touched twice each; a comes first by its identifier.
+    assert legend(ax) == ["A", "other (3 nodes)"]
+    assert blocks(ax) == {0: [1], 1: [2], 2: [3], 3: [3]}
+    assert bands(ax) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_bands_leave_and_arrive_within_their_blocks():
+    ax = plots.paths(touches_of({"e1": ["a", "c"], "e2": ["b", "c"], "e3": ["a", "d"]}), steps=2)
+    edges = [patch.get_path().vertices for patch in ax.patches if isinstance(patch, PathPatch)]
+    # Stacked with a gap of 0.025 × 3: a at 0–2, b at 2.075–3.075; c at 0–2, d at 2.075–3.075.
+    spans = [[edge[0, 1], edge[7, 1], edge[3, 1], edge[4, 1]] for edge in edges[:3]]
+    np.testing.assert_allclose(spans, [[0, 1, 0, 1], [1, 2, 2.075, 3.075], [2.075, 3.075, 1, 2]])
+
+
+def test_conversions_weigh_paths_and_those_without_a_touch_are_counted():
+    touches = touches_of(THREE)
+    touches["conversions"] = touches["event_id"].map({"e1": 10.0, "e2": 2.5, "e3": 0.0})
+    bare = touches.iloc[:1].assign(
+        event_id="e4", node_id=None, node_name=None, position=pd.NA, length=0, conversions=4.0
+    )
+    ax = plots.paths(pd.concat([touches, bare]), steps=2)
+    assert blocks(ax) == {0: [10], 1: [12.5], 2: [12.5]}
+    assert ax.get_title(loc="left") == "Last 2 touches before 12.5 conversions"
+    assert ax.get_xlabel() == "4 conversions without a touch not drawn"
+
+
+def test_rows_without_an_event_are_left_out_and_touches_without_a_node_kept():
+    touches = pd.concat([touches_of(THREE), touches_of({None: ["a"], "e4": [None]})])
+    ax = plots.paths(touches, steps=1)
+    assert blocks(ax) == {0: [2, 1, 1], 1: [4]}
+    assert "no node" in legend(ax)
+
+
+def test_many_nodes_and_long_names_draw():
+    random = np.random.default_rng(1)
+    paths = {f"e{i}": [f"node {k:03} " + "x" * 60 for k in random.integers(0, 300, 3)] for i in range(500)}
+    ax = plots.paths(touches_of(paths))
+    assert len(legend(ax)) == 9
+    assert legend(ax)[-1] == "other (292 nodes)"
+    assert all(len(name) <= 36 for name in legend(ax))
+    assert all(sum(heights) == 500 for column, heights in blocks(ax).items() if column > 0)
+
+
+@settings(max_examples=40, deadline=None)  # each example draws
+@given(
+    paths=st.dictionaries(
+        st.text("ef", min_size=1, max_size=5),
+        st.lists(st.sampled_from("abcde"), min_size=1, max_size=6),
+        min_size=1,
+    ),
+    steps=st.integers(1, 5),
+    top=st.integers(1, 6),
+)
+def test_what_enters_a_column_leaves_it(paths, steps, top):
+    ax = plots.paths(touches_of(paths), steps=steps, top=top, ax=Figure().subplots())
+    drawn = blocks(ax)
+    for column in range(steps):
+        reached = sum(len(path) >= steps - column for path in paths.values())
+        assert sum(drawn.get(column, [])) == reached
+        assert sum(height for start, height in bands(ax) if start == column) == reached
+    assert drawn[steps] == [len(paths)]
+
+
+def test_bad_input_is_refused():
+    touches = touches_of(THREE)
+    with pytest.raises(InvalidRequest, match="touches: no column 'length' among .*; needed: event_id"):
+        plots.paths(touches.drop(columns="length"))
+    with pytest.raises(InvalidRequest, match="steps: 0 is not allowed; allowed: whole numbers from 1"):
+        plots.paths(touches, steps=0)
+    with pytest.raises(InvalidRequest, match="top: '8' is not allowed"):
+        plots.paths(touches, top="8")
+
+
+def test_nothing_to_show_says_so():
+    for frame in (touches_of(THREE).iloc[:0], touches_of({})):
+        ax = plots.paths(frame)
+        assert [text.get_text() for text in ax.texts] == ["no credited conversions"]
+    ax = plots.paths(touches_of({None: ["a"]}))
+    assert [text.get_text() for text in ax.texts] == ["no paths to a conversion"]

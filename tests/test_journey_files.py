@@ -1,0 +1,212 @@
+"""Files of users: columns found by common names, rows that cannot be read listed."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from attrib_ds import attribute, errors
+from attrib_ds.journey_files import read_journeys, read_sequences, read_spend
+
+TOUCHES = """customer_id,time,channel
+u,2025-01-01T10:00:00Z,search
+u,2025-01-02 10:00:00,email
+v,2025-01-03T10:00:00+02:00,social
+"""
+ORDERS = """order_id;client_id;order_date;revenue;currency
+1;u;2025-01-05;"1,030.50";EUR
+2;v;2025-01-05T12:00;20;EUR
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, text):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+def table(credits, *columns):
+    return credits[list(columns)].to_numpy().tolist()
+
+
+def test_columns_are_found_by_common_names(write):
+    journeys = read_journeys(write("touches.csv", TOUCHES), write("orders.csv", ORDERS))
+    assert journeys.counts == {"touchpoints": 3, "conversions": 2}
+    assert journeys.columns == {
+        "touchpoints": {"user": "customer_id", "node": "channel", "date": "time"},
+        "conversions": {
+            "user": "client_id",
+            "date": "order_date",
+            "conversion": "order_id",
+            "value": "revenue",
+            "currency": "currency",
+        },
+    }
+    assert journeys.unreadable.empty
+    credits = attribute(journeys.paths, "linear")
+    assert sorted(table(credits, "node_id", "conversions", "value", "currency")) == [
+        ["email", 0.5, 515.25, "EUR"],
+        ["search", 0.5, 515.25, "EUR"],
+        ["social", 1.0, 20.0, "EUR"],
+    ]
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "ndjson", "parquet", "bom"])
+def test_files_come_in_many_forms(write, tmp_path, kind):
+    frame = pd.read_csv(write("touches.csv", TOUCHES))
+    if kind == "csv.gz":
+        file = tmp_path / "packed.csv.gz"
+        file.write_bytes(gzip.compress(TOUCHES.encode()))
+    elif kind == "ndjson":
+        file = tmp_path / "touches.ndjson"
+        frame.to_json(file, orient="records", lines=True)
+    elif kind == "bom":
+        file = write("bom.csv", "\ufeff" + TOUCHES)
+    else:
+        file = tmp_path / "touches.parquet"
+        frame.to_parquet(file)
+    journeys = read_journeys(file, write("orders.csv", ORDERS))
+    assert attribute(journeys.paths, "last_touch")["conversions"].sum() == 2
+
+
+def test_columns_are_named_where_their_names_are_not_common(write):
+    touches = TOUCHES.replace("customer_id,time,channel", "kunde,wann,kanal")
+    orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;kunde;am;umsatz")
+    with pytest.raises(errors.InvalidRequest, match="no column that looks like the user; columns: kunde, wann, kanal; .*--user"):
+        read_journeys(write("t.csv", touches), write("o.csv", orders))
+    columns = {
+        "user": "kunde",
+        "node": "kanal",
+        "date": "wann",
+        "conversion": "nummer",
+        "conversion_date": "am",
+        "value": "umsatz",
+    }
+    journeys = read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns)
+    assert attribute(journeys.paths, "linear")["value"].sum() == pytest.approx(1050.5)
+    with pytest.raises(errors.InvalidRequest, match="no column 'kund' \\(did you mean 'kunde'"):
+        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"user": "kund"})
+
+
+def test_columns_that_nothing_fills_are_passed_over(write):
+    touches = "user_id,source,channel,date\nu,,search,2025-01-01\n"
+    journeys = read_journeys(write("t.csv", touches), write("o.csv", ORDERS))
+    assert journeys.columns["touchpoints"]["node"] == "channel"
+    touches = "user_id,channel,source,date\nu,,search,2025-01-01\n"
+    journeys = read_journeys(write("t.csv", touches), write("o.csv", ORDERS))
+    assert journeys.columns["touchpoints"]["node"] == "source"
+
+
+def test_rows_that_cannot_be_read_are_listed_and_the_rest_goes_on(write):
+    touches = TOUCHES + ",2025-01-01,search\nu,2025-02-30,search\nu,soon,\na,b\nu,2025-01-04,tv\n"
+    orders = ORDERS + "3;u;2025-01-05;much;EUR\n4;u;;5;EUR\n"
+    journeys = read_journeys(write("t.csv", touches), write("o.csv", orders))
+    assert journeys.counts == {"touchpoints": 4, "conversions": 2}
+    listed = journeys.unreadable.assign(file=[Path(file).name for file in journeys.unreadable["file"]])
+    assert sorted(table(listed, "file", "row", "reason")) == [
+        ["o.csv", 2, "revenue is not a number"],
+        ["o.csv", 3, "order_date is not an instant"],
+        ["t.csv", 3, "customer_id is missing"],
+        ["t.csv", 4, "time is not an instant"],
+        ["t.csv", 5, "channel is missing; time is not an instant"],
+        ["t.csv", 6, "2 cells where the header has 3"],
+    ]
+
+
+def test_a_file_with_nothing_to_read_is_refused(write):
+    with pytest.raises(errors.InvalidRequest, match="no row that can be read .row 0: time is not an instant"):
+        read_journeys(write("t.csv", "customer_id,time,channel\nu,soon,search\n"), write("o.csv", ORDERS))
+    with pytest.raises(errors.InvalidRequest, match="holds no row"):
+        read_journeys(write("t.csv", "customer_id,time,channel\n"), write("o.csv", ORDERS))
+
+
+def test_conversions_that_are_there_twice_are_refused(write):
+    with pytest.raises(errors.InvalidRequest, match="1 rows more than distinct values of 'order_id'; add up"):
+        read_journeys(write("t.csv", TOUCHES), write("o.csv", ORDERS + "2;v;2025-01-06;1;EUR\n"))
+
+
+def test_touchpoints_with_a_flag_are_conversions_too(write):
+    flagged = """user,time,channel,conversion,conversion_value
+u,2025-01-01T10:00:00Z,search,0,0
+u,2025-01-02T10:00:00Z,email,1,12.5
+u,2025-01-03T10:00:00Z,tv,true,7.5
+"""
+    journeys = read_journeys(write("t.csv", flagged))
+    assert journeys.counts == {"touchpoints": 3, "conversions": 2}
+    # The first conversion is the second touch; the second one has all three in its path.
+    first = attribute(journeys.paths, ["first_touch", "last_touch"]).set_index(["model", "node_id"])["value"]
+    assert first.to_dict() == {
+        ("first_touch", "search"): 20.0,
+        ("first_touch", "email"): 0.0,
+        ("first_touch", "tv"): 0.0,
+        ("last_touch", "search"): 0.0,
+        ("last_touch", "email"): 12.5,
+        ("last_touch", "tv"): 7.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("2025-01-01T10:00:00Z", "2025-01-01 10:00:00+00:00"),
+        ("2025-01-01 10:00:00.000 +0100", "2025-01-01 09:00:00+00:00"),
+        ("2025-01-01T10:00:00-1130", "2025-01-01 21:30:00+00:00"),
+        ("2025-01-01 10:00", "2025-01-01 10:00:00+00:00"),
+        ("2025-01-01", "2025-01-01 00:00:00+00:00"),
+        ("2025-01-01t10:00:00.123456789z", "2025-01-01 10:00:00.123456+00:00"),
+    ],
+)
+def test_instants_in_the_forms_that_exports_have(write, written, read):
+    touches = f"user_id,date,channel\nu,{written},search\n"
+    journeys = read_journeys(write("t.csv", touches), write("o.csv", ORDERS))
+    assert journeys.paths.to_pandas()["date"].dropna().astype(str).tolist() == [read]
+
+
+def test_sequences(write):
+    file = write("paths.csv", 'path,total_conversions,total_null\na > b,"1,200",5\nb,x,1\na,0,7\n')
+    sequences = read_sequences(file)
+    assert table(attribute(sequences.paths, "linear"), "node_id", "conversions") == [["a", 600.0], ["b", 600.0]]
+    assert sequences.unreadable["reason"].tolist() == ["total_conversions is not a number from 0 up"]
+    with pytest.raises(errors.InvalidRequest, match="looks like the conversions.*--path-conversions"):
+        read_sequences(write("other.csv", "path,many\na,1\n"))
+
+
+def test_spend(write):
+    spend, unreadable = read_spend(write("spend.csv", "channel,cost,currency\nsearch,10,EUR\ntv,-5,EUR\n"))
+    assert table(spend, "node_id", "spend", "currency") == [["search", 10.0, "EUR"]]
+    assert unreadable["reason"].tolist() == ["cost is not a number from 0 up"]
+
+
+@pytest.mark.real_data
+class TestRealData:
+    """Published data sets; ``ATTRIB_DS_REAL_DATA`` names the folder that holds them."""
+
+    @pytest.fixture
+    def folder(self):
+        named = os.environ.get("ATTRIB_DS_REAL_DATA")
+        if named is None:
+            pytest.skip("real data: ATTRIB_DS_REAL_DATA names no folder")
+        return Path(named)
+
+    def test_touches_with_a_flag(self, folder):
+        journeys = read_journeys(folder / "touches.csv.gz")
+        assert journeys.counts == {"touchpoints": 62_483, "conversions": 1_838}
+        credits = attribute(journeys.paths, ["first_touch", "linear", "time_decay"])
+        assert credits.groupby("model")["value"].sum().tolist() == pytest.approx([11_423.5] * 3)
+
+    def test_aggregated_paths(self, folder):
+        sequences = read_sequences(folder / "pathdata.csv.gz")
+        credits = attribute(sequences.paths, ["first_touch", "last_touch", "linear"])
+        totals = credits.groupby("model")[["conversions", "value"]].sum()
+        assert totals["conversions"].tolist() == pytest.approx([19_785] * 3)
+        assert totals["value"].tolist() == pytest.approx([74_802.97] * 3, abs=0.01)
+
+    def test_aggregated_paths_with_thousands_separators(self, folder):
+        sequences = read_sequences(folder / "ga_mcf_paths.csv")
+        assert sequences.counts == {"paths": 1_000}
+        assert sequences.unreadable.empty
