@@ -122,7 +122,7 @@ def _validated(
 ) -> Request:
     request = operation.request
     given = {
-        name: value for name, value in values.items() if value is not None
+        name: value for name, value in values.items() if value is not None or name in request.null_counts
     }
     try:
         return request.model_validate(given, context={"query": is_query})

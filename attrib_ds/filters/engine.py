@@ -215,7 +215,7 @@ def _instant(text: object, column: Any) -> ir.TimestampScalar:
 def _fold(text: str) -> Any:
     """Return the text in lower case, as the engine that lowers the column would write it."""
     # Engines differ on a few letters such as İ and Σ; text that has none to lower needs no engine for it.
-    if text.isascii() or text == text.lower():
+    if all(letter.isascii() or letter == letter.lower() for letter in text):
         return text.lower()
     return ibis.literal(text).lower()
 
@@ -236,7 +236,8 @@ _TESTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "greaterThanOrEquals": lambda column, value: column >= value,
     "lessThan": lambda column, value: column < value,
     "lessThanOrEquals": lambda column, value: column <= value,
-    "between": lambda column, pair: column.between(*pair),
+    # Two comparisons, since Polars would cut a fractional bound of BETWEEN down to the type of the column.
+    "between": lambda column, pair: (column >= pair[0]) & (column <= pair[1]),
     "isNotEmpty": lambda column, _: column != "",
     "matches": lambda column, pattern: column.re_search(pattern),
 }

@@ -113,7 +113,7 @@ def _draw_bars(ax: Axes, shown: Lines) -> None:
     ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown.labels) - 0.4, -0.6)
-    ax.axvline(0.0, color=look.GREY, linewidth=0.8)
+    ax.axvline(0.0, color=look.MUTED, linewidth=0.8)
 
 
 def _draw_intervals(ax: Axes, shown: Lines, rows: pd.DataFrame) -> bool:

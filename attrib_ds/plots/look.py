@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 # Okabe & Ito, "Color Universal Design" (2008), with a wine red from Tol's muted scheme in place of the
-# yellow, which vanishes on white. With grey, any two differ by at least 17 (CIE76) to any colour-blind eye.
+# yellow, which vanishes on white. Any two of these and the grey differ by at least 14 (CIE76) for viewers
+# without one kind of cone (Machado et al. 2009).
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#222222", "#882255")
 # Each with a size in points that makes it look as large as the circle.
 MARKERS: Final = (
     ("o", 5.5), ("s", 5.5), ("^", 6.5), ("D", 5.0), ("v", 6.5), ("P", 7.0),
     ("X", 7.0), ("<", 6.5), (">", 6.5), ("p", 6.5), ("*", 9.0), ("h", 6.5),
 )  # fmt: skip
-GREY: Final = "#9A9A9A"
+GREY: Final = "#BEBEBE"  # fills of what is not a node or group
+MUTED: Final = "#767676"  # lines and texts beside the data
 INK: Final = "#333333"
 _GRID: Final = "#DDDDDD"
 
@@ -55,8 +57,8 @@ def dress(ax: Axes, *, title: str, grid: str | None, lift: float = 8.0) -> None:
         title, loc="left", pad=lift, fontsize="medium", fontweight="bold", color=INK, parse_math=False
     )
     ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(GREY)
-    ax.tick_params(color=GREY, labelcolor=INK, labelsize="small")
+    ax.spines[["left", "bottom"]].set_color(MUTED)
+    ax.tick_params(color=MUTED, labelcolor=INK, labelsize="small")
     ax.xaxis.label.set_color(INK)
     ax.yaxis.label.set_color(INK)
     ax.xaxis.label.set_parse_math(False)
@@ -72,7 +74,7 @@ def say_empty(ax: Axes, message: str) -> None:
     """Write ``message`` in the middle of axes that have nothing to show."""
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color=GREY)
+    ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color=MUTED)
 
 
 def number(amount: float) -> str:

@@ -127,7 +127,7 @@ def _draw_dots(ax: Axes, shown: Lines) -> list[Line2D]:
     ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown.labels) - 0.5, -0.5)
-    ax.axvline(0.0, color=look.GREY, linewidth=0.8, zorder=1.2)
+    ax.axvline(0.0, color=look.MUTED, linewidth=0.8, zorder=1.2)
     if shown.unattributed:
-        ax.get_yticklabels()[-1].set_color(look.GREY)
+        ax.get_yticklabels()[-1].set_color(look.MUTED)
     return handles

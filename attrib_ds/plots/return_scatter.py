@@ -192,9 +192,9 @@ def _draw_ratios(ax: Axes, taken: list[Bbox]) -> None:
         along = np.linspace(max(low, 0.0), high, 300)
     frame = ax.get_window_extent()
     for ratio in _RATIOS:
-        ax.plot(along, ratio * along, color=look.GREY, linewidth=1.0, zorder=1.5, scalex=False, scaley=False)
+        ax.plot(along, ratio * along, color=look.MUTED, linewidth=1.0, zorder=1.5, scalex=False, scaley=False)
         text = ax.text(
-            0, 0, f"ROAS {ratio}×", ha="right", va="center", fontsize=7.5, color="#666666", in_layout=False,
+            0, 0, f"ROAS {ratio}×", ha="right", va="center", fontsize=7.5, color=look.MUTED, in_layout=False,
             zorder=1.6, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )  # fmt: skip
         for x in along[::-4]:

@@ -88,7 +88,7 @@ def seasonality(
     bar.ax.yaxis.label.set_color(look.INK)
     bar.outline.set_visible(False)
     look.write_thousands(bar.ax.yaxis)
-    bar.ax.tick_params(color=look.GREY, labelcolor=look.INK, labelsize="small")
+    bar.ax.tick_params(color=look.MUTED, labelcolor=look.INK, labelsize="small")
     labels = [str(label) for label in table.index] if any(table.index) else [""]
     ax.set_yticks(range(len(labels)), labels=labels, parse_math=False)
     ax.tick_params(axis="y", length=0)

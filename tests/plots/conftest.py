@@ -14,7 +14,7 @@ def _figures():
     yield
     for number in pyplot.get_fignums():
         # Warnings are errors: a glyph, a layout or a locator that complains fails the test here.
-        pyplot.figure(number).canvas.draw()
+        pyplot.figure(number).draw_without_rendering()
     pyplot.close("all")
     assert dict(matplotlib.rcParams) == settings
     matplotlib.use(before)

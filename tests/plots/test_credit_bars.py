@@ -65,7 +65,7 @@ def test_any_number_of_nodes_is_readable(credit, nodes, shown):
     ax = plots.credits(frame)
     assert len(widths(ax)) == len(labels(ax)) == shown
     assert sum(widths(ax)) == nodes * (nodes + 1) / 2
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
     assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))
     assert min(box.x0 for box in boxes) >= 0
@@ -83,7 +83,7 @@ def test_long_names_are_cut_in_the_middle_and_stay_distinct(credit):
     assert "2024" in shown[0]
     assert "2025" in shown[1]
     assert shown[2] == "x" * 18 + "…" + "x" * 17
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     assert ax.get_tightbbox().x0 >= 0
 
 
@@ -140,12 +140,12 @@ def test_value_carries_its_currency_and_share_its_percent(credit):
     ax = plots.credits(frame, by="value")
     assert ax.get_xlabel() == "credited value (EUR)"
     assert widths(ax) == [1_500_000, 30]
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     assert "500,000" in [label.get_text() for label in ax.get_xticklabels()]
     ax = plots.credits(frame, by="share")
     assert ax.get_xlabel() == "share of conversions (%)"
     assert widths(ax) == [0.75, 0.25]
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     assert "20" in [label.get_text() for label in ax.get_xticklabels()]
     nameless = frame.assign(currency=pd.Series([None, None], dtype="str"))
     assert plots.credits(nameless, by="value").get_xlabel() == "credited value"

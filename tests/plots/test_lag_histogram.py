@@ -79,7 +79,7 @@ def test_equal_lags_draw(days):
 @pytest.mark.parametrize(("low", "high"), [(0, 30), (3, 30), (0.2, 2), (1e-4, 1e-2), (20, 2000)])
 def test_tick_labels_name_their_unit_and_stand_apart(low, high):
     ax = plots.lags(lags_of([high, high], [low, low]))
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     texts = ax.get_xticklabels()
     assert len(texts) >= 3
     assert all(text.get_text().rstrip("s").endswith(("minute", "hour", "day")) for text in texts)

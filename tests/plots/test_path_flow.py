@@ -99,13 +99,18 @@ def test_bands_leave_and_arrive_within_their_blocks():
 def test_conversions_weigh_paths_and_those_without_a_touch_are_counted():
     touches = touches_of(THREE)
     touches["conversions"] = touches["event_id"].map({"e1": 10.0, "e2": 2.5, "e3": 0.0})
-    bare = touches.iloc[:1].assign(
-        event_id="e4", node_id=None, node_name=None, position=pd.NA, length=0, conversions=4.0
+    bare = touches.iloc[:2].assign(
+        event_id=["e4", "e5"],
+        node_id=None,
+        node_name=None,
+        position=[pd.NA, 0],
+        length=0,
+        conversions=[4.0, 3.0],
     )
     ax = plots.paths(pd.concat([touches, bare]), steps=2)
     assert blocks(ax) == {0: [10], 1: [12.5], 2: [12.5]}
     assert ax.get_title(loc="left") == "Last 2 touches before 12.5 conversions"
-    assert ax.get_xlabel() == "4 conversions without a touch not drawn"
+    assert ax.get_xlabel() == "7 conversions without a touch not drawn"
 
 
 def test_rows_without_an_event_are_left_out_and_touches_without_a_node_kept():

@@ -59,7 +59,7 @@ def test_names_cover_neither_each_other_nor_points_and_stay_inside(credit, nodes
     ax = plots.returns(frame)
     named = [text for text in ax.texts if not text.get_text().startswith("ROAS")]
     assert min(nodes, 3) <= len(named) <= 30
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in ax.texts]
     frame_box = ax.get_window_extent()
     for place, box in enumerate(boxes):

@@ -66,7 +66,7 @@ def test_the_rest_does_not_take_the_colours_of_the_groups():
 @pytest.mark.parametrize("interval", ["dayOfYear", "weekOfYear", "dayOfMonth", "hourOfDay", "monthOfYear"])
 def test_tick_labels_stand_apart(interval):
     ax = plots.seasonality(insights_of([("x" * 60, "1", 3), ("y", "2", 1)]), interval=interval)
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in ax.get_xticklabels()]
     assert len(boxes) >= 10
     assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))
