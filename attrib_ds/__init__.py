@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from attrib_ds.filters import event, from_json, interaction, node, to_json, user
     from attrib_ds.insights import interaction_insights
     from attrib_ds.interactions import get_interaction, list_hits, search_interactions
-    from attrib_ds.loading import load
+    from attrib_ds.loading import load, sample_project
     from attrib_ds.nodes import list_nodes
-    from attrib_ds.project import Project, connect, sample_project
+    from attrib_ds.project import Project, connect
 
 #: Where each public name lives; a name's module loads when the name is first used.
 _HOMES = {
@@ -49,9 +49,9 @@ _HOMES = {
     "filters": ["event", "from_json", "interaction", "node", "to_json", "user"],
     "insights": ["interaction_insights"],
     "interactions": ["get_interaction", "list_hits", "search_interactions"],
-    "loading": ["load"],
+    "loading": ["load", "sample_project"],
     "nodes": ["list_nodes"],
-    "project": ["Project", "connect", "sample_project"],
+    "project": ["Project", "connect"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -58,7 +58,8 @@ def credits(
     Axes
         From top to bottom: nodes by falling credit, "other (n nodes)", "unattributed". By conversions,
         each bar of a node carries its interval when ``low`` and ``high`` are there: sampling error, not
-        bias. Value, share and sums of nodes carry none, because the bounds are not theirs.
+        bias. Value, share and sums (of nodes, of one node over currencies) carry none, because bounds
+        of conversions are not theirs and do not add up.
 
     Raises
     ------
@@ -92,8 +93,15 @@ def credits(
         look.say_empty(ax, empty_message(by))
         return ax
     _draw_bars(ax, shown)
-    if by == "conversions" and {"low", "high"} <= set(rows.columns) and _draw_intervals(ax, shown, rows):
-        ax.set_xlabel(f"{ax.get_xlabel()}\nlines from low to high: sampling error, not bias")
+    if by == "conversions" and {"low", "high"} <= set(rows.columns):
+        drawn = _draw_intervals(ax, shown, rows)
+        apart = (
+            "lines from low to high: sampling error, not bias"
+            if drawn
+            else "no intervals: bounds do not add up"
+        )
+        if drawn or rows["low"].notna().any():
+            ax.set_xlabel(f"{ax.get_xlabel()}\n{apart}")
     if by == "share":
         look.write_percent(ax.xaxis)
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 # Okabe & Ito, "Color Universal Design" (2008), with a wine red from Tol's muted scheme in place of the
-# yellow, which vanishes on white. Any two of these and the grey differ by at least 14 (CIE76) for viewers
+# yellow, which vanishes on white. Any two of these and the grey differ by at least 15 (CIE76) for viewers
 # without one kind of cone (Machado et al. 2009).
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#222222", "#882255")
 # Each with a size in points that makes it look as large as the circle.

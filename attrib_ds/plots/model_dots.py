@@ -98,13 +98,13 @@ def _draw_dots(ax: Axes, shown: Lines) -> list[Line2D]:
     positions = np.arange(len(shown.labels))
     amounts = shown.amounts.to_numpy(dtype="float64")
     for position in positions[::2]:
-        ax.axhspan(position - 0.5, position + 0.5, color=look.GREY, alpha=0.09, linewidth=0)
+        ax.axhspan(position - 0.5, position + 0.5, color=look.GREY, alpha=0.14, linewidth=0)
     ax.hlines(
         positions,
         np.nanmin(amounts, axis=1),
         np.nanmax(amounts, axis=1),
-        color=look.GREY,
-        linewidth=1.5,
+        color=look.MUTED,
+        linewidth=1.1,
         zorder=1.5,
     )
     models = amounts.shape[1]

@@ -133,6 +133,9 @@ def test_sums_carry_no_interval(credit):
     assert widths(ax) == [6, 2, 1]
     (bars,) = [each for each in ax.containers if each.__class__.__name__ == "ErrorbarContainer"]
     assert [segment[0, 1] for segment in bars.lines[2][0].get_segments()] == [1]
+    ax = plots.credits(frame.iloc[:2])
+    assert len(ax.containers) == 1
+    assert ax.get_xlabel().endswith("no intervals: bounds do not add up")
 
 
 def test_value_carries_its_currency_and_share_its_percent(credit):

@@ -93,10 +93,15 @@ class Checks:
         """Add a rule: a row breaks it where the SQL ``broken`` is true; ``reason`` is SQL text."""
         self._rules.append((broken, reason))
 
-    def column(self, name: str, value: str, *, final: str | None = None) -> None:
-        """Add a column: its value as rules see it, and as it is stored where that differs."""
+    def column(self, name: str, value: str, *, final: str | None = None, kept: bool = False) -> None:
+        """Add a column: its value as rules see it, and as it is stored where that differs.
+
+        A column that the source does not have is stored only if it has such a ``final`` value or is
+        ``kept``: wide tables of nothing cost time.
+        """
         self.value(name, value)
-        self._outer[name] = final or quoted(name)
+        if final is not None or kept or self.has(name):
+            self._outer[name] = final or quoted(name)
 
     def value(self, name: str, value: str) -> None:
         """Add a value that rules and other columns see and that is not stored."""
@@ -120,6 +125,7 @@ class Checks:
         required: bool = False,
         lower: bool = False,
         default: str | None = None,
+        kept: bool = False,
     ) -> None:
         """Add a column of trimmed text that matches a pattern as a whole, if there is one."""
         value = self.source.word(name) if self.has(name) else "CAST(NULL AS VARCHAR)"
@@ -127,6 +133,7 @@ class Checks:
             name,
             f"lower({value})" if lower else value,
             final=f"coalesce({quoted(name)}, {default})" if default else None,
+            kept=kept or required,
         )
         if required:
             self.require(name)
@@ -148,7 +155,8 @@ class Checks:
     ) -> None:
         """Add a column of UTC instants; ``recent`` ones are not before 1990."""
         value = self.source.instant(name) if self.has(name) else "CAST(NULL AS TIMESTAMP)"
-        self.column(name, value, final=f"coalesce({quoted(name)}, {default})" if default else None)
+        final = f"coalesce({quoted(name)}, {default})" if default else None
+        self.column(name, value, final=final, kept=required)
         if required:
             self.require(name)
         if self.has(name):
@@ -187,16 +195,8 @@ class Checks:
 
     def amount(self, name: str, *, required: bool = False) -> None:
         """Add a column of amounts of money, exact to 6 digits after the point (G-042)."""
-        value = "CAST(NULL AS DECIMAL(24,6))"
-        if self.has(name):
-            # A float was never exact; text that is, must not be rounded in silence.
-            is_float = self.source.types[name] in {"DOUBLE", "FLOAT"}
-            given_value = self.source.number(name) if is_float else self.source.word(name)
-            value = f"TRY_CAST({given_value} AS DECIMAL(24,6))"
-            if not is_float:
-                exact = f"TRY_CAST({given_value} AS DECIMAL(38,18))"
-                value = f"CASE WHEN {exact} = {value} THEN {value} END"
-        self.column(name, value)
+        value = self.source.amount(name) if self.has(name) else "CAST(NULL AS DECIMAL(24,6))"
+        self.column(name, value, kept=required)
         if required:
             self.require(name)
         if self.has(name):

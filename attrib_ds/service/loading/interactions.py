@@ -67,7 +67,8 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     checks.derive("createdAt", created)
     checks.rule(f"{is_offline} AND {quoted('isBot')}", "'isBot: is true on an offline interaction'")
     for name in _SESSION_ONLY:
-        checks.derive(name, f"CASE WHEN {is_offline} IS NOT TRUE THEN {quoted(name)} END")
+        if checks.has(name):
+            checks.derive(name, f"CASE WHEN {is_offline} IS NOT TRUE THEN {quoted(name)} END")
     staged = checks.stage(connection)
     checks.unique(connection, staged, "_id")
     return Batch(staged, "_id", lambda writer, good: _insert(writer, good, project))

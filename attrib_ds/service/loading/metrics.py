@@ -149,10 +149,9 @@ def _add_state(checks: Checks, name: str) -> None:
 def _add_amount(checks: Checks, name: str) -> None:
     amount, currency = f"{name}.amount", f"{name}.currency"
     checks.amount(amount)
-    checks.word(currency, pattern=CURRENCY, form=CURRENCY_FORM)
+    checks.word(currency, pattern=CURRENCY, form=CURRENCY_FORM, kept=True)
     missing = f"{quoted(amount)} IS NOT NULL AND {quoted(currency)} IS NULL"
-    given_none = f"{given(currency)} IS NULL" if checks.has(currency) else "true"
-    checks.rule(f"{missing} AND {given_none}", literal(f"{currency}: is missing"))
+    checks.rule(f"{missing} AND {given(currency)} IS NULL", literal(f"{currency}: is missing"))
 
 
 def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, project: Project) -> str:
@@ -216,7 +215,8 @@ def _from_columns(staged: Staged, keys: Keys) -> list[str]:
     queries = [_rows(staged, key="event-count", kind="number", number="1", **no)]
     for key in keys.states:
         state = quoted(f"states.{key}")
-        date = f"coalesce({quoted(f'states.{key}.date')}, {quoted('eventDate')})"
+        has_date = f"states.{key}.date" in staged.columns
+        date = f"coalesce({quoted(f'states.{key}.date') if has_date else 'NULL'}, {quoted('eventDate')})"
         is_given = f"{state} IS NOT NULL"
         queries.append(_rows(staged, key=key, kind="state", number=state, date=date, where=is_given, **no))
     for key in keys.numbers:
@@ -300,7 +300,7 @@ def insert(
     count : int
         Metrics in the table.
     """
-    position = "row_number() OVER (ORDER BY row, key) - 1"
+    position = "row_number() OVER () - 1"
     rows = (
         f"(SELECT metric.*, event._id AS eventId, event.createdAt AS created, event.updatedAt AS updated, "
         f"{position} AS position FROM {table} AS metric JOIN {good.rows} AS event USING (row))"

@@ -42,7 +42,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     checks.refuse_unknown(schema.NODE.names)
     checks.project(project.project_id)
     checks.word("_id", pattern=NAME, form=NAME_FORM, required=True)
-    checks.word("parentId", pattern=NAME, form=NAME_FORM)
+    checks.word("parentId", pattern=NAME, form=NAME_FORM, kept=True)
     checks.choice("type", schema.NODE_TYPES)
     checks.word("name", required=True)
     for name in _WORDS:

@@ -1,0 +1,79 @@
+"""Fixtures for every test: no network, no user's own folders, and a small shop."""
+
+import pandas as pd
+import pytest
+from attrib_ds import connect, load
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    """Embedded projects of a test live in a folder of its own; no remote service is known."""
+    for name in ("ATTRIB_DS_URL", "ATTRIB_DS_URL_V2", "ATTRIB_DS_AUTH_URL", "ATTRIB_DS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    return tmp_path / "home"
+
+
+def hexadecimal(number: int) -> str:
+    return f"{number:024x}"
+
+
+@pytest.fixture
+def shop():
+    """A tree of six nodes, seven interactions of three users, four events and two outlays."""
+    nodes = pd.DataFrame(
+        [
+            ("ads", None, "integration", "Ads", "Paid Search"),
+            ("brand", "ads", "campaign", "Brand", "Paid Search"),
+            ("shoes", "brand", "adset", "Shoes", "Paid Search"),
+            ("boots", "brand", "adset", "Boots", "Paid Search"),
+            ("letter", None, "campaign", "Newsletter", "Email"),
+            ("direct", None, "channel", "Direct", "Direct"),
+        ],
+        columns=["_id", "parentId", "type", "name", "channel"],
+    )
+    anna, ben, carl = (hexadecimal(number) for number in (10, 11, 12))
+    interactions = pd.DataFrame(
+        [
+            (hexadecimal(1), anna, "shoes", "2025-01-01T10:00:00Z", "session", False, None, "FR"),
+            (hexadecimal(2), anna, "letter", "2025-01-05T10:00:00Z", "session", False, None, "FR"),
+            (hexadecimal(3), anna, "direct", "2025-01-09T10:00:00Z", "session", False, None, "DE"),
+            (hexadecimal(4), ben, "boots", "2025-01-02T10:00:00Z", "session", False, None, "DE"),
+            (hexadecimal(5), ben, "letter", "2025-01-03T10:00:00Z", "session", True, None, "DE"),
+            (hexadecimal(6), ben, "direct", "2025-01-04T10:00:00Z", "session", False, "office", "DE"),
+            (hexadecimal(7), carl, "letter", "2024-11-01T10:00:00Z", "offline", False, None, None),
+        ],
+        columns=["_id", "userId", "nodeId", "startDate", "type", "isBot", "trafficFilterId", "geo.countryCode"],
+    )
+    events = pd.DataFrame(
+        {
+            "_id": [f"00000000-0000-7000-8000-00000000000{number}" for number in (1, 2, 3, 4)],
+            "userId": [anna, ben, carl, anna],
+            "eventType": ["order", "order", "order", "lead"],
+            "eventDate": [
+                "2025-01-10T10:00:00Z",
+                "2025-01-10T10:00:00Z",
+                "2025-01-10T10:00:00Z",
+                "2025-01-06T10:00:00Z",
+            ],
+            "statistics.turnover.amount": [90.0, 40.0, 20.0, None],
+            "statistics.turnover.currency": ["EUR", "EUR", "EUR", None],
+            "states.confirmed": pd.array([1, 0, 1, None], dtype="Int64"),
+            "states.qualified": pd.array([None, None, None, 1], dtype="Int64"),
+            "states.qualified.date": [None, None, None, "2025-01-07T10:00:00Z"],
+        }
+    )
+    spend = pd.DataFrame(
+        {
+            "campaignId": ["brand", "letter"],
+            "amount.amount": [30.0, 10.0],
+            "amount.currency": ["EUR", "EUR"],
+            "startDate": ["2025-01-01T00:00:00Z", "2025-01-01T00:00:00Z"],
+            "endDate": ["2025-01-31T00:00:00Z", "2025-01-11T00:00:00Z"],
+        }
+    )
+    with connect("small-shop", path=":memory:") as project:
+        report = load(project, nodes=nodes, interactions=interactions, events=events, spend=spend)
+        assert report.rejected.empty, report.rejected.to_dict("records")
+        yield project

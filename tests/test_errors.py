@@ -1,0 +1,54 @@
+"""Errors: one tree, a status each, picklable."""
+
+import inspect
+import pickle
+
+import pytest
+from attrib_ds import errors
+
+EVERY = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.AttribError)]
+STATUSES = {
+    "AttribError": 500,
+    "Conflict": 409,
+    "Forbidden": 403,
+    "InvalidRequest": 400,
+    "NotFound": 404,
+    "NotSupported": 501,
+    "ProjectInUse": 503,
+    "ServiceFailure": 500,
+    "TooManyRequests": 429,
+    "Unauthorized": 401,
+    "Unavailable": 503,
+}
+
+
+def test_each_stands_for_a_status():
+    assert {each.__name__: each.status for each in EVERY} == STATUSES
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_each_is_picklable_with_all_it_knows(kind):
+    details = [{"attribute": "limit", "problem": "-1 is not allowed"}]
+    error = kind("limit: -1 is not allowed", field="limit", request_id="r-1", details=details)
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is kind
+    assert (back.message, back.field, back.request_id, back.details) == (error.message, "limit", "r-1", details)
+    assert str(back) == "limit: -1 is not allowed (request r-1)"
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_the_tree_is_drawn_in_the_docstring(kind):
+    assert kind.__name__ in (errors.__doc__ or "")
+
+
+def test_builtins_catch_what_they_mean():
+    assert issubclass(errors.InvalidRequest, ValueError)
+    assert issubclass(errors.NotFound, LookupError)
+    assert issubclass(errors.Forbidden, PermissionError)
+
+
+def test_a_choice_names_what_came_what_is_allowed_and_the_closest():
+    error = errors.InvalidRequest.choice("level", "Campain", ["ad", "campaign"])
+    assert str(error) == "level: 'Campain' is not allowed (did you mean 'campaign'?); allowed: ad, campaign"
+    assert error.field == "level"
+    assert str(errors.InvalidRequest.choice("level", 3, ["ad"])) == "level: 3 is not allowed; allowed: ad"
