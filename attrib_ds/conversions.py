@@ -12,7 +12,7 @@ import pandas as pd
 from attrib_ds import instants
 from attrib_ds.attribution.durations import parse_duration
 from attrib_ds.attribution.paths import DIRECT, MILESTONE, Paths, pair
-from attrib_ds.attribution.returns import ancestors_at
+from attrib_ds.attribution.tree import ancestors_at, lazy, replaced
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate
 from attrib_ds.filters.engine import to_ibis
@@ -67,8 +67,8 @@ def conversion_paths(
     nodes : Predicate, optional
         On the node of a touchpoint.
     level : str, optional
-        Credit the ancestor of this type (``"campaign"``) instead of the node that was touched; the spend of
-        the project is put beside the credits then.
+        Credit the ancestor of this type (``"campaign"``), or the channel (``"channel"``), instead of the node
+        that was touched; the spend of the project is put beside the credits then.
     milestones : mapping of str to str, optional
         Name of a milestone to the state whose date it is: ``{"lead": "qualified"}``.
 
@@ -148,7 +148,8 @@ def _split(where: Predicate | None) -> tuple[Predicate | None, Predicate | None]
     if kind == "event":
         return None, where
     raise InvalidRequest(
-        f"where: a predicate on {kind} is not allowed; allowed: interaction(…) or event(…); node(…) goes to nodes=",
+        f"where: a predicate on {kind} is not allowed; allowed: interaction(…) or event(…); for "
+        "node(…) there is nodes=",
         field="where",
     )
 
@@ -195,7 +196,7 @@ def _tree(tables: Tables, level: str | None) -> pd.DataFrame:
             "parent_id": nodes["parentId"],
             "type": nodes["type"],
             "name": nodes["name"],
-            "credited_id": nodes["_id"].map(credited).fillna(nodes["_id"]).astype("str"),
+            "credited_id": replaced(nodes["_id"], credited),
             "is_direct": direct.astype(bool),
         }
     )
@@ -212,9 +213,7 @@ def _touchpoints(
         eligible = eligible.filter(to_ibis(where, eligible))
     if nodes is not None:
         eligible = eligible.filter(to_ibis(nodes, eligible, nodes=tables.nodes))
-    touched = ibis.memtable(
-        tree[["node_id", "credited_id", "is_direct"]].rename(columns={"node_id": "touched_id"})
-    )
+    touched = lazy(tree[["node_id", "credited_id", "is_direct"]].rename(columns={"node_id": "touched_id"}))
     joined = eligible.left_join(touched, eligible.nodeId == touched.touched_id)
     return joined.select(
         user_id=joined.userId,
@@ -270,6 +269,6 @@ def _spend(tables: Tables, tree: pd.DataFrame, period: _Period) -> pd.DataFrame 
     spent = to_pandas(rows.group_by(["node_id", "currency"]).agg(spend=rows.spend.sum()).to_pyarrow())
     if not len(spent):
         return None
-    credited = tree.set_index("node_id")["credited_id"]
-    spent["node_id"] = spent["node_id"].map(credited).fillna(spent["node_id"]).astype("str")
-    return spent.groupby(["node_id", "currency"], as_index=False)["spend"].sum()
+    credited = dict(zip(tree["node_id"], tree["credited_id"], strict=True))
+    spent["node_id"] = replaced(spent["node_id"], credited)
+    return spent.groupby(["node_id", "currency"])["spend"].sum().reset_index()

@@ -168,10 +168,12 @@ def _section(heading: str, body: str) -> str:
 
 def _figure(description: str, draw: Callable[[], Axes]) -> str:
     axes = draw()
-    figure = axes.figure
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        raise AssertionError("a plot draws on a figure")
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=160, bbox_inches="tight", metadata={"Software": None})
-    pyplot.close(figure)  # type: ignore[arg-type]
+    pyplot.close(figure)
     encoded = base64.b64encode(picture.getvalue()).decode("ascii")
     return f'<figure><img alt="{escape(description)}" src="data:image/png;base64,{encoded}"></figure>'
 

@@ -44,7 +44,16 @@ def shop():
             (hexadecimal(6), ben, "direct", "2025-01-04T10:00:00Z", "session", False, "office", "DE"),
             (hexadecimal(7), carl, "letter", "2024-11-01T10:00:00Z", "offline", False, None, None),
         ],
-        columns=["_id", "userId", "nodeId", "startDate", "type", "isBot", "trafficFilterId", "geo.countryCode"],
+        columns=[
+            "_id",
+            "userId",
+            "nodeId",
+            "startDate",
+            "type",
+            "isBot",
+            "trafficFilterId",
+            "geo.countryCode",
+        ],
     )
     events = pd.DataFrame(
         {

@@ -6,7 +6,9 @@ import pickle
 import pytest
 from attrib_ds import errors
 
-EVERY = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.AttribError)]
+EVERY = [
+    each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.AttribError)
+]
 STATUSES = {
     "AttribError": 500,
     "Conflict": 409,
@@ -32,7 +34,12 @@ def test_each_is_picklable_with_all_it_knows(kind):
     error = kind("limit: -1 is not allowed", field="limit", request_id="r-1", details=details)
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is kind
-    assert (back.message, back.field, back.request_id, back.details) == (error.message, "limit", "r-1", details)
+    assert (back.message, back.field, back.request_id, back.details) == (
+        error.message,
+        "limit",
+        "r-1",
+        details,
+    )
     assert str(back) == "limit: -1 is not allowed (request r-1)"
 
 

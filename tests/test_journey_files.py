@@ -77,7 +77,10 @@ def test_files_come_in_many_forms(write, tmp_path, kind):
 def test_columns_are_named_where_their_names_are_not_common(write):
     touches = TOUCHES.replace("customer_id,time,channel", "kunde,wann,kanal")
     orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;kunde;am;umsatz")
-    with pytest.raises(errors.InvalidRequest, match="no column that looks like the user; columns: kunde, wann, kanal; .*--user"):
+    with pytest.raises(
+        errors.InvalidRequest,
+        match="no column that looks like the user; columns: kunde, wann, kanal; .*--user",
+    ):
         read_journeys(write("t.csv", touches), write("o.csv", orders))
     columns = {
         "user": "kunde",
@@ -170,7 +173,10 @@ def test_instants_in_the_forms_that_exports_have(write, written, read):
 def test_sequences(write):
     file = write("paths.csv", 'path,total_conversions,total_null\na > b,"1,200",5\nb,x,1\na,0,7\n')
     sequences = read_sequences(file)
-    assert table(attribute(sequences.paths, "linear"), "node_id", "conversions") == [["a", 600.0], ["b", 600.0]]
+    assert table(attribute(sequences.paths, "linear"), "node_id", "conversions") == [
+        ["a", 600.0],
+        ["b", 600.0],
+    ]
     assert sequences.unreadable["reason"].tolist() == ["total_conversions is not a number from 0 up"]
     with pytest.raises(errors.InvalidRequest, match="looks like the conversions.*--path-conversions"):
         read_sequences(write("other.csv", "path,many\na,1\n"))

@@ -110,12 +110,14 @@ def _labelled(
         model = model_named(each) if isinstance(each, str) else each
         if not isinstance(model, Model):
             raise InvalidRequest(
-                f"models: {each!r} is not a model; allowed: a model such as Linear() or a name such as 'linear'",
+                f"models: {each!r} is not a model; allowed: a model such as Linear() or a name such as "
+                "'linear'",
                 field="models",
             )
         if label in labelled:
             raise InvalidRequest(
-                f"models: {label!r} is there twice; give models of one kind labels of their own with a mapping",
+                f"models: {label!r} is there twice; give models of one kind labels of their own with "
+                "a mapping",
                 field="models",
             )
         labelled[str(label)] = model
@@ -130,7 +132,8 @@ def _check_custom(paths: Paths, model: CustomWeights) -> None:
         raise InvalidRequest(f"models: {model.name} cannot be computed: {error}", field="models") from error
     if wrong:
         raise InvalidRequest(
-            f"models: {model.name} gives a weight that is missing, negative or not finite; allowed: 0 or more",
+            f"models: {model.name} gives a weight that is missing, negative or not finite; allowed: "
+            "0 or more",
             field="models",
         )
 

@@ -54,7 +54,7 @@ class Input:
                 field=argument,
             )
         _distinct_names(table.column_names, argument)
-        # A column without a single value has no type of its own, and engines guess one: text takes every role.
+        # A column without a single value has no type of its own, and engines guess one; text takes any role.
         untyped = [column.name for column in table.schema if pa.types.is_null(column.type)]
         for name in untyped:
             index = table.column_names.index(name)
@@ -128,8 +128,8 @@ class Input:
                 first = numbered.filter(numbered[f"wrong{index}"]).order_by("row_of_input").limit(1)
                 shown = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
                 raise InvalidRequest(
-                    f"{self.argument}: {count:,} rows are not allowed: the column {name!r} {complaint}, first in "
-                    f"row {shown['row_of_input']} ({shown[name]!r})",
+                    f"{self.argument}: {count:,} rows are not allowed: the column {name!r} {complaint}, "
+                    f"first in row {shown['row_of_input']} ({shown[name]!r})",
                     field=self.argument,
                 )
 
@@ -169,7 +169,7 @@ def _parquet(backend: Any, path: Path, argument: str) -> ir.Table:
         raise InvalidRequest(f"{argument}: there is no file {str(path)!r}", field=argument)
     if path.is_file() and path.suffix not in (".parquet", ".pq"):
         raise InvalidRequest(
-            f"{argument}: {path.name!r} is not a Parquet file by its name; read other files with pandas first",
+            f"{argument}: {path.name!r} is not a Parquet file by its name; read others with pandas first",
             field=argument,
         )
     return backend.read_parquet(path if path.is_file() else path / "*.parquet", table_name=argument)

@@ -9,11 +9,13 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrib_ds.attribution.durations import as_days
 from attrib_ds.errors import InvalidRequest, closest
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 @dataclass(frozen=True)

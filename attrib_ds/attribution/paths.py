@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import ibis
-import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.attribution.durations import parse_duration
 from attrib_ds.attribution.inputs import Input, engine
+from attrib_ds.attribution.tree import lazy, replaced
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import ibis.expr.types as ir
+    import pandas as pd
 
 #: How direct traffic is named, in lower case.
 DIRECT = ("direct", "(direct)", "(direct) / (none)", "direct / (none)", "direct / none")
@@ -40,8 +41,8 @@ class Paths:
     touches : ibis.Table
         One row per conversion and touchpoint inside its lookback, and one row without a node for each
         conversion that has none: ``event_id``, ``user_id``, ``node_id``, ``type``, ``is_direct``, ``date``,
-        ``event_date``, ``age_days``, ``youngest_days`` (of the last one), ``position`` (1 is the first), ``length``, ``conversions`` and
-        ``value`` (of the whole conversion), ``currency``.
+        ``event_date``, ``age_days``, ``youngest_days`` (age of the last one), ``position`` (1 is the
+        first), ``length``, ``conversions`` and ``value`` (of the whole conversion), ``currency``.
     touchpoints : ibis.Table or None
         Every touchpoint, those of users without a conversion (the null paths) included.
     nodes : DataFrame or None
@@ -278,8 +279,7 @@ class Paths:
         """Return the names of nodes; a node without one is called by its id."""
         if self.nodes is None:
             return node_ids.copy()
-        named = self.nodes.set_index("node_id")["name"]
-        return node_ids.map(named).fillna(node_ids).astype("str")
+        return replaced(node_ids, dict(zip(self.nodes["node_id"], self.nodes["name"], strict=True)))
 
     def require_dates(self, what: str) -> None:
         """Refuse what needs the dates of touchpoints where there are none."""
@@ -305,7 +305,7 @@ class Paths:
     def _named(self) -> ir.Table:
         if self.nodes is None:
             return self.touches.mutate(node_name=self.touches.node_id)
-        named = ibis.memtable(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
+        named = lazy(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
 

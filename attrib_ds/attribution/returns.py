@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
+from attrib_ds.attribution.tree import ancestors_at, replaced, require_columns
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.schema import NODE_TYPES
 
 _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
 _COUNTS = ("conversions", "value", "share", "spend")
@@ -50,7 +48,7 @@ def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
     >>> report_returns(credits, spend)[["cpa", "roas"]].iloc[0].tolist()
     [7.5, 3.0]
     """
-    _require(credits, "credits", _CREDITS)
+    require_columns(credits, "credits", _CREDITS)
     spent = _checked(spend)
     joined = _with_spend(credits.drop(columns=["spend", "cpa", "roas"], errors="ignore"), spent)
     return _with_ratios(joined)
@@ -87,7 +85,7 @@ def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.Data
     >>> compare_models(attribute(paths, ["first_touch", "linear"]))["spread"].tolist()
     [2.0, 2.0]
     """
-    _require(credits, "credits", _CREDITS)
+    require_columns(credits, "credits", _CREDITS)
     if by not in ("conversions", "value", "share"):
         raise InvalidRequest.choice("by", by, ("conversions", "value", "share"))
     models = list(dict.fromkeys(credits["model"]))
@@ -108,7 +106,7 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
     nodes : DataFrame
         From :func:`attrib_ds.list_nodes`: ``_id``, ``parentId``, ``type``, ``name``.
     level : str
-        A node type, such as ``"campaign"``.
+        A node type, such as ``"campaign"``; ``"channel"`` sums by the channel of each node.
 
     Returns
     -------
@@ -126,40 +124,21 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
     Rolling up equals attributing at the level for models whose weights ignore which node a touchpoint is:
     first, last, linear, ramp, position and time decay. It does not for participation.
     """
-    _require(credits, "credits", _CREDITS)
+    require_columns(credits, "credits", _CREDITS)
     ancestors = ancestors_at(nodes, level)
-    names = nodes.set_index("_id")["name"]
+    names = dict(zip(nodes["_id"], nodes["name"], strict=True))
     rolled = credits.drop(columns=["low", "high", "cpa", "roas"], errors="ignore").copy()
-    rolled["node_id"] = rolled["node_id"].map(ancestors).fillna(rolled["node_id"]).astype("str")
+    rolled["node_id"] = replaced(rolled["node_id"], ancestors)
     keys = ["model", "node_id", "currency"]
     counts = [column for column in _COUNTS if column in rolled.columns]
     summed = rolled.groupby(keys, dropna=False, sort=False)[counts].sum(min_count=1).reset_index()
-    summed["node_name"] = summed["node_id"].map(names).fillna(summed["node_id"]).astype("str")
+    summed["node_name"] = replaced(summed["node_id"], names)
     summed = summed[[column for column in credits.columns if column in summed.columns]]
     return _with_ratios(summed) if "spend" in summed.columns else summed
 
 
-def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
-    """Map each node to its nearest ancestor of a type, itself included, or to itself where it has none."""
-    _require(nodes, "nodes", ("_id", "parentId", "type", "name"))
-    if level not in NODE_TYPES:
-        raise InvalidRequest.choice("level", level, NODE_TYPES)
-    parents = dict(zip(nodes["_id"], nodes["parentId"].where(nodes["parentId"].notna(), None), strict=True))
-    types = dict(zip(nodes["_id"], nodes["type"], strict=True))
-    found: dict[str, str] = {}
-    for node in parents:
-        current: Any = node
-        # A tree is no deeper than it has nodes; the bound ends the walk on a frame that holds a loop.
-        for _ in range(len(parents)):
-            if current is None or types.get(current) == level:
-                break
-            current = parents.get(current)
-        found[node] = current if current is not None and types.get(current) == level else node
-    return found
-
-
 def _checked(spend: pd.DataFrame) -> pd.DataFrame:
-    _require(spend, "spend", ("node_id", "spend"))
+    require_columns(spend, "spend", ("node_id", "spend"))
     amounts = pd.to_numeric(spend["spend"], errors="coerce").astype("float64")
     wrong = ~np.isfinite(amounts) | (amounts < 0)
     if wrong.any():
@@ -234,14 +213,3 @@ def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.drop(columns="monetary", errors="ignore").assign(
         spend=spent, cpa=known / credited, roas=earned / known
     )
-
-
-def _require(frame: pd.DataFrame, argument: str, columns: tuple[str, ...]) -> None:
-    if not isinstance(frame, pd.DataFrame):
-        raise InvalidRequest(f"{argument}: {type(frame).__name__} is not a DataFrame", field=argument)
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise InvalidRequest(
-            f"{argument}: the columns {', '.join(missing)} are missing; needed: {', '.join(columns)}",
-            field=argument,
-        )

@@ -154,8 +154,8 @@ def _called(model: models.CustomWeights, touches: ir.Table) -> Any:
         raw = model.weight(touches)
     except AttributeError as error:
         raise InvalidRequest(
-            f"models: {model.name} asks for what a touchpoint does not have ({error}); it has position, length, "
-            "age_days, node_id, type",
+            f"models: {model.name} asks for what a touchpoint does not have ({error}); it has position, "
+            "length, age_days, node_id, type",
             field="models",
         ) from error
     if not isinstance(raw, ibis.expr.types.NumericValue | int | float):

@@ -153,3 +153,12 @@ def test_roll_up_refuses_an_unknown_level():
         errors.InvalidRequest, match="level: 'campain' is not allowed.*did you mean 'campaign'"
     ):
         roll_up(credits_of(("linear", "shoes", 4.0, 40.0, "EUR")), NODES, "campain")
+
+
+def test_the_level_channel_sums_by_the_channel_of_each_node():
+    nodes = NODES.assign(channel=["Paid Search", "Paid Search", "Paid Search", None, "Direct"])
+    credits = credits_of(("linear", "shoes", 4.0, 40.0, "EUR"), ("linear", "direct", 3.0, 30.0, "EUR"))
+    assert table(roll_up(credits, nodes, "channel"), "node_id", "conversions") == [
+        ["Paid Search", 4.0],
+        ["Direct", 3.0],
+    ]

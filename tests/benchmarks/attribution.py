@@ -57,7 +57,9 @@ def main() -> None:
                 "peak MB": round(statistics.median(run["peak_mb"] for run in results)),
             }
         )
-    print(f"{touches:,} touchpoints, {options.conversions:,} conversions, medians of {options.rounds} rounds\n")
+    print(
+        f"{touches:,} touchpoints, {options.conversions:,} conversions, medians of {options.rounds} rounds\n"
+    )
     print(pd.DataFrame(rows).to_string(index=False))
 
 
@@ -84,7 +86,9 @@ def _check_agreement(runs: dict[str, list[dict]]) -> None:
         for model in ("first_touch", "last_touch", "linear"):
             for node, credited in results[0]["credited"].get(model, {}).items():
                 if abs(credited - ours[model][node]) > 1e-6 * ours[model][node]:
-                    raise SystemExit(f"{name} credits {credited} to {node} under {model}; ours: {ours[model][node]}")
+                    raise SystemExit(
+                        f"{name} credits {credited} to {node} under {model}; ours: {ours[model][node]}"
+                    )
 
 
 if __name__ == "__main__":

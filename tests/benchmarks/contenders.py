@@ -20,7 +20,9 @@ def attrib_ds(folder: Path):
 
     at.attribute(at.Paths.from_sequences(_warm(), path="path", conversions="n"), "linear")
     start = time.perf_counter()
-    paths = at.Paths.from_frames(folder / "touchpoints.parquet", folder / "conversions.parquet", lookback="40D")
+    paths = at.Paths.from_frames(
+        folder / "touchpoints.parquet", folder / "conversions.parquet", lookback="40D"
+    )
     credits = at.attribute(paths, list(rule_models()))
     seconds = time.perf_counter() - start
     return seconds, {
@@ -88,7 +90,9 @@ def _converting_touches(folder: Path):
     touchpoints = pd.read_parquet(folder / "touchpoints.parquet")
     conversions = pd.read_parquet(folder / "conversions.parquet", columns=["user_id", "value"])
     kept = touchpoints[touchpoints["user_id"].isin(conversions["user_id"])]
-    return kept.sort_values(["user_id", "date"], ignore_index=True).merge(conversions, on="user_id", how="left")
+    return kept.sort_values(["user_id", "date"], ignore_index=True).merge(
+        conversions, on="user_id", how="left"
+    )
 
 
 def _path_strings(folder: Path):
@@ -110,7 +114,9 @@ def _path_strings(folder: Path):
 
 
 if __name__ == "__main__":
-    contenders = {each.__name__: each for each in (attrib_ds, channel_attribution, marketing_attribution_models)}
+    contenders = {
+        each.__name__: each for each in (attrib_ds, channel_attribution, marketing_attribution_models)
+    }
     measured, credited = contenders[sys.argv[1]](Path(sys.argv[2]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"seconds": measured, "peak_mb": peak, "credited": credited}))

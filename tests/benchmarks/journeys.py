@@ -12,7 +12,9 @@ START = np.datetime64("2025-01-01", "us")
 DAY = np.timedelta64(86_400_000_000, "us")
 
 
-def write_journeys(folder: Path, *, journeys: int, conversions: int, nodes: int = 12, seed: int = 20250101) -> int:
+def write_journeys(
+    folder: Path, *, journeys: int, conversions: int, nodes: int = 12, seed: int = 20250101
+) -> int:
     """Write ``touchpoints.parquet`` and ``conversions.parquet``; return the number of touchpoints.
 
     Journeys have a geometric length with mean 4, at most 20, within 30 days; each converts at most once, after

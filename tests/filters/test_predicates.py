@@ -89,7 +89,7 @@ def test_double_negation_of_single_rules(predicate):
     assert ~predicate != predicate
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(data=st.data())
 def test_laws_of_building(data, any_predicate):
     predicate = data.draw(any_predicate)
@@ -102,7 +102,7 @@ def test_laws_of_building(data, any_predicate):
     assert as_condition(as_condition(predicate)) == as_condition(predicate)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(text=st.text())
 def test_any_text_survives_repr(text):
     try:

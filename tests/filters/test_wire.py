@@ -22,7 +22,7 @@ def user_leaf(**changed):
     return {"type": "fields", "field": "email", "operator": "equals", "value": "a@example.com", **changed}
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_json_gives_the_predicate_back(data, any_predicate):
     predicate = data.draw(any_predicate)

@@ -242,9 +242,10 @@ class Checks:
             return
         column = quoted(name)
         kept = f"coalesce(min(row) FILTER (row NOT IN (SELECT row FROM {staged.problems})), min(row))"
+        several = f"SELECT {column} FROM {staged.relation} GROUP BY {column} HAVING count(*) > 1"
         repeated = (
-            f"SELECT {column}, {kept} AS kept FROM {staged.relation} WHERE {column} IN "
-            f"(SELECT {column} FROM {staged.relation} GROUP BY {column} HAVING count(*) > 1) GROUP BY {column}"
+            f"SELECT {column}, {kept} AS kept FROM {staged.relation} "
+            f"WHERE {column} IN ({several}) GROUP BY {column}"
         )
         reason = f"{literal(f'{name}: ')} || {quote_text(column)} || ' is also the id of row ' || kept"
         connection.execute(

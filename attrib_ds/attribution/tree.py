@@ -1,0 +1,65 @@
+"""The tree of nodes as a frame: ancestors at a level, and names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import pandas as pd
+import pyarrow as pa
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.schema import NODE_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import ibis.expr.types as ir
+
+
+def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
+    """Map each node to its nearest ancestor of a type, itself included, or to itself where it has none.
+
+    The level ``"channel"`` maps a node to the name of its channel, where it has one: nodes of one channel lie
+    in several trees.
+    """
+    require_columns(nodes, "nodes", ("_id", "parentId", "type", "name"))
+    if level not in NODE_TYPES:
+        raise InvalidRequest.choice("level", level, NODE_TYPES)
+    parents = dict(zip(nodes["_id"], nodes["parentId"].where(nodes["parentId"].notna(), None), strict=True))
+    types = dict(zip(nodes["_id"], nodes["type"], strict=True))
+    found: dict[str, str] = {}
+    for node in parents:
+        current: Any = node
+        # A tree is no deeper than it has nodes; the bound ends the walk on a frame that holds a loop.
+        for _ in range(len(parents)):
+            if current is None or types.get(current) == level:
+                break
+            current = parents.get(current)
+        found[node] = current if current is not None and types.get(current) == level else node
+    if level == "channel" and "channel" in nodes.columns:
+        named = nodes.loc[nodes["channel"].notna(), ["_id", "channel"]]
+        found |= dict(zip(named["_id"], named["channel"], strict=True))
+    return found
+
+
+def replaced(node_ids: pd.Series[Any], by: Mapping[str, str]) -> pd.Series[Any]:
+    """Return what each node is replaced by, or the node itself; missing ones stay missing."""
+    return node_ids.map(lambda node: by.get(node, node), na_action="ignore").astype("str")
+
+
+def lazy(frame: pd.DataFrame) -> ir.Table:
+    """Return a small frame as a lazy table that joins with those of any engine."""
+    return ibis.memtable(pa.Table.from_pandas(frame, preserve_index=False))
+
+
+def require_columns(frame: pd.DataFrame, argument: str, columns: tuple[str, ...]) -> None:
+    """Refuse what is no DataFrame or lacks a column."""
+    if not isinstance(frame, pd.DataFrame):
+        raise InvalidRequest(f"{argument}: {type(frame).__name__} is not a DataFrame", field=argument)
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise InvalidRequest(
+            f"{argument}: the columns {', '.join(missing)} are missing; needed: {', '.join(columns)}",
+            field=argument,
+        )

@@ -1,0 +1,77 @@
+"""Searches interactions and reads one of them, with its hits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ibis
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.errors import NotFound
+from attrib_ds.service.selection import answered, select
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import ibis.expr.types as ir
+
+    from attrib_ds.contract.interactions import (
+        GetInteraction,
+        ListHits,
+        SearchInteractions,
+    )
+    from attrib_ds.service.store import Store
+
+_NEWEST_FIRST = {"startDate": -1}
+
+
+def search_interactions(store: Store, request: SearchInteractions) -> Answer:
+    """Answer one page of interactions, its rows and their total from one snapshot (G-104)."""
+    columns = _columns(request.projection)
+    with store.read() as backend:
+        found = select(backend, request)
+        total = found.count().to_pyarrow().as_py()
+        ordered = found.order_by(ordering(found, request.sort or _NEWEST_FIRST)).select(columns)
+        page = ordered.limit(request.limit, offset=request.offset)
+        table = answered(page, schema.INTERACTION)
+    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+
+
+def get_interaction(store: Store, request: GetInteraction) -> Answer:
+    """Answer one interaction with every property; bots and filtered traffic are found too (R162)."""
+    with store.read() as backend:
+        interactions = backend.table("interactions")
+        found = interactions.filter(interactions["_id"] == request.id).select(schema.INTERACTION.names)
+        table = answered(found, schema.INTERACTION)
+    if not table.num_rows:
+        raise NotFound(f"id: there is no interaction {request.id!r}", field="id")
+    return Answer(table=table)
+
+
+def list_hits(store: Store, request: ListHits) -> Answer:
+    """Answer the hits of the session that a hit opened, oldest first; none for an unknown one (R167)."""
+    with store.read() as backend:
+        interactions, all_hits = backend.table("interactions"), backend.table("hits")
+        opened = interactions.filter(interactions.firstHitId == request.firstHitId)
+        of_session = all_hits.semi_join(opened, all_hits.sessionId == opened["_id"])
+        ordered = of_session.order_by(of_session.serverDate, of_session.id).select(schema.HIT.names)
+        return Answer(table=answered(ordered, schema.HIT))
+
+
+def ordering(table: ir.Table, sort: Mapping[str, int]) -> list[Any]:
+    """Return sort keys: nulls last in both directions, ties broken by ``_id`` where there is one (G-099)."""
+    keys = [
+        table[name].asc() if direction == 1 else ibis.desc(table[name], nulls_first=False)
+        for name, direction in sort.items()
+    ]
+    return [*keys, table["_id"]] if "_id" in table.columns and "_id" not in sort else keys
+
+
+def _columns(projection: tuple[str, ...] | None) -> list[str]:
+    """Return the columns of a projection in the order asked for, ``_id`` first (G-058)."""
+    names = schema.INTERACTION.names
+    if projection is None:
+        return [name for name in names if name not in schema.ON_REQUEST]
+    asked = [column for name in projection for column in schema.leaves(schema.INTERACTION, name)]
+    return list(dict.fromkeys(["_id", *asked]))

@@ -1,0 +1,183 @@
+"""The embedded service: answers operations from the store of one project."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import ibis
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.service.insights import interaction_insights
+from attrib_ds.service.interactions import get_interaction, list_hits, search_interactions
+from attrib_ds.service.loading import load_records
+from attrib_ds.service.nodes import get_node, list_nodes
+from attrib_ds.service.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import ibis.expr.types as ir
+
+    from attrib_ds.contract import Operation
+    from attrib_ds.contract.loading import LoadRecords
+
+#: Tables that attribution reads, with the columns it is promised; None for all.
+_READ: Final[dict[str, list[str] | None]] = {
+    "interactions": None,
+    "events": None,
+    "metrics": None,
+    "nodes": schema.NODE.names,
+    "outlays": None,
+}
+
+
+class Service:
+    """The service of one project, inside this process.
+
+    Made by :meth:`open`. Its methods may be called from any thread.
+    """
+
+    def __init__(self, store: Store, address: str) -> None:
+        self._store = store
+        self._address = address
+        self._of_thread = threading.local()
+
+    @classmethod
+    def open(cls, project_id: str, path: str | Path, read_only: bool = False) -> Service:
+        """Open a project; a new one is made.
+
+        Parameters
+        ----------
+        project_id : str
+            The project.
+        path : str or Path
+            Its file, or ``":memory:"``.
+        read_only : bool, default False
+            Several processes may read one file at once, as long as none writes.
+
+        Returns
+        -------
+        Service
+            To be closed.
+
+        Raises
+        ------
+        InvalidRequest
+            If the file holds something else, or another project.
+        NotFound
+            If there is no file to read.
+        ProjectInUse
+            If another process holds the file.
+        Unavailable
+            If the file cannot be opened.
+
+        Examples
+        --------
+        >>> service = Service.open("shop", ":memory:")
+        >>> service.address, service.currency
+        (':memory:', 'EUR')
+        >>> service.close()
+        """
+        return cls(Store.open(path, project_id, read_only=read_only), str(path))
+
+    @property
+    def address(self) -> str:
+        """The project's file."""
+        return self._address
+
+    @property
+    def currency(self) -> str:
+        """The project's currency."""
+        return self._store.meta.currency
+
+    def answer(self, operation: Operation, request: Any) -> Answer:
+        """Carry out one operation.
+
+        Parameters
+        ----------
+        operation : Operation
+            From ``OPERATIONS``.
+        request : Request
+            Of the operation.
+
+        Returns
+        -------
+        Answer
+            Tables are in the Arrow schemas of the resources.
+
+        Raises
+        ------
+        InvalidRequest
+            If the request is about another project, or not allowed.
+        NotFound
+            If the record asked for is not there.
+        NotSupported
+            If the operation is not built yet.
+        Unavailable
+            If the project is closed.
+        ServiceFailure
+            If the database failed.
+
+        Examples
+        --------
+        >>> from attrib_ds.contract import OPERATIONS, build
+        >>> service = Service.open("shop", ":memory:")
+        >>> search = OPERATIONS["search_interactions"]
+        >>> service.answer(search, build(search, project_id="shop")).total
+        0
+        >>> service.close()
+        """
+        carry_out = _HANDLERS.get(operation.name)
+        if carry_out is None:
+            raise NotSupported(f"{operation.name}: an embedded project of this version cannot do it yet")
+        project_id = self._store.meta.project_id
+        if request.projectId != project_id:
+            raise InvalidRequest(
+                f"project_id: {request.projectId!r} is not the project of this service, {project_id!r}",
+                field="project_id",
+            )
+        return carry_out(self._store, request)
+
+    def tables(self) -> dict[str, ir.Table]:
+        """Return the store's tables, lazily; each query sees what is committed when it runs.
+
+        Returns
+        -------
+        dict of str to ibis.Table
+            ``interactions``, ``events``, ``metrics``, ``nodes`` and ``outlays``, for use in the calling
+            thread until the service is closed. Instants are in UTC, without a zone.
+        """
+        # One connection per thread: the tables of several calls can be joined, and threads do not wait.
+        backend = getattr(self._of_thread, "backend", None)
+        if backend is None:
+            backend = ibis.duckdb.from_connection(self._store.open_cursor())
+            self._of_thread.backend = backend
+        tables = {}
+        for name, columns in _READ.items():
+            table = backend.table(name)
+            tables[name] = table.select(columns) if columns else table
+        return tables
+
+    def close(self) -> None:
+        """Write what waits, then let go of the file; closing again does nothing."""
+        self._store.close()
+
+
+def _load(store: Store, request: LoadRecords) -> Answer:
+    counts, rejected = load_records(store, request.resource, request.source)
+    return Answer(table=rejected, value=counts)
+
+
+_HANDLERS: Final[dict[str, Callable[[Store, Any], Answer]]] = {
+    "search_interactions": search_interactions,
+    "get_interaction": get_interaction,
+    "list_hits": list_hits,
+    "interaction_insights": interaction_insights,
+    "list_nodes": list_nodes,
+    "get_node": get_node,
+    "load_records": _load,
+}
