@@ -195,7 +195,7 @@ def _print_credits(credits: pd.DataFrame) -> None:
     shown = rows.head(_MOST_ROWS)
     print(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}"))
     if len(rows) > len(shown):
-        print(f"… and {len(rows) - len(shown):,} more")
+        print(f"… and {len(rows) - len(shown):,} more rows")
 
 
 def _create_project(options: argparse.Namespace) -> None:

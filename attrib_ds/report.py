@@ -185,9 +185,15 @@ def _table(credits: pd.DataFrame, by: str) -> str:
 
 
 def side_by_side(credits: pd.DataFrame, *, by: str) -> pd.DataFrame:
-    """Lay models side by side for reading: nodes by name, the largest credit of the last model first."""
-    compared = compare_models(credits, by=by)
+    """Lay models side by side for reading: nodes by name, the largest credit of the last model first.
+
+    Counts are summed over currencies; values are not.
+    """
     models = list(dict.fromkeys(credits["model"]))
+    compared = compare_models(credits, by=by)
+    if by == "conversions":
+        summed = compared.groupby(["node_id", "node_name"], dropna=False)[models].sum().reset_index()
+        compared = summed.assign(currency=None)
     ordered = compared.sort_values(models[-1], ascending=False, kind="stable")
     ordered = pd.concat([ordered[ordered["node_id"].notna()], ordered[ordered["node_id"].isna()]])
     ordered["node"] = ordered["node_name"].where(ordered["node_id"].notna(), "unattributed")

@@ -87,6 +87,8 @@ def test_nodes_filter_brings_what_is_below(shop):
 
 def test_level_credits_the_ancestor_and_brings_spend(shop):
     paths = conversion_paths(shop, event_type="order", statistic="turnover", level="campaign", **PERIOD)
+    worth = {"brand": 70, "letter": 30, "direct": 30, None: 20}
+    assert credited(paths, column="value") == pytest.approx(worth)
     credits = attribute(paths, "linear").set_index("node_id")
     # Ten of the thirty days of the first outlay, all ten of the second.
     assert credits["spend"].dropna().to_dict() == pytest.approx({"brand": 10, "letter": 10})

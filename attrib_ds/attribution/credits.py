@@ -92,7 +92,11 @@ def attribute(
     )
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
     known = paths.spend if spend is None else spend
-    return credits if known is None else report_returns(credits, known)
+    if known is None:
+        return credits
+    # Nodes that only have spend join here, so names are looked up again.
+    returns = report_returns(credits, known)
+    return returns.assign(node_name=paths.names(returns["node_id"]))
 
 
 def _labelled(

@@ -151,7 +151,7 @@ def test_end_and_duration_follow_from_each_other(memory_store, rows, times, end,
         ({"startDate": "1970-01-20T00:00:00Z"}, "startDate: '1970-01-20T00:00:00Z' is before 1990"),
         ({"endDate": "soon"}, "endDate: 'soon' is not an RFC 3339 date-time"),
         ({"updateDate": "soon"}, "updateDate: 'soon' is not an RFC 3339 date-time"),
-        ({"endDate": "2025-01-31T11:59:59Z"}, "startDate: is later than '2025-01-31T11:59:59Z'"),
+        ({"endDate": "2025-01-31T11:59:59Z"}, "startDate: is later than endDate: '2025-01-31T11:59:59Z'"),
         ({"duration": "-1"}, "duration: '-1' is not 0 or more"),
         ({"duration": "nan"}, "duration: 'nan' is not a finite number"),
         ({"duration": "inf"}, "duration: 'inf' is not a finite number"),
@@ -263,7 +263,7 @@ def test_unknown_columns_stop_the_load_and_name_the_closest(memory_store, rows):
 
 def test_an_unknown_resource_names_those_there_are(memory_store):
     with pytest.raises(
-        InvalidRequest, match="resource: 'visits' is not allowed; allowed: events, hits, inter"
+        InvalidRequest, match="resource: 'visits' is not allowed .*; allowed: events, hits, inter"
     ):
         load_records(memory_store, "visits", table(visit(1)))
 

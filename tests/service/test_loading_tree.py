@@ -11,8 +11,9 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.loading import load_records
 
 
-def node(name, parent=None, **properties):
-    return {"_id": name, "parentId": parent, "type": "campaign", "name": name.upper(), **properties}
+def node(identifier, parent=None, /, **properties):
+    usual = {"_id": identifier, "parentId": parent, "type": "campaign", "name": identifier.upper()}
+    return usual | properties
 
 
 def hit(number, session, second=0, **properties):

@@ -1,0 +1,310 @@
+"""Turns Arrow tables into the JSON records of the specification, and such records into Arrow tables.
+
+A table is flat, its nested properties have dotted names (``geo.city``); a record is nested.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from json.encoder import encode_basestring as _quote
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attrib_ds import instants
+from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.rule import Refused, shown
+from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.schema import SESSION_ONLY, is_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_NULL: Final = "null"
+#: Objects that a record does not have at all when nothing of them is known (G-066, G-199).
+_ABSENT_UNKNOWN: Final = frozenset({"asn", "geo", "mostProbableLocation"})
+#: Objects that are null when nothing of them is known.
+_NULL_UNKNOWN: Final = frozenset({"expirationPolicy"})
+#: Distinct values are encoded once where each occurs at least this often.
+_WORTH_SHARING: Final = 4
+
+_Tree = dict[str, Any]
+
+
+def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Iterable[str] = ()) -> list[str]:
+    """Write each row of a batch as the JSON text of one record.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        Flat, in the Arrow schema of a resource as far as it has the columns.
+    resource : str, optional
+        Name of the records. An ``"Interaction"`` whose ``type`` is ``offline`` is written without the
+        session-only properties (G-060), if the batch has its type.
+    hidden : iterable of str, optional
+        Columns that are not written.
+
+    Returns
+    -------
+    list of str
+        One JSON object per row, without blanks. Instants are as in G-036, decimals the shortest exact
+        ones; a float that is not finite is null, as JSON has no such number.
+
+    Examples
+    --------
+    >>> visits = pa.record_batch({"_id": ["a"], "geo.city": ["Oslo"], "geo.state": pa.nulls(1, pa.string())})
+    >>> to_json(visits)
+    ['{"_id":"a","geo":{"city":"Oslo","state":null}}']
+    """
+    unseen = frozenset(hidden)
+    tree: _Tree = {}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if field.name not in unseen:
+            *parents, leaf = field.name.split(".")
+            holder = tree
+            for parent in parents:
+                holder = holder.setdefault(parent, {})
+            holder[leaf] = _texts(field, column)
+    is_offline = None
+    if resource == "Interaction" and "type" in batch.schema.names:
+        is_offline = pc.equal(batch["type"], "offline").fill_null(False).to_pylist()
+    return _objects(tree, is_offline)
+
+
+def _objects(tree: _Tree, is_offline: list[bool] | None = None) -> list[str]:
+    """Write one object per row; each member has a comma before it, so that any of them may be missing."""
+    columns: list[list[str]] = []
+    template: list[str] = []
+    for name, part in tree.items():
+        texts = _objects(part) if isinstance(part, dict) else part
+        key = f",{_quote(name)}:"
+        if isinstance(part, dict) and name in _ABSENT_UNKNOWN | _NULL_UNKNOWN:
+            unknown = _objects(_unknown(part))[0]
+            if name in _NULL_UNKNOWN:
+                texts = [_NULL if text == unknown else text for text in texts]
+            else:
+                texts = ["" if text == unknown else key + text for text in texts]
+                key = ""
+        if is_offline is not None and name in SESSION_ONLY:
+            pairs = zip(texts, is_offline, strict=True)
+            texts = ["" if offline else key + text for text, offline in pairs]
+            key = ""
+        template.append(f"{key.replace('%', '%%')}%s")
+        columns.append(texts)
+    members = "".join(template)
+    return [f"{{{(members % row)[1:]}}}" for row in zip(*columns, strict=True)]
+
+
+def _unknown(tree: _Tree) -> _Tree:
+    """Return the tree of one row whose leaves are all null."""
+    return {name: _unknown(part) if isinstance(part, dict) else [_NULL] for name, part in tree.items()}
+
+
+def _texts(field: pa.Field, column: pa.Array) -> list[str]:
+    """Return the JSON text of each value."""
+    if is_json(field):
+        return [_NULL if text is None else _valid(text) for text in column.to_pylist()]
+    if pa.types.is_nested(column.type):
+        return [_NULL if value is None else encode(value) for value in column.to_pylist()]
+    shared = column.dictionary_encode()
+    if len(shared.dictionary) * _WORTH_SHARING > len(column):
+        return _scalars(column)
+    distinct = [*_scalars(shared.dictionary), _NULL]
+    positions = shared.indices.fill_null(len(distinct) - 1).to_numpy().tolist()
+    return [distinct[position] for position in positions]
+
+
+def _valid(text: str) -> str:
+    """Return JSON text as it is; what DuckDB takes for JSON and is none (NaN, ``[1,]``) becomes null."""
+    try:
+        json.loads(text, parse_float=str, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return _NULL
+    return text
+
+
+def _scalars(column: pa.Array) -> list[str]:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return _stamps(column)
+    values = column.to_pylist()
+    if pa.types.is_floating(kind):
+        return [
+            _NULL if value is None or not math.isfinite(value) else float.__repr__(value) for value in values
+        ]
+    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        return [encode(value) for value in values]
+    if pa.types.is_integer(kind):
+        return [_NULL if value is None else int.__repr__(value) for value in values]
+    return [_NULL if value is None else _quote(value) for value in values]
+
+
+def _stamps(column: pa.Array) -> list[str]:
+    """Write instants as :func:`attrib_ds.instants.format` does, many at once."""
+    microseconds = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64())
+    is_null = microseconds.is_null().to_numpy(zero_copy_only=False)
+    numbers = microseconds.fill_null(0).to_numpy()
+    moments = numbers.astype("datetime64[us]")
+    texts = np.datetime_as_string(moments, unit="ms").astype("U26")
+    is_finer = numbers % 1_000 != 0
+    if is_finer.any():
+        texts[is_finer] = np.datetime_as_string(moments[is_finer], unit="us")
+    return [_NULL if missing else f'"{text}Z"' for text, missing in zip(texts.tolist(), is_null, strict=True)]
+
+
+def decode(text: bytes) -> Any:
+    """Read JSON text, numbers with a point or exponent as Decimal.
+
+    Parameters
+    ----------
+    text : bytes
+        In UTF-8.
+
+    Returns
+    -------
+    object
+        Of two equal keys the last one counts (G-044).
+
+    Raises
+    ------
+    InvalidRequest
+        If it is no JSON, or holds NaN or an infinity, which JSON does not have (G-042).
+
+    Examples
+    --------
+    >>> decode(b'{"amount": 0.10}')
+    {'amount': Decimal('0.10')}
+    """
+    try:
+        return json.loads(text.decode(), parse_float=Decimal, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start} is not UTF-8"
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    except RecursionError:
+        problem = "is nested too deeply"
+    except (ValueError, ArithmeticError):
+        problem = "holds a number beyond all bounds"
+    raise InvalidRequest(f"body: is not JSON: {problem}", field="body") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise json.JSONDecodeError(f"{name} is not a JSON number", name, 0)
+
+
+def from_json(records: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:
+    """Read records, parsed by :func:`decode`, into a flat table.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        Nested. Properties that are no column are left out; null and absent are both null.
+    columns : pyarrow.Schema
+        Of the table: the schema of a resource, or the columns of it that were asked for.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row per record, in their order; its columns do not depend on the records.
+
+    Raises
+    ------
+    ServiceFailure
+        If a value does not fit its column.
+
+    Examples
+    --------
+    >>> from attrib_ds.schema import INTERACTION
+    >>> cities = pa.schema([INTERACTION.field("_id"), INTERACTION.field("geo.city")])
+    >>> from_json([{"_id": "a", "geo": {"city": "Oslo"}}, {"_id": "b"}], cities).to_pylist()
+    [{'_id': 'a', 'geo.city': 'Oslo'}, {'_id': 'b', 'geo.city': None}]
+    """
+    arrays = []
+    for field in columns:
+        values = [_member(record, field.name) for record in records]
+        try:
+            arrays.append(_column(field, values))
+        except (Refused, InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise ServiceFailure(
+                f"the service answered a value of {field.name} that is no {_word(field)}: "
+                f"{shown(_first_misfit(field, values))}"
+            ) from None
+    return pa.table(arrays, schema=columns)
+
+
+def _member(record: object, name: str) -> Any:
+    value: Any = record
+    for part in name.split("."):
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            # Told as a value that does not fit, which an object is not in any column.
+            return {}
+        value = value.get(part)
+    return value
+
+
+def _column(field: pa.Field, values: list[Any]) -> pa.Array:
+    if is_json(field):
+        return pa.array([None if value is None else encode(value) for value in values], field.type)
+    if pa.types.is_timestamp(field.type):
+        return pa.array([None if value is None else _instant(value) for value in values], field.type)
+    if pa.types.is_integer(field.type):
+        return pa.array([_whole(value) for value in values], field.type)
+    if pa.types.is_floating(field.type):
+        return pa.array([None if value is None else _number(value) for value in values], field.type)
+    if pa.types.is_list(field.type):
+        items = field.type.value_field
+        lists = [None if value is None else _column(items, _items(value)) for value in values]
+        return pa.array([None if each is None else each.to_pylist() for each in lists], field.type)
+    return pa.array(values, field.type)
+
+
+def _instant(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise Refused
+    return instants.parse(value, argument="value")
+
+
+def _whole(value: Any) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if not isinstance(value, Decimal) or value != value.to_integral_value():
+        raise Refused
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise Refused
+    return float(value)
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Refused
+    return value
+
+
+def _first_misfit(field: pa.Field, values: list[Any]) -> Any:
+    for value in values:
+        try:
+            _column(field, [value])
+        except (Refused, InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError):
+            return value
+    return None
+
+
+def _word(field: pa.Field) -> str:
+    if is_json(field):
+        return "JSON"
+    if pa.types.is_timestamp(field.type):
+        return "instant"
+    return {"string": "text", "int64": "whole number", "double": "number", "bool": "flag"}.get(
+        str(field.type), "list" if pa.types.is_list(field.type) else "amount"
+    )
