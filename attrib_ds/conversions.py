@@ -111,6 +111,7 @@ def conversion_paths(
         touchpoints=touchpoints,
         nodes=names,
         spend=spend,
+        owner=project,
     )
 
 

@@ -29,6 +29,7 @@ def interaction_insights(
     sort: Mapping[str, int] | None = None,
     filtered: bool | None = False,
     bots: bool | None = False,
+    timezone: str | None = None,
 ) -> pd.DataFrame:
     """Count interactions, hits and their duration by group and interval.
 
@@ -48,6 +49,8 @@ def interaction_insights(
         As in :func:`attrib_ds.search_interactions`.
     sort : mapping of str to int, optional
         Column of the result to 1 or -1; by default interval, then group.
+    timezone : str, optional
+        IANA name, such as ``"Europe/Paris"``, of the calendar that intervals follow; UTC by default.
 
     Returns
     -------
@@ -79,5 +82,6 @@ def interaction_insights(
         sort=sort,
         filtered=filtered,
         bots=bots,
+        timezone=timezone,
     )
     return to_pandas(answer.table)

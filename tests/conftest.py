@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+
 from attrib_ds import connect, load
 
 

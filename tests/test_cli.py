@@ -7,6 +7,7 @@ import sys
 
 import pandas as pd
 import pytest
+
 from attrib_ds import connect, search_interactions
 from attrib_ds.cli import main
 

@@ -6,6 +6,7 @@ Carl (an offline letter 70 days before) 20 EUR. Anna's lead came after shoes and
 
 import pandas as pd
 import pytest
+
 from attrib_ds import attribute, conversion_paths, errors, event, interaction, list_nodes, node, roll_up
 
 PERIOD = {"since": "2025-01-01T00:00:00Z", "until": "2025-01-11T00:00:00Z"}

@@ -4,6 +4,7 @@ import inspect
 import pickle
 
 import pytest
+
 from attrib_ds import errors
 
 EVERY = [

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+
 from attrib_ds import attribute, errors
 from attrib_ds.journey_files import read_journeys, read_sequences, read_spend
 

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
-import attrib_ds
 import pytest
+
+import attrib_ds
 
 
 def test_all_is_sorted_and_complete():
@@ -27,7 +28,18 @@ def test_unknown_names_are_attribute_errors():
 
 
 def test_importing_the_package_loads_nothing_slow():
-    slow = "ibis duckdb pandas matplotlib pydantic scipy requests ipywidgets fastapi pyspark".split()
+    slow = [
+        "ibis",
+        "duckdb",
+        "pandas",
+        "matplotlib",
+        "pydantic",
+        "scipy",
+        "requests",
+        "ipywidgets",
+        "fastapi",
+        "pyspark",
+    ]
     code = f"import sys, attrib_ds; print([name for name in {slow} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

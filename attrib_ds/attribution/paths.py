@@ -57,6 +57,8 @@ class Paths:
     spend: pd.DataFrame | None = None
     has_dates: bool = True
     has_users: bool = True
+    # Whoever owns the tables; they live as long as the paths do.
+    owner: object = None
 
     @classmethod
     def from_frames(

@@ -13,7 +13,7 @@ _COUNTS = ("conversions", "value", "share", "spend")
 
 
 def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
-    """Put the spend of nodes beside their credit, with cost per conversion and return.
+    """Put the spend of nodes beside their credit, with cost and return.
 
     Parameters
     ----------
@@ -123,6 +123,18 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
     -----
     Rolling up equals attributing at the level for models whose weights ignore which node a touchpoint is:
     first, last, linear, ramp, position and time decay. It does not for participation.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import Paths, attribute, roll_up
+    >>> sequences = pd.DataFrame({"path": ["shoes > boots"], "n": [4]})
+    >>> credits = attribute(Paths.from_sequences(sequences, path="path", conversions="n"), "linear")
+    >>> nodes = pd.DataFrame({"_id": ["brand", "shoes", "boots"], "parentId": [None, "brand", "brand"],
+    ...     "type": ["campaign", "adset", "adset"], "name": ["Brand", "Shoes", "Boots"]})
+    >>> roll_up(credits, nodes, "campaign")[["node_name", "conversions"]]
+      node_name  conversions
+    0     Brand          4.0
     """
     require_columns(credits, "credits", _CREDITS)
     ancestors = ancestors_at(nodes, level)

@@ -236,7 +236,7 @@ _TESTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "greaterThanOrEquals": lambda column, value: column >= value,
     "lessThan": lambda column, value: column < value,
     "lessThanOrEquals": lambda column, value: column <= value,
-    # Two comparisons, since Polars would cut a fractional bound of BETWEEN down to the type of the column.
+    # Two comparisons, since Polars refuses a bound of BETWEEN that does not fit the type of the column.
     "between": lambda column, pair: (column >= pair[0]) & (column <= pair[1]),
     "isNotEmpty": lambda column, _: column != "",
     "matches": lambda column, pattern: column.re_search(pattern),

@@ -110,6 +110,11 @@ def _in_zone(zone: Any, instant: Any) -> Any:
     """Return the local time of an instant; a function of DuckDB."""
 
 
+@ibis.udf.scalar.builtin(name="divide", signature=((dt.int64, dt.int64), dt.int64))  # type: ignore[untyped-decorator]
+def _whole_quotient(dividend: Any, divisor: Any) -> Any:
+    """Return the whole part of a quotient, exactly; a function of DuckDB."""
+
+
 def _local(start: ir.TimestampValue, zone: str | None) -> Any:
     return start if zone is None else _in_zone(zone, start.cast("timestamp('UTC')"))
 
@@ -139,31 +144,24 @@ class Segments:
     until: datetime
     count: int
 
-    def position(self, start: ir.TimestampValue) -> ir.IntegerValue:
+    def position(self, start: ir.TimestampValue) -> Any:
         """Return which part an instant between the bounds lies in, from 0."""
-        span = (self.until - self.since) // _MICROSECOND
-        if span <= 0:
+        if self._span <= 0:
             return ibis.literal(self.count - 1)
         passed = start.delta(moment(self.since), unit="microsecond")
-        # A float is at most one part off; whole numbers set it right.
-        near = (passed.cast("float64") * (self.count / span)).floor().cast("int64")
-        near = near.clip(0, self.count - 1)
-        is_before = self._passed(near) > passed
-        is_behind = self._passed(near + 1) <= passed
-        exact = near - is_before.cast("int64") + is_behind.cast("int64")
-        return exact.clip(0, self.count - 1)
+        # Three centuries times a thousand parts fill 64 bits; beyond, milliseconds must do.
+        unit = 1 if self._span * self.count < 2**63 else 1_000
+        whole = passed if unit == 1 else _whole_quotient(passed, unit)
+        return _whole_quotient(whole * self.count, self._span // unit).clip(upper=self.count - 1)
 
     def label(self, records: pa.Table) -> pa.Table:
         """Return the records with the start of each part (G-036) in place of its position."""
-        starts = [
-            instants.format(self.since + int(self._passed(each)) * _MICROSECOND) for each in range(self.count)
-        ]
+        microseconds = (-(-each * self._span // self.count) for each in range(self.count))
+        starts = [instants.format(self.since + each * _MICROSECOND) for each in microseconds]
         positions = records["interval"].cast(pa.int64())
         labels = pa.compute.take(pa.array(starts, pa.string()), positions)
         return records.set_column(records.schema.get_field_index("interval"), "interval", labels)
 
-    def _passed(self, position: Any) -> Any:
-        """Return the microseconds from ``since`` to the start of a part."""
-        span = max((self.until - self.since) // _MICROSECOND, 0)
-        whole, rest = divmod(span, self.count)
-        return position * whole + (position * rest + self.count - 1) // self.count
+    @property
+    def _span(self) -> int:
+        return max((self.until - self.since) // _MICROSECOND, 0)

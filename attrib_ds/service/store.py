@@ -172,9 +172,7 @@ class Store:
         (1,)
         >>> store.close()
         """
-        if self._writer is None:
-            raise NotSupported("the project is open with read_only=True; connect without it to write")
-        return self._writer.submit(job)
+        return self._writing().submit(job)
 
     @contextmanager
     def read(self) -> Iterator[Backend]:
@@ -208,7 +206,15 @@ class Store:
         ------
         duckdb.DuckDBPyConnection
             For one thread, until the block ends; the database ends with it.
+
+        Raises
+        ------
+        NotSupported
+            If the store is open for reading only.
+        Unavailable
+            If the store is closed.
         """
+        self._writing()
         name = quoted(f"scratch_{uuid4().hex}")
         with self.cursor() as cursor:
             cursor.execute(f"ATTACH '{MEMORY}' AS {name}")
@@ -234,6 +240,11 @@ class Store:
             return self._connection.cursor()
         except duckdb.ConnectionException as error:
             raise Unavailable(CLOSED) from error
+
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise NotSupported("the project is open with read_only=True; connect without it to write")
+        return self._writer
 
     @property
     def catalog(self) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 START = np.datetime64("2025-01-01", "us")
 DAY = np.timedelta64(86_400_000_000, "us")

@@ -28,6 +28,7 @@ VISITS = pa.table(
         "userData": ["{}", None, None, None, None],
         "asn.asnId": [None, "1", None, None, None],
         "asn.asnName": [None, None, "x", None, None],
+        "asnotherColumn": ["x", "x", "x", "x", "x"],
     }
 )
 #        root ── campaign ── adset ── ad ── keyword
@@ -89,14 +90,16 @@ USERS = pa.table(
 )
 
 
-@pytest.fixture(scope="module", params=["duckdb", "duckdb in New York", "duckdb, naive instants", "polars"])
+@pytest.fixture(scope="module", params=["duckdb", "duckdb, naive instants", "polars"])
 def tables(request):
-    engine, _, variant = request.param.partition(" ")
-    backend = ibis.polars.connect() if engine == "polars" else ibis.duckdb.connect()
     visits = VISITS
-    if variant == "in New York":
+    if request.param == "polars":
+        backend = ibis.polars.connect()
+    else:
+        backend = ibis.duckdb.connect()
+        # Where a mix of naive instants and instants in UTC would show.
         backend.raw_sql("SET TimeZone = 'America/New_York'")
-    elif variant == "naive instants":
+    if request.param.endswith("naive instants"):
         naive = VISITS["startDate"].cast(pa.timestamp("us"))
         visits = VISITS.set_column(VISITS.schema.get_field_index("startDate"), "startDate", naive)
     frames = {"visits": visits, "touches": TOUCHES, "nodes": NODES, "users": USERS}

@@ -122,6 +122,7 @@ def test_any_text_survives_repr(text):
             '~((interaction("hitCount") > 1) | (interaction("duration") > 3))',
         ),
         ((~(A & B) & C) | A, None),
+        ((~(A & B) | C) & A, None),
         (~LONG, '~(interaction("duration") > 3)'),
         (EMPTY, 'Condition("interaction", "AND", ())'),
         (~EMPTY_OR, 'Condition("interaction", "OR", (), negated=True)'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.loading.checks import (
@@ -109,8 +109,14 @@ def add_columns(checks: Checks) -> Keys:
             _check_key(checks.argument, column, match[2])
             found.setdefault((match[1], match[2]), set()).add(match[3])
     for (kind, key), parts in found.items():
-        if not parts & {None, "amount"}:
-            _refuse_part(checks.argument, f"{kind}.{key}", parts)
+        for part, needed in (("date", None), ("currency", "amount")):
+            if part in parts and needed not in parts:
+                beside = f"{kind}.{key}.{needed}" if needed else f"{kind}.{key}"
+                column = f"{kind}.{key}.{part}"
+                raise InvalidRequest(
+                    f"{checks.argument}: the column {column!r} needs the column {beside!r} beside it",
+                    field=checks.argument,
+                )
     states = tuple(key for kind, key in found if kind == "states")
     numbers = tuple(key for (kind, key), parts in found.items() if kind == "statistics" and None in parts)
     amounts = tuple(key for (kind, key), parts in found.items() if kind == "statistics" and "amount" in parts)
@@ -142,14 +148,6 @@ def _check_key(argument: str, column: str, key: str) -> None:
         raise InvalidRequest(
             f"{argument}: the key {key!r} of the column {column!r} {problem}", field=argument
         )
-
-
-def _refuse_part(argument: str, name: str, parts: set[str | None]) -> NoReturn:
-    (part,) = parts
-    lacking = name if part == "date" else f"{name}.amount"
-    raise InvalidRequest(
-        f"{argument}: the column '{name}.{part}' needs the column {lacking!r} beside it", field=argument
-    )
 
 
 def _add_state(checks: Checks, name: str) -> None:

@@ -1,0 +1,452 @@
+"""Keeps the service accounts, their keys and the access tokens given to them."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.service.accounts import scopes as all_scopes
+from attrib_ds.service.accounts.database import Database
+from attrib_ds.service.accounts.key_files import KeyFile, make_key_pair
+from attrib_ds.service.accounts.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+#: Name of the file in the folder of embedded projects.
+FILE: Final = "accounts.sqlite"
+#: How long an access token works (G-173).
+TOKEN_SECONDS: Final = 3_600
+_EMAIL_DOMAIN: Final = "attrib-ds.internal"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a service account, as a list shows it.
+
+    Parameters
+    ----------
+    key_id, client_id, email : str
+        The key and its account.
+    projects : tuple of str, optional
+        Projects that the account may use; None for all.
+    scopes : tuple of str
+        What it may do there.
+    created_at : datetime
+        Aware, in UTC.
+    expires_at, revoked_at : datetime, optional
+        From when on it does not work; ``revoked_at`` is that of the account if that came first.
+    """
+
+    key_id: str
+    client_id: str
+    email: str
+    projects: tuple[str, ...] | None
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """What an assertion is checked against.
+
+    Parameters
+    ----------
+    key_id, client_id, email : str
+        The key and its account.
+    pem : str
+        The key itself.
+    scopes : tuple of str
+        Of the account.
+    """
+
+    key_id: str
+    client_id: str
+    email: str
+    pem: str
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Token:
+    """An access token, just given.
+
+    Parameters
+    ----------
+    text : str
+        What the client sends; only its hash is kept.
+    seconds : int
+        How long it works.
+    scopes : tuple of str
+        What it allows.
+    """
+
+    text: str = field(repr=False)
+    seconds: int
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Access:
+    """What an access token allows.
+
+    Parameters
+    ----------
+    client_id : str
+        The account.
+    scopes : frozenset of str
+        What it may do.
+    has_all_projects : bool
+        Whether it may do so in every project.
+    """
+
+    client_id: str
+    scopes: frozenset[str]
+    has_all_projects: bool
+
+    def allows(self, scope: str) -> bool:
+        """Say whether it may do what a scope stands for."""
+        return all_scopes.allows(self.scopes, scope)
+
+
+class Accounts:
+    """The service accounts of one folder of projects.
+
+    Made by :meth:`open`. Its methods may be called from any thread.
+
+    Attributes
+    ----------
+    clock : callable
+        Returns the seconds since 1970.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self.clock = clock
+
+    @classmethod
+    def open(cls, home: str | Path, *, clock: Callable[[], float] = time.time) -> Self:
+        """Open the accounts of a folder of projects; several processes may do so at once.
+
+        Parameters
+        ----------
+        home : str or Path
+            The folder; made if it is not there.
+        clock : callable, optional
+            Returns the seconds since 1970.
+
+        Returns
+        -------
+        Accounts
+            To be closed.
+
+        Raises
+        ------
+        Unavailable
+            If the file cannot be used.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     accounts = Accounts.open(home)
+        ...     key = accounts.create(projects=["shop"], scopes=["interactions:read"])
+        ...     [listed.projects for listed in accounts.list_keys()]
+        ...     accounts.close()
+        [('shop',)]
+        """
+        return cls(Database(Path(home).expanduser() / FILE), clock)
+
+    def create(
+        self,
+        *,
+        projects: Iterable[str] | None,
+        scopes: Iterable[str] = (all_scopes.FULL_ACCESS,),
+        expires_at: datetime | None = None,
+    ) -> KeyFile:
+        """Make a service account with one key.
+
+        Parameters
+        ----------
+        projects : iterable of str, optional
+            Projects it may use, whether they exist yet or not; None for all there are and will be.
+        scopes : iterable of str, default ("full_access",)
+            What it may do there.
+        expires_at : datetime, optional
+            When the key ends; aware.
+
+        Returns
+        -------
+        KeyFile
+            The only copy of the private key.
+
+        Raises
+        ------
+        InvalidRequest
+            If a project id, a scope or the expiry is not allowed.
+        """
+        named = None if projects is None else _checked_projects(projects)
+        granted = all_scopes.checked(scopes)
+        client_id = secrets.token_hex(12)
+        prefix = named[0] if named else "all-projects"
+        email = f"{prefix}-{client_id[:8]}@{_EMAIL_DOMAIN}"
+        account = (client_id, email, " ".join(granted), named is None, self.clock())
+        return self._add_key(client_id, email, expires_at, account=account, projects=named or ())
+
+    def add_key(self, client_id: str, *, expires_at: datetime | None = None) -> KeyFile:
+        """Make a further key of a service account, such as the next one before the last one ends.
+
+        Parameters
+        ----------
+        client_id : str
+            The account.
+        expires_at : datetime, optional
+            When the key ends; aware.
+
+        Returns
+        -------
+        KeyFile
+            The only copy of the private key.
+
+        Raises
+        ------
+        NotFound
+            If there is no such account, or it is revoked.
+        """
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT email FROM accounts WHERE client_id = ? AND revoked_at IS NULL", (client_id,)
+            ).fetchone()
+        if found is None:
+            raise NotFound(f"client_id: there is no service account {client_id!r}", field="client_id")
+        return self._add_key(client_id, found[0], expires_at)
+
+    def _add_key(
+        self,
+        client_id: str,
+        email: str,
+        expires_at: datetime | None,
+        *,
+        account: tuple[Any, ...] | None = None,
+        projects: tuple[str, ...] = (),
+    ) -> KeyFile:
+        end = _seconds(expires_at)
+        if end is not None and end <= self.clock():
+            raise InvalidRequest(f"expires_at: {expires_at} is in the past", field="expires_at")
+        pair = make_key_pair()
+        with self._database.write() as connection:
+            if account is not None:
+                connection.execute(
+                    "INSERT INTO accounts (client_id, email, scopes, all_projects, created_at) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    account,
+                )
+            rows = [(client_id, project_id) for project_id in projects]
+            connection.executemany("INSERT INTO grants VALUES (?, ?)", rows)
+            connection.execute(
+                "INSERT INTO keys (key_id, client_id, public_key, created_at, expires_at) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (pair.key_id, client_id, pair.public, self.clock(), end),
+            )
+        return KeyFile(client_id, email, pair.key_id, pair.private)
+
+    def list_keys(self) -> list[Key]:
+        """Return every key, revoked ones included, the oldest first."""
+        with self._database.read() as connection:
+            grants: dict[str, list[str]] = {}
+            for client_id, project_id in connection.execute("SELECT * FROM grants ORDER BY project_id"):
+                grants.setdefault(client_id, []).append(project_id)
+            rows = connection.execute(
+                "SELECT key_id, client_id, email, all_projects, scopes, keys.created_at, keys.expires_at, "
+                "min(coalesce(keys.revoked_at, accounts.revoked_at), "
+                "coalesce(accounts.revoked_at, keys.revoked_at)) "
+                "FROM keys JOIN accounts USING (client_id) ORDER BY keys.created_at, key_id"
+            ).fetchall()
+        return [
+            Key(
+                key_id,
+                client_id,
+                email,
+                projects=None if has_all else tuple(grants.get(client_id, ())),
+                scopes=tuple(scopes.split()),
+                created_at=datetime.fromtimestamp(created, UTC),
+                expires_at=None if end is None else datetime.fromtimestamp(end, UTC),
+                revoked_at=None if revoked is None else datetime.fromtimestamp(revoked, UTC),
+            )
+            for key_id, client_id, email, has_all, scopes, created, end, revoked in rows
+        ]
+
+    def revoke_key(self, key_id: str) -> None:
+        """End a key and the tokens given for it, at once; ending it again does nothing.
+
+        Parameters
+        ----------
+        key_id : str
+            The key.
+
+        Raises
+        ------
+        NotFound
+            If there is no such key.
+        """
+        self._revoke("keys", "key_id", key_id)
+
+    def revoke_account(self, client_id: str) -> None:
+        """End a service account with its keys and tokens, at once; ending it again does nothing.
+
+        Parameters
+        ----------
+        client_id : str
+            The account.
+
+        Raises
+        ------
+        NotFound
+            If there is no such account.
+        """
+        self._revoke("accounts", "client_id", client_id)
+
+    def _revoke(self, table: str, column: str, value: str) -> None:
+        with self._database.write() as connection:
+            changed = connection.execute(
+                f"UPDATE {table} SET revoked_at = coalesce(revoked_at, ?) WHERE {column} = ?",
+                (self.clock(), value),
+            ).rowcount
+        if not changed:
+            raise NotFound(f"{column}: {value!r} is not known", field=column)
+
+    def has_account(self, client_id: str) -> bool:
+        """Say whether there is such a service account, not revoked."""
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT 1 FROM accounts WHERE client_id = ? AND revoked_at IS NULL", (client_id,)
+            )
+            return found.fetchone() is not None
+
+    def find_key(self, client_id: str, key_id: str) -> PublicKey | None:
+        """Return a key of an account, if it works."""
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT key_id, client_id, email, public_key, scopes FROM keys "
+                "JOIN accounts USING (client_id) WHERE key_id = ? AND client_id = ? "
+                "AND keys.revoked_at IS NULL AND accounts.revoked_at IS NULL "
+                "AND coalesce(keys.expires_at > ?, 1)",
+                (key_id, client_id, self.clock()),
+            ).fetchone()
+        if found is None:
+            return None
+        found_id, owner, email, pem, scopes = found
+        return PublicKey(found_id, owner, email, pem, tuple(scopes.split()))
+
+    def issue(
+        self, key: PublicKey, scopes: tuple[str, ...], *, once: str | None = None, until: float = 0.0
+    ) -> Token:
+        """Give an access token for a key.
+
+        Parameters
+        ----------
+        key : PublicKey
+            From :meth:`find_key`.
+        scopes : tuple of str
+            What it allows.
+        once : str, optional
+            Identifier of the assertion that may not come again.
+        until : float, optional
+            Second since 1970 until which it may not.
+
+        Returns
+        -------
+        Token
+            The only copy of it.
+
+        Raises
+        ------
+        Refusal
+            If the assertion came before.
+        """
+        now = self.clock()
+        text = secrets.token_urlsafe(32)
+        with self._database.write() as connection:
+            for table in ("tokens", "assertions"):
+                connection.execute(f"DELETE FROM {table} WHERE expires_at <= ?", (now,))
+            if once is not None:
+                taken = connection.execute(
+                    "INSERT OR IGNORE INTO assertions VALUES (?, ?, ?)", (key.client_id, _hash(once), until)
+                ).rowcount
+                if not taken:
+                    raise Refusal("invalid_grant", "the assertion was used before (jti)")
+            # A token does not outlive its key.
+            expires_at, seconds = connection.execute(
+                "SELECT min(end, ?), CAST(min(end, ?) - ? AS INTEGER) FROM "
+                "(SELECT coalesce(expires_at, ?) AS end FROM keys WHERE key_id = ?)",
+                (now + TOKEN_SECONDS, now + TOKEN_SECONDS, now, now + TOKEN_SECONDS, key.key_id),
+            ).fetchone()
+            connection.execute(
+                "INSERT INTO tokens VALUES (?, ?, ?, ?)",
+                (_hash(text), key.key_id, " ".join(scopes), expires_at),
+            )
+        return Token(text, seconds, scopes)
+
+    def find_access(self, token: str) -> Access | None:
+        """Return what an access token allows, if it works."""
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT client_id, tokens.scopes, all_projects FROM tokens JOIN keys USING (key_id) "
+                "JOIN accounts USING (client_id) WHERE hash = ? AND tokens.expires_at > ? "
+                "AND keys.revoked_at IS NULL AND accounts.revoked_at IS NULL",
+                (_hash(token), self.clock()),
+            ).fetchone()
+        return None if found is None else Access(found[0], frozenset(found[1].split()), bool(found[2]))
+
+    def has_grant(self, access: Access, project_id: str) -> bool:
+        """Say whether an account may use a project, whether that exists or not."""
+        if access.has_all_projects:
+            return True
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT 1 FROM grants WHERE client_id = ? AND project_id = ?", (access.client_id, project_id)
+            )
+            return found.fetchone() is not None
+
+    def beat(self) -> None:
+        """Write a row and read it back, which fails when the file cannot be used."""
+        now = self.clock()
+        with self._database.write() as connection:
+            connection.execute("INSERT OR REPLACE INTO pulse VALUES (1, ?)", (now,))
+        with self._database.read() as connection:
+            connection.execute("SELECT beat FROM pulse").fetchone()
+
+    def close(self) -> None:
+        """Let go of the file; closing again does nothing."""
+        self._database.close()
+
+
+def _hash(secret: str) -> bytes:
+    # Not slowed down, as for passwords: a token has 256 random bits, nobody guesses it.
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _seconds(instant: datetime | None) -> float | None:
+    if instant is not None and instant.utcoffset() is None:
+        raise InvalidRequest(f"expires_at: {instant!r} has no time zone", field="expires_at")
+    return None if instant is None else instant.timestamp()
+
+
+def _checked_projects(projects: Iterable[str]) -> tuple[str, ...]:
+    named = tuple(dict.fromkeys(projects))
+    if not named:
+        raise InvalidRequest(
+            "projects: none was given; allowed: one or more project ids, or None for all", field="projects"
+        )
+    for project_id in named:
+        build(OPERATIONS["list_nodes"], project_id=project_id)
+    return named

@@ -1,0 +1,129 @@
+"""Makes the key of a service account and writes its file."""
+
+# ruff: noqa: N815  (members carry the specification's names)
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_BITS: Final = 2_048
+_EXPONENT: Final = 65_537
+_OWNER_ONLY: Final = 0o600
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """What a client needs to prove that it is a service account.
+
+    Parameters
+    ----------
+    clientId, serviceAccountEmail : str
+        The account.
+    privateKeyId : str
+        The key.
+    privateKey : str
+        PEM; the service keeps no copy of it.
+    """
+
+    clientId: str
+    serviceAccountEmail: str
+    privateKeyId: str
+    privateKey: str = field(repr=False)
+
+    def to_json(self) -> str:
+        """Return the content of the file."""
+        names = ("clientId", "serviceAccountEmail", "privateKeyId", "privateKey")
+        return json.dumps({name: getattr(self, name) for name in names}, indent=2) + "\n"
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """An RSA key, just made.
+
+    Parameters
+    ----------
+    key_id : str
+        40 random hexadecimal digits.
+    public : str
+        PEM.
+    private : str
+        PEM, PKCS #8, not encrypted.
+    """
+
+    key_id: str
+    public: str
+    private: str = field(repr=False)
+
+
+def make_key_pair() -> KeyPair:
+    """Return a new RSA key of 2048 bits.
+
+    Examples
+    --------
+    >>> len(make_key_pair().key_id)
+    40
+    """
+    key = rsa.generate_private_key(public_exponent=_EXPONENT, key_size=_BITS)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return KeyPair(secrets.token_hex(20), public.decode(), private.decode())
+
+
+@contextmanager
+def new_key_file(path: Path) -> Iterator[Callable[[KeyFile], None]]:
+    """Open a new file that only its owner may read; it goes away if the block fails.
+
+    The file is opened before the key is made, so that no account is left without its key.
+
+    Parameters
+    ----------
+    path : Path
+        Must not be there yet.
+
+    Yields
+    ------
+    callable
+        Writes the key.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is such a file.
+    """
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY)
+    except FileExistsError:
+        raise InvalidRequest(
+            f"out: {str(path)!r} is there already; name a new file, since a key cannot be brought back",
+            field="out",
+        ) from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+
+            def write(key: KeyFile) -> None:
+                file.write(key.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+
+            yield write
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,202 @@
+"""Service accounts, their keys and tokens."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from attrib_ds.errors import InvalidRequest, NotFound, Unavailable
+from attrib_ds.service.accounts import Accounts, Refusal
+from attrib_ds.service.accounts.accounts import FILE
+
+
+def token_of(accounts, key, scopes=("full_access",), **once):
+    return accounts.issue(accounts.find_key(key.clientId, key.privateKeyId), scopes, **once)
+
+
+def test_r316_a_key_file_has_exactly_the_members_of_the_specification(key):
+    import json
+
+    content = json.loads(key.to_json())
+    assert list(content) == ["clientId", "serviceAccountEmail", "privateKeyId", "privateKey"]
+    private = serialization.load_pem_private_key(content["privateKey"].encode(), password=None)
+    assert private.key_size == 2048
+
+
+def test_only_the_public_key_is_stored(accounts, key, tmp_path):
+    token = token_of(accounts, key)
+    accounts.close()
+    stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"BEGIN PUBLIC KEY" in stored
+    assert b"PRIVATE" not in stored
+    assert key.privateKey.splitlines()[3].encode() not in stored
+    assert token.text.encode() not in stored
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no owner mode")
+def test_the_database_is_for_its_owner_alone(accounts, key, tmp_path):
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+
+
+def test_secrets_do_not_show(accounts, key):
+    token = token_of(accounts, key)
+    assert token.text not in repr(token)
+    assert "PRIVATE" not in repr(key)
+    assert len(token.text) == 43  # 256 bits in base64url
+
+
+def test_a_token_works_for_its_seconds(accounts, key, clock):
+    token = token_of(accounts, key, ("events:read",))
+    assert token.seconds == 3600
+    access = accounts.find_access(token.text)
+    assert access.client_id == key.clientId
+    assert access.allows("events:read")
+    assert not access.allows("events:write")
+    clock.now += 3599
+    assert accounts.find_access(token.text) is not None
+    clock.now += 1
+    assert accounts.find_access(token.text) is None
+
+
+def test_full_access_allows_everything(accounts, key):
+    access = accounts.find_access(token_of(accounts, key).text)
+    assert access.allows("users:sql")
+
+
+def test_an_unknown_token_allows_nothing(accounts, key):
+    assert accounts.find_access("x" * 43) is None
+    assert accounts.find_access("") is None
+    assert accounts.find_access("\ud800") is None
+
+
+@pytest.mark.parametrize("revoke", ["key", "account"])
+def test_revoking_ends_tokens_at_once(accounts, key, revoke):
+    token = token_of(accounts, key)
+    other = accounts.add_key(key.clientId)
+    other_token = token_of(accounts, other)
+    if revoke == "key":
+        accounts.revoke_key(key.privateKeyId)
+    else:
+        accounts.revoke_account(key.clientId)
+    assert accounts.find_access(token.text) is None
+    assert accounts.find_key(key.clientId, key.privateKeyId) is None
+    assert (accounts.find_access(other_token.text) is None) == (revoke == "account")
+    assert accounts.has_account(key.clientId) == (revoke == "key")
+
+
+def test_a_key_ends_when_it_expires_and_its_tokens_with_it(accounts, clock):
+    end = datetime.fromtimestamp(clock.now + 100, UTC)
+    key = accounts.create(projects=None, expires_at=end)
+    token = token_of(accounts, key)
+    assert token.seconds == 100
+    clock.now += 100
+    assert accounts.find_key(key.clientId, key.privateKeyId) is None
+    assert accounts.find_access(token.text) is None
+
+
+def test_grants_are_per_project_or_for_all(accounts):
+    some = accounts.create(projects=["shop", "other-shop"])
+    every = accounts.create(projects=None)
+    access = accounts.find_access(token_of(accounts, some).text)
+    assert accounts.has_grant(access, "shop")
+    assert accounts.has_grant(access, "other-shop")
+    assert not accounts.has_grant(access, "third-shop")
+    assert not accounts.has_grant(access, "SHOP")
+    assert accounts.has_grant(accounts.find_access(token_of(accounts, every).text), "third-shop")
+
+
+def test_a_key_of_another_account_is_not_found(accounts, key):
+    other = accounts.create(projects=["shop"])
+    assert accounts.find_key(other.clientId, key.privateKeyId) is None
+
+
+def test_lists_keys_with_what_they_may(accounts, clock):
+    first = accounts.create(projects=["shop"], scopes=["users:read", "interactions:read"])
+    clock.now += 1
+    second = accounts.create(projects=None)
+    accounts.revoke_key(first.privateKeyId)
+    listed = accounts.list_keys()
+    assert [key.key_id for key in listed] == [first.privateKeyId, second.privateKeyId]
+    assert [key.projects for key in listed] == [("shop",), None]
+    assert listed[0].scopes == ("interactions:read", "users:read")
+    assert listed[0].revoked_at == datetime(2025, 6, 15, 15, 6, 41, tzinfo=UTC)
+    assert listed[1].revoked_at is None
+    accounts.revoke_account(second.clientId)
+    assert accounts.list_keys()[1].revoked_at is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"projects": ["Shop"]}, "project_id"),
+        ({"projects": []}, "projects"),
+        ({"projects": None, "scopes": ["users:raed"]}, "did you mean 'users:read'"),
+        ({"projects": None, "scopes": []}, "scopes"),
+        ({"projects": None, "expires_at": datetime(2025, 1, 1, tzinfo=UTC)}, "expires_at"),
+        ({"projects": None, "expires_at": datetime(2030, 1, 1)}, "time zone"),
+    ],
+)
+def test_refuses_what_is_not_allowed(accounts, arguments, named):
+    with pytest.raises(InvalidRequest, match=named):
+        accounts.create(**arguments)
+    assert accounts.list_keys() == []
+
+
+def test_unknown_keys_and_accounts_are_told(accounts, key):
+    with pytest.raises(NotFound, match="key_id"):
+        accounts.revoke_key("nonsense")
+    with pytest.raises(NotFound, match="client_id"):
+        accounts.revoke_account("nonsense")
+    accounts.revoke_account(key.clientId)
+    with pytest.raises(NotFound, match="client_id"):
+        accounts.add_key(key.clientId)
+
+
+def test_an_assertion_identifier_counts_once_until_it_ends(accounts, key, clock):
+    token_of(accounts, key, once="a", until=clock.now + 10)
+    with pytest.raises(Refusal, match="before"):
+        token_of(accounts, key, once="a", until=clock.now + 10)
+    other = accounts.create(projects=["shop"])
+    token_of(accounts, other, once="a", until=clock.now + 10)
+    clock.now += 10
+    token_of(accounts, key, once="a", until=clock.now + 10)
+
+
+def test_another_process_revokes_a_key_while_the_accounts_are_open(accounts, key, tmp_path):
+    token = token_of(accounts, key)
+    script = "import sys; from attrib_ds.service.accounts.administration import revoke_key; revoke_key(*sys.argv[1:])"
+    subprocess.run([sys.executable, "-c", script, str(tmp_path), key.privateKeyId], check=True, timeout=60)
+    assert accounts.find_access(token.text) is None
+
+
+def test_a_file_of_a_newer_version_is_not_opened(accounts, tmp_path):
+    accounts.close()
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(Unavailable, match="newer"):
+        Accounts.open(tmp_path)
+
+
+def test_a_file_that_is_something_else_is_not_opened(tmp_path):
+    (tmp_path / FILE).write_bytes(b"no database at all" * 100)
+    with pytest.raises(Unavailable, match="accounts"):
+        Accounts.open(tmp_path)
+
+
+def test_a_beat_fails_on_closed_accounts(accounts):
+    accounts.beat()
+    accounts.close()
+    accounts.close()
+    with pytest.raises(Unavailable):
+        accounts.beat()
+
+
+def test_a_refusal_names_its_code():
+    refusal = Refusal("invalid_grant", "the assertion has expired")
+    assert (refusal.code, str(refusal)) == ("invalid_grant", "the assertion has expired")

@@ -1,0 +1,91 @@
+"""The service as the client's transport sees it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from service.records import order, send, table, visit
+
+from attrib_ds import schema
+from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.errors import InvalidRequest, NotSupported, ProjectInUse, Unavailable
+from attrib_ds.service import Service
+from attrib_ds.service.loading import REJECTED
+
+
+@pytest.fixture
+def service(tmp_path):
+    opened = Service.open("shop", tmp_path / "shop.duckdb")
+    yield opened
+    opened.close()
+
+
+def test_address_and_currency(service, tmp_path):
+    assert service.address == str(tmp_path / "shop.duckdb")
+    assert service.currency == "EUR"
+
+
+def test_loading_answers_with_counts_and_rejected_rows(service):
+    answer = send(
+        service, "load_records", resource="interactions", source=table(visit(1), visit(2, userId=None))
+    )
+    assert answer.value == {"interactions": 1, "implicit_nodes": 1}
+    assert answer.table.schema == REJECTED
+    assert answer.table["reason"].to_pylist() == ["userId: is missing"]
+
+
+def test_an_operation_that_is_not_built_is_named(service):
+    declared = OPERATIONS["list_event_types"]
+    with pytest.raises(NotSupported, match="list_event_types: "):
+        service.answer(declared, build(declared, project_id="shop"))
+
+
+def test_another_project_is_refused(service):
+    declared = OPERATIONS["list_nodes"]
+    with pytest.raises(InvalidRequest, match="'other' is not the project of this service, 'shop'"):
+        service.answer(declared, build(declared, project_id="other"))
+
+
+def test_tables_for_attribution_are_lazy_and_current(service):
+    tables = service.tables()
+    assert set(tables) == {"interactions", "events", "metrics", "nodes", "outlays"}
+    assert tables["nodes"].columns == tuple(schema.NODE.names)
+    count = tables["interactions"].count()
+    assert count.to_pyarrow().as_py() == 0
+    send(service, "load_records", resource="interactions", source=table(visit(1), visit(2, nodeId="b")))
+    assert count.to_pyarrow().as_py() == 2
+    send(service, "load_records", resource="events", source=table(order(1)))
+    events, metrics = tables["events"], service.tables()["metrics"]
+    joined = events.join(metrics, events["_id"] == metrics.eventId)
+    assert joined.count().to_pyarrow().as_py() == 1
+
+
+def test_threads_read_tables_at_the_same_time(service):
+    visits = [visit(i, nodeId=f"n{i % 7}") for i in range(2_000)]
+    send(service, "load_records", resource="interactions", source=table(*visits))
+
+    def count(number):
+        interactions = service.tables()["interactions"]
+        return interactions.filter(interactions.nodeId == f"n{number % 7}").count().to_pyarrow().as_py()
+
+    with ThreadPoolExecutor(8) as pool:
+        counts = list(pool.map(count, range(56)))
+    assert sum(counts[:7]) == 2_000
+    assert counts == counts[:7] * 8
+
+
+def test_closing_lets_go_of_the_file_even_while_tables_are_held(service, tmp_path):
+    tables = service.tables()
+    tables["nodes"].count().to_pyarrow().as_py()
+    service.close()
+    service.close()
+    with pytest.raises(Unavailable, match="the project is closed"):
+        send(service, "list_nodes")
+    reading = Service.open("shop", tmp_path / "shop.duckdb", read_only=True)
+    assert send(reading, "list_nodes").total == 0
+    with pytest.raises(NotSupported, match="read_only=True"):
+        send(reading, "load_records", resource="nodes", source=table(visit(1)).select(["_id"]))
+    with pytest.raises(ProjectInUse):
+        Service.open("shop", tmp_path / "shop.duckdb")
+    reading.close()

@@ -1,0 +1,42 @@
+"""The contract and the public functions say the same."""
+
+import inspect
+
+import pytest
+
+import attrib_ds
+from attrib_ds.contract import OPERATIONS
+
+#: Public functions that are operations of the service.
+SHARED = sorted(set(OPERATIONS) & set(attrib_ds.__all__))
+
+
+def test_the_reads_of_the_main_job_are_there():
+    assert SHARED == [
+        "get_interaction",
+        "interaction_insights",
+        "list_hits",
+        "list_nodes",
+        "search_interactions",
+    ]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_parameters_are_the_attributes_of_the_request(name):
+    operation = OPERATIONS[name]
+    project, *parameters = inspect.signature(getattr(attrib_ds, name)).parameters.values()
+    assert project.name == "project"
+    asked = {operation.arguments.get(attribute, attribute) for attribute in operation.request.model_fields}
+    assert {parameter.name for parameter in parameters} == asked - {"project_id"}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_defaults_are_those_of_the_request(name):
+    operation = OPERATIONS[name]
+    signature = inspect.signature(getattr(attrib_ds, name)).parameters
+    for attribute, field in operation.request.model_fields.items():
+        argument = operation.arguments.get(attribute, attribute)
+        if argument != "project_id":
+            default = signature[argument].default
+            assert field.is_required() == (default is inspect.Parameter.empty)
+            assert field.is_required() or field.default == default
