@@ -68,7 +68,7 @@ def parse(value: object, *, argument: str) -> datetime:
 
 
 def format(instant: datetime) -> str:  # noqa: A001  (read as `instants.format`, the pair of `parse`)
-    """Write an aware instant as RFC 3339 in UTC, in milliseconds unless it has finer digits.
+    """Write an aware instant as RFC 3339 text in UTC.
 
     Parameters
     ----------

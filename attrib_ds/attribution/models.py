@@ -1,6 +1,7 @@
 """Attribution models as frozen values with documented bounds.
 
-Only parameters live here; :mod:`attrib_ds.attribution.weights` turns a model into weights.
+Only parameters live here; :mod:`attrib_ds.attribution.weights` turns a rule into weights, and
+:mod:`attrib_ds.attribution.markov` and its neighbours compute the models of whole paths.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from attrib_ds.errors import InvalidRequest, closest
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+
+#: How the touchpoints of a path can be put together before a model sees them.
+TRANSFORMS = ("unique", "exposure", "first", "frequency")
 
 
 @dataclass(frozen=True)
@@ -191,11 +196,209 @@ class CustomWeights(Model):
         return self.label
 
 
+@dataclass(frozen=True)
+class Shapley(Model):
+    """Credit the distinct nodes of the path equally, however often each stands in it.
+
+    This is the Shapley value of the game in which a set of nodes is worth the conversions whose paths use
+    nothing else. It is additive, so it needs no null paths and no sampling, at any number of nodes; and it
+    holds no comparison with users who did not convert: for that see :class:`ConversionRateShapley`.
+
+    References
+    ----------
+    Zhao, Mahboobi and Bagheri (2018), Shapley value methods for attribution modeling in online advertising,
+    arXiv:1804.05327.
+    """
+
+
+@dataclass(frozen=True)
+class OrderedShapley(Model):
+    """Credit as :class:`Shapley` does, and split a node's credit equally over its places in the path.
+
+    Summed by node the credits are those of :class:`Shapley`; :func:`attrib_ds.position_credits` shows them
+    by position.
+
+    References
+    ----------
+    Zhao, Mahboobi and Bagheri (2018), arXiv:1804.05327, ordered Shapley value.
+    """
+
+
+@dataclass(frozen=True)
+class PathModel(Model):
+    """Base of the models that compare whole paths, those that led to no conversion included."""
+
+    #: Whether credits may be negative.
+    signed: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class ConversionRateShapley(PathModel):
+    """Credit the nodes of a path by how much each raises the conversion rate, in every order of joining.
+
+    A set of nodes is worth the conversion rate of the users who touched exactly these nodes. The Shapley
+    value of that game, within the set a user touched, says how to divide the conversions of the set; it may
+    be negative where users with one node more convert less often. Without null paths every rate is one.
+
+    Parameters
+    ----------
+    shrinkage : float, default 0
+        Users with the overall conversion rate that are added to every set: rare sets are drawn towards it,
+        and sets that nobody touched have it. At 0 a set that nobody touched has the rate 0.
+    exact_size : int, default 10
+        Sets of up to so many nodes are computed exactly, at a cost of ``2 ** size`` each; 1 to 16.
+    permutations : int, default 256
+        Orders of joining that are drawn for larger sets; each is used backwards too.
+    seed : int, default 0
+        Of the draws.
+
+    Notes
+    -----
+    By Hoeffding's inequality a drawn value is within ``2 * rate * sqrt(log(2 / d) / (2 * permutations))`` of
+    the exact one with probability ``1 - d``, where ``rate`` is the highest conversion rate of a set;
+    :meth:`sampling_error` computes it. The values of a set add up exactly all the same.
+    """
+
+    shrinkage: float = 0.0
+    exact_size: int = 10
+    permutations: int = 256
+    seed: int = 0
+
+    signed: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_amount("shrinkage", self.shrinkage)
+        check_whole("exact_size", self.exact_size, minimum=1, maximum=16)
+        check_whole("permutations", self.permutations, minimum=1)
+        check_whole("seed", self.seed, minimum=0)
+
+    def sampling_error(self, *, rate: float = 1.0, confidence: float = 0.95) -> float:
+        """Return how far a drawn value may be from the exact one, as a conversion rate.
+
+        Parameters
+        ----------
+        rate : float, default 1
+            The highest conversion rate of a set of nodes.
+        confidence : float, default 0.95
+            Probability that the error is no larger.
+
+        Returns
+        -------
+        float
+            Hoeffding's bound for one node of one set of more than ``exact_size`` nodes.
+        """
+        return 2 * rate * math.sqrt(math.log(2 / (1 - confidence)) / (2 * self.permutations))
+
+
+@dataclass(frozen=True)
+class SequenceModel(PathModel):
+    """Base of the models that look at the order of touchpoints.
+
+    Parameters
+    ----------
+    transform : str, default "unique"
+        ``"unique"`` leaves the path as it is; ``"exposure"`` makes one touchpoint of consecutive ones of the
+        same node; ``"first"`` keeps the first touchpoint of each node; ``"frequency"`` keeps it too, and
+        tells nodes apart by how often they were touched in the path.
+    steps : int, optional
+        Only the last ``steps`` touchpoints of a path, taken before the transform; all by default.
+    """
+
+    transform: str = field(default="unique", kw_only=True)
+    steps: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.transform not in TRANSFORMS:
+            raise InvalidRequest.choice("transform", self.transform, TRANSFORMS)
+        if self.steps is not None:
+            check_whole("steps", self.steps, minimum=1)
+
+
+@dataclass(frozen=True)
+class Markov(SequenceModel):
+    """Credit nodes in proportion to their removal effect in a Markov chain of touchpoints.
+
+    The removal effect of a node is the share of conversions that the chain loses when every walk that
+    reaches the node ends there. It is solved, not simulated.
+
+    Parameters
+    ----------
+    order : int, default 1
+        Touchpoints that the next step depends on, 1 to 9. An order that is at least the length of the longest
+        path gives each node the share of conversions whose path holds it.
+    nulls : bool, default True
+        Whether paths that led to no conversion are part of the chain, where they are known. Without them the
+        removal effect of order 1 is how many walks meet the node, and says nothing about its effect.
+    transform, steps
+        As in :class:`SequenceModel`. Consecutive touchpoints of one node change nothing at order 1.
+
+    References
+    ----------
+    Anderl, Becker, von Wangenheim and Schumann (2016), Mapping the customer journey, International Journal
+    of Research in Marketing 33(3), 457-474.
+    """
+
+    order: int = 1
+    nulls: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("order", self.order, minimum=1, maximum=9)
+        if not isinstance(self.nulls, bool):
+            raise InvalidRequest(f"nulls: {self.nulls!r} is not allowed; allowed: True, False", field="nulls")
+
+
+@dataclass(frozen=True)
+class Fractribution(SequenceModel):
+    """Credit touchpoints in proportion to the conversion rate that the path loses without them.
+
+    The rate of a path is that of the users with exactly this path; a path that nobody had has the rate 0. A
+    loss below zero counts as zero; where nothing is lost the last touchpoint takes all, and so does the only
+    one.
+
+    Parameters
+    ----------
+    shrinkage : float, default 0
+        Users with the overall conversion rate that are added to every path, so that a path seen once does
+        not have the rate 0 or 1; a path that nobody had has the overall rate then.
+    transform, steps
+        As in :class:`SequenceModel`. The path without a touchpoint is not transformed again.
+
+    References
+    ----------
+    Google, Fractribution (2020), the open-source implementation. It calls the rule a Shapley value, which it
+    is not.
+    """
+
+    shrinkage: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_amount("shrinkage", self.shrinkage)
+
+
 def check_share(argument: str, share: object) -> None:
     """Refuse what is not a number from 0 to 1."""
     valid = isinstance(share, int | float) and not isinstance(share, bool) and math.isfinite(share)
     if not valid or not 0 <= share <= 1:  # type: ignore[operator]
         raise InvalidRequest(f"{argument}: {share!r} is not a share; allowed: 0 to 1", field=argument)
+
+
+def check_amount(argument: str, amount: object) -> None:
+    """Refuse what is not a finite number of at least zero."""
+    valid = isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount)
+    if not valid or amount < 0:  # type: ignore[operator]
+        raise InvalidRequest(f"{argument}: {amount!r} is not allowed; allowed: 0 or more", field=argument)
+
+
+def check_whole(argument: str, number: object, *, minimum: int, maximum: int | None = None) -> None:
+    """Refuse what is not a whole number within bounds."""
+    valid = isinstance(number, int) and not isinstance(number, bool) and number >= minimum
+    if not valid or (maximum is not None and number > maximum):  # type: ignore[operator]
+        bounds = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
+        raise InvalidRequest(
+            f"{argument}: {number!r} is not allowed; allowed: whole numbers, {bounds}", field=argument
+        )
 
 
 def rule_models() -> dict[str, Model]:
@@ -241,6 +444,14 @@ def model_named(name: str) -> Model:
     named = rule_models() | {
         "w_shaped": PositionBased(first=0.3, last=0.3, milestones={"lead": 0.3}),
         "full_path": PositionBased(first=0.225, last=0.225, milestones={"lead": 0.225, "opportunity": 0.225}),
+        "shapley": Shapley(),
+        "ordered_shapley": OrderedShapley(),
+        "conversion_rate_shapley": ConversionRateShapley(),
+        "markov": Markov(),
+        "markov_2": Markov(order=2),
+        "markov_3": Markov(order=3),
+        "markov_4": Markov(order=4),
+        "fractribution": Fractribution(),
     }
     short = {
         "first": "first_touch",
@@ -256,6 +467,7 @@ def model_named(name: str) -> Model:
         "w": "w_shaped",
         "z": "full_path",
         "zshaped": "full_path",
+        "markov1": "markov",
     }
     key = re.sub(r"[^a-z0-9]", "", name.casefold())
     folded = {each.replace("_", ""): each for each in named}

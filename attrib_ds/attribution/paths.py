@@ -44,7 +44,9 @@ class Paths:
         ``event_date``, ``age_days``, ``youngest_days`` (age of the last one), ``position`` (1 is the
         first), ``length``, ``conversions`` and ``value`` (of the whole conversion), ``currency``.
     touchpoints : ibis.Table or None
-        Every touchpoint, those of users without a conversion (the null paths) included.
+        Every touchpoint, those of users without a conversion included. All touchpoints of such a user, in
+        order and whatever their dates, are one null path. In aggregated paths the column ``nulls`` counts
+        them.
     nodes : DataFrame or None
         The tree of nodes: ``node_id``, ``name``, ``type``, ``parent_id``.
     spend : DataFrame or None
@@ -359,8 +361,9 @@ def _touchpoints(given: Input, *, user: str, node: str, date: str, touch: str | 
         "node_id": given.keys(node, role="node"),
         "date": given.instants(date, role="date"),
     }
+    # Null, not the node's id again: a second text to sort by would double the time of sorting paths.
     columns["touch_id"] = (
-        columns["node_id"] if touch is None else given.keys(touch, role="touch", unique=True)
+        ibis.null("string") if touch is None else given.keys(touch, role="touch", unique=True)
     )
     given.check()
     direct = columns["node_id"].lower().isin(DIRECT)

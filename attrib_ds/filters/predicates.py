@@ -33,7 +33,7 @@ PARENTHESES: Final = "put each comparison in parentheses: (field == value) & (ot
 
 
 class Predicate:
-    """What records must satisfy: a comparison of one field, or a condition over other predicates.
+    """What records must satisfy: one comparison, or a condition over several.
 
     Combine predicates of one kind with ``&``, ``|`` and ``~``. Two are equal if they are built alike, and
     ``eval(repr(p)) == p``. ``print(p)`` draws the tree as text, and a notebook draws it as HTML.
@@ -279,7 +279,7 @@ def write_field(kind: Kind, name: str, *, operator_type: str | None) -> str:
 
 
 def as_condition(predicate: Predicate) -> Condition:
-    """Return the predicate as a condition, which is where a node filter of the service begins.
+    """Return the predicate as a condition, the form that a ``nodeFilter`` needs.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Names:
 def settle(
     kind: Kind, field: object, *, operator: object, value: object, operator_type: object, names: Names
 ) -> tuple[FieldType, Value]:
-    """Check the parts of a comparison against each other; find its type and its canonical value.
+    """Check the parts of a comparison, and find its type and canonical value.
 
     Parameters
     ----------

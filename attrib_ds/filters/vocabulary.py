@@ -18,7 +18,7 @@ KINDS: Final[tuple[Kind, ...]] = ("interaction", "node", "user", "event")
 
 
 class FieldType(StrEnum):
-    """How the value of a field is read; the names are those of ``operatorType`` (G-093)."""
+    """How the value of a field is read, in the words of ``operatorType`` (G-093)."""
 
     TEXT = "string"
     NUMBER = "number"
@@ -149,7 +149,7 @@ def check_kind(kind: object) -> Kind:
 
 
 def is_open(kind: Kind, name: str) -> bool:
-    """Say whether the type of the field is known to the project only, not to the specification.
+    """Say whether only the project knows the type of the field.
 
     Parameters
     ----------

@@ -1,0 +1,222 @@
+"""Paths as rows of coded steps: those that led to a conversion, and beside them the null paths.
+
+Nodes are whole numbers here, in the order of their ids; their names never meet, so they may hold anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import ibis.expr.types as ir
+
+    from attrib_ds.attribution.models import SequenceModel
+    from attrib_ds.attribution.paths import Paths
+
+#: The code of "no touchpoint".
+NOTHING = -1
+
+#: What a path counts: conversions, null paths, and the value of conversions above and below zero. Values of
+#: both signs are credited apart, because a node's share of a sum near zero would have no bounds.
+COUNTS = ("conversions", "nulls", "gains", "losses")
+
+#: Bits of a whole number that mark nodes in a set.
+WORD = 62
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The steps of paths of one kind: all with a conversion, or all without.
+
+    Attributes
+    ----------
+    table : ibis.Table
+        One row per step: ``path_id``, ``code``, the columns in ``order``, ``fold``, those of ``COUNTS`` that
+        the kind has (of the whole path, repeated) and, with conversions, ``currency``.
+    order : tuple of str
+        Columns that put the steps of one path in order.
+    """
+
+    table: ir.Table
+    order: tuple[str, ...]
+
+    @property
+    def counts(self) -> list[str]:
+        """What paths of this kind count."""
+        return [name for name in COUNTS if name in self.table.columns]
+
+    def in_order(self, *by: str) -> Any:
+        """Return the window over the steps of a path, in order, and within it over equal columns."""
+        table = self.table
+        return ibis.window(
+            group_by=[table[name] for name in ("path_id", *by)],
+            order_by=[table[name] for name in self.order],
+        )
+
+    def kept(self, condition: Any, **columns: Any) -> Steps:
+        """Return the steps that meet a condition, which may look at other steps of the path."""
+        marked = self.table.mutate(is_kept=condition, **columns)
+        return replace(self, table=marked.filter(marked.is_kept).drop("is_kept"))
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Paths ready for the models that look at whole paths.
+
+    Attributes
+    ----------
+    node_ids : list of str
+        The node of each code.
+    folds : int
+        Groups that users are split into by a hash, for the jackknife; 1 is no split.
+    """
+
+    paths: Paths
+    node_ids: list[str]
+    folds: int = 1
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, paths: Paths, *, folds: int = 1) -> Sequences:
+        """Number the nodes of paths."""
+        points = paths.touches if paths.touchpoints is None else paths.touchpoints
+        found = points.filter(points.node_id.notnull()).select("node_id").distinct().order_by("node_id")
+        return cls(paths, found.to_pyarrow()["node_id"].to_pylist(), folds)
+
+    @property
+    def words(self) -> int:
+        """How many whole numbers mark a set of nodes."""
+        return -(-len(self.node_ids) // WORD)
+
+    def converting(self) -> Steps:
+        """Return the steps of paths with a conversion; one without a touchpoint has a step of its own."""
+        touches = self._coded(self.paths.touches)
+        value = touches.value
+        table = touches.select(
+            "code",
+            *self._words,
+            "position",
+            "conversions",
+            "currency",
+            path_id="event_id",
+            gains=ibis.greatest(value, 0.0),
+            losses=ibis.greatest(-value, 0.0),
+            fold=self._fold(touches.user_id),
+        )
+        return Steps(table, ("position",))
+
+    def nulls(self) -> Steps | None:
+        """Return the steps of paths without a conversion, or None where they are unknown."""
+        points = self.paths.touchpoints
+        if points is None:
+            return None
+        if not self.paths.has_users:
+            lost = self._coded(points.filter(points.nulls > 0))
+            table = lost.select(
+                "code", *self._words, "position", "nulls", path_id="event_id", fold=self._fold(lost.user_id)
+            )
+            return Steps(table, ("position",))
+        converted = self.paths.touches.select("user_id").distinct()
+        lost = self._coded(points.filter(points.user_id.notnull()).anti_join(converted, "user_id"))
+        table = lost.select(
+            "code",
+            *self._words,
+            "date",
+            "touch_id",
+            path_id="user_id",
+            nulls=ibis.literal(1.0),
+            fold=self._fold(lost.user_id),
+        )
+        return Steps(table, ("date", "touch_id", "code"))
+
+    def collect(self, summary: Callable[[Steps], ir.Table], *, nulls: bool = True) -> pa.Table:
+        """Compute one summary of converting paths and null paths together.
+
+        Parameters
+        ----------
+        summary : callable
+            Takes :class:`Steps` and returns a table, with ``fold``, ``currency`` and ``COUNTS`` where the
+            steps have them.
+        nulls : bool, default True
+            Whether null paths are part of it, where they are known.
+        """
+        kinds = [self.converting(), self.nulls() if nulls else None]
+        parts = [summary(steps) for steps in kinds if steps is not None]
+        missing = {"currency": ibis.null("string")} | {name: ibis.literal(0.0) for name in COUNTS}
+        whole = [
+            part.mutate(**{name: each for name, each in missing.items() if name not in part.columns})
+            for part in parts
+        ]
+        same = [part.select(*sorted(part.columns)) for part in whole]
+        return reduce(lambda above, below: above.union(below), same).to_pyarrow()
+
+    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """Compute what several models need only once."""
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return self._kept[key]
+
+    @property
+    def _words(self) -> list[str]:
+        return [f"word_{index}" for index in range(self.words)]
+
+    def _fold(self, users: Any) -> Any:
+        if self.folds == 1:
+            return ibis.literal(0, "int8")
+        remainder = users.hash() % self.folds
+        return ((remainder + self.folds) % self.folds).cast("int8")
+
+    def _coded(self, rows: ir.Table) -> ir.Table:
+        """Join the code of each node, and its bit in a set of nodes."""
+        codes = np.arange(len(self.node_ids), dtype=np.int64)
+        columns: dict[str, Any] = {
+            "coded_id": pd.array(self.node_ids, dtype="str"),
+            "code": codes.astype(np.int32),
+        }
+        for index, word in enumerate(self._words):
+            columns[word] = np.where(codes // WORD == index, 1 << (codes % WORD), 0)
+        joined = rows.left_join(ibis.memtable(pd.DataFrame(columns)), rows.node_id == ibis._.coded_id)
+        return joined.mutate(code=joined.code.fill_null(NOTHING)).drop("coded_id")
+
+
+def prepared(steps: Steps, model: SequenceModel, nodes: int) -> Steps:
+    """Cut paths to their last steps and apply a transform.
+
+    Parameters
+    ----------
+    steps : Steps
+        Of paths as they are.
+    model : SequenceModel
+        Says which steps and which transform.
+    nodes : int
+        Number of nodes. Under the transform ``"frequency"`` the code of a node touched ``t`` times is its own
+        plus ``nodes * (t - 1)``.
+
+    Returns
+    -------
+    Steps
+        What is left, in the same order.
+    """
+    if model.steps is not None:
+        every = ibis.window(group_by=steps.table.path_id)
+        rank = ibis.row_number().over(steps.in_order())
+        steps = steps.kept(rank >= steps.table.count().over(every) - model.steps)
+    code = steps.table.code
+    if model.transform == "exposure":
+        return steps.kept((code != code.lag(1).over(steps.in_order())).fill_null(True))
+    if model.transform == "unique":
+        return steps
+    is_first = ibis.row_number().over(steps.in_order("code")) == 0
+    if model.transform == "first":
+        return steps.kept(is_first)
+    times = steps.table.count().over(ibis.window(group_by=[steps.table.path_id, code]))
+    return steps.kept(is_first, code=(code + nodes * (times - 1)).cast("int64"))
