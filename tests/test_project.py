@@ -1,0 +1,90 @@
+"""Projects: where they live, how they open and close, and what refuses to."""
+
+import pandas as pd
+import pytest
+
+from attrib_ds import Paths, attribute, connect, conversion_paths, errors, list_nodes, load, sample_project
+
+NODES = pd.DataFrame({"_id": ["tv"], "name": ["TV"], "type": ["channel"]})
+
+
+def test_an_embedded_project_lives_in_its_home(own_home):
+    with connect("my-shop") as shop:
+        assert repr(shop) == f"<Project 'my-shop' at {own_home / 'my-shop.duckdb'}>"
+        load(shop, nodes=NODES)
+    with connect("my-shop") as again:
+        assert list_nodes(again)["_id"].tolist() == ["tv"]
+
+
+def test_a_path_of_ones_own(tmp_path):
+    with connect("my-shop", path=tmp_path / "deep" / "shop.duckdb") as shop:
+        load(shop, nodes=NODES)
+    with connect("my-shop", path=tmp_path / "deep" / "shop.duckdb", read_only=True) as reader:
+        assert list_nodes(reader)["_id"].tolist() == ["tv"]
+        with pytest.raises(errors.NotSupported, match="read_only"):
+            load(reader, nodes=NODES)
+    with pytest.raises(errors.InvalidRequest, match="holds the project 'my-shop', not 'other-shop'"):
+        connect("other-shop", path=tmp_path / "deep" / "shop.duckdb")
+
+
+@pytest.mark.parametrize("project_id", ["ab", "A-shop", "shop_1", "-shop", "shop--1", "a" * 65, "shop\n", ""])
+def test_project_ids_that_are_not_well_formed_are_refused(project_id):
+    with pytest.raises(errors.InvalidRequest, match="project_id"):
+        connect(project_id, path=":memory:")
+
+
+@pytest.mark.parametrize("argument", ["url", "url_v2", "auth_url", "key"])
+def test_remote_projects_are_refused_for_now(argument):
+    with pytest.raises(errors.NotSupported, match=argument):
+        connect("my-shop", **{argument: "https://service.example"})
+
+
+def test_a_remote_address_in_the_environment_is_not_ignored(monkeypatch):
+    monkeypatch.setenv("ATTRIB_DS_URL", "https://service.example")
+    with pytest.raises(errors.NotSupported, match="ATTRIB_DS_URL"):
+        connect("my-shop")
+
+
+def test_a_closed_project_says_so():
+    shop = connect("my-shop", path=":memory:")
+    shop.close()
+    shop.close()
+    with pytest.raises(errors.Unavailable):
+        list_nodes(shop)
+
+
+def test_paths_keep_their_project_open():
+    paths = conversion_paths(sample_project(), event_type="order")
+    assert attribute(paths, "linear")["conversions"].sum() == pytest.approx(1446)
+
+
+def test_the_sample_opens_again_as_it_is(tmp_path):
+    with sample_project(tmp_path / "sample.duckdb") as first:
+        nodes = list_nodes(first)
+    with sample_project(tmp_path / "sample.duckdb") as again:
+        pd.testing.assert_frame_equal(list_nodes(again), nodes)
+
+
+def test_loading_tells_counts_and_rejected_rows():
+    nodes = pd.DataFrame(
+        {"_id": ["tv", "tv", "ad"], "name": ["TV", "TV", "Ad"], "type": ["channel", "channel", "advert"]}
+    )
+    with connect("my-shop", path=":memory:") as shop:
+        report = load(shop, nodes=nodes)
+        assert report.counts == {"nodes": 1}
+        assert report.rejected[["table", "row", "id"]].to_numpy().tolist() == [
+            ["nodes", 1, "tv"],
+            ["nodes", 2, "ad"],
+        ]
+        assert "advert" in report.rejected["reason"].iloc[1]
+        assert repr(report) == "<Loaded 1 nodes; 2 rows rejected>"
+        with pytest.raises(errors.InvalidRequest, match="nothing to load"):
+            load(shop)
+        with pytest.raises(errors.InvalidRequest, match="nam'.*did you mean 'name'"):
+            load(shop, nodes=NODES.rename(columns={"name": "nam"}))
+
+
+def test_paths_from_frames_need_no_project():
+    touchpoints = pd.DataFrame({"user_id": ["u"], "node_id": ["tv"], "date": ["2025-01-01T00:00:00Z"]})
+    conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": ["2025-01-02T00:00:00Z"]})
+    assert attribute(Paths.from_frames(touchpoints, conversions), "linear")["node_id"].tolist() == ["tv"]
