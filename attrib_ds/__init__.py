@@ -21,10 +21,35 @@ if TYPE_CHECKING:
     )
     from attrib_ds.attribution.paths import Paths
     from attrib_ds.attribution.returns import compare_models, report_returns, roll_up
+    from attrib_ds.campaigns import (
+        create_campaign,
+        create_outlay,
+        create_outlays,
+        get_campaign,
+        get_outlay,
+        list_campaigns,
+        list_outlays,
+        update_campaign,
+        update_outlay,
+    )
     from attrib_ds.conversions import conversion_paths
+    from attrib_ds.event_types import create_event_type, get_event_type, list_event_types
+    from attrib_ds.events import (
+        get_event,
+        get_raw_event,
+        list_trashed_events,
+        send_events,
+        update_states,
+        update_statistics,
+    )
     from attrib_ds.filters import event, from_json, interaction, node, to_json, user
-    from attrib_ds.insights import interaction_insights
-    from attrib_ds.interactions import get_interaction, list_hits, search_interactions
+    from attrib_ds.insights import event_insights, interaction_insights
+    from attrib_ds.interactions import (
+        create_offline_interactions,
+        get_interaction,
+        list_hits,
+        search_interactions,
+    )
     from attrib_ds.loading import load, sample_project
     from attrib_ds.nodes import list_nodes
     from attrib_ds.project import Project, connect
@@ -45,10 +70,35 @@ _HOMES = {
     ],
     "attribution.paths": ["Paths"],
     "attribution.returns": ["compare_models", "report_returns", "roll_up"],
+    "campaigns": [
+        "create_campaign",
+        "create_outlay",
+        "create_outlays",
+        "get_campaign",
+        "get_outlay",
+        "list_campaigns",
+        "list_outlays",
+        "update_campaign",
+        "update_outlay",
+    ],
     "conversions": ["conversion_paths"],
+    "event_types": ["create_event_type", "get_event_type", "list_event_types"],
+    "events": [
+        "get_event",
+        "get_raw_event",
+        "list_trashed_events",
+        "send_events",
+        "update_states",
+        "update_statistics",
+    ],
     "filters": ["event", "from_json", "interaction", "node", "to_json", "user"],
-    "insights": ["interaction_insights"],
-    "interactions": ["get_interaction", "list_hits", "search_interactions"],
+    "insights": ["event_insights", "interaction_insights"],
+    "interactions": [
+        "create_offline_interactions",
+        "get_interaction",
+        "list_hits",
+        "search_interactions",
+    ],
     "loading": ["load", "sample_project"],
     "nodes": ["list_nodes"],
     "project": ["Project", "connect"],
@@ -71,14 +121,29 @@ __all__ = [
     "compare_models",
     "connect",
     "conversion_paths",
+    "create_campaign",
+    "create_event_type",
+    "create_offline_interactions",
+    "create_outlay",
+    "create_outlays",
     "errors",
     "event",
+    "event_insights",
     "from_json",
+    "get_campaign",
+    "get_event",
+    "get_event_type",
     "get_interaction",
+    "get_outlay",
+    "get_raw_event",
     "interaction",
     "interaction_insights",
+    "list_campaigns",
+    "list_event_types",
     "list_hits",
     "list_nodes",
+    "list_outlays",
+    "list_trashed_events",
     "load",
     "node",
     "plots",
@@ -86,7 +151,12 @@ __all__ = [
     "roll_up",
     "sample_project",
     "search_interactions",
+    "send_events",
     "to_json",
+    "update_campaign",
+    "update_outlay",
+    "update_states",
+    "update_statistics",
     "user",
 ]
 

@@ -15,7 +15,8 @@ import pandas as pd
 
 from attrib_ds.attribution.credits import attribute
 from attrib_ds.conversions import conversion_paths
-from attrib_ds.errors import AttribError, InvalidRequest
+from attrib_ds.errors import AttribError, InvalidRequest, NotFound
+from attrib_ds.frames import to_pandas
 from attrib_ds.journey_files import OPTIONS, Journeys, read_journeys, read_sequences, read_spend
 from attrib_ds.loading import load, sample_project
 from attrib_ds.project import connect, home
@@ -23,6 +24,8 @@ from attrib_ds.report import side_by_side, write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from attrib_ds.project import Project
 
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
@@ -117,7 +120,21 @@ def _parser() -> argparse.ArgumentParser:
     filled.add_argument("--rejected", type=Path, metavar="FILE", help="write the rows that did not fit there")
     filled.set_defaults(run=_load)
 
-    for command in (create, listed, filled):
+    integrations = commands.add_parser("integrations", help="ad platforms of an embedded project")
+    actions = integrations.add_subparsers(title="actions", required=True, metavar="ACTION")
+    joined = actions.add_parser("create", help="make an integration, which campaigns belong to")
+    joined.add_argument("project", metavar="PROJECT")
+    joined.add_argument("--vendor-id", required=True, metavar="ID", help="its id, unique in the project")
+    joined.add_argument("--name", required=True, metavar="NAME", help="what people call it")
+    joined.add_argument(
+        "--currency", metavar="CODE", help="of its outlays, such as EUR (default: that of the project)"
+    )
+    joined.set_defaults(run=_create_integration)
+    known = actions.add_parser("list", help="list the integrations of a project")
+    known.add_argument("project", metavar="PROJECT")
+    known.set_defaults(run=_list_integrations)
+
+    for command in (create, listed, filled, joined, known):
         command.add_argument("--home", type=Path, metavar="DIR", help="folder of embedded projects")
     return parser
 
@@ -209,6 +226,28 @@ def _create_project(options: argparse.Namespace) -> None:
 def _list_projects(_: argparse.Namespace) -> None:
     for file in sorted(home().glob("*.duckdb")):
         print(f"{file.stem}\t{file.stat().st_size:,} bytes\t{file}")
+
+
+def _create_integration(options: argparse.Namespace) -> None:
+    with _existing(options.project) as project:
+        answer = project.send(
+            "create_integration", vendor_id=options.vendor_id, name=options.name, currency=options.currency
+        )
+    print(f"Created the integration {options.vendor_id} with the id {answer.value}")
+
+
+def _list_integrations(options: argparse.Namespace) -> None:
+    with _existing(options.project) as project:
+        integrations = to_pandas(project.send("list_integrations").table)
+    for integration in integrations.to_dict("records"):
+        print("\t".join(integration[name] for name in ("vendorId", "name", "currency", "_id")))
+
+
+def _existing(project_id: str) -> Project:
+    file = home() / f"{project_id}.duckdb"
+    if not file.exists():
+        raise NotFound(f"there is no project {project_id!r}; `attrib-ds projects create` makes one: {file}")
+    return connect(project_id)
 
 
 def _load(options: argparse.Namespace) -> None:

@@ -1,16 +1,17 @@
-"""Insights: interactions counted by group and interval."""
+"""Insights: interactions counted and metrics of events summed, by group and interval."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from attrib_ds.frames import to_pandas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
-
-    import pandas as pd
 
     from attrib_ds.filters import Predicate
     from attrib_ds.project import Project
@@ -85,3 +86,74 @@ def interaction_insights(
         timezone=timezone,
     )
     return to_pandas(answer.table)
+
+
+def event_insights(
+    project: Project,
+    *,
+    metrics: Sequence[str],
+    since: datetime | str,
+    until: datetime | str,
+    group_by: str = "project",
+    interval: str = "day",
+    event_types: Sequence[str] | Predicate | None = None,
+    timezone: str | None = None,
+) -> pd.DataFrame:
+    """Sum metrics of events by interval, for the project or each event type.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    metrics : sequence of str
+        ``"event-count"``, keys of states (events whose state is 1) and of statistics (their sum; of money,
+        that of the amounts in the project's currency), and ``"state-delay-<state>"`` (mean, in seconds). A
+        key that nothing has is 0.
+    since, until : datetime or str
+        Bounds of ``eventDate``, both inclusive; without an offset they are UTC.
+    group_by : {"project", "event-type"}, default "project"
+        What has rows of its own.
+    interval : str, default "day"
+        Calendar: ``day``, ``week``, ``month``, ``quarter``, ``semester``, ``year``; seasonal: ``dayOfWeek``
+        (Monday is 1), ``dayOfMonth``, ``dayOfYear``, ``weekOfYear``, ``monthOfYear``, ``quarterOfYear``,
+        ``semesterOfYear``.
+    event_types : sequence of str or Predicate, optional
+        For ``event-type``: only these, or those that a comparison of ``event("eventType")`` keeps.
+    timezone : str, optional
+        IANA name, such as ``"Europe/Paris"``, of the calendar that intervals follow; UTC by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per interval that touches the bounds and per group, also where nothing happened:
+        ``identifier`` (the project's id, or the reference of the event type), ``interval`` (str) and, for
+        each metric, ``values.<metric>`` (float64). By interval, then by identifier.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed, or there would be more than 100,000 rows; the message names it.
+
+    Examples
+    --------
+    >>> from attrib_ds import event_insights, sample_project
+    >>> half_year = {"since": "2025-01-01T00:00:00Z", "until": "2025-06-30T00:00:00Z"}
+    >>> rows = event_insights(sample_project(), metrics=["event-count"], interval="quarter", **half_year)
+    >>> rows["interval"].tolist()
+    ['2025-Q1', '2025-Q2']
+    """
+    answer = project.send(
+        "event_insights",
+        metrics=metrics,
+        since=since,
+        until=until,
+        group_by=group_by,
+        interval=interval,
+        event_types=event_types,
+        timezone=timezone,
+    )
+    frame = to_pandas(answer.table)
+    values = [json.loads(each) for each in frame.pop("values")]
+    for key in dict.fromkeys(metrics):
+        frame[f"values.{key}"] = pd.array([each[key] for each in values], dtype="float64")
+    return frame

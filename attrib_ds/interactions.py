@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds.frames import to_pandas, to_record
+from attrib_ds.sending import read_rows, send_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -153,3 +154,68 @@ def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
     0
     """
     return to_pandas(project.send("list_hits", first_hit_id=first_hit_id).table)
+
+
+def create_offline_interactions(project: Project, frame: pd.DataFrame) -> pd.DataFrame:
+    """Create offline interactions, such as calls and visits to a store, one per row.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    frame : DataFrame
+        ``date`` (datetime or str, until 24 hours ahead; without an offset it is UTC); who it was, as
+        ``userData.email``, ``userData.phone``, ``userData.vendorUserId`` or another identity field of the
+        project; where they came from, as ``nodeData.vendorId`` and ``nodeData.campaignId``,
+        ``nodeData.campaignSlug`` or other properties of the advertiser. A missing cell is a property that is
+        not given. With ``externalId``, a text that is unique in the integration, a row can be sent again and
+        is stored once; without it every run stores every row.
+
+    Returns
+    -------
+    DataFrame
+        One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``),
+        ``id`` of the interaction, ``error`` (str). Where the service fails half-way, that row is ``failed``
+        and those behind it are ``unsent``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing or unknown; nothing is stored then.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import connect, create_offline_interactions
+    >>> calls = pd.DataFrame(
+    ...     {
+    ...         "date": ["2025-01-31T12:00:00Z"],
+    ...         "userData.email": ["anna@example.com"],
+    ...         "nodeData.vendorId": ["phone"],
+    ...         "externalId": ["call-17"],
+    ...     }
+    ... )
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = shop.send("create_integration", vendor_id="phone", name="Call centre")
+    ...     [create_offline_interactions(shop, calls)["status"].item() for _ in range(2)]
+    ['created', 'present']
+    """
+    rows = read_rows(frame, required=("date",), optional=("externalId",), objects=("userData", "nodeData"))
+
+    def send(row: dict[str, Any]) -> tuple[str, str]:
+        answer = project.send(
+            "create_offline_interaction",
+            date=row.get("date"),
+            user_data={name: _as_text(value) for name, value in row["userData"].items()},
+            node_data=row["nodeData"],
+            external_id=_as_text(row.get("externalId")),
+        )
+        stored = to_record(answer.table)
+        return ("created" if answer.value else "present"), stored["_id"]
+
+    return send_rows(frame.index, rows, send)
+
+
+def _as_text(value: Any) -> Any:
+    """Return a whole number as text: files hold ids of digits without saying that they are text."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -207,6 +207,14 @@ OUTLAY: Final = pa.schema(
     ]
 )
 
+INTEGRATION: Final = pa.schema(
+    [
+        *_text("_id", "projectId", "vendorId", "type", "name", "currency"),
+        *_json("parameters"),
+        *_instants("createdAt", "updatedAt", "deletedAt"),
+    ]
+)
+
 INTERACTION_INSIGHT: Final = pa.schema(
     [*_text("group", "interval"), *_counts("sessionCount", "hitCount"), *_numbers("durationSum")]
 )
@@ -237,6 +245,7 @@ RESOURCES: Final[dict[str, pa.Schema]] = {
     "EventType": EVENT_TYPE,
     "Campaign": CAMPAIGN,
     "Outlay": OUTLAY,
+    "Integration": INTEGRATION,
     "InteractionInsight": INTERACTION_INSIGHT,
     "EventInsight": EVENT_INSIGHT,
     "Node": NODE,

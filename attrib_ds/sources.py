@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.numbered_rows import (
+    BLOCK_BYTES,
+    ROW,
+    copy_arrow,
+    copy_text,
+    literal,
+    open_binary,
+    quoted,
+    replace_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-#: Column that holds the 0-based position of each row among the records handed over.
-ROW: Final = "#row"
+__all__ = ["ROW", "UNREADABLE", "Source", "instant", "literal", "open_source", "quoted"]
+
 UNREADABLE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
 
 _DELIMITED: Final = (".csv", ".tsv")
@@ -31,8 +38,6 @@ _JSON_LINES: Final = (".ndjson", ".jsonl")
 _PARQUET: Final = (".parquet", ".pq")
 _EXTENSIONS: Final = (*_DELIMITED, *_JSON_LINES, *_PARQUET)
 _DELIMITERS: Final = ",;\t|"
-# The longest line a text file may have; pyarrow cannot cut one record over two blocks.
-_BLOCK_BYTES: Final = 16 << 20
 _MOST_PROPERTIES: Final = 2_000
 _RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
@@ -230,28 +235,6 @@ def open_source(
     )
 
 
-def quoted(name: str) -> str:
-    """Return the name as an SQL identifier.
-
-    Examples
-    --------
-    >>> print(quoted('the "best" city'))
-    "the ""best"" city"
-    """
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Return the text as an SQL literal.
-
-    Examples
-    --------
-    >>> literal("it's")
-    "'it''s'"
-    """
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _open_path(
     connection: duckdb.DuckDBPyConnection, path: Path, argument: str, opaque: Collection[str]
 ) -> Source:
@@ -306,12 +289,14 @@ def _from_arrow(
     opaque: Collection[str],
 ) -> Source:
     _check_names(arrow.schema.names, argument)
-    copied = _copy(connection, arrow)
+    copied = copy_arrow(connection, arrow)
     paths = _leaf_paths(connection, copied, opaque)
     if any(len(path) > 1 for path in paths):
         _check_names([".".join(path) for path in paths], argument)
         columns = [f"{'.'.join(quoted(part) for part in path)} AS {quoted('.'.join(path))}" for path in paths]
-        copied = _replace(connection, copied, f"SELECT {quoted(ROW)}, {', '.join(columns)} FROM {copied}")
+        copied = replace_table(
+            connection, copied, f"SELECT {quoted(ROW)}, {', '.join(columns)} FROM {copied}"
+        )
     return _described(connection, copied, [])
 
 
@@ -335,7 +320,7 @@ def _leaf_paths(
 def _from_delimited(connection: duckdb.DuckDBPyConnection, path: Path, argument: str) -> Source:
     names, delimiter = _header(path, argument)
     _check_names(names, argument)
-    copied, unreadable = _copy_text(
+    copied, unreadable = copy_text(
         connection,
         path,
         names,
@@ -356,8 +341,8 @@ def _unclosed(
     row = last.fetchone()
     if row is None:
         return []
-    with _binary(path) as file:
-        marks = sum(block.count(b'"') for block in iter(lambda: file.read(_BLOCK_BYTES), b""))
+    with open_binary(path) as file:
+        marks = sum(block.count(b'"') for block in iter(lambda: file.read(BLOCK_BYTES), b""))
     if marks % 2 == 0:
         return []
     connection.execute(f"DELETE FROM {relation} WHERE {quoted(ROW)} = {row[0]}")
@@ -367,7 +352,7 @@ def _unclosed(
 def _header(path: Path, argument: str) -> tuple[list[str], str]:
     """Return the names in the first record, and the delimiter that separates most of them."""
     # What is not UTF-8 further down is a matter of its row.
-    with _binary(path) as file:
+    with open_binary(path) as file:
         first = file.readline()
         while first and not first.strip():
             first = file.readline()
@@ -388,15 +373,10 @@ def _chained(first: str, rest: Iterable[str]) -> Iterable[str]:
     yield from rest
 
 
-def _binary(path: Path) -> IO[bytes]:
-    is_packed = path.name.casefold().endswith(".gz")
-    return gzip.open(path) if is_packed else path.open("rb")  # type: ignore[return-value]
-
-
 def _from_json_lines(
     connection: duckdb.DuckDBPyConnection, path: Path, argument: str, opaque: Collection[str]
 ) -> Source:
-    lines, unreadable = _copy_text(
+    lines, unreadable = copy_text(
         connection,
         path,
         ["line"],
@@ -405,17 +385,17 @@ def _from_json_lines(
         convert={"strings_can_be_null": False},
     )
     kind = "CASE WHEN json_valid(line) THEN json_type(line) END"
-    lines = _replace(connection, lines, f"SELECT {quoted(ROW)}, line, {kind} AS kind FROM {lines}")
+    lines = replace_table(connection, lines, f"SELECT {quoted(ROW)}, line, {kind} AS kind FROM {lines}")
     unreadable += connection.execute(
         f"SELECT {quoted(ROW)}, CASE WHEN kind IS NULL THEN 'not valid JSON' ELSE 'not a JSON object' END"
         f" FROM {lines} WHERE kind IS DISTINCT FROM 'OBJECT'"
     ).fetchall()
-    lines = _replace(connection, lines, f"SELECT {quoted(ROW)}, line FROM {lines} WHERE kind = 'OBJECT'")
+    lines = replace_table(connection, lines, f"SELECT {quoted(ROW)}, line FROM {lines} WHERE kind = 'OBJECT'")
     properties = _json_properties(connection, lines, opaque, argument)
     if not properties and not unreadable:
         raise _empty(path, argument)
     _check_names(dict.fromkeys(each.name for each in properties), argument, least=0)
-    return _described(connection, _replace(connection, lines, _pick(properties, lines)), unreadable)
+    return _described(connection, replace_table(connection, lines, _pick(properties, lines)), unreadable)
 
 
 @dataclass(frozen=True)
@@ -480,109 +460,6 @@ def _pick(properties: Sequence[_Property], lines: str) -> str:
     columns = [f", coalesce({', '.join(values)}) AS {quoted(name)}" for name, values in expressions.items()]
     parts = f"json_extract_string(line, {pointers}) AS parts, json_type(line, {pointers}) AS kinds"
     return f"SELECT {quoted(ROW)}{''.join(columns)} FROM (SELECT {quoted(ROW)}, {parts} FROM {lines})"
-
-
-def _copy_text(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    names: list[str],
-    *,
-    parse: dict[str, Any],
-    convert: dict[str, Any],
-    read: dict[str, Any] | None = None,
-) -> tuple[str, list[tuple[int, str]]]:
-    """Copy a text file, every cell as text, and list the records that do not fit."""
-    unreadable: list[tuple[int, str]] = []
-
-    def skip(record: pa.csv.InvalidRow) -> str:
-        # Records are counted from 1, and the header is the first of them.
-        cells = f"{record.actual_columns} cells where the header has {record.expected_columns}"
-        unreadable.append((record.number - 2, cells))
-        return "skip"
-
-    def copy(kind: pa.DataType) -> str:
-        unreadable.clear()
-        with _binary(path) as file:
-            records = pa.csv.open_csv(
-                file,
-                # In parallel, records have no numbers.
-                read_options=pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, **(read or {})),
-                parse_options=pa.csv.ParseOptions(invalid_row_handler=skip, **parse),
-                convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, kind), **convert),
-            )
-            return _renumbered(connection, _copy(connection, records), unreadable)
-
-    try:
-        return copy(pa.string()), unreadable
-    except (pa.ArrowException, duckdb.Error) as error:
-        if "UTF8" not in str(error):
-            raise
-    return _decoded(connection, copy(pa.binary()), names, unreadable)
-
-
-def _renumbered(
-    connection: duckdb.DuckDBPyConnection, relation: str, skipped: Sequence[tuple[int, str]]
-) -> str:
-    """Move the row numbers up by the records that were skipped before each row."""
-    if not skipped:
-        return relation
-    # The i-th record skipped, at position p, stands before the copied row p - i and all later ones.
-    before = {position - order: order + 1 for order, (position, _) in enumerate(sorted(skipped))}
-    steps = pa.table({"start": pa.array(before), "passed": pa.array(before.values())})
-    connection.register("attrib_ds_steps", steps)
-    number = f"{quoted(ROW)} + coalesce(passed, 0)"
-    renumbered = _replace(
-        connection,
-        relation,
-        f"SELECT rows.* EXCLUDE (start, passed) REPLACE ({number} AS {quoted(ROW)}) FROM (FROM {relation} "
-        f"ASOF LEFT JOIN attrib_ds_steps ON {quoted(ROW)} >= start) AS rows ORDER BY {quoted(ROW)}",
-    )
-    connection.unregister("attrib_ds_steps")
-    return renumbered
-
-
-def _decoded(
-    connection: duckdb.DuckDBPyConnection,
-    relation: str,
-    names: Sequence[str],
-    unreadable: Sequence[tuple[int, str]],
-) -> tuple[str, list[tuple[int, str]]]:
-    """Turn cells of bytes into text, without the records that are not UTF-8."""
-    columns = [quoted(name) for name in names]
-    foreign = " OR ".join(f"({name} IS NOT NULL AND TRY(decode({name})) IS NULL)" for name in columns)
-    found = connection.execute(
-        f"SELECT {quoted(ROW)}, 'not UTF-8 text' FROM {relation} WHERE {foreign}"
-    ).fetchall()
-    texts = ", ".join(f"TRY(decode({name})) AS {name}" for name in columns)
-    query = f"SELECT {quoted(ROW)}, {texts} FROM {relation} WHERE NOT ({foreign})"
-    return _replace(connection, relation, query), [*unreadable, *found]
-
-
-def _copy(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | pa.RecordBatchReader) -> str:
-    """Copy Arrow data into a new table, its rows numbered from 0."""
-    name = _new_name(connection)
-    connection.register("attrib_ds_incoming", arrow)
-    try:
-        connection.execute(
-            f"CREATE TABLE {name} AS "
-            f"SELECT row_number() OVER () - 1 AS {quoted(ROW)}, * FROM attrib_ds_incoming"
-        )
-    finally:
-        connection.unregister("attrib_ds_incoming")
-    return name
-
-
-def _replace(connection: duckdb.DuckDBPyConnection, relation: str, query: str) -> str:
-    """Make a new table of ``query``, which reads ``relation``, and drop ``relation``."""
-    name = _new_name(connection)
-    connection.execute(f"CREATE TABLE {name} AS {query}")
-    connection.execute(f"DROP TABLE {relation}")
-    return name
-
-
-def _new_name(connection: duckdb.DuckDBPyConnection) -> str:
-    place = connection.execute("SELECT current_database(), current_schema()").fetchall()[0]
-    return ".".join(quoted(part) for part in (*place, f"source_{uuid4().hex}"))
 
 
 def _described(

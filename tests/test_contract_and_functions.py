@@ -11,13 +11,28 @@ from attrib_ds.contract import OPERATIONS
 SHARED = sorted(set(OPERATIONS) & set(attrib_ds.__all__))
 
 
-def test_the_reads_of_the_main_job_are_there():
+def test_what_can_be_done_from_python_is_there():
     assert SHARED == [
+        "create_campaign",
+        "create_event_type",
+        "create_outlay",
+        "event_insights",
+        "get_campaign",
+        "get_event",
+        "get_event_type",
         "get_interaction",
+        "get_outlay",
+        "get_raw_event",
         "interaction_insights",
+        "list_campaigns",
+        "list_event_types",
         "list_hits",
         "list_nodes",
+        "list_outlays",
+        "list_trashed_events",
         "search_interactions",
+        "update_campaign",
+        "update_outlay",
     ]
 
 

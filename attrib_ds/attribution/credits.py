@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.models import CustomWeights, Model, check_share, model_named
+from attrib_ds.attribution import shapley as shapley  # Its weights are known once it is loaded.
+from attrib_ds.attribution.models import CustomWeights, Model, PathModel, check_share, model_named
+from attrib_ds.attribution.path_credits import path_credits
 from attrib_ds.attribution.returns import report_returns
 from attrib_ds.attribution.weights import refused, weighted
 from attrib_ds.errors import InvalidRequest
@@ -16,8 +18,6 @@ from attrib_ds.frames import to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import ibis.expr.types as ir
 
     from attrib_ds.attribution.paths import Paths
 
@@ -37,10 +37,12 @@ def attribute(
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
     models : Model, str, sequence or mapping
         Models, or names of models with default parameters (``"linear"``); a mapping gives labels of its
-        own. All are computed in one pass.
+        own. All rules are computed in one pass.
     confidence : float, optional
         Level of intervals for the credited conversions, such as 0.95. They measure sampling error of the
-        users, not bias: a model that credits the wrong node does so with a narrow interval.
+        users, not bias: a model that credits the wrong node does so with a narrow interval. For Markov,
+        conversion-rate Shapley and Fractribution users are split into twenty groups, each left out once;
+        aggregated paths have no users, so those models have no interval there.
     spend : DataFrame, optional
         ``node_id``, ``spend`` and, where it matters, ``currency``; by default what the paths carry.
 
@@ -63,7 +65,7 @@ def attribute(
     References
     ----------
     The variance of a credited count is that of a compound Poisson process: the sum over users of the
-    squared credit.
+    squared credit; where credits are no sums over users, it is that of a grouped jackknife.
 
     Examples
     --------
@@ -86,9 +88,9 @@ def attribute(
     for model in labelled.values():
         if isinstance(model, CustomWeights):
             _check_custom(paths, model)
-    wide = _computed(paths, list(labelled.values()), squared=confidence is not None)
+    parts = _by_rules(paths, labelled, confidence) | _by_paths(paths, labelled, confidence)
     credits = pd.concat(
-        [_of_model(wide, index, label, confidence) for index, label in enumerate(labelled)], ignore_index=True
+        [_tidy(label, labelled[label], parts[label]) for label in labelled], ignore_index=True
     )
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
     known = paths.spend if spend is None else spend
@@ -155,36 +157,57 @@ def _computed(paths: Paths, models: list[Model], *, squared: bool) -> pd.DataFra
         sums[f"v{index}"] = (column * rows.value).sum()
     if not squared:
         return to_pandas(rows.group_by(by).agg(**sums).to_pyarrow())
-    if paths.has_users:
-        per_user = rows.group_by([*by, "user_id"]).agg(**sums)
-        return to_pandas(_variances(per_user, by, sums).to_pyarrow())
-    for index in range(len(models)):
-        # Every conversion of an aggregated path stands for itself.
-        sums[f"s{index}"] = (rows[f"w{index}"] * rows[f"w{index}"] * rows.conversions).sum()
-    return to_pandas(rows.group_by(by).agg(**sums).to_pyarrow())
+    unit = "user_id" if paths.has_users else "event_id"
+    credited = rows.group_by([*by, unit]).agg(**sums, conversions=rows.conversions.max())
+    # Every conversion of an aggregated path stands for itself, so its credit counts as often as there are.
+    times = 1.0 if paths.has_users else credited.conversions
+    squares = {f"s{name[1:]}": (credited[name] ** 2 / times).sum() for name in sums if name.startswith("c")}
+    summed = credited.group_by(by).agg(**{name: credited[name].sum() for name in sums}, **squares)
+    return to_pandas(summed.to_pyarrow())
 
 
-def _variances(per_user: ir.Table, by: list[str], sums: dict[str, Any]) -> ir.Table:
-    squares = {f"s{name[1:]}": (per_user[name] ** 2).sum() for name in sums if name.startswith("c")}
-    return per_user.group_by(by).agg(**{name: per_user[name].sum() for name in sums}, **squares)
+def _by_rules(paths: Paths, labelled: dict[str, Model], confidence: float | None) -> dict[str, pd.DataFrame]:
+    """Credit by models that give weights to touchpoints."""
+    rules = {label: model for label, model in labelled.items() if not isinstance(model, PathModel)}
+    if not rules:
+        return {}
+    wide = _computed(paths, list(rules.values()), squared=confidence is not None)
+    credited = {}
+    for index, label in enumerate(rules):
+        rows = wide[["node_id", "currency"]].assign(
+            conversions=wide[f"c{index}"].astype("float64"), value=wide[f"v{index}"].astype("float64")
+        )
+        if confidence is not None:
+            spread = np.sqrt(wide[f"s{index}"].astype("float64"))
+            rows["reach"] = NormalDist().inv_cdf(0.5 + confidence / 2) * spread
+        credited[label] = rows
+    return credited
 
 
-def _of_model(wide: pd.DataFrame, index: int, label: str, confidence: float | None) -> pd.DataFrame:
-    credited = wide[f"c{index}"].astype("float64")
+def _by_paths(paths: Paths, labelled: dict[str, Model], confidence: float | None) -> dict[str, pd.DataFrame]:
+    """Credit by models that compare whole paths."""
+    wanted = {label: model for label, model in labelled.items() if isinstance(model, PathModel)}
+    if not wanted:
+        return {}
+    return dict(zip(wanted, path_credits(paths, list(wanted.values()), confidence=confidence), strict=True))
+
+
+def _tidy(label: str, model: Model, rows: pd.DataFrame) -> pd.DataFrame:
+    credited = rows["conversions"]
     credits = pd.DataFrame(
         {
-            "model": pd.Series(label, index=wide.index, dtype="str"),
-            "node_id": wide["node_id"],
+            "model": pd.Series(label, index=rows.index, dtype="str"),
+            "node_id": rows["node_id"],
             "conversions": credited,
-            "value": wide[f"v{index}"].astype("float64"),
-            "currency": wide["currency"],
+            "value": rows["value"],
+            "currency": rows["currency"],
             "share": credited / (credited.sum() or np.nan),
         }
     )
-    if confidence is not None:
-        reach = NormalDist().inv_cdf(0.5 + confidence / 2) * np.sqrt(wide[f"s{index}"].astype("float64"))
-        credits["low"] = (credited - reach).clip(lower=0.0)
-        credits["high"] = credited + reach
+    if "reach" in rows.columns:
+        low = credited - rows["reach"]
+        credits["low"] = low if isinstance(model, PathModel) and model.signed else low.clip(lower=0.0)
+        credits["high"] = credited + rows["reach"]
     order = credits.assign(unattributed=credits["node_id"].isna())
     order = order.sort_values(
         ["unattributed", "conversions", "node_id", "currency"], ascending=[True, False, True, True]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ibis
+import ibis.expr.datatypes as dt
 import pandas as pd
 import pyarrow as pa
 
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 
 _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
+
+
+# A cast between instants with and without a zone goes through the calendar of the session's time zone, row by
+# row; these two functions of DuckDB do the same in a tenth of the time.
+@ibis.udf.scalar.builtin
+def epoch_us(instant: dt.Timestamp("UTC")) -> dt.int64:  # type: ignore[valid-type,empty-body]
+    """Return the microseconds since 1970 of an instant."""
+
+
+@ibis.udf.scalar.builtin
+def make_timestamp(microseconds: dt.int64) -> dt.Timestamp(scale=6):  # type: ignore[valid-type,empty-body]
+    """Return the instant in UTC, without a zone, so many microseconds after 1970."""
 
 
 @dataclass
@@ -82,11 +95,13 @@ class Input:
         """Return instants in UTC without a zone; those that carry none are UTC already."""
         values = self._column(name, role) if optional else self._complete(name, role)
         kind = values.type()
+        if kind.is_timestamp() and kind.timezone is not None:
+            return make_timestamp(epoch_us(values))
         if kind.is_timestamp() or kind.is_date():
             return values.cast("timestamp(6)")
         if not kind.is_string():
             self._refuse(name, kind, "timestamps, dates or RFC 3339 text (numbers: pandas.to_datetime first)")
-        parsed = values.try_cast("timestamp('UTC')").cast("timestamp(6)")
+        parsed = make_timestamp(epoch_us(values.try_cast("timestamp('UTC')")))
         readable = parsed.notnull() & values.re_search(_DATE_FIRST)
         self._suspect(name, f"is not an instant; {_INSTANTS}", values.notnull() & ~readable)
         return parsed

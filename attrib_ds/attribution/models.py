@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrib_ds.attribution.durations import as_days
 from attrib_ds.errors import InvalidRequest, closest

@@ -59,6 +59,7 @@ class Paths:
     spend: pd.DataFrame | None = None
     has_dates: bool = True
     has_users: bool = True
+    has_touch_ids: bool = True
     # Whoever owns the tables; they live as long as the paths do.
     owner: object = None
 
@@ -140,7 +141,11 @@ class Paths:
             currency=currency,
             milestones=milestones or {},
         )
-        return cls(touches=pair(points, converted, lookback=window), touchpoints=points)
+        return cls(
+            touches=pair(points, converted, lookback=window),
+            touchpoints=points,
+            has_touch_ids=touch is not None,
+        )
 
     @classmethod
     def from_sequences(
@@ -320,7 +325,8 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, lookback: timedelta) -
     Parameters
     ----------
     touchpoints : ibis.Table
-        ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type``, ``is_direct``.
+        ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` and, where more than the node's id tells
+        it, ``is_direct``.
     conversions : ibis.Table
         ``event_id``, ``user_id``, ``event_date``, ``conversions``, ``value``, ``currency`` and milestones.
     lookback : timedelta
@@ -331,9 +337,10 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, lookback: timedelta) -
     ibis.Table
         As :attr:`Paths.touches`.
     """
-    points = touchpoints.select(
-        "node_id", "date", "touch_id", "type", "is_direct", touch_user=touchpoints.user_id
-    )
+    known = [
+        name for name in ("node_id", "date", "touch_id", "type", "is_direct") if name in touchpoints.columns
+    ]
+    points = touchpoints.select(*known, touch_user=touchpoints.user_id)
     microseconds = lookback // timedelta(microseconds=1)
     opened = conversions.mutate(opens=conversions.event_date - ibis.interval(microseconds=microseconds))
     joined = opened.left_join(
@@ -344,8 +351,11 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, lookback: timedelta) -
             points.date > opened.opens,
         ],
     ).drop("touch_user", "opens")
+    if "is_direct" not in known:
+        # After the join, which leaves far fewer rows than there are touchpoints.
+        joined = joined.mutate(is_direct=joined.node_id.lower().isin(DIRECT))
     of_event = ibis.window(group_by=joined.event_id)
-    in_order = ibis.window(group_by=joined.event_id, order_by=[joined.date, joined.touch_id, joined.node_id])
+    in_order = ibis.window(group_by=joined.event_id, order_by=[joined.date, joined.touch_id])
     age_days = joined.event_date.delta(joined.date, unit="microsecond") / float(_MICROSECONDS_A_DAY)
     return joined.mutate(
         position=ibis.ifelse(joined.node_id.isnull(), 0, ibis.row_number().over(in_order) + 1),
@@ -361,13 +371,11 @@ def _touchpoints(given: Input, *, user: str, node: str, date: str, touch: str | 
         "node_id": given.keys(node, role="node"),
         "date": given.instants(date, role="date"),
     }
-    # Null, not the node's id again: a second text to sort by would double the time of sorting paths.
     columns["touch_id"] = (
-        ibis.null("string") if touch is None else given.keys(touch, role="touch", unique=True)
+        columns["node_id"] if touch is None else given.keys(touch, role="touch", unique=True)
     )
     given.check()
-    direct = columns["node_id"].lower().isin(DIRECT)
-    return given.table.select(**columns, is_direct=direct, type=ibis.null("string"))
+    return given.table.select(**columns, type=ibis.null("string"))
 
 
 def _conversions(

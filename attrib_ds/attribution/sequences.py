@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import ibis
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import ibis.expr.types as ir
+    import pyarrow as pa
 
     from attrib_ds.attribution.models import SequenceModel
     from attrib_ds.attribution.paths import Paths
@@ -78,24 +78,26 @@ class Sequences:
         The node of each code.
     folds : int
         Groups that users are split into by a hash, for the jackknife; 1 is no split.
+    memory : dict
+        What one model has computed and another can use.
     """
 
     paths: Paths
     node_ids: list[str]
     folds: int = 1
-    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    memory: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, paths: Paths, *, folds: int = 1) -> Sequences:
-        """Number the nodes of paths."""
+        """Give the nodes of paths their numbers."""
         points = paths.touches if paths.touchpoints is None else paths.touchpoints
         found = points.filter(points.node_id.notnull()).select("node_id").distinct().order_by("node_id")
         return cls(paths, found.to_pyarrow()["node_id"].to_pylist(), folds)
 
     @property
-    def words(self) -> int:
-        """How many whole numbers mark a set of nodes."""
-        return -(-len(self.node_ids) // WORD)
+    def words(self) -> list[str]:
+        """Columns of steps that mark the node in a set of nodes, one bit each."""
+        return [f"word_{index}" for index in range(max(1, -(-len(self.node_ids) // WORD)))]
 
     def converting(self) -> Steps:
         """Return the steps of paths with a conversion; one without a touchpoint has a step of its own."""
@@ -103,7 +105,7 @@ class Sequences:
         value = touches.value
         table = touches.select(
             "code",
-            *self._words,
+            *self.words,
             "position",
             "conversions",
             "currency",
@@ -122,23 +124,26 @@ class Sequences:
         if not self.paths.has_users:
             lost = self._coded(points.filter(points.nulls > 0))
             table = lost.select(
-                "code", *self._words, "position", "nulls", path_id="event_id", fold=self._fold(lost.user_id)
+                "code", *self.words, "position", "nulls", path_id="event_id", fold=self._fold(lost.user_id)
             )
             return Steps(table, ("position",))
         converted = self.paths.touches.select("user_id").distinct()
         lost = self._coded(points.filter(points.user_id.notnull()).anti_join(converted, "user_id"))
         table = lost.select(
             "code",
-            *self._words,
+            *self.words,
             "date",
             "touch_id",
             path_id="user_id",
             nulls=ibis.literal(1.0),
             fold=self._fold(lost.user_id),
         )
-        return Steps(table, ("date", "touch_id", "code"))
+        # Codes are in the order of node ids, and far quicker to sort by where these are the touch ids too.
+        return Steps(table, ("date", "touch_id", "code") if self.paths.has_touch_ids else ("date", "code"))
 
-    def collect(self, summary: Callable[[Steps], ir.Table], *, nulls: bool = True) -> pa.Table:
+    def collect(
+        self, summary: Callable[[Steps], ir.Table], *, nulls: bool = True, order_by: Sequence[str] = ()
+    ) -> pa.Table:
         """Compute one summary of converting paths and null paths together.
 
         Parameters
@@ -148,6 +153,8 @@ class Sequences:
             steps have them.
         nulls : bool, default True
             Whether null paths are part of it, where they are known.
+        order_by : sequence of str, optional
+            Columns to order the rows by.
         """
         kinds = [self.converting(), self.nulls() if nulls else None]
         parts = [summary(steps) for steps in kinds if steps is not None]
@@ -157,17 +164,8 @@ class Sequences:
             for part in parts
         ]
         same = [part.select(*sorted(part.columns)) for part in whole]
-        return reduce(lambda above, below: above.union(below), same).to_pyarrow()
-
-    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Compute what several models need only once."""
-        if key not in self._kept:
-            self._kept[key] = compute()
-        return self._kept[key]
-
-    @property
-    def _words(self) -> list[str]:
-        return [f"word_{index}" for index in range(self.words)]
+        together = reduce(lambda above, below: above.union(below), same)
+        return (together.order_by(*order_by) if order_by else together).to_pyarrow()
 
     def _fold(self, users: Any) -> Any:
         if self.folds == 1:
@@ -182,9 +180,10 @@ class Sequences:
             "coded_id": pd.array(self.node_ids, dtype="str"),
             "code": codes.astype(np.int32),
         }
-        for index, word in enumerate(self._words):
+        for index, word in enumerate(self.words):
             columns[word] = np.where(codes // WORD == index, 1 << (codes % WORD), 0)
-        joined = rows.left_join(ibis.memtable(pd.DataFrame(columns)), rows.node_id == ibis._.coded_id)
+        coded = ibis.memtable(pd.DataFrame(columns))
+        joined = rows.left_join(coded, rows.node_id == coded.coded_id)
         return joined.mutate(code=joined.code.fill_null(NOTHING)).drop("coded_id")
 
 

@@ -31,7 +31,7 @@ def _semester(local: ir.TimestampValue) -> ir.IntegerValue:
 
 
 #: What each interval asks of a local time: a label (G-109), or the number that the label is.
-_LABELS: Final[dict[str, Callable[[Any], ir.Value]]] = {
+LABELS: Final[dict[str, Callable[[Any], ir.Value]]] = {
     "year": lambda local: local.strftime("%Y"),
     "semester": lambda local: local.strftime("%Y-S") + _semester(local).cast("string"),
     "semesterOfYear": _semester,
@@ -74,7 +74,7 @@ def interaction_insights(store: Store, request: InteractionInsights) -> Answer:
         if segments is not None:
             keys["interval_key"] = segments.position(found.startDate)
         elif request.interval is not None:
-            keys["interval_key"] = _LABELS[request.interval](_local(found.startDate, request.timezone))
+            keys["interval_key"] = LABELS[request.interval](local(found.startDate, request.timezone))
         counted = found.aggregate(
             by=keys,
             sessionCount=found.count(),
@@ -115,7 +115,8 @@ def _whole_quotient(dividend: Any, divisor: Any) -> Any:
     """Return the whole part of a quotient, exactly; a function of DuckDB."""
 
 
-def _local(start: ir.TimestampValue, zone: str | None) -> Any:
+def local(start: ir.TimestampValue, zone: str | None) -> Any:
+    """Return an instant of the store as the clocks of a time zone show it; None is UTC."""
     return start if zone is None else _in_zone(zone, start.cast("timestamp('UTC')"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import ibis
@@ -10,10 +11,19 @@ import ibis
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.service.campaigns import create_campaign, get_campaign, list_campaigns, update_campaign
+from attrib_ds.service.event_insights import event_insights
+from attrib_ds.service.event_types import create_event_type, get_event_type, list_event_types
+from attrib_ds.service.events import get_event, get_raw_event, list_trashed_events
+from attrib_ds.service.ingestion import Ingestion
 from attrib_ds.service.insights import interaction_insights
+from attrib_ds.service.integrations import create_integration, list_integrations
 from attrib_ds.service.interactions import get_interaction, list_hits, search_interactions
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.nodes import get_node, list_nodes
+from attrib_ds.service.offline import create_offline_interaction
+from attrib_ds.service.outlays import create_outlay, get_outlay, list_outlays, update_outlay
+from attrib_ds.service.states import update_event_state, update_event_statistic
 from attrib_ds.service.store import Store
 
 if TYPE_CHECKING:
@@ -44,10 +54,19 @@ class Service:
     def __init__(self, store: Store, address: str) -> None:
         self._store = store
         self._address = address
+        self._ingestion = Ingestion(store)
         self._of_thread = threading.local()
 
     @classmethod
-    def open(cls, project_id: str, path: str | Path, read_only: bool = False) -> Service:
+    def open(
+        cls,
+        project_id: str,
+        path: str | Path,
+        read_only: bool = False,
+        *,
+        currency: str = "EUR",
+        timezone: str = "UTC",
+    ) -> Service:
         """Open a project; a new one is made.
 
         Parameters
@@ -58,6 +77,8 @@ class Service:
             Its file, or ``":memory:"``.
         read_only : bool, default False
             Several processes may read one file at once, as long as none writes.
+        currency, timezone : str
+            Of a new project.
 
         Returns
         -------
@@ -82,7 +103,11 @@ class Service:
         (':memory:', 'EUR')
         >>> service.close()
         """
-        return cls(Store.open(path, project_id, read_only=read_only), str(path))
+        store = Store.open(path, project_id, read_only=read_only, currency=currency, timezone=timezone)
+        service = cls(store, str(path))
+        if not read_only:
+            service._ingestion.resume()
+        return service
 
     @property
     def address(self) -> str:
@@ -131,16 +156,21 @@ class Service:
         0
         >>> service.close()
         """
-        carry_out = _HANDLERS.get(operation.name)
-        if carry_out is None:
-            raise NotSupported(f"{operation.name}: an embedded project of this version cannot do it yet")
+        carry_out = self._handler(operation.name)
         project_id = self._store.meta.project_id
         if request.projectId != project_id:
             raise InvalidRequest(
                 f"project_id: {request.projectId!r} is not the project of this service, {project_id!r}",
                 field="project_id",
             )
-        return carry_out(self._store, request)
+        return carry_out(request)
+
+    def _handler(self, name: str) -> Callable[[Any], Answer]:
+        if name in _INGESTING:
+            return partial(_INGESTING[name], self._ingestion)
+        if name in _HANDLERS:
+            return partial(_HANDLERS[name], self._store)
+        raise NotSupported(f"{name}: an embedded project of this version cannot do it yet")
 
     def tables(self) -> dict[str, ir.Table]:
         """Return the store's tables, lazily; each query sees what is committed when it runs.
@@ -164,6 +194,9 @@ class Service:
 
     def close(self) -> None:
         """Write what waits, then let go of the file; closing again does nothing."""
+        self._ingestion.close()
+        # What threads still hold of it ends with its last user.
+        self._of_thread = threading.local()
         self._store.close()
 
 
@@ -177,7 +210,31 @@ _HANDLERS: Final[dict[str, Callable[[Store, Any], Answer]]] = {
     "get_interaction": get_interaction,
     "list_hits": list_hits,
     "interaction_insights": interaction_insights,
+    "get_event": get_event,
+    "get_raw_event": get_raw_event,
+    "list_trashed_events": list_trashed_events,
+    "update_event_state": update_event_state,
+    "update_event_statistic": update_event_statistic,
+    "event_insights": event_insights,
+    "list_event_types": list_event_types,
+    "create_event_type": create_event_type,
+    "get_event_type": get_event_type,
+    "create_offline_interaction": create_offline_interaction,
+    "list_campaigns": list_campaigns,
+    "create_campaign": create_campaign,
+    "get_campaign": get_campaign,
+    "update_campaign": update_campaign,
+    "list_outlays": list_outlays,
+    "create_outlay": create_outlay,
+    "get_outlay": get_outlay,
+    "update_outlay": update_outlay,
+    "create_integration": create_integration,
+    "list_integrations": list_integrations,
     "list_nodes": list_nodes,
     "get_node": get_node,
     "load_records": _load,
+}
+_INGESTING: Final[dict[str, Callable[[Ingestion, Any], Answer]]] = {
+    "create_event": Ingestion.create_event,
+    "create_event_sync": Ingestion.create_event_sync,
 }

@@ -17,20 +17,22 @@ from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds.contract.identifiers import ProjectId
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
+from attrib_ds.service.connections import CLOSED, Connections
 from attrib_ds.service.ids import HexIds
 from attrib_ds.service.tables import VERSION, create_statements
-from attrib_ds.service.writer import CLOSED, Writer
+from attrib_ds.service.writer import Writer
 from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from ibis.backends.duckdb import Backend
 
 T = TypeVar("T")
 
 MEMORY: Final = ":memory:"
-_SECONDS_AT_EXIT: Final = 30.0
+_SECONDS_TO_CLOSE: Final = 30.0
 _SECONDS_TO_CREATE: Final = 10.0
 # Nothing is fetched from the network.
 _SETTINGS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
@@ -68,15 +70,18 @@ class Store:
         What the file says about itself.
     ids : HexIds
         Makes the ids of new records.
+    catalog : str
+        Quoted name of the project's database.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, meta: Meta, *, read_only: bool) -> None:
         self.meta = meta
         self.ids = HexIds()
-        self._connection = connection
+        self.catalog = quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
+        self._connections = Connections(connection)
         self._writer = None if read_only else Writer(connection.cursor(), name=f"writer of {meta.project_id}")
         # Runs at the latest when the interpreter exits, and must not hold the store itself.
-        self._finalizer = weakref.finalize(self, _shut_down, connection, self._writer)
+        self._finalizer = weakref.finalize(self, _shut_down, self._connections, self._writer)
 
     @classmethod
     def open(
@@ -225,32 +230,18 @@ class Store:
                 cursor.execute(f"USE {self.catalog}")
                 cursor.execute(f"DETACH {name}")
 
-    @contextmanager
-    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a connection of its own; each of its queries sees what is committed by then."""
-        opened = self.open_cursor()
-        try:
-            yield opened
-        finally:
-            opened.close()
+    def cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """Give a connection to the calling thread for a while; each query sees what is committed by then."""
+        return self._connections.lend()
 
     def open_cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection of its own, which ends with the store or when it is closed."""
-        try:
-            return self._connection.cursor()
-        except duckdb.ConnectionException as error:
-            raise Unavailable(CLOSED) from error
+        """Return a connection for the calling thread, which ends with the store."""
+        return self._connections.keep()
 
     def _writing(self) -> Writer:
         if self._writer is None:
             raise NotSupported("the project is open with read_only=True; connect without it to write")
         return self._writer
-
-    @property
-    def catalog(self) -> str:
-        """Quoted name of the project's database."""
-        with self.cursor() as cursor:
-            return quoted(cursor.execute("SELECT current_database()").fetchall()[0][0])
 
     def close(self) -> None:
         """Write what waits, then let go of the file; closing again does nothing."""
@@ -267,10 +258,9 @@ def _translated() -> Iterator[None]:
         raise ServiceFailure(f"the project's file could not be read: {error}") from error
 
 
-def _shut_down(connection: duckdb.DuckDBPyConnection, writer: Writer | None) -> None:
-    if writer is not None:
-        writer.close(timeout=_SECONDS_AT_EXIT)
-    connection.close()
+def _shut_down(connections: Connections, writer: Writer | None) -> None:
+    if writer is None or writer.close(timeout=_SECONDS_TO_CLOSE):
+        connections.close(timeout=_SECONDS_TO_CLOSE)
 
 
 def _connect(path: str | Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:

@@ -65,11 +65,41 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "interactions": _columns(schema.INTERACTION),
     "hits": _columns(schema.HIT),
     # Metrics have a table of their own; whether an event is attributable follows from the interactions.
-    "events": _columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),
+    "events": {
+        **_columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),
+        # The version of the event type that the event was checked against; null for loaded events (G-076).
+        "eventTypeVersion": "INTEGER",
+    },
     "metrics": _METRIC,
+    # Values that updates have replaced, as they were (G-068).
+    "metric_history": _METRIC,
+    # The nonce's index makes it unique and quick to find. The date is JSON text, as it was sent.
+    "raw_events": {
+        **_columns(schema.RAW_EVENT),
+        "nonce": "VARCHAR PRIMARY KEY",
+        "eventDate": "VARCHAR",
+        "fingerprint": "VARCHAR",
+    },
+    # Raw events that are accepted and not yet processed.
+    "pending_events": {"_id": "VARCHAR"},
+    "trashed_events": _columns(schema.TRASHED_EVENT),
+    "event_types": {**_columns(schema.EVENT_TYPE), "version": "INTEGER"},
+    # What an event type declared from a moment on.
+    "event_type_versions": {
+        "eventTypeId": "VARCHAR",
+        "reference": "VARCHAR",
+        "version": "INTEGER",
+        "fields": "VARCHAR",
+        "createdAt": "TIMESTAMP",
+    },
     # A node is implicit when only a record that names it is known.
     "nodes": {**_columns(schema.NODE), "implicit": "BOOLEAN"},
     "outlays": _columns(schema.OUTLAY),
+    # The node of an integration is the root of its campaigns (G-218).
+    "integrations": {**_columns(schema.INTEGRATION), "nodeId": "VARCHAR"},
+    "campaigns": _columns(schema.CAMPAIGN),
+    # Which user an identity, such as an email, belongs to.
+    "identities": {"kind": "VARCHAR", "value": "VARCHAR", "userId": "VARCHAR"},
     "meta": _META,
 }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import duckdb
 
 from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
+from attrib_ds.service.connections import CLOSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,7 @@ _MOST_WAITING: Final = 1_024
 _LARGEST_GROUP: Final = 256
 _SECONDS_TO_QUEUE: Final = 60.0
 _SECONDS_TO_RETRY: Final = 60.0
-#: Told to whoever uses a project after it was closed.
-CLOSED: Final = "the project is closed; connect to it again"
+_SECONDS_AFTER_INTERRUPT: Final = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,23 +94,29 @@ class Writer:
         result: T = entry.future.result()
         return result
 
-    def close(self, *, timeout: float) -> None:
+    def close(self, *, timeout: float) -> bool:
         """Write what waits, then stop; further jobs are refused.
 
         Parameters
         ----------
         timeout : float
             Seconds after which what still runs is broken off, which stores nothing of it.
+
+        Returns
+        -------
+        bool
+            Whether the thread ended, and its connection with it.
         """
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         if threading.current_thread() is self._thread:
-            return
+            return False
         self._thread.join(timeout)
         if self._thread.is_alive():
             self._connection.interrupt()
-            self._thread.join(1.0)
+            self._thread.join(_SECONDS_AFTER_INTERRUPT)
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         while group := self._next_group():

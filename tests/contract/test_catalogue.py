@@ -176,6 +176,8 @@ ANSWERS = {
     "exchange_token": ("token", None, True),
     "list_nodes": ("page", "Node", True),
     "get_node": ("record", "Node", True),
+    "create_integration": ("id", None, True),
+    "list_integrations": ("array", "Integration", True),
     "load_records": ("counts", None, True),
 }
 
@@ -187,6 +189,8 @@ def test_every_operation_of_the_specification_is_declared_and_nothing_else() -> 
     assert {each.name for each in OPERATIONS.values() if each.extension} == {
         "list_nodes",
         "get_node",
+        "create_integration",
+        "list_integrations",
         "load_records",
     }
 
@@ -228,9 +232,10 @@ def test_nodes_are_an_extension_of_the_same_form() -> None:
     assert set(nodes.request.model_fields) == {"projectId", "type", "search", "offset", "limit"}
 
 
-def test_loading_has_no_path() -> None:
-    loading = OPERATIONS["load_records"]
-    assert (loading.base, loading.method, loading.path) == ("embedded", "", "")
+@pytest.mark.parametrize("name", ["load_records", "create_integration", "list_integrations"])
+def test_what_only_an_embedded_project_does_has_no_path(name: str) -> None:
+    operation = OPERATIONS[name]
+    assert (operation.base, operation.method, operation.path) == ("embedded", "", "")
 
 
 def test_only_event_creation_and_the_token_itself_need_no_token() -> None:
@@ -247,6 +252,7 @@ def test_what_is_safe_to_repeat() -> None:
         "update_campaign",
         "create_outlay",
         "update_outlay",
+        "create_integration",
         "load_records",
     }
 

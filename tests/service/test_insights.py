@@ -212,6 +212,18 @@ def test_a_range_of_one_instant_lies_in_the_last_segment():
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 
 
+def test_segments_of_all_of_time_hold_every_interaction(service):
+    found = by_interval(
+        service,
+        "custom",
+        segments=1_000,
+        since="0001-01-01T00:00:00Z",
+        until="9999-12-31T23:59:59.999999Z",
+    )
+    # Part 202 of a thousand parts of 9,999 years.
+    assert found == {"2020-10-18T22:01:55.200Z": 5}
+
+
 @pytest.fixture(scope="module")
 def moments():
     """Microseconds after the epoch of one interaction each, small ones and around thirds of 10^13."""
@@ -273,7 +285,7 @@ def crowd():
     opened.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     group=st.sampled_from([None, "geo.city", "type", "nodeId", "userLifetimeIndex", "isBot", "userId"]),
     interval=st.sampled_from([None, "day", "week", "dayOfWeek", "hourOfDay", "custom"]),

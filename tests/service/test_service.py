@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -24,6 +26,12 @@ def service(tmp_path):
 def test_address_and_currency(service, tmp_path):
     assert service.address == str(tmp_path / "shop.duckdb")
     assert service.currency == "EUR"
+
+
+def test_a_new_project_may_have_another_currency(tmp_path):
+    made = Service.open("shop", tmp_path / "new.duckdb", currency="NOK")
+    assert made.currency == "NOK"
+    made.close()
 
 
 def test_loading_answers_with_counts_and_rejected_rows(service):
@@ -70,9 +78,40 @@ def test_threads_read_tables_at_the_same_time(service):
         return interactions.filter(interactions.nodeId == f"n{number % 7}").count().to_pyarrow().as_py()
 
     with ThreadPoolExecutor(8) as pool:
-        counts = list(pool.map(count, range(56)))
+        counts = list(pool.map(count, range(21)))
     assert sum(counts[:7]) == 2_000
-    assert counts == counts[:7] * 8
+    assert counts == counts[:7] * 3
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_closing_while_others_read_and_write_breaks_nothing(tmp_path, turn):
+    path = tmp_path / "shop.duckdb"
+    service = Service.open("shop", path)
+    written, begun = [], threading.Event()
+
+    def write(number):
+        for each in range(10_000):
+            visits = [visit(1_000_000 * number + 10 * each + i) for i in range(3)]
+            send(service, "load_records", resource="interactions", source=table(*visits))
+            written.append(3)
+            begun.set()
+
+    def read(_):
+        while True:
+            send(service, "interaction_insights", group="nodeId")
+            service.tables()["interactions"].count().to_pyarrow()
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(write, number) for number in range(2)]
+        running += [pool.submit(read, number) for number in range(2)]
+        begun.wait(20)
+        time.sleep(0.1 * turn)
+        service.close()
+    for each in running:
+        assert isinstance(each.exception(), Unavailable)
+    again = Service.open("shop", path)
+    assert send(again, "search_interactions", limit=0).total == sum(written)
+    again.close()
 
 
 def test_closing_lets_go_of_the_file_even_while_tables_are_held(service, tmp_path):

@@ -1,0 +1,151 @@
+"""Absorbing Markov chains of touchpoints, and what they lose without one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import coo_array, csc_array, eye_array
+from scipy.sparse.linalg import splu
+
+from attrib_ds.attribution.codes import number_rows
+from attrib_ds.attribution.sequences import NOTHING
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attrib_ds.attribution.transitions import Transitions
+
+#: Where conversions, gains and losses stand among the counts of a path.
+_OUTCOMES = [0, 2, 3]
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A chain that starts, steps from state to state, and ends in one of several outcomes.
+
+    A state is the last touchpoints, as many as the order says. The outcomes are conversions, gains and losses
+    in each currency; a walk that ends in a state counts as the mean outcome of the paths that ended there.
+
+    Attributes
+    ----------
+    moves : sparse array, shape (n_states, n_states)
+        Probability of each state after each state.
+    ends : float array, shape (n_states, 3, n_currencies)
+        Mean outcome of the paths that reach a state and stop there.
+    start : int
+        The state before the first touchpoint.
+    held : list of int array
+        For each node the states that hold it.
+    currencies : list
+        Of the outcomes.
+    walks : float
+        Number of paths that the chain was made from.
+    total, nothing : float array, shape (3, n_currencies)
+        Outcomes of these paths, and of those without a touchpoint, which are no part of the chain.
+    """
+
+    moves: csc_array
+    ends: NDArray[np.float64]
+    start: int
+    held: list[NDArray[np.int64]]
+    currencies: list[str | None]
+    walks: float
+    total: NDArray[np.float64]
+    nothing: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, counted: Transitions, *, nodes: int) -> Chain:
+        """Make the chain whose probabilities are the shares of counted transitions.
+
+        Parameters
+        ----------
+        counted : Transitions
+            Without rows that count nothing.
+        nodes : int
+            Number of nodes; codes above it are the same nodes again.
+        """
+        rows = counted.where(counted.code != NOTHING)
+        before_all = np.full((1, rows.before.shape[1]), NOTHING)
+        after = np.column_stack([rows.before[:, 1:], rows.code])
+        states, index = number_rows(np.vstack([before_all, rows.before, after]))
+        source, target = np.split(index[1:], 2)
+        size, weight = len(states), rows.counts[:, :2].sum(axis=1)
+        stopped = np.bincount(target[rows.is_last], weight[rows.is_last], size)
+        reached = np.bincount(source, weight, size) + stopped
+        outcomes = _summed(rows, target, size)
+        nothing = counted.where(counted.code == NOTHING)
+        moves = coo_array((weight / reached[source], (source, target)), shape=(size, size))
+        return cls(
+            moves=moves.tocsc(),
+            ends=np.nan_to_num(outcomes) / np.maximum(reached, np.finfo(float).tiny)[:, None, None],
+            start=int(index[0]),
+            held=_holding(states, nodes),
+            currencies=counted.currencies,
+            walks=float(reached[index[0]]),
+            total=outcomes.sum(axis=0),
+            nothing=_summed(nothing, np.zeros(len(nothing.code), dtype=np.int64), 1)[0],
+        )
+
+    def takes_part(self) -> NDArray[np.bool_]:
+        """Say for each node and currency whether the node is in the chain."""
+        is_held = np.array([len(states) > 0 for states in self.held], dtype=bool)
+        return np.repeat(is_held[:, None], len(self.currencies), axis=1)
+
+    def lost(self) -> NDArray[np.float64]:
+        """Return what the chain loses when walks end at each node; shape (3, n_nodes, n_currencies).
+
+        With ``N`` the expected visits from state to state and ``b`` the expected outcome from each state, a
+        walk that reaches a node of one state ``c`` does so with probability ``N[0, c] / N[c, c]``, and
+        ``b[c]`` is lost then: one inverse serves every node. A node of several states is taken out of the
+        chain, which is solved again without them.
+        """
+        size, _, currencies = self.ends.shape
+        ends = self.ends.reshape(size, -1)
+        remaining = (eye_array(size, format="csc") - self.moves).tocsc()
+        if all(len(states) <= 1 for states in self.held):
+            lost = _lost_at_once(remaining, ends, self.start, self.held)
+        else:
+            whole = splu(remaining).solve(ends)[self.start]
+            kept = [np.setdiff1d(np.arange(size), states) for states in self.held]
+            lost = np.array([whole - _from_start(remaining, ends, self.start, rest) for rest in kept])
+        # Rounding may leave a loss of nothing a hair below it.
+        return self.walks * np.maximum(lost, 0.0).reshape(len(self.held), 3, currencies).transpose(1, 0, 2)
+
+
+def _lost_at_once(
+    remaining: csc_array, ends: NDArray[np.float64], start: int, held: list[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    visits = np.linalg.inv(remaining.toarray())
+    outcome = visits @ ends
+    lost = np.zeros((len(held), ends.shape[1]))
+    for node, states in enumerate(held):
+        for state in states:
+            lost[node] = visits[start, state] / visits[state, state] * outcome[state]
+    return lost
+
+
+def _from_start(
+    remaining: csc_array, ends: NDArray[np.float64], start: int, kept: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the expected outcome from the start in a chain of some of the states, all else being lost."""
+    outcome = splu(remaining[kept][:, kept].tocsc()).solve(ends[kept])
+    return np.asarray(outcome[np.searchsorted(kept, start)])
+
+
+def _summed(rows: Transitions, state: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    """Sum the outcomes of conversions by state and currency."""
+    summed = np.zeros((size, len(rows.currencies), len(_OUTCOMES)))
+    kept = rows.converts
+    np.add.at(summed, (state[kept], rows.currency[kept]), rows.counts[kept][:, _OUTCOMES])
+    return summed.transpose(0, 2, 1)
+
+
+def _holding(states: NDArray[np.int64], nodes: int) -> list[NDArray[np.int64]]:
+    """Return for each node the states that hold it."""
+    state, place = np.nonzero(states != NOTHING)
+    held = np.unique(np.column_stack([states[state, place] % max(nodes, 1), state]), axis=0)
+    bounds = np.searchsorted(held[:, 0], np.arange(nodes + 1))
+    return [held[first:last, 1] for first, last in pairwise(bounds)]

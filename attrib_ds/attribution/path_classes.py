@@ -1,0 +1,68 @@
+"""The distinct paths, node by node in order, and how often each converted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import ibis
+import numpy as np
+import pandas as pd
+
+from attrib_ds.attribution.outcomes import Outcomes
+from attrib_ds.attribution.sequences import NOTHING, Sequences, Steps, prepared
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    from numpy.typing import NDArray
+
+    from attrib_ds.attribution.models import SequenceModel
+
+_CODE = np.dtype(np.int32)
+_NO_TOUCH = np.array([NOTHING], dtype=_CODE).tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class PathClasses:
+    """Conversions and null paths by distinct path, after its transform.
+
+    Attributes
+    ----------
+    paths : list of bytes
+        The codes of each distinct path, four bytes each.
+    outcomes : Outcomes
+        By path.
+    """
+
+    paths: list[bytes]
+    outcomes: Outcomes
+
+    @classmethod
+    def of(cls, sequences: Sequences, model: SequenceModel) -> PathClasses:
+        """Tell the paths apart."""
+
+        def ordered(steps: Steps) -> ir.Table:
+            left = prepared(steps, model, len(sequences.node_ids))
+            rows = left.table.mutate(step=ibis.row_number().over(left.in_order()))
+            has_converted = ibis.literal("currency" in rows.columns)
+            columns = ["path_id", "step", "fold", *steps.counts, *({"currency"} & set(rows.columns))]
+            return rows.select(*columns, code=rows.code.cast("int32"), has_converted=has_converted)
+
+        table = sequences.collect(ordered, order_by=("has_converted", "path_id", "step"))
+        starts = np.flatnonzero(table["step"].to_numpy() == 0)
+        text, width = table["code"].to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
+        bounds = [*(starts * width).tolist(), len(text)]
+        found = pd.Series([text[first:last] for first, last in pairwise(bounds)], dtype=object)
+        row, paths = pd.factorize(found)
+        has_touch = np.array([path != _NO_TOUCH for path in paths], dtype=bool)
+        return cls(list(paths), Outcomes.of(table.take(starts), row, has_touch))
+
+    def codes(self, path: bytes) -> NDArray[np.int32]:
+        """Return the codes of a path."""
+        return np.frombuffer(path, dtype=_CODE)
+
+    def without_each_step(self, path: bytes) -> list[bytes]:
+        """Return what is left of a path without its first step, its second step and so on."""
+        width = _CODE.itemsize
+        return [path[:at] + path[at + width :] for at in range(0, len(path), width)]

@@ -1,0 +1,70 @@
+"""Credits by the place of touchpoints in their paths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrib_ds.attribution import shapley as shapley  # Its weights are known once it is loaded.
+from attrib_ds.attribution.models import Model, model_named
+from attrib_ds.attribution.weights import weighted
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.frames import to_pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from attrib_ds.attribution.paths import Paths
+
+
+def position_credits(paths: Paths, model: Model | str = "ordered_shapley") -> pd.DataFrame:
+    """Credit conversions to nodes by the position of their touchpoints.
+
+    Parameters
+    ----------
+    paths : Paths
+        From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
+    model : Model or str, default "ordered_shapley"
+        A model that gives weights to touchpoints: a rule, :class:`attrib_ds.Shapley` or
+        :class:`attrib_ds.OrderedShapley`.
+
+    Returns
+    -------
+    DataFrame
+        One row per node, position and currency, ordered by node, position and currency: ``node_id``,
+        ``node_name`` (str), ``position`` (Int64, 1 is the first touchpoint of a path), ``conversions``,
+        ``value`` (float64), ``currency`` (str). Conversions without a touchpoint have the position 0 and no
+        node. Summed over positions the credits are those of :func:`attrib_ds.attribute`.
+
+    Raises
+    ------
+    InvalidRequest
+        If the model is unknown, or gives no weights to touchpoints.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import Paths, position_credits
+    >>> sequences = pd.DataFrame({"path": ["search > email > search"], "n": [4]})
+    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> position_credits(paths)[["node_id", "position", "conversions"]]
+      node_id  position  conversions
+    0   email         2          2.0
+    1  search         1          1.0
+    2  search         3          1.0
+    """
+    chosen = model_named(model) if isinstance(model, str) else model
+    if not isinstance(chosen, Model):
+        raise InvalidRequest(
+            f"model: {model!r} is not a model; allowed: a model such as OrderedShapley() or its name",
+            field="model",
+        )
+    touches = paths.touches
+    rows = touches.mutate(weight=weighted(paths, chosen))
+    keys = ["node_id", "position", "currency"]
+    summed = rows.group_by(keys).agg(
+        conversions=(rows.weight * rows.conversions).sum(), value=(rows.weight * rows.value).sum()
+    )
+    ordered = summed.order_by(*keys).select("node_id", "position", "conversions", "value", "currency")
+    credits = to_pandas(ordered.to_pyarrow())
+    credits.insert(1, "node_name", paths.names(credits["node_id"]))
+    return credits

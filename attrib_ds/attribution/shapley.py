@@ -1,0 +1,30 @@
+"""Shapley values of observed sets of nodes, which are weights of touchpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ibis
+
+from attrib_ds.attribution import models
+from attrib_ds.attribution.weights import weight
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from attrib_ds.attribution.paths import Paths
+
+
+@weight.register(models.Shapley)
+@weight.register(models.OrderedShapley)
+def _by_node_and_place(
+    _model: models.Shapley | models.OrderedShapley, _paths: Paths, touches: ir.Table
+) -> Any:
+    """Divide a conversion equally by node, and the part of a node equally by touchpoint.
+
+    A set of nodes is worth the conversions of the paths that use nothing else, so its Harsanyi dividend is
+    the conversions whose nodes are exactly this set; each node has an equal part of every dividend.
+    """
+    distinct = touches.node_id.nunique().over(ibis.window(group_by=touches.event_id))
+    times = touches.count().over(ibis.window(group_by=[touches.event_id, touches.node_id]))
+    return 1.0 / (distinct * times).nullif(0)

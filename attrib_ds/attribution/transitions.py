@@ -1,0 +1,112 @@
+"""How often each node followed the nodes before it, counted where the paths are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import numpy as np
+
+from attrib_ds.attribution.codes import number_currencies
+from attrib_ds.attribution.sequences import COUNTS, NOTHING, Sequences, Steps, prepared
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    from numpy.typing import NDArray
+
+    from attrib_ds.attribution.models import Markov
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Counts of steps by the steps before them; arrays of one length.
+
+    Attributes
+    ----------
+    before : int array, shape (n, order)
+        Codes of the steps before, the oldest first; ``NOTHING`` before the start of the path.
+    code : int array
+        The step.
+    is_last : bool array
+        Whether the path ends with it.
+    currency : int array
+        Index in ``currencies`` of that of the conversions at the end; 0 elsewhere.
+    fold : int array
+        The group of users.
+    counts : float array, shape (n, 4)
+        ``COUNTS``; of value NaN where it is unknown.
+    currencies : list
+        Of all conversions; None for those without one.
+    """
+
+    before: NDArray[np.int64]
+    code: NDArray[np.int64]
+    is_last: NDArray[np.bool_]
+    currency: NDArray[np.int64]
+    fold: NDArray[np.int64]
+    counts: NDArray[np.float64]
+    currencies: list[str | None]
+
+    @classmethod
+    def of(cls, sequences: Sequences, model: Markov) -> Transitions:
+        """Count the transitions of a model, or shorten those of a higher order that are there already."""
+        key = ("transitions", model.transform, model.steps)
+        longest: Transitions | None = sequences.memory.get((*key, True))
+        if longest is None and not model.nulls:
+            longest = sequences.memory.get((*key, False))
+        if longest is None or longest.before.shape[1] < model.order:
+            longest = _computed(sequences, model)
+            sequences.memory[(*key, model.nulls)] = longest
+        return longest._shortened(model.order)._with(nulls=model.nulls)
+
+    @property
+    def converts(self) -> NDArray[np.bool_]:
+        """Whether a row holds conversions at the end of their paths."""
+        return self.is_last & (self.counts[:, 0] > 0)
+
+    def where(self, kept: NDArray[np.bool_]) -> Transitions:
+        """Return some of the rows."""
+        rows = ("before", "code", "is_last", "currency", "fold", "counts")
+        return replace(self, **{name: getattr(self, name)[kept] for name in rows})
+
+    def _shortened(self, order: int) -> Transitions:
+        # The rows of one shorter history need not be summed here: the chain sums them anyway.
+        return replace(self, before=self.before[:, self.before.shape[1] - order :])
+
+    def _with(self, *, nulls: bool) -> Transitions:
+        counts = self.counts if nulls else self.counts * [name != "nulls" for name in COUNTS]
+        return replace(self, counts=counts).where(counts[:, :2].sum(axis=1) > 0)
+
+
+def _computed(sequences: Sequences, model: Markov) -> Transitions:
+    def counted(steps: Steps) -> ir.Table:
+        return _counted(prepared(steps, model, len(sequences.node_ids)), model.order)
+
+    table = sequences.collect(counted, nulls=model.nulls)
+
+    def whole(name: str) -> Any:
+        return table[name].fill_null(NOTHING).to_numpy().astype(np.int64)
+
+    is_last = table["is_last"].to_numpy().astype(bool)
+    counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
+    currency, currencies = number_currencies(table["currency"], is_last & (counts[:, 0] > 0))
+    return Transitions(
+        before=np.column_stack([whole(f"before_{back}") for back in range(model.order, 0, -1)]),
+        code=whole("code"),
+        is_last=is_last,
+        currency=currency,
+        fold=whole("fold"),
+        counts=counts,
+        currencies=currencies,
+    )
+
+
+def _counted(steps: Steps, order: int) -> ir.Table:
+    code, window = steps.table.code, steps.in_order()
+    before = {f"before_{back}": code.lag(back).over(window) for back in range(1, order + 1)}
+    rows = steps.table.mutate(**before, is_last=code.lead(1).over(window).isnull())
+    keys: list[Any] = [*before, "code", "is_last", "fold"]
+    if "currency" in rows.columns:
+        keys.append(ibis.ifelse(rows.is_last, rows.currency, ibis.null("string")).name("currency"))
+    return rows.group_by(keys).agg(**{name: rows[name].sum() for name in steps.counts})

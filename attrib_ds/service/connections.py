@@ -1,0 +1,100 @@
+"""Hands out connections to one database and ends them without pulling any from under a query."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from attrib_ds.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+
+#: Told to whoever uses a project after it was closed.
+CLOSED: Final = "the project is closed; connect to it again"
+
+_SECONDS_AFTER_INTERRUPT: Final = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Open:
+    connection: duckdb.DuckDBPyConnection
+    thread: threading.Thread
+    is_lent: bool
+
+
+class Connections:
+    """The connections of a store: each is for the thread that asked for it.
+
+    DuckDB crashes when a connection is closed while another thread runs a query on it. So closing waits
+    for what is lent, and what another living thread keeps is left to end with its last user.
+
+    Parameters
+    ----------
+    root : duckdb.DuckDBPyConnection
+        Runs no queries; others are made from it.
+    """
+
+    def __init__(self, root: duckdb.DuckDBPyConnection) -> None:
+        self._root: duckdb.DuckDBPyConnection | None = root
+        self._open: list[_Open] = []
+        self._changed = threading.Condition()
+
+    def keep(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection for the calling thread, until the store is closed."""
+        return self._make(is_lent=False).connection
+
+    @contextmanager
+    def lend(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a connection to the calling thread, until the block ends."""
+        made = self._make(is_lent=True)
+        try:
+            yield made.connection
+        finally:
+            made.connection.close()
+            with self._changed:
+                if made in self._open:
+                    self._open.remove(made)
+                self._changed.notify_all()
+
+    def close(self, *, timeout: float) -> None:
+        """End all connections; those that other threads were lent are waited for.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds after which their queries are broken off.
+        """
+        own = threading.current_thread()
+
+        def busy() -> list[_Open]:
+            return [each for each in self._open if each.is_lent and each.thread is not own]
+
+        with self._changed:
+            root, self._root = self._root, None
+            if root is None:
+                return
+            if not self._changed.wait_for(lambda: not busy(), timeout):
+                for each in busy():
+                    each.connection.interrupt()
+                self._changed.wait_for(lambda: not busy(), _SECONDS_AFTER_INTERRUPT)
+            idle = [each for each in self._open if each.thread is own or not each.thread.is_alive()]
+            in_use = [each for each in self._open if each not in idle]
+            self._open.clear()
+        for each in idle:
+            each.connection.close()
+        if not in_use:
+            # This closes whatever was made from it.
+            root.close()
+
+    def _make(self, *, is_lent: bool) -> _Open:
+        with self._changed:
+            if self._root is None:
+                raise Unavailable(CLOSED)
+            made = _Open(self._root.cursor(), threading.current_thread(), is_lent)
+            self._open.append(made)
+            return made

@@ -1,0 +1,329 @@
+"""What every answer over HTTP has in common: errors, methods, headers, pages."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import re
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+from openapi_spec_validator import validate
+from service.http.caller import TIMEOUT
+from service.records import hex_id
+
+from attrib_ds.contract import OPERATIONS
+from attrib_ds.service.http.routes import Routes
+
+SEARCH = "/api/v1/projects/shop/interactions/search"
+NODES = "/api/v1/projects/shop/nodes"
+
+
+# -- error bodies (R317 to R319, R323)
+
+
+def test_r317_r319_an_error_tells_status_message_and_reason(call):
+    cases = {
+        call("POST", SEARCH, {"limit": -1}): (400, "Bad Request"),
+        call("GET", "/api/v1/projects/other-shop/nodes"): (403, "Forbidden"),
+        call("GET", f"/api/v1/projects/shop/interactions/{hex_id(99)}"): (404, "Not Found"),
+        call("GET", "/nowhere"): (404, "Not Found"),
+        call("PUT", SEARCH): (405, "Method Not Allowed"),
+    }
+    for reply, (status, reason) in cases.items():
+        body = reply.json()
+        assert reply.headers["Content-Type"] == "application/json"
+        assert (reply.status, body["statusCode"], body["error"]) == (status, status, reason)
+        assert isinstance(body["message"], str)
+        assert body["requestId"] == reply.headers["X-Request-Id"]
+
+
+def test_r318_the_body_of_401_has_two_members(anyone):
+    reply = anyone("GET", NODES)
+    assert reply.json() == {"statusCode": 401, "message": "Unauthorized"}
+    assert reply.headers["X-Request-Id"]
+
+
+def test_g181_violations_are_joined_with_their_pointers(call):
+    body = call("POST", SEARCH, {"limit": -1, "sort": {"nonsense": 1}}).json()
+    assert [each["field"] for each in body["details"]] == ["/sort", "/limit"]
+    assert body["message"] == "; ".join(f"{each['field']}: {each['problem']}" for each in body["details"])
+
+
+def test_g182_problem_details_where_they_are_asked_for(call, anyone):
+    reply = call("POST", SEARCH, {"limit": -1}, Accept="application/problem+json, application/json")
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    body = reply.json()
+    assert (body["type"], body["title"], body["status"]) == ("about:blank", "Bad Request", 400)
+    assert body["detail"].startswith("/limit: -1 is not allowed")
+    assert body["requestId"] == reply.headers["X-Request-Id"]
+    assert anyone("GET", NODES, Accept="application/problem+json").json()["status"] == 401
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no json",
+        b"{",
+        b'{"limit": 1,}',
+        b'{"limit": NaN}',
+        b'{"limit": Infinity}',
+        b'{"limit": -Infinity}',
+        b'{"limit": 01}',
+        b"{'limit': 1}",
+        b"\xff",
+        b'{"nodeFilter": "\xff"}',
+        '{"limit": 1}'.encode("utf-16"),
+        b"\xef\xbb\xbf{}",
+        b"[]",
+        b"[{}]",
+        b"null",
+        b"1",
+        b"1.5",
+        b'"text"',
+        b"true",
+        b"{}{}",
+        b'{"limit": 1e999999999999999999999}',
+        b'{"limit": ' + b"9" * 5_000 + b"}",
+        b'{"a":' * 70 + b"1" + b"}" * 70,
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"interactionFilter": {"type": "predicate", "field": "nodeId", "operator": "equals", "value": "\\ud800"}}',
+    ],
+    ids=lambda body: body[:24].decode("latin-1"),
+)
+def test_r321_a_body_that_is_no_json_object_is_refused(call, body):
+    reply = call("POST", SEARCH, body)
+    assert reply.status == 400
+    assert len(reply.content) < 10_000
+
+
+def test_g188_64_levels_are_allowed(call):
+    deep = {"unknown": 1}
+    for _ in range(63):
+        deep = {"unknown": deep}
+    assert call("POST", SEARCH, deep).status == 200
+    assert call("POST", SEARCH, {"unknown": deep}).status == 400
+
+
+def test_g044_of_two_equal_keys_the_last_counts(call):
+    assert call("POST", SEARCH, b'{"limit": -1, "limit": 1}').json()["limit"] == 1
+
+
+def test_g136_a_body_of_32_mebibytes_is_allowed_and_one_more_byte_is_not(call):
+    limit = 32 << 20
+    assert call("POST", SEARCH, b"{}" + b" " * (limit - 2)).status == 200
+    reply = call("POST", SEARCH, b"{}" + b" " * (limit - 1))
+    assert reply.status == 413
+    assert reply.json()["statusCode"] == 413
+
+
+def test_g136_also_when_the_length_is_not_announced(call):
+    def endless():
+        for _ in range(40):
+            yield b" " * (1 << 20)
+
+    assert call("POST", SEARCH, endless()).status == 413
+
+
+def test_g136_a_length_that_is_announced_is_refused_at_once(call):
+    address = urlsplit(call.url)
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
+        connection.sendall(
+            f"POST {SEARCH} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {call.token}\r\n"
+            "Content-Length: 99999999999999999999999\r\n\r\n".encode()
+        )
+        assert connection.recv(4096).startswith(b"HTTP/1.1 4")
+
+
+def test_a_failure_inside_is_told_to_the_log_alone(call, home, caplog):
+    """A file that is no project: its path, and what DuckDB says, are nobody's business."""
+    (home / "gone-shop.duckdb").write_bytes(b"no database" * 1_000)
+    try:
+        reply = call("GET", "/api/v1/projects/gone-shop/nodes", X_Request_Id="find-me")
+    finally:
+        (home / "gone-shop.duckdb").unlink()
+    assert reply.status >= 400
+    assert str(home) not in reply.content.decode()
+    assert "duckdb" not in reply.content.decode().lower()
+    assert any("find-me" in record.getMessage() for record in caplog.records)
+
+
+# -- request ids (G-184)
+
+
+def test_g184_a_request_id_is_echoed_or_made(call):
+    assert call("GET", NODES, X_Request_Id="abc-1.2_3").headers["X-Request-Id"] == "abc-1.2_3"
+    made = {call("GET", NODES).headers["X-Request-Id"] for _ in range(3)}
+    assert len(made) == 3
+    for odd in ("a b", "x" * 129, "é", "<script>", "a;b", ""):
+        echoed = call("GET", NODES, X_Request_Id=odd.encode()).headers["X-Request-Id"]
+        assert re.fullmatch("[0-9a-f-]{36}", echoed), odd
+
+
+# -- methods and paths (G-033 to G-035, R120 to R125, R325)
+
+
+def test_g034_head_is_get_without_its_body(call):
+    for path in (
+        NODES,
+        "/api/openapi.json",
+        "/health/live",
+        f"/api/v1/projects/shop/interactions/{hex_id(1)}",
+    ):
+        got, head = call("GET", path), call("HEAD", path)
+        assert (head.status, head.content) == (200, b"")
+        assert head.headers["Content-Length"] == got.headers["Content-Length"] == str(len(got.content))
+    assert call("HEAD", "/api/v1/projects/shop/interactions/nonsense").status == 400
+
+
+def test_g034_a_preflight_needs_no_token(anyone):
+    reply = anyone(
+        "OPTIONS", "/api/v1/events", Origin="https://shop.example", Access_Control_Request_Method="POST"
+    )
+    assert (reply.status, reply.content) == (204, b"")
+    assert reply.headers["Access-Control-Allow-Origin"] == "*"
+    assert reply.headers["Access-Control-Allow-Methods"] == "OPTIONS, POST"
+    assert "Authorization" in reply.headers["Access-Control-Allow-Headers"]
+    assert "Access-Control-Allow-Credentials" not in reply.headers
+
+
+def test_a_browser_may_read_answers_and_errors(call, anyone):
+    for reply in (call("GET", NODES), anyone("GET", NODES), anyone("GET", "/nowhere")):
+        assert reply.headers["Access-Control-Allow-Origin"] == "*"
+        assert "X-Request-Id" in reply.headers["Access-Control-Expose-Headers"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", SEARCH, "OPTIONS, POST"),
+        ("HEAD", SEARCH, "OPTIONS, POST"),
+        ("DELETE", NODES, "GET, HEAD, OPTIONS"),
+        ("POST", f"/api/v1/projects/shop/events/{'0' * 32}/states/won", None),
+        ("DELETE", f"/api/v1/projects/shop/events/{'0' * 32}/states/won", "OPTIONS, PATCH, POST, PUT"),
+        ("DELETE", "/api/v1/projects/shop/custom-ads/ads/campaigns/1", "GET, HEAD, OPTIONS, PATCH, PUT"),
+        ("PUT", "/api/v1/projects/shop/custom-ads/ads/campaigns/1", None),
+        ("PATCH", "/api/v1/events", "OPTIONS, POST"),
+        ("POST", "/health/live", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/api/openapi.json", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_g033_g034_other_methods_are_told_what_is_allowed(call, method, path, allowed):
+    reply = call(method, path)
+    if allowed is None:
+        assert reply.status not in (404, 405)
+    else:
+        assert (reply.status, reply.headers["Allow"]) == (405, allowed)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{NODES}/",
+        f"{SEARCH}/",
+        "/api/v1/projects//nodes",
+        "//api/v1/projects/shop/nodes",
+        NODES.replace("nodes", "Nodes"),
+        NODES.replace("api", "API"),
+        "/api/v2/projects/shop/nodes",
+        "/api/v2/projects/shop/interactions/search",
+        "/api/v3/projects/shop/nodes",
+        "/projects/shop/nodes",
+        "/api/v1",
+        "/",
+        "/api/openapi.json/",
+        "/health",
+        "/oidc/token",
+        "/api/v1/oidc/token",
+        "/api/v1/projects/shop/%2E%2E/shop/nodes",
+    ],
+)
+def test_g035_g213_other_paths_are_not_found_and_lead_nowhere(call, path):
+    for method in ("GET", "POST"):
+        reply = call(method, path, b"{}" if method == "POST" else None)
+        assert reply.status == 404
+        assert "Location" not in reply.headers
+
+
+def test_r121_users_are_searched_under_v2_alone(call):
+    assert call("POST", "/api/v2/projects/shop/users/search", {"fields": []}).status not in (404, 405)
+    assert call("POST", "/api/v1/projects/shop/users/search", {"fields": []}).status == 405
+
+
+@pytest.mark.parametrize("name", [name for name, each in OPERATIONS.items() if each.path])
+def test_r120_r122_to_r124_every_operation_is_found_at_its_path(name):
+    from service.http.caller import path_of
+
+    operation = OPERATIONS[name]
+    route = Routes(OPERATIONS.values()).find(path_of(operation).encode())
+    for method in (operation.method, *operation.synonyms):
+        assert route.operation(method) is operation
+    assert set(route.parameters(operation)) == set(re.findall(r"{(\w+)}", operation.path))
+
+
+def test_a_plus_in_a_date_of_a_query_may_come_as_it_is(call):
+    path = "/api/v1/projects/shop/trashed-events?since=2025-01-01T02:00:00+02:00&until=2025-02-01T00:00:00%2B00:00"
+    assert call("GET", path).status != 400
+    assert call("GET", f"{path}&limit=x").status == 400
+
+
+def test_a_query_has_a_hundred_parameters_at_most(call):
+    assert call("GET", f"{NODES}?" + "&".join(f"a{number}=1" for number in range(200))).status == 400
+
+
+# -- pages and health (G-214, G-215)
+
+
+def test_g214_the_description_is_valid_openapi(anyone):
+    reply = anyone("GET", "/api/openapi.json")
+    assert reply.headers["Content-Type"] == "application/json"
+    document = reply.json()
+    validate(document)
+    paths = {path for path in document["paths"] if not path.startswith("/auth")}
+    assert SEARCH.replace("shop", "{projectId}") in paths
+
+
+def test_the_page_loads_nothing_from_anywhere(anyone):
+    reply = anyone("GET", "/api/docs")
+    text = reply.content.decode()
+    assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:|//)|@import|url\(|<script", text)
+    for operation in OPERATIONS.values():
+        assert operation.path == "" or operation.title in text
+
+
+def test_g215_health(anyone):
+    assert anyone("GET", "/health/live").json() == {"status": "live"}
+    reply = anyone("GET", "/health/ready")
+    assert (reply.status, reply.json()) == (200, {"status": "ready"})
+
+
+def test_every_answer_forbids_guessing_its_kind(call, anyone):
+    for reply in (call("GET", NODES), anyone("GET", "/api/docs"), anyone("GET", "/nowhere")):
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+        assert "Server" not in reply.headers
+
+
+def test_a_connection_is_kept_for_the_next_request(call):
+    connection = http.client.HTTPConnection(urlsplit(call.url).netloc, timeout=TIMEOUT)
+    fields = {"Authorization": f"Bearer {call.token}"}
+    # An error before the body is read leaves the connection in order.
+    for path, body, status in ((SEARCH, b"{}", 200), ("/nowhere", b"x" * 100_000, 404), (SEARCH, b"{}", 200)):
+        connection.request("POST", path, body, fields)
+        response = connection.getresponse()
+        response.read()
+        assert response.status == status
+    connection.close()
+
+
+def test_one_line_per_request_is_logged(call, caplog):
+    caplog.set_level(logging.INFO, logger="attrib_ds.service.http")
+    call("GET", f"{NODES}?limit=1&search=c4n4ry", X_Request_Id="find-me")
+    assert json.loads(call("GET", NODES).content)["total"] == 2
+    lines = [record.getMessage() for record in caplog.records if "find-me" in record.getMessage()]
+    assert len(lines) == 1
+    assert re.fullmatch(rf"find-me GET {NODES} 200 \d+ ms", lines[0])
