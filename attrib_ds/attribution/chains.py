@@ -12,6 +12,7 @@ from scipy.sparse.linalg import splu
 
 from attrib_ds.attribution.codes import number_rows
 from attrib_ds.attribution.sequences import NOTHING
+from attrib_ds.attribution.tally import shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,76 +24,103 @@ _OUTCOMES = [0, 2, 3]
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
-    """A chain that starts, steps from state to state, and ends in one of several outcomes.
+class States:
+    """The states of a chain, and between which of them each row of transitions leads.
 
-    A state is the last touchpoints, as many as the order says. The outcomes are conversions, gains and losses
-    in each currency; a walk that ends in a state counts as the mean outcome of the paths that ended there.
+    A state is the last touchpoints, as many as the order says.
 
     Attributes
     ----------
-    moves : sparse array, shape (n_states, n_states)
-        Probability of each state after each state.
-    ends : float array, shape (n_states, 3, n_currencies)
-        Mean outcome of the paths that reach a state and stop there.
+    counted : Transitions
+        Without rows that count nothing.
+    source, target : int array
+        State before and after each row.
+    size : int
+        Number of states.
     start : int
         The state before the first touchpoint.
     held : list of int array
         For each node the states that hold it.
-    currencies : list
-        Of the outcomes.
+    """
+
+    counted: Transitions
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    size: int
+    start: int
+    held: list[NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, counted: Transitions, *, nodes: int) -> States:
+        """Tell the states apart; codes above the number of nodes are the same nodes again."""
+        before_all = np.full((1, counted.before.shape[1]), NOTHING)
+        after = np.column_stack([counted.before[:, 1:], counted.code])
+        states, index = number_rows(np.vstack([before_all, counted.before, after]))
+        source, target = np.split(index[1:], 2)
+        return cls(counted, source, target, len(states), int(index[0]), _holding(states, nodes))
+
+    def takes_part(self) -> NDArray[np.bool_]:
+        """Say for each node and currency whether the node is in the chain."""
+        is_held = np.array([len(states) > 0 for states in self.held], dtype=bool)
+        return np.repeat(is_held[:, None], len(self.counted.currencies), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A chain that starts, steps from state to state, and ends in one of several outcomes.
+
+    The outcomes are conversions, gains and losses in each currency; a walk that ends in a state counts as the
+    mean outcome of the paths that ended there.
+
+    Attributes
+    ----------
+    states : States
+        Between which it moves.
+    moves : sparse array, shape (n_states, n_states)
+        Probability of each state after each state.
+    ends : float array, shape (n_states, 3, n_currencies)
+        Mean outcome of the paths that reach a state, if they stop there.
     walks : float
         Number of paths that the chain was made from.
     total, nothing : float array, shape (3, n_currencies)
         Outcomes of these paths, and of those without a touchpoint, which are no part of the chain.
     """
 
+    states: States
     moves: csc_array
     ends: NDArray[np.float64]
-    start: int
-    held: list[NDArray[np.int64]]
-    currencies: list[str | None]
     walks: float
     total: NDArray[np.float64]
     nothing: NDArray[np.float64]
 
     @classmethod
-    def of(cls, counted: Transitions, *, nodes: int) -> Chain:
+    def of(cls, states: States, *, without: int | None = None) -> Chain:
         """Make the chain whose probabilities are the shares of counted transitions.
 
         Parameters
         ----------
-        counted : Transitions
-            Without rows that count nothing.
-        nodes : int
-            Number of nodes; codes above it are the same nodes again.
+        states : States
+            With their transitions.
+        without : int, optional
+            A group of users to leave out.
         """
-        rows = counted.where(counted.code != NOTHING)
-        before_all = np.full((1, rows.before.shape[1]), NOTHING)
-        after = np.column_stack([rows.before[:, 1:], rows.code])
-        states, index = number_rows(np.vstack([before_all, rows.before, after]))
-        source, target = np.split(index[1:], 2)
-        size, weight = len(states), rows.counts[:, :2].sum(axis=1)
+        kept = states.counted.fold != without
+        is_step = kept & (states.counted.code != NOTHING)
+        rows, source, target = states.counted.where(is_step), states.source[is_step], states.target[is_step]
+        size, weight = states.size, rows.counts[:, :2].sum(axis=1)
         stopped = np.bincount(target[rows.is_last], weight[rows.is_last], size)
         reached = np.bincount(source, weight, size) + stopped
         outcomes = _summed(rows, target, size)
-        nothing = counted.where(counted.code == NOTHING)
+        nothing = states.counted.where(kept & (states.counted.code == NOTHING))
         moves = coo_array((weight / reached[source], (source, target)), shape=(size, size))
         return cls(
+            states=states,
             moves=moves.tocsc(),
-            ends=np.nan_to_num(outcomes) / np.maximum(reached, np.finfo(float).tiny)[:, None, None],
-            start=int(index[0]),
-            held=_holding(states, nodes),
-            currencies=counted.currencies,
-            walks=float(reached[index[0]]),
+            ends=shares(np.nan_to_num(outcomes), reached.astype(np.float64)[:, None, None]),
+            walks=float(reached[states.start]),
             total=outcomes.sum(axis=0),
             nothing=_summed(nothing, np.zeros(len(nothing.code), dtype=np.int64), 1)[0],
         )
-
-    def takes_part(self) -> NDArray[np.bool_]:
-        """Say for each node and currency whether the node is in the chain."""
-        is_held = np.array([len(states) > 0 for states in self.held], dtype=bool)
-        return np.repeat(is_held[:, None], len(self.currencies), axis=1)
 
     def lost(self) -> NDArray[np.float64]:
         """Return what the chain loses when walks end at each node; shape (3, n_nodes, n_currencies).
@@ -105,14 +133,15 @@ class Chain:
         size, _, currencies = self.ends.shape
         ends = self.ends.reshape(size, -1)
         remaining = (eye_array(size, format="csc") - self.moves).tocsc()
-        if all(len(states) <= 1 for states in self.held):
-            lost = _lost_at_once(remaining, ends, self.start, self.held)
+        start, held = self.states.start, self.states.held
+        if all(len(states) <= 1 for states in held):
+            lost = _lost_at_once(remaining, ends, start, held)
         else:
-            whole = splu(remaining).solve(ends)[self.start]
-            kept = [np.setdiff1d(np.arange(size), states) for states in self.held]
-            lost = np.array([whole - _from_start(remaining, ends, self.start, rest) for rest in kept])
+            whole = splu(remaining).solve(ends)[start]
+            kept = [np.setdiff1d(np.arange(size), states) for states in held]
+            lost = np.array([whole - _from_start(remaining, ends, start, rest) for rest in kept])
         # Rounding may leave a loss of nothing a hair below it.
-        return self.walks * np.maximum(lost, 0.0).reshape(len(self.held), 3, currencies).transpose(1, 0, 2)
+        return self.walks * np.maximum(lost, 0.0).reshape(len(held), 3, currencies).transpose(1, 0, 2)
 
 
 def _lost_at_once(

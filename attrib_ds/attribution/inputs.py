@@ -25,13 +25,13 @@ _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
 
 # A cast between instants with and without a zone goes through the calendar of the session's time zone, row by
 # row; these two functions of DuckDB do the same in a tenth of the time.
-@ibis.udf.scalar.builtin
-def epoch_us(instant: dt.Timestamp("UTC")) -> dt.int64:  # type: ignore[valid-type,empty-body]
+@ibis.udf.scalar.builtin(signature=((dt.Timestamp(timezone="UTC"),), dt.int64))  # type: ignore[untyped-decorator]
+def epoch_us(instant: Any) -> Any:
     """Return the microseconds since 1970 of an instant."""
 
 
-@ibis.udf.scalar.builtin
-def make_timestamp(microseconds: dt.int64) -> dt.Timestamp(scale=6):  # type: ignore[valid-type,empty-body]
+@ibis.udf.scalar.builtin(signature=((dt.int64,), dt.Timestamp(scale=6)))  # type: ignore[untyped-decorator]
+def make_timestamp(microseconds: Any) -> Any:
     """Return the instant in UTC, without a zone, so many microseconds after 1970."""
 
 

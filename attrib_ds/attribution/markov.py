@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.chains import Chain
+from attrib_ds.attribution.chains import Chain, States
 from attrib_ds.attribution.models import Markov
 from attrib_ds.attribution.sequences import NOTHING, Sequences
 from attrib_ds.attribution.tally import Tally, shares
@@ -140,14 +140,15 @@ def removal_effects(
     """
     model = Markov(order=order, nulls=nulls, transform=transform, steps=steps)
     sequences = Sequences.of(paths)
-    chain = Chain.of(Transitions.of(sequences, model), nodes=len(sequences.node_ids))
+    states = States.of(Transitions.of(sequences, model), nodes=len(sequences.node_ids))
+    chain = Chain.of(states)
     lost, total = chain.lost(), chain.total
     net, net_total = lost[1] - lost[2], total[1] - total[2]
-    node, currency = np.nonzero(chain.takes_part())
+    node, currency = np.nonzero(states.takes_part())
     effects = pd.DataFrame(
         {
             "node_id": pd.array(sequences.node_ids, dtype="str").take(node),
-            "currency": pd.array(chain.currencies, dtype="str").take(currency),
+            "currency": pd.array(states.counted.currencies, dtype="str").take(currency),
             "removal_effect": shares(lost[0], total[0])[node, currency],
             "value_removal_effect": np.where(net_total == 0, np.nan, shares(net, net_total))[node, currency],
         }
@@ -159,14 +160,12 @@ def removal_effects(
 
 def credit_markov(model: Markov, sequences: Sequences) -> Tally:
     """Credit conversions and value by the removal effects of a chain."""
-    counted = Transitions.of(sequences, model)
-    samples = [counted]
-    if sequences.folds > 1:
-        samples += [counted.where(counted.fold != fold) for fold in range(sequences.folds)]
-    chains = [Chain.of(sample, nodes=len(sequences.node_ids)) for sample in samples]
+    states = States.of(Transitions.of(sequences, model), nodes=len(sequences.node_ids))
+    groups = range(sequences.folds) if sequences.folds > 1 else ()
+    chains = [Chain.of(states), *(Chain.of(states, without=group) for group in groups)]
     credited = [_counts_and_value(_credited(chain)) for chain in chains]
     nothing = [_counts_and_value(chain.nothing) for chain in chains]
-    return Tally.of(counted.currencies, credited, nothing, is_shown=chains[0].takes_part())
+    return Tally.of(states.counted.currencies, credited, nothing, is_shown=states.takes_part())
 
 
 def _credited(chain: Chain) -> NDArray[np.float64]:

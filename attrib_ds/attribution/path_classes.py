@@ -45,11 +45,10 @@ class PathClasses:
         def ordered(steps: Steps) -> ir.Table:
             left = prepared(steps, model, len(sequences.node_ids))
             rows = left.table.mutate(step=ibis.row_number().over(left.in_order()))
-            has_converted = ibis.literal("currency" in rows.columns)
             columns = ["path_id", "step", "fold", *steps.counts, *({"currency"} & set(rows.columns))]
-            return rows.select(*columns, code=rows.code.cast("int32"), has_converted=has_converted)
+            return rows.select(*columns, code=rows.code.cast("int32"))
 
-        table = sequences.collect(ordered, order_by=("has_converted", "path_id", "step"))
+        table = sequences.collect(ordered, order_by=("path_id", "step"))
         starts = np.flatnonzero(table["step"].to_numpy() == 0)
         text, width = table["code"].to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
         bounds = [*(starts * width).tolist(), len(text)]

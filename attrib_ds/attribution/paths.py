@@ -47,6 +47,8 @@ class Paths:
         Every touchpoint, those of users without a conversion included. All touchpoints of such a user, in
         order and whatever their dates, are one null path. In aggregated paths the column ``nulls`` counts
         them.
+    converted : ibis.Table or None
+        ``user_id`` of every conversion, where this is quicker to read than ``touches``.
     nodes : DataFrame or None
         The tree of nodes: ``node_id``, ``name``, ``type``, ``parent_id``.
     spend : DataFrame or None
@@ -55,6 +57,7 @@ class Paths:
 
     touches: ir.Table
     touchpoints: ir.Table | None = None
+    converted: ir.Table | None = None
     nodes: pd.DataFrame | None = None
     spend: pd.DataFrame | None = None
     has_dates: bool = True
@@ -144,6 +147,7 @@ class Paths:
         return cls(
             touches=pair(points, converted, lookback=window),
             touchpoints=points,
+            converted=converted,
             has_touch_ids=touch is not None,
         )
 

@@ -6,18 +6,16 @@ Nodes are whole numbers here, in the order of their ids; their names never meet,
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import ibis
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import ibis.expr.types as ir
-    import pyarrow as pa
 
     from attrib_ds.attribution.models import SequenceModel
     from attrib_ds.attribution.paths import Paths
@@ -31,6 +29,13 @@ COUNTS = ("conversions", "nulls", "gains", "losses")
 
 #: Bits of a whole number that mark nodes in a set.
 WORD = 62
+
+
+def hash(text: str) -> int:  # type: ignore[empty-body]  # noqa: A001
+    """Return the engine's hash of a text."""
+
+
+_hash = ibis.udf.scalar.builtin(hash, signature=(("string",), "uint64"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +115,9 @@ class Sequences:
             "conversions",
             "currency",
             path_id="event_id",
-            gains=ibis.greatest(value, 0.0),
-            losses=ibis.greatest(-value, 0.0),
+            # Products, not zeros: an unknown value stays unknown.
+            gains=ibis.ifelse(value > 0, value, 0.0 * value),
+            losses=ibis.ifelse(value < 0, -value, 0.0 * value),
             fold=self._fold(touches.user_id),
         )
         return Steps(table, ("position",))
@@ -127,8 +133,9 @@ class Sequences:
                 "code", *self.words, "position", "nulls", path_id="event_id", fold=self._fold(lost.user_id)
             )
             return Steps(table, ("position",))
-        converted = self.paths.touches.select("user_id").distinct()
-        lost = self._coded(points.filter(points.user_id.notnull()).anti_join(converted, "user_id"))
+        converted = self.paths.touches if self.paths.converted is None else self.paths.converted
+        users = converted.select("user_id").distinct()
+        lost = self._coded(points.filter(points.user_id.notnull()).anti_join(users, "user_id"))
         table = lost.select(
             "code",
             *self.words,
@@ -157,32 +164,32 @@ class Sequences:
             Columns to order the rows by.
         """
         kinds = [self.converting(), self.nulls() if nulls else None]
-        parts = [summary(steps) for steps in kinds if steps is not None]
         missing = {"currency": ibis.null("string")} | {name: ibis.literal(0.0) for name in COUNTS}
-        whole = [
-            part.mutate(**{name: each for name, each in missing.items() if name not in part.columns})
-            for part in parts
-        ]
-        same = [part.select(*sorted(part.columns)) for part in whole]
-        together = reduce(lambda above, below: above.union(below), same)
-        return (together.order_by(*order_by) if order_by else together).to_pyarrow()
+        tables = []
+        for steps in kinds:
+            if steps is not None:
+                part = summary(steps)
+                whole = part.mutate(**{name: missing[name] for name in missing if name not in part.columns})
+                ordered = whole.order_by(*order_by) if order_by else whole
+                # One query for each kind: in one for both, the engine would first copy every touchpoint.
+                tables.append(ordered.to_pyarrow())
+        return pa.concat_tables(tables, promote_options="permissive")
 
     def _fold(self, users: Any) -> Any:
         if self.folds == 1:
             return ibis.literal(0, "int8")
-        remainder = users.hash() % self.folds
-        return ((remainder + self.folds) % self.folds).cast("int8")
+        return (_hash(users) % self.folds).cast("int8")
 
     def _coded(self, rows: ir.Table) -> ir.Table:
         """Join the code of each node, and its bit in a set of nodes."""
         codes = np.arange(len(self.node_ids), dtype=np.int64)
-        columns: dict[str, Any] = {
-            "coded_id": pd.array(self.node_ids, dtype="str"),
-            "code": codes.astype(np.int32),
+        columns = {
+            "coded_id": pa.array(self.node_ids, pa.string()),
+            "code": pa.array(codes, pa.int32()),
         }
         for index, word in enumerate(self.words):
-            columns[word] = np.where(codes // WORD == index, 1 << (codes % WORD), 0)
-        coded = ibis.memtable(pd.DataFrame(columns))
+            columns[word] = pa.array(np.where(codes // WORD == index, 1 << (codes % WORD), 0), pa.int64())
+        coded = ibis.memtable(pa.table(columns))
         joined = rows.left_join(coded, rows.node_id == coded.coded_id)
         return joined.mutate(code=joined.code.fill_null(NOTHING)).drop("coded_id")
 

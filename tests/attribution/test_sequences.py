@@ -1,0 +1,120 @@
+"""Paths as coded steps: transforms, and the intervals of models of whole paths."""
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from journeys_as_paths import HOUR, NOON, paths_of, users_of
+from scipy.stats import t as student
+
+from attrib_ds import ConversionRateShapley, Fractribution, Markov, Paths, attribute
+from attrib_ds.attribution.path_classes import PathClasses
+from attrib_ds.attribution.sequences import Sequences
+
+#: The example of Google's documentation of its transforms.
+LONG = ("d", "a", "b", "b", "c", "d", "c", "c")
+
+
+def classes_of(paths, model):
+    sequences = Sequences.of(paths)
+    classes = PathClasses.of(sequences, model)
+    nodes = len(sequences.node_ids)
+    shown = [
+        [(sequences.node_ids[code % nodes], int(code) // nodes + 1) for code in classes.codes(path)]
+        for path in classes.paths
+    ]
+    counts = np.zeros((len(shown), 2))
+    np.add.at(counts, classes.outcomes.row, classes.outcomes.counts[:, :2])
+    return {tuple(path): tuple(count) for path, count in zip(shown, counts.tolist(), strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("transform", "steps", "expected"),
+    [
+        ("unique", None, "d a b b c d c c"),
+        ("unique", 3, "d c c"),
+        ("unique", 9, "d a b b c d c c"),
+        ("exposure", None, "d a b c d c"),
+        ("exposure", 5, "b c d c"),  # the last five, then the transform
+        ("first", None, "d a b c"),
+        ("first", 4, "c d"),
+        ("frequency", None, "d2 a b2 c3"),
+        ("frequency", 4, "c3 d"),
+    ],
+)
+@pytest.mark.parametrize("made", [paths_of, users_of])
+def test_transforms(transform, steps, expected, made):
+    paths = made([(LONG, 2, 5.0, 3)])
+    wanted = tuple((step[0], int(step[1:] or 1)) for step in expected.split())
+    assert classes_of(paths, Markov(transform=transform, steps=steps)) == {wanted: (2.0, 3.0)}
+
+
+def test_under_frequency_a_node_is_credited_whatever_its_count():
+    rows = [(("a", "a", "b"), 2, 1.0, 1), (("a", "b"), 1, 1.0, 4)]
+    credits = attribute(paths_of(rows), [Markov(transform="frequency"), Fractribution(transform="frequency")])
+    assert set(credits["node_id"]) == {"a", "b"}
+    assert credits.groupby("model")["conversions"].sum().tolist() == pytest.approx([3.0, 3.0])
+    # Every converting walk meets an a, once or twice, and b.
+    assert credits["conversions"].tolist()[:2] == pytest.approx([1.5, 1.5])
+
+
+def test_conversions_without_a_touchpoint_are_an_empty_path():
+    conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [NOON]})
+    touchpoints = pd.DataFrame({"user_id": ["v"], "node_id": ["a"], "date": [NOON]})
+    classes = PathClasses.of(Sequences.of(Paths.from_frames(touchpoints, conversions)), Markov())
+    assert classes.outcomes.has_touch.tolist() == [False, True]
+
+
+class TestIntervals:
+    """The grouped jackknife over users."""
+
+    models = [Markov(order=2), ConversionRateShapley(), Fractribution(transform="exposure")]
+
+    @pytest.fixture
+    def frames(self):
+        random = np.random.default_rng(4)
+        touched, converted = [], []
+        for number in range(160):
+            path = random.choice(list("abc"), random.integers(1, 5), p=[0.5, 0.3, 0.2])
+            touched += [(f"u{number}", node, NOON + back * HOUR) for back, node in enumerate(path)]
+            if random.random() < 0.1 + 0.2 * ("c" in path):
+                converted.append((f"e{number}", f"u{number}", NOON + 9 * HOUR))
+        converted.append(("late", "u0", NOON + 99 * 24 * HOUR))
+        touchpoints = pd.DataFrame(touched, columns=["user_id", "node_id", "date"])
+        return touchpoints, pd.DataFrame(converted, columns=["event_id", "user_id", "date"])
+
+    def test_they_are_those_of_leaving_out_each_group_in_turn(self, frames):
+        touchpoints, conversions = frames
+        users = pd.concat([touchpoints["user_id"], conversions["user_id"]]).unique()
+        groups = {user: duckdb.sql(f"SELECT hash('{user}') % 20").fetchone()[0] for user in users}
+        assert set(groups.values()) == set(range(20))
+        keys = ["model", "node_id"]
+        whole = attribute(Paths.from_frames(*frames), self.models, confidence=0.9).fillna({"node_id": "?"})
+        whole = whole.set_index(keys)
+        left = []
+        for group in range(20):
+            rest = [frame[frame["user_id"].map(groups) != group] for frame in frames]
+            credits = attribute(Paths.from_frames(*rest), self.models).fillna({"node_id": "?"})
+            left.append(credits.set_index(keys)["conversions"])
+        scaled = pd.concat(left, axis=1).fillna(0.0) * 20 / 19
+        variance = 19 / 20 * scaled.sub(scaled.mean(axis=1), axis=0).pow(2).sum(axis=1)
+        reach = student.ppf(0.95, 19) * variance.pow(0.5)
+        found = whole["high"] - whole["conversions"]
+        pd.testing.assert_series_equal(
+            found.sort_index(), reach.reindex(found.index).sort_index(), check_names=False, rtol=1e-8
+        )
+        # Bounds of credits that cannot be negative stop at zero.
+        assert (whole.drop("conversion_rate_shapley", level="model")["low"] >= 0).all()
+        assert (whole["low"] < 0).any()
+
+    def test_aggregated_paths_have_none(self):
+        credits = attribute(paths_of([(("a", "b"), 3, 0.0, 2)]), ["markov", "linear"], confidence=0.9)
+        missing = credits.groupby("model")[["low", "high"]].agg(lambda bounds: bounds.isna().all())
+        assert missing.loc["markov"].all()
+        assert not missing.loc["linear"].any()
+
+    def test_the_credits_themselves_are_the_same(self, frames):
+        paths = Paths.from_frames(*frames)
+        plain = attribute(paths, self.models)
+        with_bounds = attribute(paths, self.models, confidence=0.9).drop(columns=["low", "high"])
+        pd.testing.assert_frame_equal(with_bounds, plain, check_exact=False, rtol=1e-12)
