@@ -74,6 +74,8 @@ def read_key_id(assertion: str) -> str:
         raise _refused(f"is not signed by {_ALGORITHM}")
     if header.get("typ") != _TYPE:
         raise _refused(f"is not of typ {_TYPE}")
+    if "crit" in header:
+        raise _refused("has a header that must be understood and is not (crit)")
     if not isinstance(header.get("kid"), str):
         raise _refused("has no kid")
     return str(header["kid"])

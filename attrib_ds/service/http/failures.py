@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
+from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.rule import Refused
 from attrib_ds.errors import AttribError
 from attrib_ds.service.http.accepting import prefers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from attrib_ds.contract import Operation
 
 PROBLEM: Final = "application/problem+json"
 #: Written out, since those of ``http.HTTPStatus`` change with the version of Python.
@@ -47,9 +51,11 @@ class Failed(Exception):
     status : int
         Of :data:`PHRASES`.
     message : str, optional
-        What went wrong, for the caller; where the status has a fixed message, that one is sent.
+        What went wrong, for the caller; by default what always stands with the status.
     details : sequence of dict, optional
         One entry per violation.
+    more : mapping, optional
+        Further members of the body.
     headers : mapping, optional
         Further headers of the answer.
     """
@@ -60,12 +66,14 @@ class Failed(Exception):
         message: str = "",
         *,
         details: Sequence[dict[str, Any]] = (),
+        more: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, message)
         self.status = status
-        self.message = _FIXED.get(status, message)
+        self.message = message or _FIXED.get(status, PHRASES[status])
         self.details = list(details)
+        self.more = dict(more or {})
         self.headers = dict(headers or {})
 
 
@@ -85,7 +93,39 @@ def failed(error: Exception) -> Failed:
     if not isinstance(error, AttribError):
         return Failed(500)
     retry = {"Retry-After": _SECONDS_TO_RETRY} if error.status in (429, 503) else {}
-    return Failed(error.status, error.message, details=error.details, headers=retry)
+    event_ids = [each["eventId"] for each in error.details if "eventId" in each]
+    if event_ids:
+        # The event is stored, and the caller is told what became of it (G-132, G-133).
+        told = [{name: value for name, value in each.items() if name != "eventId"} for each in error.details]
+        errors = [each for each in told if each]
+        more = {"eventId": event_ids[0]} | ({"errors": errors} if errors else {})
+        return Failed(error.status, error.message, more=more, headers=retry)
+    message = "" if error.status in _FIXED else error.message
+    return Failed(error.status, message, details=error.details, headers=retry)
+
+
+def renamed(error: AttribError, operation: Operation) -> AttribError:
+    """Return an error of a service with the field's name over HTTP in place of that in Python.
+
+    Examples
+    --------
+    >>> from attrib_ds.contract import OPERATIONS
+    >>> from attrib_ds.errors import InvalidRequest
+    >>> error = InvalidRequest("node_data/vendorId: there is no 'ads'", field="node_data/vendorId")
+    >>> renamed(error, OPERATIONS["create_offline_interaction"]).message
+    "/nodeData/vendorId: there is no 'ads'"
+    """
+    name = error.field or ""
+    first, slash, rest = name.partition("/")
+    attributes = {argument: attribute for attribute, argument in operation.arguments.items()}
+    attribute = first if first in operation.request.model_fields else attributes.get(first)
+    if attribute is None:
+        return error
+    field = operation.pointer(f"{attribute}{slash}{rest}")
+    message = error.message
+    if message.startswith(f"{name}: "):
+        message = field + message.removeprefix(name)
+    return type(error)(message, field=field, request_id=error.request_id, details=error.details)
 
 
 def response(failure: Failed, *, request_id: str, accept: str) -> Response:
@@ -112,8 +152,15 @@ def response(failure: Failed, *, request_id: str, accept: str) -> Response:
     headers = dict(failure.headers)
     if status == 401:
         headers.setdefault("WWW-Authenticate", "Bearer")
-    # Escaped, since a message may repeat half a surrogate pair.
-    return Response(json.dumps(body), status, headers, media_type=media)
+    return Response(_encoded(body), status, headers, media_type=media)
+
+
+def _encoded(body: dict[str, Any]) -> str:
+    try:
+        return encode(body)
+    except Refused:
+        # Half a surrogate pair that came back; a decimal beside it becomes text.
+        return json.dumps(body, default=str)
 
 
 def _body(failure: Failed, request_id: str) -> dict[str, Any]:
@@ -122,7 +169,7 @@ def _body(failure: Failed, request_id: str) -> dict[str, Any]:
         return body
     body |= {"error": PHRASES[failure.status]}
     body |= {"details": failure.details} if failure.details else {}
-    return {**body, "requestId": request_id}
+    return {**body, **failure.more, "requestId": request_id}
 
 
 def _problem(failure: Failed, request_id: str) -> dict[str, Any]:
@@ -130,4 +177,4 @@ def _problem(failure: Failed, request_id: str) -> dict[str, Any]:
     body: dict[str, Any] = {"type": "about:blank", "title": phrase, "status": failure.status}
     body |= {"detail": failure.message}
     body |= {"errors": failure.details} if failure.details else {}
-    return {**body, "requestId": request_id}
+    return {**body, **failure.more, "requestId": request_id}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import from_wire
-from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.http import bodies, permissions, rates, responding, rows
-from attrib_ds.service.http.failures import Failed
+from attrib_ds.service.http.failures import Failed, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,11 +163,19 @@ class Operating:
         if operation.name == "search_interactions":
             found = rows.of_search(project.store, asked)
             return responding.with_rows(operation, found, accept=accept, workers=self._workers)
-        answer = project.service.answer(operation, asked)
-        if operation.answer.resource is not None:
-            found = rows.of_table(answer)
-            return responding.with_rows(operation, found, accept=accept, workers=self._workers)
-        return responding.with_value(operation, asked, answer)
+        try:
+            answer = project.service.answer(operation, asked)
+        except AttribError as error:
+            raise renamed(error, operation) from error
+        if operation.answer.resource is None:
+            return responding.with_value(operation, asked, answer)
+        response = responding.with_rows(
+            operation, rows.of_table(answer), accept=accept, workers=self._workers
+        )
+        if answer.value is False:
+            # It was there before: nothing was created (G-143).
+            response.status_code = 200
+        return response
 
 
 def _check_path(operation: Operation, path: Mapping[str, str]) -> None:

@@ -32,6 +32,11 @@ class Project:
     service: Service
     store: Store
 
+    def close(self) -> None:
+        """Finish what is queued and let go of the file."""
+        self.store.close()
+        self.service.close()
+
 
 class Projects:
     """The projects of a folder, opened when they are asked for and kept open.
@@ -103,7 +108,7 @@ class Projects:
             projects = list(self._open.values())
             self._open.clear()
         for project in projects:
-            project.service.close()
+            project.close()
 
     def _add(self, project_id: str) -> Project:
         path = self.home / f"{project_id}{_ENDING}"
@@ -113,14 +118,15 @@ class Projects:
                 self._opening.pop(project_id, None)
             raise NotFound(f"projectId: there is no project {project_id!r}", field="projectId")
         try:
-            store = Store.open(path, project_id)
+            service = Service.open(project_id, path)
         except InvalidRequest as error:
             # It holds something else, which is no fault of who asks.
             raise Unavailable(f"the project {project_id!r} cannot be opened") from error
-        project = Project(Service(store, str(path)), store)
+        # Both are of one database: within a process DuckDB opens a file once.
+        project = Project(service, Store.open(path, project_id))
         with self._lock:
             if not self._is_closed:
                 self._open[project_id] = project
                 return project
-        store.close()
+        project.close()
         raise Unavailable("the projects are closed")

@@ -148,10 +148,9 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._ready = ready
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._ready()
+    async def main_loop(self) -> None:
+        self._ready()
+        await super().main_loop()
 
 
 @contextmanager

@@ -7,14 +7,17 @@ import json
 import logging
 import re
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
+import duckdb
 import pytest
 from openapi_spec_validator import validate
 from service.http.caller import TIMEOUT
 from service.records import hex_id
 
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.service import Service
 from attrib_ds.service.http.routes import Routes
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
@@ -128,14 +131,26 @@ def test_g136_also_when_the_length_is_not_announced(call):
     assert call("POST", SEARCH, endless()).status == 413
 
 
-def test_g136_a_length_that_is_announced_is_refused_at_once(call):
+def raw(call, *fields):
+    """Send a search of which only the head comes, and return how its answer begins."""
     address = urlsplit(call.url)
+    head = "".join(f"{field}\r\n" for field in (f"POST {SEARCH} HTTP/1.1", "Host: a", *fields))
     with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
-        connection.sendall(
-            f"POST {SEARCH} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {call.token}\r\n"
-            "Content-Length: 99999999999999999999999\r\n\r\n".encode()
-        )
-        assert connection.recv(4096).startswith(b"HTTP/1.1 4")
+        connection.sendall(f"{head}\r\n".encode())
+        return connection.recv(12).decode()
+
+
+def test_g136_a_length_that_is_announced_is_refused_at_once(call):
+    token = f"Authorization: Bearer {call.token}"
+    assert raw(call, token, f"Content-Length: {(32 << 20) + 1}") == "HTTP/1.1 413"
+    assert raw(call, token, "Content-Length: 99999999999999999999999") == "HTTP/1.1 400"
+    assert raw(call, token, "Content-Length: -1") == "HTTP/1.1 400"
+
+
+def test_two_tokens_are_no_token(call):
+    token = f"Authorization: Bearer {call.token}"
+    assert raw(call, token, "Content-Length: 0") == "HTTP/1.1 200"
+    assert raw(call, token, token, "Content-Length: 0") == "HTTP/1.1 401"
 
 
 def test_a_failure_inside_is_told_to_the_log_alone(call, home, caplog):
@@ -149,6 +164,40 @@ def test_a_failure_inside_is_told_to_the_log_alone(call, home, caplog):
     assert str(home) not in reply.content.decode()
     assert "duckdb" not in reply.content.decode().lower()
     assert any("find-me" in record.getMessage() for record in caplog.records)
+
+
+def test_what_nobody_thought_of_is_told_to_the_log_alone(admin, home, caplog):
+    """A project without one of its tables, which no code expects."""
+    path = home / "broken-shop.duckdb"
+    Service.open("broken-shop", path).close()
+    with duckdb.connect(path) as connection:
+        connection.execute("DROP TABLE nodes")
+    reply = admin("GET", "/api/v1/projects/broken-shop/nodes", X_Request_Id="find-me")
+    assert reply.status == 500
+    assert reply.json() == {
+        "statusCode": 500,
+        "message": "Internal server error",
+        "error": "Internal Server Error",
+        "requestId": "find-me",
+    }
+    (record,) = (each for each in caplog.records if each.levelname == "ERROR")
+    assert "find-me" in record.getMessage()
+    assert "nodes" in str(record.exc_info[1])
+    assert (
+        admin("GET", "/api/v1/projects/broken-shop/nodes", Accept="application/problem+json").json()["status"]
+        == 500
+    )
+
+
+def test_many_may_ask_at_once(call):
+    def ask(number):
+        return call("POST", SEARCH, {"limit": 1, "offset": number % 2, "sort": {"startDate": 1}}).json()[
+            "data"
+        ][0]["_id"]
+
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(ask, range(24)))
+    assert answers == [hex_id(1), hex_id(2)] * 12
 
 
 # -- request ids (G-184)

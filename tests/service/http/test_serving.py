@@ -107,15 +107,8 @@ def test_two_servers_may_use_one_folder_of_accounts(tmp_path):
         assert Caller(second, token)("GET", "/api/v1/projects/shop/nodes").status == 404
 
 
-def test_a_missing_extra_is_named(tmp_path):
-    script = (
-        "import sys; sys.modules['uvicorn'] = None\n"
-        "from attrib_ds.service.http.serving import serve\n"
-        "from attrib_ds.errors import NotSupported\n"
-        "try:\n    serve(sys.argv[1])\nexcept NotSupported as error:\n    print(error)"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
-    assert "uvicorn" in told
-    assert "attrib-ds[serve]" in told
-    assert NotSupported.status == 501
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "attrib_ds.service.http.server")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(NotSupported, match=r"needs uvicorn.*attrib-ds\[serve\]"):
+        serve(tmp_path)

@@ -1,0 +1,156 @@
+"""Parts of the service over HTTP that are hard to reach from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import closing
+
+import pytest
+
+from attrib_ds.contract import OPERATIONS, Answer, build
+from attrib_ds.errors import Forbidden, NotFound, ProjectInUse, ServiceFailure, Unavailable
+from attrib_ds.service import Service
+from attrib_ds.service.accounts import Accounts
+from attrib_ds.service.http import responding
+from attrib_ds.service.http.accepting import prefers
+from attrib_ds.service.http.failures import Failed, failed
+from attrib_ds.service.http.health import Health
+from attrib_ds.service.http.projects import Projects
+from attrib_ds.service.http.workers import Workers
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("application/*", False),
+        ("application/json", False),
+        (ARROW, True),
+        (ARROW.upper(), True),
+        (f"application/json, {ARROW}", True),
+        (f"application/json;q=0.5,{ARROW};q=0.5", True),
+        (f"application/json;q=0.9, {ARROW};q=0.8", False),
+        (f"{ARROW};q=0", False),
+        (f"{ARROW};q=nonsense", False),
+        (f"{ARROW};q=nan", False),
+        (f"{ARROW}; version=1; q=1", True),
+        (f"x{ARROW}", False),
+    ],
+)
+def test_who_names_a_form_gets_it_unless_json_is_liked_better(accept, expected):
+    assert prefers(accept, ARROW) is expected
+
+
+@pytest.mark.parametrize("kind", [Unavailable, ProjectInUse, ServiceFailure, RuntimeError, Forbidden])
+def test_r323_what_went_wrong_inside_is_not_told(kind):
+    secret = "path: '/home/anna/shop.duckdb'; SELECT 1"
+    failure = failed(kind(secret))
+    assert failure.message
+    assert secret not in failure.message
+    assert secret not in str(failure.headers)
+
+
+def test_g140_too_much_waiting_work_is_refused():
+    async def crowd():
+        workers, release = Workers(threads=1, most_waiting=1), threading.Event()
+        try:
+            taken = [asyncio.ensure_future(workers.begin(release.wait, 30)) for _ in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(Failed) as caught:
+                await workers.begin(int)
+            assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "1"})
+            # What was taken on goes on.
+            going_on = asyncio.ensure_future(workers.run(int))
+            release.set()
+            assert await asyncio.gather(*taken, going_on) == [True, True, 0]
+            assert await workers.begin(int) == 0
+        finally:
+            release.set()
+            workers.close()
+
+    asyncio.run(crowd())
+
+
+def test_g215_readiness_reads_and_writes(tmp_path):
+    Service.open("shop", tmp_path / "shop.duckdb").close()
+    with closing(Accounts.open(tmp_path)) as accounts, closing(Projects(tmp_path)) as projects:
+        shop = projects.get("shop")
+        writes = "SELECT writes FROM meta"
+        with shop.store.cursor() as cursor:
+            before = cursor.execute(writes).fetchall()
+        assert Health(projects, accounts).is_ready()
+        with shop.store.cursor() as cursor:
+            assert cursor.execute(writes).fetchall() == [(before[0][0] + 1,)]
+        shop.close()
+        assert not Health(projects, accounts).is_ready()
+    assert not Health(projects, accounts).is_ready()
+
+
+def test_readiness_is_found_out_once_a_second_at_most(tmp_path):
+    with closing(Accounts.open(tmp_path)) as accounts, closing(Projects(tmp_path)) as projects:
+        health = Health(projects, accounts)
+        assert health.is_ready()
+        accounts.close()
+        assert health.is_ready()
+
+
+def test_a_project_is_opened_once_and_not_made(tmp_path):
+    Service.open("shop", tmp_path / "shop.duckdb").close()
+    projects = Projects(tmp_path)
+    barrier, found = threading.Barrier(8), []
+
+    def get():
+        barrier.wait()
+        found.append(projects.get("shop"))
+
+    threads = [threading.Thread(target=get) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == 1
+    with pytest.raises(NotFound):
+        projects.get("no-shop")
+    assert not (tmp_path / "no-shop.duckdb").exists()
+    projects.close()
+    projects.close()
+    with pytest.raises(Unavailable):
+        projects.get("shop")
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "status", "content"),
+    [
+        ("create_campaign", "c1", 200, b'{"id":"c1"}'),
+        ("update_campaign", 1, 200, b'{"modifiedCount":1}'),
+        ("create_event", "0194-…", 200, '"0194-…"'.encode()),
+    ],
+)
+def test_values_have_their_form(operation, value, status, content):
+    response = responding.with_value(OPERATIONS[operation], None, Answer(value=value))
+    assert (response.status_code, response.body) == (status, content)
+    assert response.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("ending", "media"),
+    [
+        ("csv", "text/csv; charset=utf-8; header=present"),
+        ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    ],
+)
+def test_g120_a_file_has_its_name_and_kind(ending, media):
+    operation = OPERATIONS["export_users"]
+    asked = build(
+        operation, project_id="shop", path='çay "1"', columns=["eventCount"], format=ending, transformers=[]
+    )
+    response = responding.with_value(operation, asked, Answer(value=b"a,b\r\n"))
+    assert response.body == b"a,b\r\n"
+    assert response.headers["Content-Type"] == media
+    assert response.headers["Content-Disposition"] == (
+        f"attachment; filename=\"_ay _1_.{ending}\"; filename*=UTF-8''%C3%A7ay%20%221%22.{ending}"
+    )
