@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attrib_ds import errors, plots
     from attrib_ds.attribution.credits import attribute
+    from attrib_ds.attribution.markov import removal_effects, transition_matrix
     from attrib_ds.attribution.models import (
+        ConversionRateShapley,
         CustomWeights,
         FirstTouch,
+        Fractribution,
         LastNonDirect,
         LastTouch,
         Linear,
         LinearRamp,
+        Markov,
+        OrderedShapley,
         Participation,
         PositionBased,
+        Shapley,
         TimeDecay,
     )
     from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.positions import position_credits
     from attrib_ds.attribution.returns import compare_models, report_returns, roll_up
     from attrib_ds.campaigns import (
         create_campaign,
@@ -57,18 +64,25 @@ if TYPE_CHECKING:
 #: Where each public name lives; a name's module loads when the name is first used.
 _HOMES = {
     "attribution.credits": ["attribute"],
+    "attribution.markov": ["removal_effects", "transition_matrix"],
     "attribution.models": [
+        "ConversionRateShapley",
         "CustomWeights",
         "FirstTouch",
+        "Fractribution",
         "LastNonDirect",
         "LastTouch",
         "Linear",
         "LinearRamp",
+        "Markov",
+        "OrderedShapley",
         "Participation",
         "PositionBased",
+        "Shapley",
         "TimeDecay",
     ],
     "attribution.paths": ["Paths"],
+    "attribution.positions": ["position_credits"],
     "attribution.returns": ["compare_models", "report_returns", "roll_up"],
     "campaigns": [
         "create_campaign",
@@ -106,16 +120,21 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ConversionRateShapley",
     "CustomWeights",
     "FirstTouch",
+    "Fractribution",
     "LastNonDirect",
     "LastTouch",
     "Linear",
     "LinearRamp",
+    "Markov",
+    "OrderedShapley",
     "Participation",
     "Paths",
     "PositionBased",
     "Project",
+    "Shapley",
     "TimeDecay",
     "attribute",
     "compare_models",
@@ -147,12 +166,15 @@ __all__ = [
     "load",
     "node",
     "plots",
+    "position_credits",
+    "removal_effects",
     "report_returns",
     "roll_up",
     "sample_project",
     "search_interactions",
     "send_events",
     "to_json",
+    "transition_matrix",
     "update_campaign",
     "update_outlay",
     "update_states",

@@ -134,7 +134,30 @@ def _parser() -> argparse.ArgumentParser:
     known.add_argument("project", metavar="PROJECT")
     known.set_defaults(run=_list_integrations)
 
-    for command in (create, listed, filled, joined, known):
+    served = commands.add_parser("serve", help="serve the embedded projects over HTTP")
+    served.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    served.add_argument(
+        "--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"
+    )
+    served.add_argument("--url", metavar="URL", help="address under which clients know the server")
+    served.set_defaults(run=_serve)
+
+    keys = commands.add_parser("keys", help="keys of service accounts, which clients of a server need")
+    actions = keys.add_subparsers(title="actions", required=True, metavar="ACTION")
+    made = actions.add_parser("create", help="make an account for a project, and its key file")
+    made.add_argument("project", metavar="PROJECT")
+    made.add_argument(
+        "--scope", action="append", metavar="SCOPE", help="what it may do (default full_access)"
+    )
+    made.add_argument("--out", type=Path, required=True, metavar="FILE", help="the key file; keep it secret")
+    made.set_defaults(run=_create_key)
+    shown = actions.add_parser("list", help="list the keys")
+    shown.set_defaults(run=_list_keys)
+    ended = actions.add_parser("revoke", help="end a key and its tokens")
+    ended.add_argument("key_id", metavar="KEY", help="its id, as the list shows it")
+    ended.set_defaults(run=_revoke_key)
+
+    for command in (create, listed, filled, joined, known, served, made, shown, ended):
         command.add_argument("--home", type=Path, metavar="DIR", help="folder of embedded projects")
     return parser
 
@@ -272,3 +295,37 @@ def _load(options: argparse.Namespace) -> None:
             f"{first['table']} ({first['reason']}){where}",
             file=sys.stderr,
         )
+
+
+def _serve(options: argparse.Namespace) -> None:
+    # Imported late, like the three below: a client never loads the service.
+    from attrib_ds.service.http.serving import serve
+
+    serve(home(), host=options.host, port=options.port, url=options.url)
+
+
+def _create_key(options: argparse.Namespace) -> None:
+    from attrib_ds.service.accounts.administration import create_key
+
+    if not (home() / f"{options.project}.duckdb").exists():
+        raise InvalidRequest(f"there is no project {options.project!r} in {home()}; create it first")
+    key = create_key(
+        home(), options.out, projects=[options.project], scopes=options.scope or ("full_access",)
+    )
+    print(f"Key {key.privateKeyId} of {key.serviceAccountEmail}: {options.out}")
+
+
+def _list_keys(_: argparse.Namespace) -> None:
+    from attrib_ds.service.accounts.administration import list_keys
+
+    for key in list_keys(home()):
+        projects = "all projects" if key.projects is None else " ".join(key.projects)
+        state = "revoked" if key.revoked_at is not None else "valid"
+        print(f"{key.key_id}\t{state}\t{projects}\t{' '.join(key.scopes)}")
+
+
+def _revoke_key(options: argparse.Namespace) -> None:
+    from attrib_ds.service.accounts.administration import revoke_key
+
+    revoke_key(home(), options.key_id)
+    print(f"Revoked {options.key_id}")

@@ -323,14 +323,14 @@ def _nested(cells: Mapping[str, Any]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for name, value in cells.items():
         *outer, last = name.split(".")
-        holder = data
+        holder: Any = data
         for part in outer:
-            holder = holder.setdefault(part, {})
-            if not isinstance(holder, dict):
-                raise InvalidRequest(
-                    f"events: the columns 'data.{name}' and one above it exclude each other in one row",
-                    field="events",
-                )
+            holder = holder.setdefault(part, {}) if isinstance(holder, dict) else None
+        if not isinstance(holder, dict) or last in holder:
+            raise InvalidRequest(
+                f"events: the column 'data.{name}' and another one exclude each other in one row",
+                field="events",
+            )
         holder[last] = _value(value)
     return data
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
 #: A service writes what arrives together with one flush of its file.
-_AT_ONCE: Final = 64
+_AT_ONCE: Final = 128
 #: What the service says about one row, and not about itself or the account.
 _ABOUT_ROW: Final = (InvalidRequest, NotFound, Conflict)
 

@@ -1,6 +1,7 @@
 """The command, as a user types it."""
 
 import html
+import json
 import re
 import subprocess
 import sys
@@ -138,6 +139,7 @@ def test_failures_are_one_line_on_standard_error(arguments, message, capsys):
         ["attribute", "--paths", "a.csv", "--touchpoints", "b.csv"],
         ["attribute", "--touchpoints", "a.csv", "--confidence", "high"],
         ["projects"],
+        ["integrations", "create", "my-shop", "--name", "My ads"],
     ],
 )
 def test_wrong_usage_exits_with_2(arguments, capsys):
@@ -145,6 +147,27 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
         main(arguments)
     assert stopped.value.code == 2
     assert "usage: attrib-ds" in capsys.readouterr().err
+
+
+def test_integrations_are_made_and_listed(capsys):
+    assert main(["projects", "create", "my-shop"]) == 0
+    command = ["integrations", "create", "my-shop"]
+    assert main([*command, "--vendor-id", "posters", "--name", "Posters", "--currency", "NOK"]) == 0
+    assert main([*command, "--vendor-id", "my-ads", "--name", "My ads"]) == 0
+    told = capsys.readouterr().out
+    assert "Created the integration posters with the id " in told
+    assert main(["integrations", "list", "my-shop"]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[:3] for line in lines] == [["my-ads", "My ads", "EUR"], ["posters", "Posters", "NOK"]]
+    assert all(line[3] in told for line in lines)
+    assert main([*command, "--vendor-id", "my-ads", "--name", "Again"]) == 1
+    assert "there is an integration 'my-ads' already" in capsys.readouterr().err
+
+
+def test_an_integration_makes_no_project(own_home, capsys):
+    assert main(["integrations", "create", "my-shop", "--vendor-id", "my-ads", "--name", "My ads"]) == 1
+    assert "there is no project 'my-shop'" in capsys.readouterr().err
+    assert list(own_home.glob("*")) == []
 
 
 def test_unknown_models_are_a_failure(files, capsys):
@@ -156,5 +179,22 @@ def test_the_module_runs_as_a_command():
     found = subprocess.run(
         [sys.executable, "-m", "attrib_ds", "--help"], capture_output=True, text=True, check=True
     )
-    for command in ("demo", "attribute", "projects", "load"):
+    for command in ("demo", "attribute", "projects", "load", "integrations"):
         assert command in found.stdout
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path, capsys, own_home):
+    out = tmp_path / "key.json"
+    assert main(["keys", "create", "my-shop", "--out", str(out)]) == 1
+    assert "there is no project 'my-shop'" in capsys.readouterr().err
+    assert main(["projects", "create", "my-shop"]) == 0
+    assert main(["keys", "create", "my-shop", "--out", str(out)]) == 0
+    written = json.loads(out.read_text(encoding="utf-8"))
+    assert sorted(written) == ["clientId", "privateKey", "privateKeyId", "serviceAccountEmail"]
+    assert out.stat().st_mode & 0o077 == 0
+    assert "PRIVATE" not in capsys.readouterr().out
+    assert main(["keys", "list"]) == 0
+    assert f"{written['privateKeyId']}\tvalid\tmy-shop\tfull_access" in capsys.readouterr().out
+    assert main(["keys", "revoke", written["privateKeyId"]]) == 0
+    assert main(["keys", "list"]) == 0
+    assert "\trevoked\t" in capsys.readouterr().out

@@ -5,14 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import ibis
-
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Conflict, NotFound
-from attrib_ds.service.integrations import campaigns_of, find, insert_campaign_node, require
-from attrib_ds.service.records import changes_of, insert_record, read_record, update_record
-from attrib_ds.service.selection import answered
+from attrib_ds.service.integrations import find, insert_campaign_node, require
+from attrib_ds.service.records import (
+    changes_of,
+    insert_record,
+    read_page,
+    read_record,
+    read_table,
+    update_record,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
     from attrib_ds.service.integrations import Integration
     from attrib_ds.service.store import Store
 
+#: The campaigns of the integration of a ``vendorId``, to stand after FROM.
+OF_VENDOR: Final = (
+    "campaigns WHERE integrationId IN (SELECT _id FROM integrations WHERE vendorId = ? AND deletedAt IS NULL)"
+)
 #: Columns behind the names of the specification.
 _COLUMNS: Final = {"campaignId": "id"}
 #: Properties that a list can be restricted to.
@@ -34,31 +42,30 @@ _FILTERS: Final = ("active", "campaignId", "campaignSlug", "explicit")
 
 def list_campaigns(store: Store, request: ListCampaigns) -> Answer:
     """Answer one page of campaigns; none for an unknown integration (G-162)."""
+    filters = {f"{_COLUMNS.get(name, name)} = ?": getattr(request, name) for name in _FILTERS}
+    # The engine folds both sides: Python's lower case differs from its own in a few letters.
+    filters["contains(lower(name), lower(?))"] = request.nameLike
+    given = {condition: value for condition, value in filters.items() if value is not None}
+    sort = request.sort or "name"
     with store.read() as backend:
-        found = campaigns_of(backend, request.vendorId)
-        for name in _FILTERS:
-            wanted = getattr(request, name)
-            if wanted is not None:
-                found = found.filter(found[_COLUMNS.get(name, name)] == wanted)
-        if request.nameLike is not None:
-            # The engine folds both sides: Python's lower case differs from its own in a few letters.
-            found = found.filter(found.name.lower().contains(ibis.literal(request.nameLike).lower()))
-        total = found.count().to_pyarrow().as_py()
-        column = _COLUMNS.get(request.sort or "name", request.sort or "name")
-        direction = ibis.desc if request.order == "DESC" else ibis.asc
-        ties = [found.id] if column != "id" else []
-        ordered = found.order_by([direction(found[column], nulls_first=False), *ties])
-        page = ordered.select(schema.CAMPAIGN.names).limit(request.limit, offset=request.offset)
-        table = answered(page, schema.CAMPAIGN)
-    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+        return read_page(
+            backend,
+            " AND ".join([OF_VENDOR, *given]),
+            [request.vendorId, *given.values()],
+            schema.CAMPAIGN,
+            sort=_COLUMNS.get(sort, sort),
+            descending=request.order == "DESC",
+            ties="id",
+            offset=request.offset,
+            limit=request.limit,
+        )
 
 
 def get_campaign(store: Store, request: GetCampaign) -> Answer:
     """Answer one campaign, an implicit one too (R286)."""
     with store.read() as backend:
-        campaigns = campaigns_of(backend, request.vendorId)
-        found = campaigns.filter(campaigns.id == request.id).select(schema.CAMPAIGN.names)
-        table = answered(found, schema.CAMPAIGN)
+        query = f"{OF_VENDOR} AND id = ?"
+        table = read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
     if not table.num_rows:
         raise NotFound(f"id: {request.vendorId!r} has no campaign {request.id!r}", field="id")
     return Answer(table=table)

@@ -45,7 +45,8 @@ class _Accepted:
 @dataclass(frozen=True, eq=False)
 class _Arrival:
     record: dict[str, Any]
-    future: Future[_Accepted] = field(default_factory=Future)
+    #: Holds None when it is this one's turn to write for those that wait.
+    future: Future[_Accepted | None] = field(default_factory=Future)
 
 
 class Ingestion:
@@ -71,7 +72,7 @@ class Ingestion:
         self._processing = Processing(store)
         self._arrivals: list[_Arrival] = []
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
+        self._is_led = False
 
     def resume(self) -> None:
         """Process what an earlier process accepted and did not get to."""
@@ -150,27 +151,37 @@ class Ingestion:
             ) from None
 
     def _accept(self, record: dict[str, Any]) -> _Accepted:
-        """Store a raw event, together with those of other threads that wait for their turn."""
+        """Store a raw event, together with those of other threads that arrive meanwhile."""
         arrival = _Arrival(record)
         with self._lock:
             self._arrivals.append(arrival)
-        with self._turn:
-            if not arrival.future.done():
-                self._accept_arrivals()
-        return arrival.future.result()
+            is_first, self._is_led = not self._is_led, True
+        # One thread writes for all that wait, and hands over to one of those that arrived meanwhile.
+        told = None if is_first else arrival.future.result()
+        return self._accept_arrivals(arrival) if told is None else told
 
-    def _accept_arrivals(self) -> None:
+    def _accept_arrivals(self, own: _Arrival) -> _Accepted:
         with self._lock:
             group, self._arrivals = self._arrivals, []
         records = [each.record for each in group]
         try:
             accepted = self._store.write(lambda connection: _write(connection, records))
-        except BaseException as error:  # noqa: BLE001  (whoever waits gets it)
+        except BaseException as error:
             for each in group:
-                each.future.set_exception(error)
+                if each is not own:
+                    each.future.set_exception(error)
+            raise
         else:
             for each, told in zip(group, accepted, strict=True):
-                each.future.set_result(told)
+                if each is not own:
+                    each.future.set_result(told)
+            return accepted[group.index(own)]
+        finally:
+            with self._lock:
+                if self._arrivals:
+                    self._arrivals[0].future.set_result(None)
+                else:
+                    self._is_led = False
 
 
 def _write(connection: duckdb.DuckDBPyConnection, records: Sequence[dict[str, Any]]) -> list[_Accepted]:

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Final
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Conflict, InvalidRequest
-from attrib_ds.service.records import insert_record, read_record
-from attrib_ds.service.selection import answered
+from attrib_ds.service.records import insert_record, read_record, read_table
 
 if TYPE_CHECKING:
     import duckdb
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.integrations import CreateIntegration, ListIntegrations
     from attrib_ds.service.store import Store
@@ -107,9 +104,8 @@ def create_integration(store: Store, request: CreateIntegration) -> Answer:
 def list_integrations(store: Store, request: ListIntegrations) -> Answer:  # noqa: ARG001  (one of the handlers)
     """Answer all integrations, ordered by ``vendorId``."""
     with store.read() as backend:
-        found = backend.table("integrations")
-        listed = found.filter(found.deletedAt.isnull()).order_by("vendorId").select(schema.INTEGRATION.names)
-        return Answer(table=answered(listed, schema.INTEGRATION))
+        listed = "integrations WHERE deletedAt IS NULL ORDER BY vendorId"
+        return Answer(table=read_table(backend.con, listed, [], schema.INTEGRATION))
 
 
 def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration | None:
@@ -146,13 +142,6 @@ def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: 
         "makes one",
         field=argument,
     )
-
-
-def campaigns_of(backend: Backend, vendor_id: str) -> ir.Table:
-    """Return the campaigns of the integration of a ``vendorId``: none if it is unknown."""
-    campaigns, integrations = backend.table("campaigns"), backend.table("integrations")
-    wanted = integrations.filter(integrations.vendorId == vendor_id, integrations.deletedAt.isnull())
-    return campaigns.semi_join(wanted, campaigns.integrationId == wanted["_id"])
 
 
 def insert_campaign_node(

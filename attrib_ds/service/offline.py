@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import json
-import unicodedata
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds import instants
+from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.interactions import CreateOfflineInteraction, GetInteraction
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import shown
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.examination import VENDOR, identity
 from attrib_ds.service.identities import resolve
 from attrib_ds.service.integrations import require
-from attrib_ds.service.interactions import get_interaction
-from attrib_ds.service.records import insert_record, read_record
+from attrib_ds.service.normalisation import Settings, Unreadable, is_missing, normalise
+from attrib_ds.service.records import insert_record, read_record, read_table
 from attrib_ds.service.resolution import resolve_node
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import duckdb
 
+    from attrib_ds.contract.interactions import CreateOfflineInteraction
+    from attrib_ds.service.identities import Pair
     from attrib_ds.service.integrations import Integration
     from attrib_ds.service.store import Store
 
 _AHEAD: Final = timedelta(hours=24)
-_EMAIL: Final = "email"
-_VENDOR_USER: Final = "vendorUserId"
-#: Identity fields of every project (G-216).
-_ALWAYS: Final = (_EMAIL, "phone", _VENDOR_USER)
+#: Identity fields of every project (G-216). A phone, which people share, identifies where it is declared to.
+_ALWAYS: Final[dict[str, Mapping[str, Any]]] = {
+    key: {"storageKey": key, "type": kind, "discriminant": key != "phone"}
+    for key, kind in (("email", "email"), ("phone", "phone"), (VENDOR, "string"))
+}
 
 
 def create_offline_interaction(store: Store, request: CreateOfflineInteraction) -> Answer:
@@ -53,21 +58,17 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
         )
     new_id, campaign_id = store.ids.new(), store.ids.new()
 
-    def job(connection: duckdb.DuckDBPyConnection) -> tuple[str, bool]:
+    def job(connection: duckdb.DuckDBPyConnection) -> Answer:
         integration = require(connection, request.nodeData["vendorId"], argument="node_data/vendorId")
-        discriminants = _discriminants(connection)
-        user_data = _normalised(request.userData, allowed=dict.fromkeys([*_ALWAYS, *discriminants]))
+        person = _read_person(connection, request.userData, currency=store.meta.currency)
         first = _first(connection, integration, request.externalId)
         if first is not None:
-            return first, False
+            return _stored(connection, first, is_new=False)
         resolved = resolve_node(
             connection, integration, request.nodeData, project_id=request.projectId, new_id=campaign_id
         )
-        # The email counts most, then what the project declares to identify, then the id of a vendor (G-145).
-        order = dict.fromkeys([_EMAIL, *discriminants, _VENDOR_USER])
-        pairs = [(key, user_data[key]) for key in order if key in user_data]
-        _learn(connection, pairs)
-        user_id = resolve(connection, store.ids, pairs)
+        _learn(connection, person.identities)
+        user_id = resolve(connection, store.ids, person.identities)
         interaction = {
             "_id": new_id,
             "projectId": request.projectId,
@@ -78,7 +79,7 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
             "duration": 0.0,
             "ingestedAt": now,
             "createdAt": now,
-            "userData": encode(user_data),
+            "userData": encode(person.user_data),
             "integrationId": integration.id,
             "nodeId": resolved.node_id,
             "externalId": request.externalId,
@@ -89,11 +90,14 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
         }
         insert_record(connection, "interactions", interaction)
         _renumber(connection, user_id)
-        return new_id, True
+        return _stored(connection, new_id, is_new=True)
 
-    id, is_new = store.write(job)
-    stored = get_interaction(store, GetInteraction(projectId=request.projectId, id=id))
-    return Answer(table=stored.table, value=is_new)
+    return store.write(job)
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, id: str, *, is_new: bool) -> Answer:
+    found = read_table(connection, "interactions WHERE _id = ?", [id], schema.INTERACTION)
+    return Answer(table=found, value=is_new)
 
 
 def _first(
@@ -112,52 +116,76 @@ def _first(
     return None if first is None else str(first["_id"])
 
 
-def _discriminants(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Return the user fields that event types declare to identify a user, oldest type first."""
-    declared = connection.execute("SELECT fields FROM event_types ORDER BY createdAt, reference").fetchall()
-    fields = [field for (text,) in declared for field in json.loads(text)]
-    keys = [each["storageKey"] for each in fields if each["entity"] == "user" and each["discriminant"]]
-    return tuple(dict.fromkeys(keys))
+@dataclass(frozen=True)
+class _Person:
+    user_data: dict[str, Any]
+    identities: list[Pair]
 
 
-def _normalised(user_data: dict[str, Any], *, allowed: dict[str, None]) -> dict[str, str]:
-    """Return the identity fields that are given, normalised; anything else is refused (R186)."""
-    found = {}
+def _read_person(
+    connection: duckdb.DuckDBPyConnection, user_data: dict[str, Any], *, currency: str
+) -> _Person:
+    """Normalise the identity fields that are given; anything else is refused (R186)."""
+    fields, countries = _identity_fields(connection)
+    settings = Settings(currency, countries)
+    found: dict[str, Any] = {}
+    identities = []
     for key, value in user_data.items():
-        field = f"user_data/{key}"
-        if key not in allowed:
-            raise InvalidRequest.choice(field, key, allowed)
-        if value is None:
+        argument = f"user_data/{key}"
+        if key not in fields:
+            raise InvalidRequest.choice(argument, key, fields)
+        if is_missing(value):
             continue
-        if not isinstance(value, str):
-            raise InvalidRequest(f"{field}: {shown(value)} is not allowed; allowed: text", field=field)
-        text = unicodedata.normalize("NFC", value).strip()
-        if text:
-            found[key] = _read_email(text) if key == _EMAIL else text
-    return found
+        field = fields[key]
+        try:
+            found[key] = normalise(field["type"], value, settings)
+        except Unreadable:
+            # Without a country, a national number is just what somebody wrote down; it identifies nobody.
+            if not (field["type"] == "phone" and isinstance(value, str) and not field["discriminant"]):
+                raise InvalidRequest(
+                    f"{argument}: {shown(value)} is not allowed; allowed: a value of type {field['type']!r}",
+                    field=argument,
+                ) from None
+            found[key] = value.strip()
+        pair = identity(field, found[key])
+        if pair is not None:
+            identities.append(pair)
+        if field["type"] == "email":
+            found[key] = found[key].lower()
+    # The email counts most, then what the project declares to identify, then the id of a vendor (G-145).
+    ranks = {"email": 0, VENDOR: 2}
+    return _Person(found, sorted(identities, key=lambda pair: ranks.get(pair[0], 1)))
 
 
-def _read_email(text: str) -> str:
-    name, _, host = text.rpartition("@")
-    if not name or not host or any(letter.isspace() for letter in text):
-        raise InvalidRequest(
-            f"user_data/email: {shown(text)} is not allowed; allowed: an address such as 'anna@example.com'",
-            field="user_data/email",
-        )
-    return text.lower()
+def _identity_fields(
+    connection: duckdb.DuckDBPyConnection,
+) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
+    """Return the identity fields of the project by key, and the countries of its phone numbers (G-216)."""
+    declared = connection.execute(
+        "SELECT fields, phoneParsingConfig FROM event_types ORDER BY createdAt, reference"
+    ).fetchall()
+    fields = dict(_ALWAYS)
+    countries: list[str] = []
+    for texts, phones in declared:
+        for field in json.loads(texts):
+            if field["entity"] == "user" and field["discriminant"]:
+                fields[field["storageKey"]] = field
+        tried = sorted(json.loads(phones or "[]"), key=lambda phone: phone["order"])
+        countries += [phone["countryCode"] for phone in tried]
+    return fields, tuple(dict.fromkeys(countries))
 
 
-def _learn(connection: duckdb.DuckDBPyConnection, pairs: list[tuple[str, str]]) -> None:
+def _learn(connection: duckdb.DuckDBPyConnection, pairs: list[Pair]) -> None:
     """Let loaded interactions say whose identities are that nobody is known by yet."""
     for kind, value in pairs:
         known = "SELECT userId FROM identities WHERE kind = ? AND value = ?"
-        if kind not in {_EMAIL, _VENDOR_USER} or read_record(connection, known, kind, value) is not None:
+        if kind not in {"email", VENDOR} or read_record(connection, known, kind, value) is not None:
             continue
         given = f"trim(json_extract_string(userData, '$.{kind}'))"
         held = read_record(
             connection,
             f"SELECT userId FROM interactions WHERE userData IS NOT NULL "
-            f"AND {f'lower({given})' if kind == _EMAIL else given} = ? ORDER BY startDate, _id LIMIT 1",
+            f"AND {f'lower({given})' if kind == 'email' else given} = ? ORDER BY startDate, _id LIMIT 1",
             value,
         )
         if held is not None:

@@ -8,56 +8,67 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import InvalidRequest, NotFound
-from attrib_ds.service.campaigns import find_by_id
-from attrib_ds.service.integrations import campaigns_of, find, require
-from attrib_ds.service.interactions import ordering
-from attrib_ds.service.records import changes_of, insert_record, read_record, update_record
-from attrib_ds.service.selection import answered, moment
+from attrib_ds.service.campaigns import OF_VENDOR, find_by_id
+from attrib_ds.service.integrations import find, require
+from attrib_ds.service.records import (
+    changes_of,
+    insert_record,
+    read_page,
+    read_record,
+    read_table,
+    update_record,
+)
 
 if TYPE_CHECKING:
     import duckdb
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.campaigns import (
         CreateOutlay,
         GetOutlay,
         ListOutlays,
-        OutlaysRequest,
         UpdateOutlay,
     )
     from attrib_ds.service.integrations import Integration
     from attrib_ds.service.store import Store
 
+#: The outlays of a campaign that are not deleted (G-078), to stand after FROM.
+_OF_CAMPAIGN: Final = (
+    f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} AND id = ?) AND deletedAt IS NULL"
+)
 #: Columns behind the names of the specification.
 _COLUMNS: Final = {"amount": "amount.amount"}
 
 
 def list_outlays(store: Store, request: ListOutlays) -> Answer:
     """Answer one page of a campaign's outlays; none for an unknown campaign (G-168)."""
+    bounds: dict[str, object] = {}
+    if request.since is not None:
+        # The period does not hold its end, at which no money is spent any more (G-165).
+        bounds["endDate > ?"] = request.since
+    if request.until is not None:
+        bounds["startDate <= ?"] = request.until
+    if request.since is not None and request.until is not None:
+        bounds["?"] = request.since <= request.until
+    sort = request.sort or "startDate"
     with store.read() as backend:
-        found = _of_campaign(backend, request)
-        if request.since is not None:
-            # The period does not hold its end, at which no money is spent any more (G-165).
-            found = found.filter(found.endDate > moment(request.since))
-        if request.until is not None:
-            found = found.filter(found.startDate <= moment(request.until))
-        if request.since is not None and request.until is not None and request.since > request.until:
-            found = found.limit(0)
-        total = found.count().to_pyarrow().as_py()
-        sort = request.sort or "startDate"
-        order = ordering(found, {_COLUMNS.get(sort, sort): -1 if request.order == "DESC" else 1})
-        page = found.order_by(order).select(schema.OUTLAY.names)
-        table = answered(page.limit(request.limit, offset=request.offset), schema.OUTLAY)
-    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+        return read_page(
+            backend,
+            " AND ".join([_OF_CAMPAIGN, *bounds]),
+            [request.vendorId, request.parentCampaignId, *bounds.values()],
+            schema.OUTLAY,
+            sort=_COLUMNS.get(sort, sort),
+            descending=request.order == "DESC",
+            ties="_id",
+            offset=request.offset,
+            limit=request.limit,
+        )
 
 
 def get_outlay(store: Store, request: GetOutlay) -> Answer:
     """Answer one outlay of the campaign; one of another campaign is not found (R298)."""
     with store.read() as backend:
-        outlays = _of_campaign(backend, request)
-        found = outlays.filter(outlays["_id"] == request.outlayId).select(schema.OUTLAY.names)
-        table = answered(found, schema.OUTLAY)
+        values = [request.vendorId, request.parentCampaignId, request.outlayId]
+        table = read_table(backend.con, f"{_OF_CAMPAIGN} AND _id = ?", values, schema.OUTLAY)
     if not table.num_rows:
         raise _unknown(request)
     return Answer(table=table)
@@ -133,14 +144,6 @@ def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
         return 1
 
     return Answer(value=store.write(job))
-
-
-def _of_campaign(backend: Backend, request: OutlaysRequest) -> ir.Table:
-    """Return the outlays of a campaign that are not deleted (G-078)."""
-    campaigns, outlays = campaigns_of(backend, request.vendorId), backend.table("outlays")
-    wanted = campaigns.filter(campaigns.id == request.parentCampaignId)
-    of_campaign = outlays.semi_join(wanted, outlays.campaignId == wanted.id)
-    return of_campaign.filter(of_campaign.deletedAt.isnull())
 
 
 def _find(

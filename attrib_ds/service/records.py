@@ -1,16 +1,19 @@
-"""Writes single records into the tables."""
+"""Reads and writes the records of small tables, where SQL is quicker than an expression of Ibis."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from attrib_ds.contract import Answer
 from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import duckdb
+    import pyarrow as pa
+    from ibis.backends.duckdb import Backend
 
 
 def insert_record(connection: duckdb.DuckDBPyConnection, table: str, values: Mapping[str, Any]) -> None:
@@ -51,6 +54,68 @@ def read_record(connection: duckdb.DuckDBPyConnection, query: str, *values: obje
         name: value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
         for name, value in zip(names, row, strict=True)
     }
+
+
+def read_table(
+    connection: duckdb.DuckDBPyConnection, relation: str, values: Sequence[object], columns: pa.Schema
+) -> pa.Table:
+    """Return records in the Arrow schema of their resource.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Where they are.
+    relation : str
+        What follows FROM in SQL.
+    values : sequence of object
+        Of the places ``?`` in it; instants are aware.
+    columns : pyarrow.Schema
+        What to read.
+
+    Returns
+    -------
+    pyarrow.Table
+        Possibly without rows.
+    """
+    names = ", ".join(quoted(name) for name in columns.names)
+    found = connection.execute(f"SELECT {names} FROM {relation}", [_stored(value) for value in values])
+    return found.to_arrow_table().cast(columns)
+
+
+def read_page(
+    backend: Backend,
+    relation: str,
+    values: Sequence[object],
+    columns: pa.Schema,
+    *,
+    sort: str,
+    descending: bool,
+    ties: str,
+    offset: int,
+    limit: int | None,
+) -> Answer:
+    """Return a page of records with the total of all; for the other parameters see :func:`read_table`.
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`: rows and total are from one snapshot.
+    sort : str
+        Column to order by, nulls last.
+    descending : bool
+        Whether the greatest come first.
+    ties : str
+        Column that orders what is equal, ascending.
+    offset, limit : int
+        As in the request.
+    """
+    connection = backend.con
+    stored = [_stored(value) for value in values]
+    ((total,),) = connection.execute(f"SELECT count(*) FROM {relation}", stored).fetchall()
+    order = f"{quoted(sort)} {'DESC' if descending else 'ASC'} NULLS LAST, {quoted(ties)}"
+    most = "" if limit is None else f"LIMIT {limit}"
+    page = read_table(connection, f"{relation} ORDER BY {order} {most} OFFSET {offset}", values, columns)
+    return Answer(table=page, total=total, offset=offset, limit=limit)
 
 
 def changes_of(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

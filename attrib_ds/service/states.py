@@ -29,7 +29,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class _Event:
-    """What an update needs to know of its event; instants are naive, in UTC."""
+    """What an update needs to know of its event, its metrics by key; instants are naive, in UTC."""
 
     id: str
     project_id: str
@@ -38,17 +38,18 @@ class _Event:
     date: datetime
     created_at: datetime
     updated_at: datetime
+    metrics: dict[str, dict[str, Any]]
 
 
 def update_event_state(store: Store, request: UpdateEventState) -> Answer:
     """Set a state of an event, with its delay, and answer the metric (G-068 to G-072)."""
-    number = float(request.value)
+    key, number = request.storageKey, float(request.value)
 
     def write(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         event = _find(connection, request.id)
-        _kind(connection, event, request.storageKey, ("state",))
+        _kind(connection, event, key, ("state",))
         now, date = _moments(event, request.date)
-        state = _set(connection, store, event, request.storageKey, "state", now, date=date, number=number)
+        state = _set(connection, store, event, key, "state", now, date=date, number=number)
         _set_delay(connection, store, event, state, now)
         return state
 
@@ -57,16 +58,15 @@ def update_event_state(store: Store, request: UpdateEventState) -> Answer:
 
 def update_event_statistic(store: Store, request: UpdateEventStatistic) -> Answer:
     """Set a statistic of an event, an amount in the currency it has, and answer the metric (G-074)."""
+    key = request.storageKey
 
     def write(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         event = _find(connection, request.id)
-        key = request.storageKey
         kind = _kind(connection, event, key, ("number", "currency"))
         now, date = _moments(event, request.date)
         if kind == "number":
             return _set(connection, store, event, key, kind, now, date=date, number=float(request.value))
-        held = _read(connection, event.id, key)
-        currency = (held or {}).get("currency") or store.meta.currency
+        currency = event.metrics.get(key, {}).get("currency") or store.meta.currency
         money = {"amount": request.value, "currency": currency}
         return _set(connection, store, event, key, kind, now, date=date, **money)
 
@@ -81,7 +81,9 @@ def _find(connection: duckdb.DuckDBPyConnection, id: str) -> _Event:
     ).fetchone()
     if found is None:
         raise NotFound(f"id: there is no event {id!r}", field="id")
-    return _Event(*found)
+    rows = connection.execute(f"SELECT {_LISTED} FROM metrics WHERE eventId = ?", [id]).fetchall()
+    metrics = {row["key"]: row for row in (dict(zip(_COLUMNS, each, strict=True)) for each in rows)}
+    return _Event(*(*found, metrics))
 
 
 def _kind(connection: duckdb.DuckDBPyConnection, event: _Event, key: str, kinds: Collection[str]) -> str:
@@ -89,17 +91,15 @@ def _kind(connection: duckdb.DuckDBPyConnection, event: _Event, key: str, kinds:
 
     A loaded event may have metrics that nobody declared; they can be updated too.
     """
-    declared = {
-        each["storageKey"]: each["type"]
-        for each in read_declared(connection, event.reference, event.version, event.created_at)
-        if each["entity"] == "event"
+    known = {
+        held: row["dataType"]
+        for held, row in event.metrics.items()
+        if held != "event-count" and not held.startswith("state-delay-")
     }
-    held = connection.execute(
-        "SELECT dataType FROM metrics WHERE eventId = ? AND key = ? AND key <> 'event-count' "
-        "AND NOT starts_with(key, 'state-delay-')",
-        [event.id, key],
-    ).fetchone()
-    kind = declared.get(key) or (held[0] if held else None)
+    for each in read_declared(connection, event.reference, event.version, event.created_at):
+        if each["entity"] == "event":
+            known[each["storageKey"]] = each["type"]
+    kind = known.get(key)
     if kind not in kinds:
         wanted = "state" if "state" in kinds else "statistic"
         raise NotFound(
@@ -126,7 +126,7 @@ def _set(
     **values: Any,
 ) -> dict[str, Any]:
     """Give a metric of an event a value, keep the one it had, and return its row."""
-    held = _read(connection, event.id, key)
+    held = event.metrics.get(key)
     if held is None:
         row: dict[str, Any] = {
             **dict.fromkeys(_COLUMNS),
@@ -145,14 +145,19 @@ def _set(
         insert_records(connection, "metrics", [row])
     else:
         row = {**held, "updatedAt": max(now, held["updatedAt"] + _MICROSECOND), "deletedAt": None, **values}
-        insert_records(connection, "metric_history", [held])
+        connection.execute(
+            f"INSERT INTO metric_history ({_LISTED}) SELECT {_LISTED} FROM metrics "
+            "WHERE eventId = ? AND key = ?",
+            [event.id, key],
+        )
         names = ("date", "number", "amount", "currency", "updatedAt", "deletedAt")
         assigned = ", ".join(f"{quoted(name)} = ?" for name in names)
         connection.execute(
             f"UPDATE metrics SET {assigned} WHERE eventId = ? AND key = ?",
             [*(row[name] for name in names), event.id, key],
         )
-    connection.execute("UPDATE events SET updatedAt = ? WHERE _id = ?", [now, event.id])
+    if not key.startswith("state-delay-"):
+        connection.execute("UPDATE events SET updatedAt = ? WHERE _id = ?", [now, event.id])
     return row
 
 
@@ -165,7 +170,7 @@ def _set_delay(
         seconds = (state["date"] - event.date) / timedelta(seconds=1)
         _set(connection, store, event, key, "number", now, date=state["date"], number=seconds)
         return
-    held = _read(connection, event.id, key)
+    held = event.metrics.get(key)
     if held is not None and held["deletedAt"] is None:
         _set(
             connection,
@@ -178,10 +183,3 @@ def _set_delay(
             number=held["number"],
             deletedAt=now,
         )
-
-
-def _read(connection: duckdb.DuckDBPyConnection, event_id: str, key: str) -> dict[str, Any] | None:
-    found = connection.execute(
-        f"SELECT {_LISTED} FROM metrics WHERE eventId = ? AND key = ?", [event_id, key]
-    ).fetchone()
-    return None if found is None else dict(zip(_COLUMNS, found, strict=True))

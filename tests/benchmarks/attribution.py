@@ -20,6 +20,7 @@ import pandas as pd
 from journeys import write_journeys
 
 HERE = Path(__file__).parent
+OURS = ("attrib_ds", "attrib_ds_three")
 PEERS = {
     "channel_attribution": ["ChannelAttribution==2.2.5", "matplotlib", "pandas<3", "pyarrow"],
     "marketing_attribution_models": ["marketing-attribution-models==2.1.1", "pandas<3", "pyarrow", "seaborn"],
@@ -38,7 +39,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         touches = write_journeys(folder, journeys=options.journeys, conversions=options.conversions)
-        pythons = {"attrib_ds": sys.executable} | {peer: _environment(folder, peer) for peer in options.peers}
+        pythons = dict.fromkeys(OURS, sys.executable) | {
+            peer: _environment(folder, peer) for peer in options.peers
+        }
         runs: dict[str, list[dict]] = {name: [] for name in pythons}
         for _ in range(options.rounds):
             for name, python in pythons.items():

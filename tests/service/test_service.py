@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from service.records import order, send, table, visit
@@ -44,8 +45,8 @@ def test_loading_answers_with_counts_and_rejected_rows(service):
 
 
 def test_an_operation_that_is_not_built_is_named(service):
-    declared = OPERATIONS["list_event_types"]
-    with pytest.raises(NotSupported, match="list_event_types: "):
+    declared = replace(OPERATIONS["list_nodes"], name="foretell")
+    with pytest.raises(NotSupported, match="foretell: "):
         service.answer(declared, build(declared, project_id="shop"))
 
 

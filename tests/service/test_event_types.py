@@ -1,0 +1,131 @@
+"""Event types of the embedded service (R088 to R093, R270 to R277)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from service.records import send
+from service.sending import declare_order, declared
+
+from attrib_ds.contract.event_types import EventTypeField
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.service import Service
+from attrib_ds.service.event_types import add_fields, read_event_types, set_archived
+
+
+@pytest.fixture
+def service():
+    opened = Service.open("shop", ":memory:")
+    declare_order(opened)
+    yield opened
+    opened.close()
+
+
+def references(service, **asked):
+    return send(service, "list_event_types", **asked).table["reference"].to_pylist()
+
+
+def record(answer):
+    (row,) = answer.table.to_pylist()
+    return row
+
+
+def test_r088_to_r093_r275_a_created_event_type_is_answered_whole(service):
+    lead = record(
+        send(
+            service,
+            "create_event_type",
+            reference="lead",
+            name="Lead",
+            fields=[declared("email", "user", "email", ingestionKey="mail")],
+            metadata={"team": "sales"},
+            phone_parsing_config=[{"order": 1, "countryCode": "FR"}],
+        )
+    )
+    assert len(lead["_id"]) == 24
+    assert lead["_id"] != lead["reference"] == "lead"
+    assert lead["projectId"] == "shop"
+    assert lead["archivedAt"] is None
+    assert lead["createdAt"] == lead["updatedAt"]
+    assert json.loads(lead["fields"]) == [
+        {
+            "type": "email",
+            "entity": "user",
+            "storageKey": "email",
+            "ingestionKey": "mail",
+            "discriminant": False,
+            "isPii": False,
+            "isMostProbableLocation": False,
+            "optional": False,
+        }
+    ]
+    assert json.loads(lead["metadata"]) == {"team": "sales"}
+    assert json.loads(lead["phoneParsingConfig"]) == [{"order": 1, "countryCode": "FR"}]
+    assert record(send(service, "get_event_type", id="lead")) == lead
+
+
+def test_r276_the_path_id_is_the_reference(service):
+    order = record(send(service, "get_event_type", id="order"))
+    for unknown in (order["_id"], "Order"):
+        with pytest.raises(NotFound, match="id: there is no event type"):
+            send(service, "get_event_type", id=unknown)
+
+
+def test_a_reference_is_taken_for_ever(service):
+    set_archived(service._store, "order", archived=True)
+    with pytest.raises(Conflict, match="reference: the event type 'order' exists already"):
+        declare_order(service)
+
+
+def test_r092_an_entity_other_than_user_and_event_is_refused(service):
+    with pytest.raises(InvalidRequest, match="fields/0/entity: 'order' is not allowed"):
+        send(
+            service,
+            "create_event_type",
+            reference="x",
+            name="X",
+            fields=[declared("string", "order", "a")],
+        )
+
+
+def test_r270_to_r274_listing(service):
+    for reference, name in (("call", "Phone call"), ("visit", "Store visit"), ("lead", "Lead")):
+        send(service, "create_event_type", reference=reference, name=name)
+    assert references(service) == ["call", "lead", "order", "visit"]
+    assert references(service, search="VISIT") == ["visit"]
+    assert references(service, search="all") == ["call"]
+    assert references(service, search="%") == []
+    assert references(service, storage_key="turnover") == ["order"]
+    assert references(service, storage_key='turnover","x":"') == []
+    assert references(service, reference="lead") == ["lead"]
+    assert references(service, sort="-name") == ["visit", "call", "order", "lead"]
+    page = send(service, "list_event_types", limit=2, offset=1)
+    assert page.total == 4
+    assert page.table["reference"].to_pylist() == ["lead", "order"]
+    with pytest.raises(InvalidRequest, match="sort: 'fields' is nothing to sort by"):
+        references(service, sort="fields")
+
+
+def test_r089_r271_archived_event_types_are_listed_apart(service):
+    send(service, "create_event_type", reference="call", name="Call")
+    set_archived(service._store, "order", archived=True)
+    assert references(service) == references(service, archived=False) == ["call"]
+    assert references(service, archived=True) == ["order"]
+    assert record(send(service, "get_event_type", id="order"))["archivedAt"] is not None
+    set_archived(service._store, "order", archived=False)
+    assert references(service) == ["call", "order"]
+    with pytest.raises(NotFound, match="there is no event type 'lost'"):
+        set_archived(service._store, "lost", archived=True)
+
+
+def test_fields_that_are_added_make_a_version(service):
+    late = EventTypeField(type="state", entity="event", storageKey="paid")
+    assert add_fields(service._store, "order", [late]) == 2
+    with service._store.cursor() as cursor:
+        order = read_event_types(cursor, ["order", "unknown"])["order"]
+    assert order.version == 2
+    assert order.fields[-1]["storageKey"] == "paid"
+    assert order.countries == ("FR", "GB")
+    with pytest.raises(Conflict, match="fields: paid is in use already"):
+        add_fields(service._store, "order", [late])

@@ -1,0 +1,223 @@
+"""Events through the public functions."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from attrib_ds import (
+    connect,
+    create_event_type,
+    event_insights,
+    get_event,
+    get_raw_event,
+    list_trashed_events,
+    schema,
+    send_events,
+    update_states,
+    update_statistics,
+)
+from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
+
+FIELDS = [
+    {"type": "email", "entity": "user", "storageKey": "email"},
+    {"type": "currency", "entity": "event", "storageKey": "turnover", "optional": True},
+    {"type": "date", "entity": "event", "storageKey": "delivery", "optional": True},
+    {"type": "state", "entity": "event", "storageKey": "confirmed"},
+]
+
+
+@pytest.fixture
+def orders_shop(tmp_path):
+    with connect("my-shop", path=tmp_path / "shop.duckdb") as project:
+        create_event_type(project, reference="order", name="Order", fields=FIELDS)
+        yield project
+
+
+@pytest.fixture
+def orders():
+    """Four orders; the third has no email."""
+    return pd.DataFrame(
+        {
+            "eventType": "order",
+            "eventDate": pd.to_datetime(["2025-01-31T12:00:00Z"] * 4),
+            "data.email": ["anna@example.com", "ben@example.com", None, "Anna@Example.com"],
+            "data.turnover.amount": [90, 40.5, 1, 20],
+            "data.turnover.currency": "EUR",
+            "data.delivery": pd.to_datetime(["2025-02-03T08:00:00Z", None, None, None]),
+            "data.confirmed": pd.array([1, None, 0, 0], dtype="Int64"),
+        },
+        index=["a", "b", "c", "d"],
+    )
+
+
+def metrics(project, id):
+    return {each["key"]: each["data"]["current"] for each in json.loads(get_event(project, id)["metrics"])}
+
+
+def count(project):
+    whole = {"since": "2025-01-01T00:00:00Z", "until": "2025-12-31T00:00:00Z", "interval": "year"}
+    return event_insights(project, metrics=["event-count"], **whole)["values.event-count"].item()
+
+
+def test_rows_are_processed_or_trashed_and_a_re_run_sends_nothing_twice(orders_shop, orders):
+    before = orders.copy(deep=True)
+    sent = send_events(orders_shop, orders)
+    pd.testing.assert_frame_equal(orders, before)
+    assert sent.index.tolist() == ["a", "b", "c", "d"]
+    assert list(sent.columns) == ["status", "id", "error"]
+    assert sent["status"].tolist() == ["processed", "processed", "trashed", "processed"]
+    assert sent["error"]["c"].startswith("data/email: missing")
+    assert sent["error"].isna().tolist() == [True, True, False, True]
+    pd.testing.assert_frame_equal(send_events(orders_shop, orders), sent)
+    assert count(orders_shop) == 3
+    trashed = list_trashed_events(orders_shop)
+    assert list(trashed.columns) == schema.TRASHED_EVENT.names
+    assert trashed["_id"].tolist() == [sent["id"]["c"]]
+    assert trashed.attrs["total"] == 1
+
+
+def test_what_a_row_holds_is_what_the_event_holds(orders_shop, orders):
+    sent = send_events(orders_shop, orders)
+    first = get_event(orders_shop, sent["id"]["a"])
+    assert first.index.tolist() == schema.EVENT.names
+    assert first["eventDate"] == pd.Timestamp("2025-01-31T12:00:00Z")
+    assert json.loads(first["event"])["delivery"]["current"] == "2025-02-03T08:00:00.000Z"
+    assert metrics(orders_shop, sent["id"]["a"]) == {
+        "confirmed": 1,
+        "event-count": 1,
+        "state-delay-confirmed": 0,
+        "turnover": {"amount": 90, "currency": "EUR"},
+    }
+    assert metrics(orders_shop, sent["id"]["b"]) == {
+        "event-count": 1,
+        "turnover": {"amount": 40.5, "currency": "EUR"},
+    }
+    assert json.loads(get_raw_event(orders_shop, sent["id"]["b"])["data"]) == {
+        "email": "ben@example.com",
+        "turnover": {"amount": 40.5, "currency": "EUR"},
+    }
+    assert get_event(orders_shop, sent["id"]["d"])["userId"] == first["userId"]
+
+
+def test_without_waiting_events_are_accepted_and_processed_later(orders_shop, orders):
+    sent = send_events(orders_shop, orders, wait=False)
+    assert sent["status"].tolist() == ["accepted"] * 4
+    orders_shop.close()
+    with connect("my-shop", path=orders_shop.transport.address) as again:
+        assert count(again) == 3
+        assert send_events(again, orders)["id"].tolist() == sent["id"].tolist()
+        assert count(again) == 3
+
+
+def test_rows_of_one_nonce_are_sent_in_their_order(orders_shop):
+    rows = pd.DataFrame(
+        {
+            "nonce": ["n1"] * 3 + ["n2"],
+            "data.email": ["anna@example.com", "anna@example.com", "ben@example.com", "ben@example.com"],
+        }
+    )
+    sent = send_events(orders_shop, rows, event_type="order")
+    assert sent["status"].tolist() == ["processed", "processed", "rejected", "processed"]
+    assert sent["id"][0] == sent["id"][1]
+    assert sent["error"][2].startswith("nonce: 'n1' is the nonce of the event")
+
+
+def test_the_same_row_twice_is_two_events(orders_shop, orders):
+    twice = pd.concat([orders.head(1), orders.head(1)])
+    assert send_events(orders_shop, twice)["id"].nunique() == 2
+    assert send_events(orders_shop, twice)["id"].nunique() == 2
+    assert count(orders_shop) == 2
+
+
+def test_many_events_share_commits(orders_shop):
+    rows = pd.DataFrame({"nonce": [f"n{i}" for i in range(400)], "data.email": "anna@example.com"})
+    writes = "SELECT writes FROM meta"
+    with orders_shop.transport._service._store.cursor() as cursor:
+        before = cursor.execute(writes).fetchone()[0]
+        assert (send_events(orders_shop, rows, event_type="order")["status"] == "processed").all()
+        after = cursor.execute(writes).fetchone()[0]
+    assert after - before < 200
+
+
+def test_frames_that_cannot_be_sent(orders_shop, orders):
+    with pytest.raises(InvalidRequest, match="events: has no column 'eventType'"):
+        send_events(orders_shop, orders.drop(columns="eventType"))
+    with pytest.raises(InvalidRequest, match="events: has an unknown column 'email'"):
+        send_events(orders_shop, orders.rename(columns={"data.email": "email"}))
+    with pytest.raises(InvalidRequest, match="events: 4 rows have neither nonce nor eventDate"):
+        send_events(orders_shop, orders.drop(columns="eventDate"))
+    with pytest.raises(InvalidRequest, match="exclude each other"):
+        send_events(orders_shop, orders.assign(**{"data.turnover": 5}))
+    with pytest.raises(InvalidRequest, match="events: a row holds"):
+        send_events(orders_shop, orders.assign(**{"data.email": object()}))
+    assert len(send_events(orders_shop, orders.head(0))) == 0
+    assert count(orders_shop) == 0
+
+
+def test_a_row_whose_envelope_is_wrong_is_rejected_alone(orders_shop):
+    rows = pd.DataFrame({"nonce": ["x" * 300, "n2"], "data.email": "anna@example.com"})
+    sent = send_events(orders_shop, rows, event_type="order")
+    assert sent["status"].tolist() == ["rejected", "processed"]
+    assert sent["error"][0].startswith("nonce: ")
+
+
+def test_what_no_row_can_do_is_raised(orders_shop, orders):
+    orders_shop.close()
+    with pytest.raises(Unavailable, match="the project is closed"):
+        send_events(orders_shop, orders)
+    reading = connect("my-shop", path=orders_shop.transport.address, read_only=True)
+    with reading, pytest.raises(NotSupported, match="read_only=True"):
+        send_events(reading, orders, wait=False)
+
+
+def test_r106_r227_states_and_statistics_from_frames(orders_shop, orders):
+    ids = send_events(orders_shop, orders)["id"]
+    states = pd.DataFrame(
+        {
+            "id": [ids["a"], ids["a"], ids["b"], ids["b"], ids["c"]],
+            "storageKey": ["confirmed", "confirmed", "confirmd", "confirmed", "confirmed"],
+            "value": [0, 1, 1, 2, 1],
+            "date": pd.to_datetime(["2025-02-02T00:00:00Z", "2025-01-31T13:00:00Z", None, None, None]),
+        },
+        index=list("vwxyz"),
+    )
+    told = update_states(orders_shop, states)
+    assert told["status"].tolist() == ["updated", "updated", "rejected", "rejected", "rejected"]
+    assert told["id"].tolist()[:2] == [ids["a"]] * 2
+    assert "no storageKey matches a field of the event type" in told["error"]["x"]
+    assert told["error"]["y"].startswith("value: 2 is not allowed")
+    assert "there is no event" in told["error"]["z"]
+    assert metrics(orders_shop, ids["a"])["state-delay-confirmed"] == 3600
+    worth = pd.DataFrame({"id": [ids["b"]], "storageKey": "turnover", "value": [12.25]})
+    assert update_statistics(orders_shop, worth)["status"].tolist() == ["updated"]
+    assert metrics(orders_shop, ids["b"])["turnover"] == {"amount": 12.25, "currency": "EUR"}
+    with pytest.raises(InvalidRequest, match="updates: has no column 'storageKey'"):
+        update_states(orders_shop, states.drop(columns="storageKey"))
+
+
+def test_loaded_events_and_their_insights(shop):
+    order = get_event(shop, "00000000-0000-7000-8000-000000000001")
+    assert order["attributable"] is True
+    assert metrics(shop, order["_id"])["turnover"] == {"amount": 90, "currency": "EUR"}
+    frame = event_insights(
+        shop,
+        metrics=["event-count", "turnover", "confirmed", "nothing"],
+        since="2025-01-06T00:00:00Z",
+        until="2025-01-10T23:59:59Z",
+        group_by="event-type",
+        interval="week",
+    )
+    assert frame.to_dict("list") == {
+        "identifier": ["lead", "order"],
+        "interval": ["2025-W02", "2025-W02"],
+        "values.event-count": [1, 3],
+        "values.turnover": [0, 150],
+        "values.confirmed": [0, 2],
+        "values.nothing": [0, 0],
+    }
+    empty = event_insights(
+        shop, metrics=["event-count"], since="2025-01-02T00:00:00Z", until="2025-01-01T00:00:00Z"
+    )
+    assert empty.dtypes.to_dict() == frame.dtypes.loc[list(empty.columns)].to_dict()
+    assert len(empty) == 0
