@@ -287,6 +287,19 @@ def test_a_jti_is_a_text(refusal, sign, identifier):
     assert "jti" in refusal(sign(jti=identifier))
 
 
+@pytest.fixture(scope="module")
+def key_with(shared_accounts):
+    """Give back a key of an account with some scopes; the same for the same ones."""
+    made = {}
+
+    def get(scopes):
+        if tuple(scopes) not in made:
+            made[tuple(scopes)] = shared_accounts.create(projects=["shop"], scopes=scopes)
+        return made[tuple(scopes)]
+
+    return get
+
+
 @pytest.mark.parametrize(
     ("held", "asked", "granted"),
     [
@@ -303,8 +316,8 @@ def test_a_jti_is_a_text(refusal, sign, identifier):
         (["full_access"], 7, None),
     ],
 )
-def test_scopes_are_those_asked_for_and_granted(accounts, clock, held, asked, granted):
-    key = accounts.create(projects=["shop"], scopes=held)
+def test_scopes_are_those_asked_for_and_granted(accounts, clock, key_with, held, asked, granted):
+    key = key_with(held)
     assertion = signed(header_of(key), payload_of(key, clock.now, scope=asked), key.privateKey)
     arguments = {"client_id": key.clientId, "assertion": assertion, "audiences": [TOKEN_URL]}
     if granted is None:
