@@ -1,5 +1,7 @@
 """Shapley values of conversion rates: by hand, by the definition, and drawn."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -89,6 +91,14 @@ class TestDrawn:
         largest = max(abs(exact[node] - estimated[node]) for node in self.names)
         assert 0 < largest < error
         assert sum(estimated.values()) == pytest.approx(sum(exact.values()), rel=1e-12)
+
+    def test_a_node_that_alone_decides_earns_everything_in_every_order(self):
+        sets = [each for size in range(1, 6) for each in itertools.combinations(self.names[:5], size)]
+        rows = [(each, int(self.names[2] in each), 0.0, 1) for each in sets]
+        drawn = ConversionRateShapley(exact_size=1, permutations=3)
+        others = dict.fromkeys([*self.names[:2], *self.names[3:5]], 0.0)
+        found = credited(paths_of(rows), drawn)
+        assert found == pytest.approx(others | {self.names[2]: 16.0}, abs=1e-12)
 
     def test_the_seed_decides_them(self, rows):
         paths = paths_of(rows[:60])

@@ -298,7 +298,13 @@ def test_node_names_never_meet():
 
 
 def test_models_computed_together_are_those_computed_alone():
-    models = [Markov(), Markov(order=3, nulls=False), Markov(order=2), Markov(order=2, transform="first")]
+    models = [
+        Markov(),
+        Markov(nulls=False),
+        Markov(order=3, nulls=False),
+        Markov(order=2),
+        Markov(order=2, transform="first"),
+    ]
     together = attribute(paths_of(SIX), [*models, "linear"])
     for model in models:
         rows = together[together["model"] == model.name].reset_index(drop=True)
