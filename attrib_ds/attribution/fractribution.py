@@ -63,7 +63,6 @@ def _parts(
 ) -> NDArray[np.float64]:
     """Return the part of each step in its path; all of it is the last step's where no step loses anything."""
     is_last = np.append(path[1:] != path[:-1], True)[: len(path)]
-    is_only = is_last & np.append(True, is_last[:-1])[: len(path)]
-    loss = np.where(is_only, 0.0, np.maximum(rates[path] - rates[reduced], 0.0))
+    loss = np.maximum(rates[path] - rates[reduced], 0.0)
     total = np.asarray(np.bincount(path, loss, len(rates)), dtype=np.float64)[path]
     return np.where(total > 0, shares(loss, total), is_last.astype(np.float64))

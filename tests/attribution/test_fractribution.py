@@ -25,6 +25,12 @@ def test_a_path_nobody_had_has_the_rate_zero():
     assert found == pytest.approx({"a": 5 * 0.4 + 0.5, "b": 5 * 0.2, "c": 5 * 0.4 + 0.5})
 
 
+def test_a_touchpoint_without_which_the_rate_is_higher_earns_nothing():
+    # Rates: a > b 1/2, b 3/5, a 1/10: without a nothing is lost, without b 2/5.
+    rows = [(("a", "b"), 4, 0.0, 4), (("b",), 3, 0.0, 2), (("a",), 1, 0.0, 9)]
+    assert credited(paths_of(rows), "fractribution") == pytest.approx({"a": 1.0, "b": 4.0 + 3.0})
+
+
 def test_where_nothing_is_lost_the_last_touchpoint_takes_all():
     rows = [(("a", "b"), 1, 2.0, 3), (("a",), 1, 1.0, 1), (("b",), 1, 1.0, 1)]
     assert credited(paths_of(rows), "fractribution") == pytest.approx({"a": 1.0, "b": 2.0})
