@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import ibis
+import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
+from attrib_ds.service.rows import open_page
 from attrib_ds.service.selection import answered, select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import ibis.expr.types as ir
+    from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.interactions import (
         GetInteraction,
         ListHits,
         SearchInteractions,
     )
+    from attrib_ds.service.rows import Rows
     from attrib_ds.service.store import Store
 
 _NEWEST_FIRST = {"startDate": -1}
@@ -28,14 +32,26 @@ _NEWEST_FIRST = {"startDate": -1}
 
 def search_interactions(store: Store, request: SearchInteractions) -> Answer:
     """Answer one page of interactions, its rows and their total from one snapshot (G-104)."""
+    return open_interactions(store, request).answer()
+
+
+def open_interactions(store: Store, request: SearchInteractions) -> Rows:
+    """Begin a search whose rows are read while they are handed on (G-101).
+
+    The type of an interaction is among the columns in any case, since offline ones are written without some
+    properties.
+    """
     columns = _columns(request.projection)
-    with store.read() as backend:
+    hidden = frozenset({"type"} - set(columns))
+    names = [*columns, *hidden]
+
+    def find(backend: Backend) -> tuple[ir.Table, int]:
         found = select(backend, request)
-        total = found.count().to_pyarrow().as_py()
-        ordered = found.order_by(ordering(found, request.sort or _NEWEST_FIRST)).select(columns)
-        page = ordered.limit(request.limit, offset=request.offset)
-        table = answered(page, schema.INTERACTION)
-    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+        ordered = found.order_by(ordering(found, request.sort or _NEWEST_FIRST)).select(names)
+        return ordered, int(found.count().to_pyarrow().as_py())
+
+    page = pa.schema([schema.INTERACTION.field(name) for name in names])
+    return open_page(store.read(), find, page, offset=request.offset, limit=request.limit, hidden=hidden)
 
 
 def get_interaction(store: Store, request: GetInteraction) -> Answer:

@@ -18,6 +18,7 @@ from attrib_ds.service.integrations import require
 from attrib_ds.service.normalisation import Settings, Unreadable, is_missing, normalise
 from attrib_ds.service.records import insert_record, read_record, read_table
 from attrib_ds.service.resolution import resolve_node
+from attrib_ds.service.users.registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,7 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
             "rawNodeData": encode(request.nodeData),
         }
         insert_record(connection, "interactions", interaction)
+        register(connection, f"(SELECT userId, ingestedAt AS seen FROM interactions WHERE _id = '{new_id}')")
         _renumber(connection, user_id)
         return _stored(connection, new_id, is_new=True)
 

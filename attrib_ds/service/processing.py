@@ -8,13 +8,16 @@ from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import AttribError, Unavailable
-from attrib_ds.service.batches import insert_records, naive
+from attrib_ds.service.batches import insert_records, lent, naive
 from attrib_ds.service.connections import CLOSED
 from attrib_ds.service.event_types import read_event_types
 from attrib_ds.service.examination import Raw, Trash, Valid, examine, failed
 from attrib_ds.service.identities import resolve_many
+from attrib_ds.service.users.registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -193,6 +196,11 @@ def _write(connection: duckdb.DuckDBPyConnection, store: Store, results: Sequenc
     project_id = store.meta.project_id
     events = [_event(each, user, project_id, now) for each, user in zip(valid, users, strict=True)]
     insert_records(connection, "events", events)
+    if events:
+        with lent(
+            connection, pa.table({"userId": users, "seen": [each["createdAt"] for each in events]})
+        ) as rows:
+            register(connection, rows)
     insert_records(connection, "metrics", [row for each in valid for row in _metrics(each, store, now)])
     insert_records(connection, "trashed_events", [_trashed(each, project_id, now) for each in trash])
 

@@ -18,11 +18,17 @@ from attrib_ds.service.events import get_event, get_raw_event, list_trashed_even
 from attrib_ds.service.ingestion import Ingestion
 from attrib_ds.service.insights import interaction_insights
 from attrib_ds.service.integrations import create_integration, list_integrations
-from attrib_ds.service.interactions import get_interaction, list_hits, search_interactions
+from attrib_ds.service.interactions import (
+    get_interaction,
+    list_hits,
+    open_interactions,
+    search_interactions,
+)
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.nodes import get_node, list_nodes
 from attrib_ds.service.offline import create_offline_interaction
 from attrib_ds.service.outlays import create_outlay, get_outlay, list_outlays, update_outlay
+from attrib_ds.service.rows import of_table
 from attrib_ds.service.states import update_event_state, update_event_statistic
 from attrib_ds.service.store import Store
 
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract import Operation
     from attrib_ds.contract.loading import LoadRecords
+    from attrib_ds.service.rows import Rows
 
 #: Tables that attribution reads, with the columns it is promised; None for all.
 _READ: Final[dict[str, list[str] | None]] = {
@@ -157,13 +164,40 @@ class Service:
         >>> service.close()
         """
         carry_out = self._handler(operation.name)
+        self._check_project(request)
+        return carry_out(request)
+
+    def stream(self, operation: Operation, request: Any) -> Rows:
+        """Carry out an operation that answers with records, which are read while they are handed on.
+
+        Parameters
+        ----------
+        operation, request
+            As for :meth:`answer`, which raises the same errors.
+
+        Returns
+        -------
+        Rows
+            To be closed. Answers that are small by nature are whole already.
+        """
+        if operation.name not in _STREAMING:
+            return of_table(self.answer(operation, request))
+        self._check_project(request)
+        return _STREAMING[operation.name](self._store, request)
+
+    def beat(self) -> None:
+        """Commit a transaction, which counts itself, and read; raises where one of them fails."""
+        self._store.write(lambda connection: connection.execute("SELECT writes FROM meta").fetchone())
+        with self._store.read() as backend:
+            backend.table("meta").count().to_pyarrow()
+
+    def _check_project(self, request: Any) -> None:
         project_id = self._store.meta.project_id
         if request.projectId != project_id:
             raise InvalidRequest(
                 f"project_id: {request.projectId!r} is not the project of this service, {project_id!r}",
                 field="project_id",
             )
-        return carry_out(request)
 
     def _handler(self, name: str) -> Callable[[Any], Answer]:
         if name in _INGESTING:
@@ -234,6 +268,8 @@ _HANDLERS: Final[dict[str, Callable[[Store, Any], Answer]]] = {
     "get_node": get_node,
     "load_records": _load,
 }
+#: Searches, whose answers may be larger than memory.
+_STREAMING: Final[dict[str, Callable[[Store, Any], Rows]]] = {"search_interactions": open_interactions}
 _INGESTING: Final[dict[str, Callable[[Ingestion, Any], Answer]]] = {
     "create_event": Ingestion.create_event,
     "create_event_sync": Ingestion.create_event_sync,

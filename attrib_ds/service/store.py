@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
@@ -19,6 +19,7 @@ from attrib_ds.contract.identifiers import ProjectId
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.service.connections import CLOSED, Connections
 from attrib_ds.service.ids import HexIds
+from attrib_ds.service.migrations import migrate
 from attrib_ds.service.tables import VERSION, create_statements
 from attrib_ds.service.writer import Writer
 from attrib_ds.sources import quoted
@@ -143,6 +144,8 @@ class Store:
                 raise _not_a_project(path)
             meta = meta or _create(connection, path, Meta(VERSION, project_id, currency, timezone, _now()))
             _check(meta, path, project_id)
+            if meta.version < VERSION:
+                meta = _brought_up_to_date(connection, meta, path, read_only=read_only)
             return cls(connection, meta, read_only=read_only)
         except BaseException:
             connection.close()
@@ -343,6 +346,25 @@ def _check(meta: Meta, path: str | Path, project_id: str) -> None:
             f"project_id: {str(path)!r} holds the project {meta.project_id!r}, not {project_id!r}",
             field="project_id",
         )
+
+
+def _brought_up_to_date(
+    connection: duckdb.DuckDBPyConnection, meta: Meta, path: str | Path, *, read_only: bool
+) -> Meta:
+    if read_only:
+        raise Unavailable(
+            f"path: {str(path)!r} was written by an older version; open it once without read_only, which "
+            "brings it up to date",
+            field="path",
+        )
+    try:
+        migrate(connection, meta.version)
+    except duckdb.TransactionException:
+        # Another thread of this process was first.
+        found = _read_meta(connection, path)
+        if found is None or found.version < VERSION:
+            raise
+    return replace(meta, version=VERSION)
 
 
 def _not_a_project(path: str | Path) -> InvalidRequest:

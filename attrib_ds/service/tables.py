@@ -9,8 +9,9 @@ import pyarrow as pa
 from attrib_ds import schema
 from attrib_ds.sources import quoted
 
-#: Raised with every change of the tables; a file of a greater version is not opened.
-VERSION: Final = 1
+#: Raised with every change of the tables, with a step in ``migrations``; a file of a greater version is not
+#: opened.
+VERSION: Final = 2
 
 _METRIC: Final = {
     "_id": "VARCHAR",
@@ -83,7 +84,13 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     # Raw events that are accepted and not yet processed.
     "pending_events": {"_id": "VARCHAR"},
     "trashed_events": _columns(schema.TRASHED_EVENT),
-    "event_types": {**_columns(schema.EVENT_TYPE), "version": "INTEGER"},
+    "event_types": {
+        **_columns(schema.EVENT_TYPE),
+        "version": "INTEGER",
+        # How long values of its events that are personal are kept; null for the project's rule (G-208).
+        "retentionDurationInDays": "BIGINT",
+        "piiFields": "VARCHAR[]",
+    },
     # What an event type declared from a moment on.
     "event_type_versions": {
         "eventTypeId": "VARCHAR",
@@ -100,6 +107,33 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "campaigns": _columns(schema.CAMPAIGN),
     # Which user an identity, such as an email, belongs to.
     "identities": {"kind": "VARCHAR", "value": "VARCHAR", "userId": "VARCHAR"},
+    # Every user that an event or interaction belongs to; whatever else is known of one is derived from those.
+    "users": {"_id": "VARCHAR", "createdAt": "TIMESTAMP"},
+    # Which user an id that was merged away stands for, and what it takes to part them again (G-148, G-149).
+    "merged_users": {"_id": "VARCHAR", "userId": "VARCHAR", "mergedAt": "TIMESTAMP", "undo": "VARCHAR"},
+    "audiences": {
+        "_id": "VARCHAR",
+        "projectId": "VARCHAR",
+        "name": "VARCHAR",
+        "condition": "VARCHAR",
+        "createdAt": "TIMESTAMP",
+        "updatedAt": "TIMESTAMP",
+    },
+    # Choices of the project that have a default; values are JSON text.
+    "settings": {"name": "VARCHAR", "value": "VARCHAR"},
+    # What one unit of a currency is worth in the project's from a date on (G-065).
+    "rates": {"currency": "VARCHAR", "date": "TIMESTAMP", "rate": "DOUBLE"},
+    # Who did what to whom, only ever appended to (G-211).
+    "audit": {
+        "_id": "VARCHAR",
+        "date": "TIMESTAMP",
+        "account": "VARCHAR",
+        "operation": "VARCHAR",
+        "subject": "VARCHAR",
+        "details": "VARCHAR",
+    },
+    # Salted hashes of what was erased, so that it does not come back by a repeat or a replay (G-209, G-210).
+    "tombstones": {"kind": "VARCHAR", "hash": "VARCHAR", "date": "TIMESTAMP"},
     "meta": _META,
 }
 

@@ -11,7 +11,7 @@ from attrib_ds.errors import AttribError
 
 if TYPE_CHECKING:
     from attrib_ds.service.accounts import Accounts
-    from attrib_ds.service.http.projects import Project, Projects
+    from attrib_ds.service.http.projects import Projects
 
 #: How long a finding counts: anyone may ask, and each one writes to every open project.
 _SECONDS: Final = 1.0
@@ -49,15 +49,8 @@ class Health:
     def _find_out(self) -> bool:
         try:
             self._accounts.beat()
-            self._projects.each(_beat)
+            self._projects.each(lambda service: service.beat())
         except AttribError:
             _log.exception("not ready")
             return False
         return True
-
-
-def _beat(project: Project) -> None:
-    """Commit a transaction, which counts itself, and read."""
-    project.store.write(lambda connection: connection.execute("SELECT writes FROM meta").fetchone())
-    with project.store.read() as backend:
-        backend.table("meta").count().to_pyarrow()

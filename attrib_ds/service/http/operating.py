@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import from_wire
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
-from attrib_ds.service.http import bodies, permissions, rates, responding, rows
+from attrib_ds.service.http import bodies, permissions, rates, responding
 from attrib_ds.service.http.failures import Failed, renamed
 
 if TYPE_CHECKING:
@@ -152,27 +152,22 @@ class Operating:
 
     def _carry_out(self, request: Request, operation: Operation, asked: Any) -> Response:
         try:
-            project = self._projects.get(asked.projectId)
+            service = self._projects.get(asked.projectId)
         except NotFound as error:
             if operation.name in permissions.EVENTS:
                 # A project that does not exist cannot store the envelope (G-127).
                 problem = f"/projectId: there is no project {asked.projectId!r}"
                 raise InvalidRequest(problem, field="/projectId") from error
             raise
-        accept = request.headers.get("accept", "")
-        if operation.name == "search_interactions":
-            found = rows.of_search(project.store, asked)
-            return responding.with_rows(operation, found, accept=accept, workers=self._workers)
         try:
-            answer = project.service.answer(operation, asked)
+            if operation.answer.resource is None:
+                return responding.with_value(operation, asked, service.answer(operation, asked))
+            found = service.stream(operation, asked)
         except AttribError as error:
             raise renamed(error, operation) from error
-        if operation.answer.resource is None:
-            return responding.with_value(operation, asked, answer)
-        response = responding.with_rows(
-            operation, rows.of_table(answer), accept=accept, workers=self._workers
-        )
-        if answer.value is False:
+        accept = request.headers.get("accept", "")
+        response = responding.with_rows(operation, found, accept=accept, workers=self._workers)
+        if found.value is False:
             # It was there before: nothing was created (G-143).
             response.status_code = 200
         return response

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest, NotFound, Unavailable
 from attrib_ds.service.service import Service
-from attrib_ds.service.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENDING: Final = ".duckdb"
-
-
-@dataclass(frozen=True)
-class Project:
-    """A project that is open.
-
-    Parameters
-    ----------
-    service : Service
-        Answers its operations.
-    store : Store
-        Its data, for answers that are sent while they are read.
-    """
-
-    service: Service
-    store: Store
-
-    def close(self) -> None:
-        """Finish what is queued and let go of the file."""
-        self.store.close()
-        self.service.close()
 
 
 class Projects:
@@ -54,7 +31,7 @@ class Projects:
     >>> with tempfile.TemporaryDirectory() as home:
     ...     Service.open("shop", f"{home}/shop.duckdb").close()
     ...     projects = Projects(home)
-    ...     projects.get("shop").service.currency
+    ...     projects.get("shop").currency
     ...     projects.close()
     'EUR'
     """
@@ -62,11 +39,11 @@ class Projects:
     def __init__(self, home: str | Path) -> None:
         self.home = Path(home).expanduser()
         self._lock = threading.Lock()
-        self._open: dict[str, Project] = {}
+        self._open: dict[str, Service] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._is_closed = False
 
-    def get(self, project_id: str) -> Project:
+    def get(self, project_id: str) -> Service:
         """Return a project.
 
         Parameters
@@ -76,7 +53,7 @@ class Projects:
 
         Returns
         -------
-        Project
+        Service
             The same for every caller.
 
         Raises
@@ -94,23 +71,23 @@ class Projects:
         with opening:
             return self._open.get(project_id) or self._add(project_id)
 
-    def each(self, visit: Callable[[Project], object]) -> None:
+    def each(self, visit: Callable[[Service], object]) -> None:
         """Call a function with every project that is open."""
         with self._lock:
-            projects = list(self._open.values())
-        for project in projects:
-            visit(project)
+            services = list(self._open.values())
+        for service in services:
+            visit(service)
 
     def close(self) -> None:
         """Finish what is queued and let go of the files; closing again does nothing."""
         with self._lock:
             self._is_closed = True
-            projects = list(self._open.values())
+            services = list(self._open.values())
             self._open.clear()
-        for project in projects:
-            project.close()
+        for service in services:
+            service.close()
 
-    def _add(self, project_id: str) -> Project:
+    def _add(self, project_id: str) -> Service:
         path = self.home / f"{project_id}{_ENDING}"
         # Opening would make it.
         if not path.is_file():
@@ -122,11 +99,9 @@ class Projects:
         except InvalidRequest as error:
             # It holds something else, which is no fault of who asks.
             raise Unavailable(f"the project {project_id!r} cannot be opened") from error
-        # Both are of one database: within a process DuckDB opens a file once.
-        project = Project(service, Store.open(path, project_id))
         with self._lock:
             if not self._is_closed:
-                self._open[project_id] = project
-                return project
-        project.close()
+                self._open[project_id] = service
+                return service
+        service.close()
         raise Unavailable("the projects are closed")

@@ -10,13 +10,13 @@ from starlette.responses import Response
 from attrib_ds.contract.json_text import encode
 from attrib_ds.service.http import writing
 from attrib_ds.service.http.accepting import prefers
-from attrib_ds.service.http.rows import BATCH_ROWS
 from attrib_ds.service.http.sending import Streamed
+from attrib_ds.service.rows import BATCH_ROWS
 
 if TYPE_CHECKING:
     from attrib_ds.contract import Answer, Operation
-    from attrib_ds.service.http.rows import Rows
     from attrib_ds.service.http.workers import Workers
+    from attrib_ds.service.rows import Rows
 
 _FILES: Final = {
     "csv": "text/csv; charset=utf-8; header=present",

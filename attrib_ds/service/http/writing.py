@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attrib_ds.contract import Answering
-    from attrib_ds.service.http.rows import Rows
+    from attrib_ds.service.rows import Rows
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"

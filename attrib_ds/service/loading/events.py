@@ -11,6 +11,7 @@ from attrib_ds.service.ids import HEX_ID, UUID
 from attrib_ds.service.loading import metrics
 from attrib_ds.service.loading.batch import Batch, Good, Project
 from attrib_ds.service.loading.checks import Checks, given, shown
+from attrib_ds.service.users.registry import register
 from attrib_ds.sources import Source, literal, quoted
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     def insert(writer: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]:
         good.reject_stored(writer, "events", "_id")
         loaded = good.insert(writer, "events")
+        register(writer, f"(SELECT userId, createdAt AS seen FROM {good.rows})")
         return {"events": loaded, "metrics": metrics.insert(writer, good, table, project, count=count)}
 
     return Batch(staged, "_id", insert)

@@ -10,6 +10,7 @@ from attrib_ds import schema
 from attrib_ds.service.ids import HEX_ID, UUID
 from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
 from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, shown
+from attrib_ds.service.users.registry import register
 from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project)
     )
     position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
     loaded = good.insert(connection, "interactions", values={"userLifetimeIndex": position})
+    register(connection, f"(SELECT userId, ingestedAt AS seen FROM {good.rows})")
     # Of users known before, the positions go over the stored interactions too.
     connection.execute(
         "UPDATE interactions SET userLifetimeIndex = ranked.position FROM ("

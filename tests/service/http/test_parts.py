@@ -18,6 +18,7 @@ from attrib_ds.service.http.failures import Failed, failed
 from attrib_ds.service.http.health import Health
 from attrib_ds.service.http.projects import Projects
 from attrib_ds.service.http.workers import Workers
+from attrib_ds.service.store import Store
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -80,10 +81,10 @@ def test_g215_readiness_reads_and_writes(tmp_path):
     with closing(Accounts.open(tmp_path)) as accounts, closing(Projects(tmp_path)) as projects:
         shop = projects.get("shop")
         writes = "SELECT writes FROM meta"
-        with shop.store.cursor() as cursor:
+        # Within a process DuckDB opens a file once.
+        with closing(Store.open(tmp_path / "shop.duckdb", "shop")) as store, store.cursor() as cursor:
             before = cursor.execute(writes).fetchall()
-        assert Health(projects, accounts).is_ready()
-        with shop.store.cursor() as cursor:
+            assert Health(projects, accounts).is_ready()
             assert cursor.execute(writes).fetchall() == [(before[0][0] + 1,)]
         shop.close()
         assert not Health(projects, accounts).is_ready()

@@ -17,7 +17,8 @@ from service.records import hex_id
 from attrib_ds.contract import OPERATIONS, build, from_wire
 from attrib_ds.errors import Unavailable
 from attrib_ds.service import Service
-from attrib_ds.service.http import rows, writing
+from attrib_ds.service.http import writing
+from attrib_ds.service.interactions import open_interactions
 from attrib_ds.service.store import Store
 
 SEARCH = "/api/v1/projects/big-shop/interactions/search"
@@ -94,7 +95,7 @@ def big_store(tmp_path):
 
 def search_of(store, body):
     operation = OPERATIONS["search_interactions"]
-    return rows.of_search(store, from_wire(operation, path={"projectId": "shop"}, body=body))
+    return open_interactions(store, from_wire(operation, path={"projectId": "shop"}, body=body))
 
 
 def test_g104_rows_and_total_are_from_one_snapshot(big_store):

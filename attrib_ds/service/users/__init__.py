@@ -1,0 +1,1 @@
+"""Users: who is known, what is known of each, and who matches."""

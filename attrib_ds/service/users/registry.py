@@ -1,0 +1,36 @@
+"""Lists who the users of a project are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def register(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
+    """List the users of new rows who are not listed yet.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that writes the rows.
+    rows : str
+        SQL that stands in a FROM clause, with the columns ``userId`` and ``seen``, when a row was received.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> rows = "(VALUES ('anna', TIMESTAMP '2025-01-02'), ('anna', TIMESTAMP '2025-01-01')) rows (userId, seen)"
+    >>> listed = "SELECT _id, createdAt::DATE::TEXT FROM users"
+    >>> for _ in range(2):
+    ...     store.write(lambda connection: register(connection, rows))
+    >>> store.write(lambda connection: connection.execute(listed).fetchall())
+    [('anna', '2025-01-01')]
+    >>> store.close()
+    """
+    connection.execute(
+        f"INSERT INTO users SELECT userId, min(seen) FROM {rows} WHERE userId IS NOT NULL "
+        "AND userId NOT IN (SELECT _id FROM users) GROUP BY userId ORDER BY userId"
+    )
