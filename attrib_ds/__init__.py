@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from attrib_ds.loading import load, sample_project
     from attrib_ds.nodes import list_nodes
     from attrib_ds.project import Project, connect
+    from attrib_ds.simulation.scenarios import Channel, Scenario
+    from attrib_ds.simulation.simulate import simulate
 
 #: Where each public name lives; a name's module loads when the name is first used.
 _HOMES = {
@@ -116,10 +118,13 @@ _HOMES = {
     "loading": ["load", "sample_project"],
     "nodes": ["list_nodes"],
     "project": ["Project", "connect"],
+    "simulation.scenarios": ["Channel", "Scenario"],
+    "simulation.simulate": ["simulate"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Channel",
     "ConversionRateShapley",
     "CustomWeights",
     "FirstTouch",
@@ -134,6 +139,7 @@ __all__ = [
     "Paths",
     "PositionBased",
     "Project",
+    "Scenario",
     "Shapley",
     "TimeDecay",
     "attribute",
@@ -173,6 +179,7 @@ __all__ = [
     "sample_project",
     "search_interactions",
     "send_events",
+    "simulate",
     "to_json",
     "transition_matrix",
     "update_campaign",

@@ -1,0 +1,285 @@
+"""Lives through a scenario day by day, for many users at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from attrib_ds.simulation.scenarios import UNPAID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attrib_ds.simulation.scenarios import Channel, Scenario
+
+    Numbers = NDArray[np.float32]
+    Flags = NDArray[np.bool_]
+
+_NONE, _CATEGORY, _BRAND = 0, 1, 2
+#: Share of people who want nothing, something of the kind, or the brand, on the first day.
+_INTENTS: Final = (0.84, 0.12, 0.04)
+#: Chance a day to convert by intent, before any effect.
+_HAZARD: Final = np.array([0.00025, 0.0015, 0.010], np.float32)
+#: Chance a day to search the category or the brand, and to come by oneself, by intent.
+_CATEGORY_QUERIES: Final = np.array([0.004, 0.14, 0.10], np.float32)
+_BRAND_QUERIES: Final = np.array([0.001, 0.015, 0.20], np.float32)
+_DIRECT_VISITS: Final = np.array([0.008, 0.05, 0.18], np.float32)
+_UNSERVED_CLICKS: Final = 0.7
+_RANDOM_VISITS: Final = 0.02
+_MEMORY_DAYS: Final = 7
+_PULL: Final = 0.35
+
+
+@dataclass(frozen=True)
+class People:
+    """Who there is, the same in every world with one seed.
+
+    Parameters
+    ----------
+    trait : ndarray of bool
+        Observed.
+    latent : ndarray of float32
+        Propensity that nobody observes, standard normal.
+    activity : ndarray of float32
+        How much people are online, with mean 1.
+    """
+
+    trait: Flags
+    latent: Numbers
+    activity: Numbers
+
+    @classmethod
+    def draw(cls, random: np.random.Generator, count: int) -> People:
+        """Draw people."""
+        return cls(
+            random.random(count) < 0.3,
+            random.standard_normal(count, np.float32),
+            (random.standard_gamma(0.7, count) / 0.7).astype(np.float32),
+        )
+
+
+@dataclass(frozen=True)
+class Lived:
+    """What happened.
+
+    Parameters
+    ----------
+    users, nodes, days : ndarray of int
+        One entry per touchpoint: whose, by which node (position among the paid channels, then the unpaid),
+        on which day.
+    converted : ndarray of int
+        Day on which each user converted, -1 where none did.
+    """
+
+    users: NDArray[np.int32]
+    nodes: NDArray[np.int8]
+    days: NDArray[np.int16]
+    converted: NDArray[np.int16]
+
+
+def live(
+    scenario: Scenario,
+    people: People,
+    random: np.random.Generator,
+    *,
+    running: Sequence[bool],
+    withheld: Flags | None = None,
+    is_recorded: bool = True,
+) -> Lived:
+    """Let a scenario happen.
+
+    The same random numbers are drawn whatever runs, so that two worlds with one seed differ only by what the
+    channels did.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The world.
+    people : People
+        Who lives in it.
+    random : numpy.random.Generator
+        Chance.
+    running : sequence of bool
+        Which paid channels run.
+    withheld : ndarray of bool, optional
+        Channels by users: who is not reached although the channel runs.
+    is_recorded : bool, default True
+        Whether touchpoints are returned; conversions always are.
+
+    Returns
+    -------
+    Lived
+        Touchpoints until each user's conversion, that day's included.
+    """
+    count = len(people.latent)
+    channels = scenario.channels
+    kept = [np.float32(2.0 ** (-1.0 / each.half_life)) for each in channels]
+    reach = [_reach(each, people, follows_intent=scenario.follows_intent) for each in channels]
+    pull = np.exp(_PULL * people.latent) if scenario.follows_intent else np.ones(count, np.float32)
+    lean = np.exp(0.5 * people.trait + 0.5 * people.latent).astype(np.float32)
+    if scenario.follows_intent:
+        lean *= people.activity ** np.float32(0.3)
+    intent = np.searchsorted(np.cumsum(_INTENTS)[:-1], random.random(count)).astype(np.int8)
+    adstock = np.zeros((len(channels), count), np.float32)
+    since_visit = np.full(count, 127, np.int8)
+    converted = np.full(count, -1, np.int16)
+    touches: list[tuple[NDArray[np.intp], int, int]] = []
+    for day in range(scenario.days):
+        for each, factor in zip(adstock, kept, strict=True):
+            each *= factor
+        intent = _next_intent(intent, pull, _upstream(channels, adstock, scenario), random)
+        reached = _exposures(
+            channels, reach, intent, since_visit, people, random, follows_intent=scenario.follows_intent
+        )
+        organic = _unserved(channels, reached, intent, running, withheld, random, scenario.follows_intent)
+        direct = random.random(count, np.float32) < (
+            _DIRECT_VISITS[intent] if scenario.follows_intent else np.float32(_RANDOM_VISITS)
+        )
+        is_here = converted < 0
+        visits = organic | direct
+        for position, exposed in enumerate(reached):
+            is_reached = exposed & is_here
+            if not running[position]:
+                is_reached = np.zeros(count, bool)
+            elif withheld is not None:
+                is_reached &= ~withheld[position]
+            adstock[position] += is_reached
+            # What follows visitors must not make visitors, or it would feed itself for ever.
+            if channels[position].delivery in {"category_search", "brand_search", "subscribers"}:
+                visits |= is_reached
+            if is_recorded:
+                touches.append((np.flatnonzero(is_reached), position, day))
+        if is_recorded:
+            for position, came in enumerate((organic, direct), start=len(channels)):
+                touches.append((np.flatnonzero(came & is_here), position, day))
+        since_visit = np.where(visits, 0, np.minimum(since_visit + 1, 127)).astype(np.int8)
+        hazard = _HAZARD[intent] * lean * _growth(scenario, adstock)
+        is_buying = (random.random(count, np.float32) < -np.expm1(-hazard)) & is_here
+        converted[is_buying] = day
+    return _lived(touches, converted)
+
+
+def _reach(channel: Channel, people: People, *, follows_intent: bool) -> Any:
+    """Return a user's chance a day to be reached, as far as it does not change from day to day."""
+    if not follows_intent:
+        return np.float32(channel.rate)
+    spread = {
+        "broad": people.activity,
+        "lookalikes": people.activity * np.exp(0.6 * people.latent - 0.18).astype(np.float32),
+        "subscribers": np.where(people.trait, np.float32(2.2), np.float32(0.5)),
+    }.get(channel.delivery, np.float32(1))
+    return np.minimum(np.float32(channel.rate) * spread, np.float32(0.9))
+
+
+def _exposures(
+    channels: Sequence[Channel],
+    reach: Sequence[Any],
+    intent: NDArray[np.int8],
+    since_visit: NDArray[np.int8],
+    people: People,
+    random: np.random.Generator,
+    *,
+    follows_intent: bool,
+) -> list[Flags]:
+    """Return whom each channel would reach today."""
+    draws = [random.random(len(intent), np.float32) for _ in channels]
+    if not follows_intent:
+        return [draw < chance for draw, chance in zip(draws, reach, strict=True)]
+    found = []
+    for channel, chance, draw in zip(channels, reach, draws, strict=True):
+        if channel.delivery == "category_search":
+            chance = chance * np.minimum(_CATEGORY_QUERIES[intent] * people.activity, 1)
+        elif channel.delivery == "brand_search":
+            chance = chance * np.minimum(_BRAND_QUERIES[intent] * people.activity, 1)
+        elif channel.delivery == "visitors":
+            chance = chance * (since_visit < _MEMORY_DAYS)
+        found.append(draw < chance)
+    return found
+
+
+def _unserved(
+    channels: Sequence[Channel],
+    reached: Sequence[Flags],
+    intent: NDArray[np.int8],
+    running: Sequence[bool],
+    withheld: Flags | None,
+    random: np.random.Generator,
+    follows_intent: bool,
+) -> Flags:
+    """Return who clicks an organic result: those whose search no advertisement was served for."""
+    draw = random.random(len(intent), np.float32)
+    if not follows_intent:
+        return draw < np.float32(_RANDOM_VISITS)
+    came = draw < np.float32(0.3) * _CATEGORY_QUERIES[intent] * np.float32(_UNSERVED_CLICKS)
+    clicks = random.random(len(intent), np.float32) < np.float32(_UNSERVED_CLICKS)
+    for position, channel in enumerate(channels):
+        if channel.delivery in {"category_search", "brand_search"}:
+            is_unserved = reached[position]
+            if running[position]:
+                is_unserved = (
+                    np.zeros(len(intent), bool) if withheld is None else is_unserved & withheld[position]
+                )
+            came |= is_unserved & clicks
+    return came
+
+
+def _saturated(adstock: Numbers, scenario: Scenario) -> Numbers:
+    return adstock / (1 + np.float32(scenario.saturation) * adstock)
+
+
+def _upstream(channels: Sequence[Channel], adstock: Numbers, scenario: Scenario) -> Any:
+    effects = [
+        np.float32(each.upstream) * _saturated(stock, scenario)
+        for each, stock in zip(channels, adstock, strict=True)
+        if each.upstream
+    ]
+    return sum(effects) if effects else np.float32(0)
+
+
+def _growth(scenario: Scenario, adstock: Numbers) -> Any:
+    """Return by how much the channels raise the hazard."""
+    growth: Any = np.float32(1)
+    for channel, stock in zip(scenario.channels, adstock, strict=True):
+        if channel.direct:
+            growth = growth + np.float32(channel.direct) * _saturated(stock, scenario)
+    positions = {each.node_id: position for position, each in enumerate(scenario.channels)}
+    for first, second, effect in scenario.synergies:
+        both = [_saturated(adstock[positions[name]], scenario) for name in (first, second)]
+        growth = growth + np.float32(effect) * both[0] * both[1]
+    return growth
+
+
+def _next_intent(
+    intent: NDArray[np.int8], pull: Numbers, upstream: Any, random: np.random.Generator
+) -> NDArray[np.int8]:
+    draw = random.random(len(intent), np.float32)
+    grows = np.where(
+        intent == _NONE,
+        np.float32(0.006) * pull * (1 + 3 * upstream),
+        np.float32(0.035) * pull * (1 + upstream),
+    )
+    fades = np.where(intent == _CATEGORY, np.float32(0.05), np.float32(0.07))
+    rises = (draw < grows) & (intent < _BRAND)
+    # The other end of the same draw, so that both cannot happen.
+    falls = (draw > 1 - fades) & (intent > _NONE) & ~rises
+    moved: NDArray[np.int8] = (intent + rises - falls).astype(np.int8)
+    return moved
+
+
+def _lived(touches: Sequence[tuple[NDArray[np.intp], int, int]], converted: NDArray[np.int16]) -> Lived:
+    lengths = [len(users) for users, _, _ in touches]
+    return Lived(
+        np.concatenate([np.empty(0, np.intp), *(users for users, _, _ in touches)]).astype(np.int32),
+        np.repeat(np.array([node for _, node, _ in touches], np.int8), lengths),
+        np.repeat(np.array([day for _, _, day in touches], np.int16), lengths),
+        converted,
+    )
+
+
+def names_of(scenario: Scenario) -> list[str]:
+    """Return the names of the nodes by their position."""
+    return [*(each.node_id for each in scenario.channels), *UNPAID]

@@ -1,0 +1,143 @@
+"""The worlds to simulate: what channels there are, whom they reach and what they do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from attrib_ds.errors import InvalidRequest
+
+#: How a channel finds the people it reaches, in a world where exposure follows intent.
+Delivery = Literal["broad", "lookalikes", "category_search", "brand_search", "visitors", "subscribers"]
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A paid channel and its true effect.
+
+    Parameters
+    ----------
+    node_id : str
+        Its name.
+    half_life : float
+        Days after which half of an exposure's effect is left.
+    rate : float
+        Exposures per user and day, 0 to 1.
+    delivery : str, default "broad"
+        Whom it reaches when exposure follows intent: anybody; ``lookalikes``, who resemble buyers;
+        who searches the category or the brand; ``visitors`` of the last seven days; ``subscribers``, mostly
+        those with the observed trait.
+    direct : float, default 0
+        Growth of the hazard to convert per unit of saturated adstock.
+    upstream : float, default 0
+        Growth of the rates at which people become interested, per unit of saturated adstock.
+    """
+
+    node_id: str
+    half_life: float
+    rate: float
+    delivery: Delivery = "broad"
+    direct: float = 0.0
+    upstream: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.half_life > 0:
+            raise InvalidRequest(
+                f"half_life: {self.half_life!r} is not allowed; allowed: days above 0", field="half_life"
+            )
+        if not 0 <= self.rate <= 1:
+            raise InvalidRequest(f"rate: {self.rate!r} is not allowed; allowed: 0 to 1 a day", field="rate")
+        for name in ("direct", "upstream"):
+            if not getattr(self, name) >= 0:
+                raise InvalidRequest(
+                    f"{name}: {getattr(self, name)!r} is not allowed; allowed: 0 or more", field=name
+                )
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A world to simulate.
+
+    Parameters
+    ----------
+    channels : tuple of Channel
+        The paid ones; :data:`UNPAID` are there in every world and have no effect.
+    follows_intent : bool, default False
+        Whether who is about to buy anyway is reached more often (True), or exposure is random (False).
+    synergies : tuple of (str, str, float)
+        Growth of the hazard per product of two channels' saturated adstocks.
+    saturation : float, default 0.35
+        A channel's adstock a counts as ``a / (1 + saturation * a)``.
+    days : int, default 30
+        How long everybody is observed, or until they convert.
+
+    Examples
+    --------
+    >>> radio = Channel("radio", half_life=7, rate=0.05, direct=0.3)
+    >>> Scenario((radio,), follows_intent=True).days
+    30
+    """
+
+    channels: tuple[Channel, ...]
+    follows_intent: bool = False
+    synergies: tuple[tuple[str, str, float], ...] = ()
+    saturation: float = 0.35
+    days: int = field(default=30, kw_only=True)
+
+    def __post_init__(self) -> None:
+        names = [each.node_id for each in self.channels]
+        if not names or len(set(names)) < len(names) or set(names) & set(UNPAID):
+            raise InvalidRequest(
+                f"channels: {names!r} is not allowed; allowed: one or more channels, each with a name of its "
+                f"own other than {', '.join(UNPAID)}",
+                field="channels",
+            )
+        for first, second, _ in self.synergies:
+            for name in (first, second):
+                if name not in names:
+                    raise InvalidRequest.choice("synergies", name, names)
+        if self.days < 1:
+            raise InvalidRequest(f"days: {self.days!r} is not allowed; allowed: 1 or more", field="days")
+
+
+#: What brings people without anybody paying for it, and has no effect of its own.
+UNPAID: Final = ("organic", "direct")
+
+_RANDOM: Final = (
+    Channel("display", 7, 0.05, "broad", direct=0.25),
+    Channel("social", 5, 0.04, "lookalikes", direct=0.35),
+    Channel("generic_search", 3, 0.03, "category_search", direct=0.9),
+    Channel("brand_search", 1, 0.02, "brand_search", direct=1.1),
+    Channel("retargeting", 3, 0.03, "visitors", direct=0.4),
+    Channel("email", 4, 0.035, "subscribers", direct=0.2),
+)
+_INTENT: Final = (
+    Channel("display", 7, 0.05, "broad", direct=0.05, upstream=0.30),
+    Channel("social", 5, 0.04, "lookalikes", direct=0.10, upstream=0.25),
+    Channel("generic_search", 3, 0.45, "category_search", direct=0.35),
+    Channel("brand_search", 1, 0.55, "brand_search", direct=0.03),
+    Channel("retargeting", 3, 0.08, "visitors", direct=0.15),
+    Channel("email", 4, 0.035, "subscribers", direct=0.20),
+)
+_SYNERGIES: Final = (
+    ("display", "generic_search", 0.9),
+    ("social", "retargeting", 0.8),
+    ("display", "email", 0.5),
+)
+
+#: The scenarios to judge models by.
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "random": Scenario(_RANDOM),
+    "intent": Scenario(_INTENT, follows_intent=True),
+    "synergy": Scenario(_RANDOM, synergies=_SYNERGIES),
+    "intent_synergy": Scenario(_INTENT, follows_intent=True, synergies=_SYNERGIES),
+}
+
+
+def scenario_named(scenario: str | Scenario) -> Scenario:
+    """Return a scenario by its name; a scenario is returned as it is."""
+    if isinstance(scenario, Scenario):
+        return scenario
+    if scenario not in SCENARIOS:
+        raise InvalidRequest.choice("scenario", scenario, SCENARIOS)
+    return SCENARIOS[scenario]

@@ -1,0 +1,171 @@
+"""Simulated journeys: what they hold, that their truth is true, and that chance is drawn once for all worlds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attrib_ds import Paths, attribute, simulate
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.simulation.scenarios import SCENARIOS, Channel, Scenario
+
+IDLE = Channel("poster", half_life=5, rate=0.1)
+
+
+@pytest.fixture(scope="module", params=list(SCENARIOS))
+def world(request):
+    return simulate(request.param, users=20_000, seed=7, holdout=0.1)
+
+
+def test_frames_are_those_that_paths_take(world):
+    assert list(world.touchpoints.columns) == ["user_id", "node_id", "date"]
+    assert list(world.conversions.columns) == ["event_id", "user_id", "date", "value", "currency"]
+    assert str(world.touchpoints["date"].dtype) == "datetime64[us, UTC]"
+    assert set(world.touchpoints["node_id"]) == {
+        "display", "social", "generic_search", "brand_search", "retargeting", "email", "organic", "direct",
+    }  # fmt: skip
+    credits = attribute(Paths.from_frames(world.touchpoints, world.conversions), "linear")
+    assert credits["conversions"].sum() == pytest.approx(len(world.conversions))
+
+
+def test_nobody_is_touched_after_the_conversion_or_converts_twice(world):
+    until = world.users.set_index("user_id")["until"]
+    assert (world.touchpoints["date"] < world.touchpoints["user_id"].map(until)).all()
+    assert world.conversions["user_id"].is_unique
+    bought = world.conversions.set_index("user_id")["date"]
+    assert (until.loc[bought.index] == bought).all()
+    others = until.drop(bought.index)
+    assert (others == pd.Timestamp("2025-01-31", tz="UTC")).all()
+
+
+def test_who_a_channel_is_withheld_from_is_never_touched_by_it(world):
+    held = pd.MultiIndex.from_frame(world.withheld)
+    touched = pd.MultiIndex.from_frame(world.touchpoints[["user_id", "node_id"]])
+    assert not touched.isin(held).any()
+    # 10 % of 20,000 users, six times: 12,000 with a standard deviation of 104.
+    assert abs(len(held) - 12_000) < 5 * math.sqrt(12_000 * 0.9)
+
+
+def test_a_seed_gives_the_same_bytes_and_another_seed_others():
+    first, same, other = (simulate("intent", users=3_000, seed=seed) for seed in (1, 1, 2))
+    pd.testing.assert_frame_equal(first.touchpoints, same.touchpoints)
+    pd.testing.assert_frame_equal(first.conversions, same.conversions)
+    assert not first.touchpoints.equals(other.touchpoints)
+
+
+def test_an_experiment_changes_nothing_for_those_it_leaves_alone():
+    plain, tried = (simulate("random", users=3_000, seed=1, holdout=share) for share in (0.0, 0.2))
+    left_alone = ~plain.users["user_id"].isin(tried.withheld["user_id"])
+    names = set(plain.users.loc[left_alone, "user_id"])
+    for frame in ("touchpoints", "conversions"):
+        rows = [getattr(each, frame) for each in (plain, tried)]
+        # The time of day is a matter of chance of its own.
+        kept = [
+            each[each["user_id"].isin(names)].assign(date=lambda rows: rows["date"].dt.floor("D"))
+            for each in rows
+        ]
+        columns = [name for name in kept[0].columns if name != "value"]
+        sorted_rows = [each[columns].sort_values(columns, ignore_index=True) for each in kept]
+        assert len(sorted_rows[0])
+        pd.testing.assert_frame_equal(*sorted_rows)
+
+
+def test_exposure_is_as_frequent_as_the_channel_says():
+    world = simulate(Scenario((IDLE,)), users=50_000, seed=3)
+    observed = (world.users["until"] - pd.Timestamp("2025-01-01", tz="UTC")) / pd.Timedelta(days=1)
+    # A user who converts on a day has been there for the touchpoints of that day.
+    days = np.ceil(observed).sum()
+    touched = (world.touchpoints["node_id"] == "poster").sum()
+    assert touched == pytest.approx(0.1 * days, abs=5 * math.sqrt(0.09 * days))
+
+
+def test_without_effects_as_many_convert_as_the_rates_say():
+    """Follow the three intents of a user by hand, over the latent propensity and the trait."""
+    start, hazard = np.array([0.84, 0.12, 0.04]), np.array([0.00025, 0.0015, 0.010])
+    moves = np.array([[0.994, 0.006, 0], [0.05, 0.915, 0.035], [0, 0.07, 0.93]])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    expected = 0.0
+    for node, weight in zip(nodes, weights / math.sqrt(2 * math.pi), strict=True):
+        for trait, share in ((0, 0.7), (1, 0.3)):
+            alive = start.copy()
+            for _ in range(30):
+                alive = (alive @ moves) * np.exp(-hazard * math.exp(0.5 * trait + 0.5 * node))
+            expected += weight * share * (1 - alive.sum())
+    users = 200_000
+    found = len(simulate(Scenario((IDLE,)), users=users, seed=11).conversions)
+    assert found == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
+
+
+def test_a_channel_without_effect_causes_nothing_and_others_something():
+    scenario = Scenario((IDLE, Channel("radio", half_life=7, rate=0.2, direct=1.0)))
+    truth = simulate(scenario, users=20_000, seed=5).truth(shapley=True).set_index("node_id")
+    assert truth.loc["poster"].tolist() == [0.0, 0.0]
+    assert truth.loc["radio", "removal"] > 100
+    # Alone, a channel causes the same whichever way it is asked.
+    assert truth.loc["radio", "removal"] == truth.loc["radio", "shapley"]
+    assert truth.loc[["organic", "direct"]].to_numpy().tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_shapley_divides_what_all_channels_cause_and_synergies_are_removed_twice():
+    channels = (Channel("a", 7, 0.2, direct=0.5), Channel("b", 7, 0.2, direct=0.5))
+    world = simulate(Scenario(channels, synergies=(("a", "b", 2.0),)), users=30_000, seed=2)
+    truth = world.truth(shapley=True)
+    nothing = simulate(Scenario((Channel("a", 7, 0.2), Channel("b", 7, 0.2))), users=30_000, seed=2)
+    caused = len(world.conversions) - len(nothing.conversions)
+    assert truth["shapley"].sum() == pytest.approx(caused)
+    assert truth["removal"].sum() > 1.2 * caused
+
+
+@pytest.mark.parametrize("name", ["random", "synergy"])
+def test_users_lived_in_parts_are_as_many_as_asked_for(name, monkeypatch):
+    monkeypatch.setattr("attrib_ds.simulation.simulate._TOGETHER", 1_000)
+    world = simulate(name, users=2_500, seed=1)
+    assert world.users["user_id"].is_unique
+    assert len(world.users) == 2_500
+    assert set(world.touchpoints["user_id"]) <= set(world.users["user_id"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"users": 0}, "users: 0 is not allowed; allowed: a whole number of 1 or more"),
+        ({"seed": -1}, "seed: -1 is not allowed"),
+        ({"holdout": 0.6}, "holdout: 0.6 is not allowed; allowed: 0 to 0.5"),
+        ({"scenario": "rnadom"}, "did you mean 'random'"),
+    ],
+)
+def test_what_is_not_allowed_is_told(arguments, told):
+    with pytest.raises(InvalidRequest, match=told):
+        simulate(**{"scenario": "random", "users": 10, "seed": 1} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Channel("radio", half_life=0, rate=0.1), "half_life: 0 is not allowed"),
+        (lambda: Channel("radio", half_life=1, rate=1.5), "rate: 1.5 is not allowed"),
+        (lambda: Channel("radio", half_life=1, rate=0.5, direct=-1), "direct: -1 is not allowed"),
+        (lambda: Scenario(()), "channels"),
+        (lambda: Scenario((IDLE, IDLE)), "channels"),
+        (lambda: Scenario((Channel("direct", 1, 0.1),)), "channels"),
+        (lambda: Scenario((IDLE,), synergies=(("poster", "postre", 1.0),)), "did you mean 'poster'"),
+        (lambda: Scenario((IDLE,), days=0), "days: 0"),
+    ],
+)
+def test_a_scenario_that_makes_no_sense_is_refused(make, told):
+    with pytest.raises(InvalidRequest, match=told):
+        make()
+
+
+def test_subsets_of_worlds_share_their_chance():
+    """Adding a channel never undoes a conversion: the same draw is compared with a greater hazard."""
+    channels = tuple(Channel(name, 5, 0.2, direct=0.5) for name in "abc")
+    world = simulate(Scenario(channels), users=5_000, seed=9)
+    for running in itertools.product((True, False), repeat=3):
+        for position in range(3):
+            with_it = (*running[:position], True, *running[position + 1 :])
+            assert world._conversions(with_it) >= world._conversions(running)
