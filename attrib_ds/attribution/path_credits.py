@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attrib_ds.attribution import models
 from attrib_ds.attribution.conversion_rates import credit_conversion_rates
 from attrib_ds.attribution.fractribution import credit_fractribution
+from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard
 from attrib_ds.attribution.markov import credit_markov
 from attrib_ds.attribution.sequences import Sequences
 from attrib_ds.attribution.tally import GROUPS
@@ -61,3 +62,4 @@ def credit(model: models.PathModel, sequences: Sequences) -> Tally:
 credit.register(models.Markov, credit_markov)
 credit.register(models.ConversionRateShapley, credit_conversion_rates)
 credit.register(models.Fractribution, credit_fractribution)
+credit.register(models.DiscreteHazard, credit_discrete_hazard)

@@ -49,6 +49,9 @@ class Paths:
         them.
     converted : ibis.Table or None
         ``user_id`` of every conversion, where this is quicker to read than ``touches``.
+    observed : ibis.Table or None
+        ``user_id``, ``since``, ``until`` of every user who was observed, whether or not anything happened,
+        and what else is known of them.
     nodes : DataFrame or None
         The tree of nodes: ``node_id``, ``name``, ``type``, ``parent_id``.
     spend : DataFrame or None
@@ -58,6 +61,7 @@ class Paths:
     touches: ir.Table
     touchpoints: ir.Table | None = None
     converted: ir.Table | None = None
+    observed: ir.Table | None = None
     nodes: pd.DataFrame | None = None
     spend: pd.DataFrame | None = None
     has_dates: bool = True
@@ -81,6 +85,7 @@ class Paths:
         value: str | None = None,
         currency: str | None = None,
         milestones: Mapping[str, str] | None = None,
+        users: object = None,
     ) -> Paths:
         """Make paths from touchpoints and conversions of any origin.
 
@@ -103,6 +108,11 @@ class Paths:
             Columns of conversions; ``"value"`` and ``"currency"`` where they are there.
         milestones : mapping of str to str, optional
             Name of a milestone to the column of conversions that holds its date (or nothing).
+        users : DataFrame, pyarrow.Table or path of a Parquet file, optional
+            One row per user who was observed, also those whom nothing touched and who did not convert: the
+            column ``user``, ``since`` and ``until`` (instants; a conversion that ends the observation is
+            its end), and in further columns what else is known of the user. Only incremental models look
+            at it.
 
         Returns
         -------
@@ -144,10 +154,14 @@ class Paths:
             currency=currency,
             milestones=milestones or {},
         )
+        observed = None
+        if users is not None:
+            observed = _observed(Input.open(backend, users, argument="users"), user=user)
         return cls(
             touches=pair(points, converted, lookback=window),
             touchpoints=points,
             converted=converted,
+            observed=observed,
             has_touch_ids=touch is not None,
         )
 
@@ -380,6 +394,17 @@ def _touchpoints(given: Input, *, user: str, node: str, date: str, touch: str | 
     )
     given.check()
     return given.table.select(**columns, type=ibis.null("string"))
+
+
+def _observed(given: Input, *, user: str) -> ir.Table:
+    columns = {
+        "user_id": given.keys(user, role="user", unique=True),
+        "since": given.instants("since", role="since"),
+        "until": given.instants("until", role="until"),
+    }
+    given.check()
+    others = [name for name in given.table.columns if name not in (user, "since", "until")]
+    return given.table.select(**columns, **{name: given.table[name] for name in others})
 
 
 def _conversions(

@@ -106,7 +106,7 @@ class Sequences:
 
     def converting(self) -> Steps:
         """Return the steps of paths with a conversion; one without a touchpoint has a step of its own."""
-        touches = self._coded(self.paths.touches)
+        touches = self.coded(self.paths.touches)
         value = touches.value
         table = touches.select(
             "code",
@@ -118,7 +118,7 @@ class Sequences:
             # Products, not zeros: an unknown value stays unknown.
             gains=ibis.ifelse(value > 0, value, 0.0 * value),
             losses=ibis.ifelse(value < 0, -value, 0.0 * value),
-            fold=self._fold(touches.user_id),
+            fold=self.fold(touches.user_id),
         )
         return Steps(table, ("position",))
 
@@ -128,14 +128,14 @@ class Sequences:
         if points is None:
             return None
         if not self.paths.has_users:
-            lost = self._coded(points.filter(points.nulls > 0))
+            lost = self.coded(points.filter(points.nulls > 0))
             table = lost.select(
-                "code", *self.words, "position", "nulls", path_id="event_id", fold=self._fold(lost.user_id)
+                "code", *self.words, "position", "nulls", path_id="event_id", fold=self.fold(lost.user_id)
             )
             return Steps(table, ("position",))
         converted = self.paths.touches if self.paths.converted is None else self.paths.converted
         users = converted.select("user_id").distinct()
-        lost = self._coded(points.filter(points.user_id.notnull()).anti_join(users, "user_id"))
+        lost = self.coded(points.filter(points.user_id.notnull()).anti_join(users, "user_id"))
         table = lost.select(
             "code",
             *self.words,
@@ -143,7 +143,7 @@ class Sequences:
             "touch_id",
             path_id="user_id",
             nulls=ibis.literal(1.0),
-            fold=self._fold(lost.user_id),
+            fold=self.fold(lost.user_id),
         )
         # Codes are in the order of node ids, and far quicker to sort by where these are the touch ids too.
         return Steps(table, ("date", "touch_id", "code") if self.paths.has_touch_ids else ("date", "code"))
@@ -175,12 +175,13 @@ class Sequences:
                 tables.append(ordered.to_pyarrow())
         return pa.concat_tables(tables, promote_options="permissive")
 
-    def _fold(self, users: Any) -> Any:
+    def fold(self, users: Any) -> Any:
+        """Return the group of each user."""
         if self.folds == 1:
             return ibis.literal(0, "int8")
         return (_hash(users) % self.folds).cast("int8")
 
-    def _coded(self, rows: ir.Table) -> ir.Table:
+    def coded(self, rows: ir.Table) -> ir.Table:
         """Join the code of each node, and its bit in a set of nodes."""
         codes = np.arange(len(self.node_ids), dtype=np.int64)
         columns = {

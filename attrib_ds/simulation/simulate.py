@@ -41,8 +41,8 @@ class Simulation:
     seed : int
         Of its random numbers.
     users : DataFrame
-        One row per user: ``user_id`` (str), ``trait`` (boolean, observed), ``until`` (datetime64[us, UTC],
-        the end of the observation: the conversion or the last day).
+        One row per user: ``user_id`` (str), ``trait`` (boolean, observed), ``since`` and ``until``
+        (datetime64[us, UTC], the observation, which ends with the conversion or the last day).
     touchpoints : DataFrame
         One row per touchpoint: ``user_id``, ``node_id``, ``date``.
     conversions : DataFrame
@@ -140,8 +140,8 @@ def simulate(
     Returns
     -------
     Simulation
-        Its ``touchpoints`` and ``conversions`` are what :meth:`attrib_ds.Paths.from_frames` takes; its
-        ``truth()`` is what the channels caused.
+        Its ``touchpoints``, ``conversions`` and ``users`` are what :meth:`attrib_ds.Paths.from_frames` takes;
+        its ``truth()`` is what the channels caused.
 
     Raises
     ------
@@ -244,7 +244,12 @@ def _frames(
     held = np.nonzero(withheld) if withheld is not None else (np.empty(0, int), np.empty(0, int))
     return (
         pd.DataFrame(
-            {"user_id": user_ids, "trait": pd.array(people.trait), "until": _instants(until, first_day)}
+            {
+                "user_id": user_ids,
+                "trait": pd.array(people.trait),
+                "since": _instants(np.zeros(count), first_day),
+                "until": _instants(until, first_day),
+            }
         ),
         pd.DataFrame(
             {

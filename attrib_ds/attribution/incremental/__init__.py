@@ -1,0 +1,1 @@
+"""Models that estimate what would not have happened without a node."""

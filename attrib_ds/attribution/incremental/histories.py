@@ -1,0 +1,215 @@
+"""Users as arrays: how long each was observed, what touched them when, and when they converted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from attrib_ds.attribution.codes import number_currencies
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import ibis.expr.types as ir
+    from numpy.typing import NDArray
+
+    from attrib_ds.attribution.sequences import Sequences
+
+    Numbers = NDArray[np.float64]
+    Codes = NDArray[np.int64]
+
+_DAY: float = 86_400_000_000.0
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """What is known of each user in time; users and nodes are numbers, times are days since ``origin``.
+
+    Attributes
+    ----------
+    origin : datetime64
+        When the first observation began.
+    since, until : float array, shape (n_users,)
+        Observation of each user.
+    covariates : float array, shape (n_users, n_covariates)
+        What else is known of them; categories are columns of zeros and ones.
+    fold : int array, shape (n_users,)
+        Group of each user, for the jackknife.
+    touch_user, touch_node : int array; touch_time : float array
+        One entry per touchpoint within the observation of its user, by user and time.
+    event_user, event_currency : int array; event_time, conversions, value : float array
+        One entry per conversion.
+    currencies : list
+        Currency of each number.
+    """
+
+    origin: np.datetime64
+    since: Numbers
+    until: Numbers
+    covariates: Numbers
+    fold: Codes
+    touch_user: Codes
+    touch_node: Codes
+    touch_time: Numbers
+    event_user: Codes
+    event_time: Numbers
+    event_currency: Codes
+    conversions: Numbers
+    value: Numbers
+    currencies: list[str | None]
+
+    @classmethod
+    def of(cls, sequences: Sequences, *, covariates: Sequence[str] | None) -> Histories:
+        """Read the histories of users from paths.
+
+        Parameters
+        ----------
+        sequences : Sequences
+            Paths whose nodes have numbers.
+        covariates : sequence of str, optional
+            Columns of the observed users to use; all by default.
+
+        Returns
+        -------
+        Histories
+            Without told observations, everybody who was touched or converted was observed from the first date
+            in the paths to the last.
+
+        Raises
+        ------
+        InvalidRequest
+            If the paths have no dates or users, a covariate is unknown, or a conversion lies outside the
+            observation of its user.
+        """
+        paths = sequences.paths
+        paths.require_dates("an incremental model")
+        points = _points(sequences)
+        events = _events(sequences)
+        people = _observed(paths.observed, points, events)
+        known = [name for name in people.columns if name not in ("user_id", "since", "until")]
+        wanted = known if covariates is None else list(covariates)
+        for name in wanted:
+            if name not in known:
+                raise InvalidRequest.choice("covariates", name, known)
+        # The order of users decides who is drawn, so it must not depend on the order of rows.
+        numbered = people.select("user_id", "since", "until", *wanted).order_by("user_id")
+        numbered = numbered.mutate(
+            number=ibis.row_number().over(ibis.window(order_by=numbered.user_id)),
+            fold=sequences.fold(numbered.user_id),
+        )
+        users = numbered.order_by("number").to_pyarrow()
+        keys = ibis.memtable(
+            pa.table({"user_id": users["user_id"], "number": np.arange(len(users), dtype=np.int64)})
+        )
+        touched = points.inner_join(keys, "user_id").select("number", "code", "date")
+        touched = touched.order_by("number", "date", "code").to_pyarrow()
+        happened = events.left_join(keys, "user_id")
+        happened = happened.select("event_id", "number", "event_date", "conversions", "value", "currency")
+        converted = happened.order_by("event_id").to_pyarrow()
+        if converted["number"].null_count:
+            raise InvalidRequest(
+                f"users: {converted['number'].null_count} conversions are of users who are not among those "
+                "observed; allowed: one row for every user who converted",
+                field="users",
+            )
+        return _assembled(users, wanted, touched, converted)
+
+
+def _assembled(
+    users: pa.Table, covariates: Sequence[str], touched: pa.Table, converted: pa.Table
+) -> Histories:
+    since, until = (_moments(users[name]) for name in ("since", "until"))
+    origin = since.min() if len(since) else np.datetime64("1970-01-01", "us")
+    begins, ends = (_days(moments, origin) for moments in (since, until))
+    event_user = converted["number"].to_numpy().astype(np.int64)
+    event_time = _days(_moments(converted["event_date"]), origin)
+    outside = (event_time < begins[event_user]) | (event_time > ends[event_user])
+    if outside.any():
+        raise InvalidRequest(
+            f"users: {int(outside.sum())} conversions lie outside the observation of their users, for "
+            f"example {converted['event_id'][int(np.argmax(outside))].as_py()!r}; allowed: since and until "
+            "that include every conversion",
+            field="users",
+        )
+    touch_user = touched["number"].to_numpy().astype(np.int64)
+    touch_time = _days(_moments(touched["date"]), origin)
+    # What came before the observation may be at work in it still.
+    kept = touch_time <= ends[touch_user]
+    number, currencies = number_currencies(converted["currency"], np.ones(len(converted), bool))
+    return Histories(
+        origin,
+        begins,
+        ends,
+        _columns(users, covariates),
+        users["fold"].to_numpy().astype(np.int64),
+        touch_user[kept],
+        touched["code"].to_numpy().astype(np.int64)[kept],
+        touch_time[kept],
+        event_user,
+        event_time,
+        number,
+        converted["conversions"].to_numpy().astype(np.float64),
+        np.asarray(converted["value"].to_pandas(), dtype=np.float64),
+        currencies,
+    )
+
+
+def _points(sequences: Sequences) -> ir.Table:
+    points = sequences.paths.touchpoints
+    if points is None:
+        raise InvalidRequest(
+            "paths: an incremental model needs the touchpoints of users who did not convert too; use "
+            "Paths.from_frames or conversion_paths",
+            field="paths",
+        )
+    return sequences.coded(points.filter(points.user_id.notnull())).select("user_id", "code", "date")
+
+
+def _events(sequences: Sequences) -> ir.Table:
+    touches = sequences.paths.touches
+    last = touches.filter(touches.position == touches.length)
+    return last.select("event_id", "user_id", "event_date", "conversions", "value", "currency")
+
+
+def _observed(observed: ir.Table | None, points: ir.Table, events: ir.Table) -> ir.Table:
+    if observed is not None:
+        return observed
+    seen = points.select("user_id", "date").union(events.select("user_id", date="event_date"))
+    ends = seen.agg(since=seen.date.min(), until=seen.date.max())
+    return seen.select("user_id").distinct().cross_join(ends)
+
+
+def _moments(column: pa.ChunkedArray) -> NDArray[np.datetime64]:
+    plain = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64())
+    return np.asarray(plain.to_numpy()).astype("datetime64[us]")
+
+
+def _days(moments: NDArray[np.datetime64], origin: np.datetime64) -> Numbers:
+    return np.asarray((moments - origin).astype(np.int64) / _DAY)
+
+
+def _columns(users: pa.Table, covariates: Sequence[str]) -> Numbers:
+    """Return covariates as numbers: categories become one column each but the most frequent."""
+    columns: list[Any] = []
+    for name in covariates:
+        values = users[name].to_pandas()
+        if pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype):
+            numbers = np.asarray(values, dtype=np.float64)
+            if not np.isfinite(numbers).all():
+                raise InvalidRequest(
+                    f"users: the covariate {name!r} has missing or infinite values; allowed: numbers, flags "
+                    "or text without gaps",
+                    field="users",
+                )
+            columns.append(numbers)
+            continue
+        texts = values.astype("str").fillna("")
+        frequent = texts.value_counts()
+        columns += [np.asarray(texts == each, dtype=np.float64) for each in sorted(frequent.index[1:])]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
