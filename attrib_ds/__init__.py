@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attrib_ds import errors, plots
+    from attrib_ds.administration import back_up, check
     from attrib_ds.attribution.credits import attribute
     from attrib_ds.attribution.markov import removal_effects, transition_matrix
     from attrib_ds.attribution.models import (
         ConversionRateShapley,
         CustomWeights,
+        DiscreteHazard,
         FirstTouch,
         Fractribution,
         LastNonDirect,
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.paths import Paths
     from attrib_ds.attribution.positions import position_credits
     from attrib_ds.attribution.returns import compare_models, report_returns, roll_up
+    from attrib_ds.audit import list_audit
     from attrib_ds.campaigns import (
         create_campaign,
         create_outlay,
         create_outlays,
+        delete_outlay,
         get_campaign,
         get_outlay,
         list_campaigns,
@@ -40,16 +44,27 @@ if TYPE_CHECKING:
         update_outlay,
     )
     from attrib_ds.conversions import conversion_paths
-    from attrib_ds.event_types import create_event_type, get_event_type, list_event_types
+    from attrib_ds.event_types import (
+        archive_event_type,
+        create_event_type,
+        get_event_type,
+        list_event_types,
+        restore_event_type,
+        update_event_type,
+    )
     from attrib_ds.events import (
         get_event,
         get_raw_event,
         list_trashed_events,
+        replay_events,
         send_events,
         update_states,
         update_statistics,
+        validate_events,
     )
+    from attrib_ds.exports import export_users
     from attrib_ds.filters import event, from_json, interaction, node, to_json, user
+    from attrib_ds.identities import delete_user, export_user_data, merge_users, split_user
     from attrib_ds.insights import event_insights, interaction_insights
     from attrib_ds.interactions import (
         create_offline_interactions,
@@ -60,16 +75,30 @@ if TYPE_CHECKING:
     from attrib_ds.loading import load, sample_project
     from attrib_ds.nodes import list_nodes
     from attrib_ds.project import Project, connect
+    from attrib_ds.rates import list_rates, set_rates
+    from attrib_ds.settings import get_settings, update_settings
     from attrib_ds.simulation.scenarios import Channel, Scenario
     from attrib_ds.simulation.simulate import simulate
+    from attrib_ds.users import (
+        create_audience,
+        delete_audience,
+        get_audience,
+        get_user,
+        list_audiences,
+        list_user_events,
+        list_user_metrics,
+        search_users,
+    )
 
 #: Where each public name lives; a name's module loads when the name is first used.
 _HOMES = {
+    "administration": ["back_up", "check"],
     "attribution.credits": ["attribute"],
     "attribution.markov": ["removal_effects", "transition_matrix"],
     "attribution.models": [
         "ConversionRateShapley",
         "CustomWeights",
+        "DiscreteHazard",
         "FirstTouch",
         "Fractribution",
         "LastNonDirect",
@@ -86,10 +115,12 @@ _HOMES = {
     "attribution.paths": ["Paths"],
     "attribution.positions": ["position_credits"],
     "attribution.returns": ["compare_models", "report_returns", "roll_up"],
+    "audit": ["list_audit"],
     "campaigns": [
         "create_campaign",
         "create_outlay",
         "create_outlays",
+        "delete_outlay",
         "get_campaign",
         "get_outlay",
         "list_campaigns",
@@ -98,16 +129,27 @@ _HOMES = {
         "update_outlay",
     ],
     "conversions": ["conversion_paths"],
-    "event_types": ["create_event_type", "get_event_type", "list_event_types"],
+    "event_types": [
+        "archive_event_type",
+        "create_event_type",
+        "get_event_type",
+        "list_event_types",
+        "restore_event_type",
+        "update_event_type",
+    ],
     "events": [
         "get_event",
         "get_raw_event",
         "list_trashed_events",
+        "replay_events",
         "send_events",
         "update_states",
         "update_statistics",
+        "validate_events",
     ],
+    "exports": ["export_users"],
     "filters": ["event", "from_json", "interaction", "node", "to_json", "user"],
+    "identities": ["delete_user", "export_user_data", "merge_users", "split_user"],
     "insights": ["event_insights", "interaction_insights"],
     "interactions": [
         "create_offline_interactions",
@@ -118,6 +160,18 @@ _HOMES = {
     "loading": ["load", "sample_project"],
     "nodes": ["list_nodes"],
     "project": ["Project", "connect"],
+    "rates": ["list_rates", "set_rates"],
+    "settings": ["get_settings", "update_settings"],
+    "users": [
+        "create_audience",
+        "delete_audience",
+        "get_audience",
+        "get_user",
+        "list_audiences",
+        "list_user_events",
+        "list_user_metrics",
+        "search_users",
+    ],
     "simulation.scenarios": ["Channel", "Scenario"],
     "simulation.simulate": ["simulate"],
 }
@@ -127,6 +181,7 @@ __all__ = [
     "Channel",
     "ConversionRateShapley",
     "CustomWeights",
+    "DiscreteHazard",
     "FirstTouch",
     "Fractribution",
     "LastNonDirect",
@@ -142,51 +197,77 @@ __all__ = [
     "Scenario",
     "Shapley",
     "TimeDecay",
+    "archive_event_type",
     "attribute",
+    "back_up",
+    "check",
     "compare_models",
     "connect",
     "conversion_paths",
+    "create_audience",
     "create_campaign",
     "create_event_type",
     "create_offline_interactions",
     "create_outlay",
     "create_outlays",
+    "delete_audience",
+    "delete_outlay",
+    "delete_user",
     "errors",
     "event",
     "event_insights",
+    "export_user_data",
+    "export_users",
     "from_json",
+    "get_audience",
     "get_campaign",
     "get_event",
     "get_event_type",
     "get_interaction",
     "get_outlay",
     "get_raw_event",
+    "get_settings",
+    "get_user",
     "interaction",
     "interaction_insights",
+    "list_audiences",
+    "list_audit",
     "list_campaigns",
     "list_event_types",
     "list_hits",
     "list_nodes",
     "list_outlays",
+    "list_rates",
     "list_trashed_events",
+    "list_user_events",
+    "list_user_metrics",
     "load",
+    "merge_users",
     "node",
     "plots",
     "position_credits",
     "removal_effects",
+    "replay_events",
     "report_returns",
+    "restore_event_type",
     "roll_up",
     "sample_project",
     "search_interactions",
+    "search_users",
     "send_events",
+    "set_rates",
     "simulate",
+    "split_user",
     "to_json",
     "transition_matrix",
     "update_campaign",
+    "update_event_type",
     "update_outlay",
+    "update_settings",
     "update_states",
     "update_statistics",
     "user",
+    "validate_events",
 ]
 
 

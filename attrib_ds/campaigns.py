@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.delivery import Delivery
 from attrib_ds.frames import to_pandas, to_record
-from attrib_ds.sending import read_rows, send_rows
+from attrib_ds.sending import read_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from decimal import Decimal
+    from pathlib import Path
 
     import pandas as pd
 
+    from attrib_ds.journal import Outcome
     from attrib_ds.project import Project
 
 #: Columns of outlays to create, and the arguments that they stand for.
@@ -232,6 +235,7 @@ def list_outlays(
     parent_campaign_id: str,
     since: datetime | str | None = None,
     until: datetime | str | None = None,
+    deleted: bool | None = None,
     sort: str | None = None,
     descending: bool | None = None,
     limit: int | None = None,
@@ -249,6 +253,8 @@ def list_outlays(
         The campaign's ``id``. An unknown one has no outlays.
     since, until : datetime or str, optional
         Only outlays with a part of their period in this range; without an offset they are UTC.
+    deleted : bool, optional
+        True: only outlays that were deleted; otherwise only the others.
     sort : str, optional
         ``"startDate"`` (the default), ``"endDate"``, ``"amount"``, ``"campaignId"``, ``"country"`` or
         ``"region"``; nulls are last and ties are broken by ``_id``.
@@ -282,6 +288,7 @@ def list_outlays(
         parent_campaign_id=parent_campaign_id,
         since=since,
         until=until,
+        deleted=deleted,
         sort=sort,
         descending=descending,
         limit=limit,
@@ -471,11 +478,62 @@ def update_outlay(
     return int(modified)
 
 
-def create_outlays(project: Project, vendor_id: str, frame: pd.DataFrame) -> pd.DataFrame:
+def delete_outlay(project: Project, vendor_id: str, *, parent_campaign_id: str, outlay_id: str) -> int:
+    """Delete an outlay, which then counts in no cost.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    parent_campaign_id : str
+        The campaign's ``id``.
+    outlay_id : str
+        The outlay's ``_id``.
+
+    Returns
+    -------
+    int
+        1.
+
+    Raises
+    ------
+    NotFound
+        If the campaign has no such outlay, or it is deleted already.
+
+    Examples
+    --------
+    >>> from attrib_ds import connect, create_campaign, create_outlay, delete_outlay, list_outlays
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
+    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
+    ...     _ = delete_outlay(shop, "my-ads", parent_campaign_id=spring, outlay_id=spent)
+    ...     len(list_outlays(shop, "my-ads", parent_campaign_id=spring))
+    0
+    """
+    answer = project.send(
+        "delete_outlay", vendor_id=vendor_id, parent_campaign_id=parent_campaign_id, outlay_id=outlay_id
+    )
+    modified: Any = answer.value
+    return int(modified)
+
+
+def create_outlays(
+    project: Project,
+    vendor_id: str,
+    frame: pd.DataFrame,
+    *,
+    dry_run: bool = False,
+    journal: str | Path | None = None,
+) -> pd.DataFrame:
     """Record what custom campaigns cost, one outlay per row.
 
     Running it again with the same rows stores nothing twice: a row is skipped as long as its campaign has
-    an outlay with all of its values that no other row stands for.
+    an outlay with all of its values that no other row stands for. Whatever ended a run, the same call with
+    the whole frame sends the rest.
 
     Parameters
     ----------
@@ -486,18 +544,32 @@ def create_outlays(project: Project, vendor_id: str, frame: pd.DataFrame) -> pd.
     frame : DataFrame
         ``campaignId`` (the campaign's ``id``), ``amount`` (in the currency of the integration),
         ``startDate``, ``endDate`` and, if known, ``country`` and ``region``, as in :func:`create_outlay`.
+    dry_run : bool, default False
+        Whether to check the form of the rows only, and send nothing; whether there is such a campaign, the
+        service alone knows. A journal is neither read nor written.
+    journal : str or Path, optional
+        File that remembers each row before it is sent, and what became of it, so that another run with it
+        sends only what is left and tells the same. A row that was on its way when a run ended is looked for
+        among the outlays of its campaign, and sent if it is not there. Each row is recorded at least once,
+        and twice only if a remote service carries out the request of the earlier run after that look. A
+        row is known by its campaign, period, country and region: another amount is told and not sent, and
+        an outlay that was deleted since is not recorded again.
 
     Returns
     -------
     DataFrame
-        One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``),
-        ``id`` of the outlay, ``error`` (str). Where the service fails half-way, that row is ``failed`` and
-        those behind it are ``unsent``.
+        One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``;
+        in a dry run ``valid`` or ``rejected``), ``id`` of the outlay, ``error`` (str). Where the service
+        fails half-way, that row is ``failed`` and those behind it are ``unsent``.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown; nothing is stored then.
+        If a column is missing or unknown, or the journal is for something else; nothing is stored then.
+    Unavailable
+        If another run uses the journal.
+    AttribError
+        If the service fails before anything was stored; ``partial`` is the frame so far.
 
     Examples
     --------
@@ -515,28 +587,52 @@ def create_outlays(project: Project, vendor_id: str, frame: pd.DataFrame) -> pd.
     rows = read_rows(frame, required=known, optional=("country", "region"))
     unclaimed: dict[str, dict[tuple[Any, ...], list[str]]] = {}
 
-    def send(row: dict[str, Any]) -> tuple[str, str]:
-        arguments = {_ARGUMENTS[name]: value for name, value in row.items()}
-        operation = OPERATIONS["create_outlay"]
-        asked: Any = build(operation, project_id=project.project_id, vendor_id=vendor_id, **arguments)
-        campaign = asked.parentCampaignId
-        if campaign not in unclaimed:
-            unclaimed[campaign] = _stored(project, vendor_id, campaign)
-        same = unclaimed[campaign].get(
-            (asked.amount, asked.startDate, asked.endDate, asked.country, asked.region)
-        )
-        if same:
-            return "present", same.pop(0)
-        return "created", create_outlay(project, vendor_id, **arguments)
+    def arguments(position: int) -> dict[str, Any]:
+        named = {_ARGUMENTS[name]: value for name, value in rows[position].items()}
+        return {"vendor_id": vendor_id, **named}
 
-    return send_rows(frame.index, rows, send)
+    def send(positions: Sequence[int]) -> list[Outcome]:
+        answer = project.send("create_outlay", **arguments(positions[0]))
+        return [("created", str(answer.value), None)]
+
+    delivery = Delivery(
+        project=project,
+        function="create_outlays",
+        operation="create_outlay",
+        index=frame.index,
+        arguments=arguments,
+        key=lambda asked: [vendor_id, asked.parentCampaignId, *_place(asked)],
+    )
+    if dry_run:
+        return delivery.check()
+    with delivery.begun(journal) as run:
+        claimed = run.known_ids
+
+        def find(position: int) -> Outcome | None:
+            asked: Any = delivery.request(position)
+            campaign = asked.parentCampaignId
+            if campaign not in unclaimed:
+                unclaimed[campaign] = _stored(project, vendor_id, campaign, without=claimed)
+            same = unclaimed[campaign].get((asked.amount, *_place(asked)))
+            return ("present", same.pop(0), None) if same else None
+
+        # Rows of one campaign share what is known of its outlays.
+        return run.send(send, keys=[str(row.get("campaignId")) for row in rows], find=find)
 
 
-def _stored(project: Project, vendor_id: str, campaign: str) -> dict[tuple[Any, ...], list[str]]:
+def _place(outlay: Any) -> tuple[Any, ...]:
+    """Return when and where an outlay was spent."""
+    return outlay.startDate, outlay.endDate, outlay.country, outlay.region
+
+
+def _stored(
+    project: Project, vendor_id: str, campaign: str, *, without: set[str]
+) -> dict[tuple[Any, ...], list[str]]:
     """Return the ids of a campaign's outlays by what makes two outlays the same."""
     outlays: Any = project.send("list_outlays", vendor_id=vendor_id, parent_campaign_id=campaign).table
     names = ("amount.amount", "startDate", "endDate", "country", "region")
     ids = defaultdict(list)
     for outlay in outlays.to_pylist():
-        ids[tuple(outlay[name] for name in names)].append(outlay["_id"])
+        if outlay["_id"] not in without:
+            ids[tuple(outlay[name] for name in names)].append(outlay["_id"])
     return dict(ids)

@@ -6,16 +6,21 @@ Exit codes: 0 done, 1 a failure told in one line on standard error, 2 wrong usag
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from attrib_ds import serving_commands
+from attrib_ds.administration_commands import add_commands, existing
 from attrib_ds.attribution.credits import attribute
 from attrib_ds.conversions import conversion_paths
-from attrib_ds.errors import AttribError, InvalidRequest, NotFound
+from attrib_ds.errors import AttribError, InvalidRequest
+from attrib_ds.exports import export_users
+from attrib_ds.filters import from_json
 from attrib_ds.frames import to_pandas
 from attrib_ds.journey_files import OPTIONS, Journeys, read_journeys, read_sequences, read_spend
 from attrib_ds.loading import load, sample_project
@@ -25,7 +30,6 @@ from attrib_ds.report import side_by_side, write_report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attrib_ds.project import Project
 
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
@@ -134,30 +138,42 @@ def _parser() -> argparse.ArgumentParser:
     known.add_argument("project", metavar="PROJECT")
     known.set_defaults(run=_list_integrations)
 
-    served = commands.add_parser("serve", help="serve the embedded projects over HTTP")
-    served.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    served.add_argument(
-        "--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"
-    )
-    served.add_argument("--url", metavar="URL", help="address under which clients know the server")
-    served.set_defaults(run=_serve)
+    administered = list(add_commands(commands))
 
-    keys = commands.add_parser("keys", help="keys of service accounts, which clients of a server need")
-    actions = keys.add_subparsers(title="actions", required=True, metavar="ACTION")
-    made = actions.add_parser("create", help="make an account for a project, and its key file")
-    made.add_argument("project", metavar="PROJECT")
-    made.add_argument(
-        "--scope", action="append", metavar="SCOPE", help="what it may do (default full_access)"
+    exported = commands.add_parser("export", help="write the users of a project to a CSV or XLSX file")
+    exported.add_argument("project", metavar="PROJECT")
+    exported.add_argument(
+        "file", type=Path, metavar="FILE", help="where to write; its ending tells the format"
     )
-    made.add_argument("--out", type=Path, required=True, metavar="FILE", help="the key file; keep it secret")
-    made.set_defaults(run=_create_key)
-    shown = actions.add_parser("list", help="list the keys")
-    shown.set_defaults(run=_list_keys)
-    ended = actions.add_parser("revoke", help="end a key and its tokens")
-    ended.add_argument("key_id", metavar="KEY", help="its id, as the list shows it")
-    ended.set_defaults(run=_revoke_key)
+    exported.add_argument(
+        "--columns",
+        required=True,
+        metavar="KEYS",
+        help="keys separated by commas, such as _id,fields.email,eventCount,metrics.turnover.sum",
+    )
+    exported.add_argument("--format", choices=("csv", "xlsx"), help="where the ending does not tell it")
+    exported.add_argument("--where", metavar="JSON", help="a filter on users, as the service takes it")
+    exported.add_argument("--audience", metavar="ID", help="only the users of this audience")
+    exported.add_argument("--delimiter", default=",", help="between the cells of CSV (default ,)")
+    exported.add_argument(
+        "--encoding", default="utf-8", help="of CSV: utf-8 (the default) or utf-8-bom, which Excel recognises"
+    )
+    exported.add_argument(
+        "--keep-formulas",
+        action="store_true",
+        help="write text of CSV as it is, even where a spreadsheet would calculate it",
+    )
+    exported.add_argument(
+        "--transform",
+        action="append",
+        default=[],
+        metavar="JSON",
+        help='change a column, such as {"type": "date", "key": "createdAt", "level": "day"}; may be repeated',
+    )
+    exported.set_defaults(run=_export)
 
-    for command in (create, listed, filled, joined, known, served, made, shown, ended):
+    serving = serving_commands.add_commands(commands)
+    for command in (create, listed, filled, joined, known, *administered, exported, *serving):
         command.add_argument("--home", type=Path, metavar="DIR", help="folder of embedded projects")
     return parser
 
@@ -252,7 +268,7 @@ def _list_projects(_: argparse.Namespace) -> None:
 
 
 def _create_integration(options: argparse.Namespace) -> None:
-    with _existing(options.project) as project:
+    with existing(options.project) as project:
         answer = project.send(
             "create_integration", vendor_id=options.vendor_id, name=options.name, currency=options.currency
         )
@@ -260,17 +276,10 @@ def _create_integration(options: argparse.Namespace) -> None:
 
 
 def _list_integrations(options: argparse.Namespace) -> None:
-    with _existing(options.project) as project:
+    with existing(options.project) as project:
         integrations = to_pandas(project.send("list_integrations").table)
     for integration in integrations.to_dict("records"):
         print("\t".join(integration[name] for name in ("vendorId", "name", "currency", "_id")))
-
-
-def _existing(project_id: str) -> Project:
-    file = home() / f"{project_id}.duckdb"
-    if not file.exists():
-        raise NotFound(f"there is no project {project_id!r}; `attrib-ds projects create` makes one: {file}")
-    return connect(project_id)
 
 
 def _load(options: argparse.Namespace) -> None:
@@ -297,35 +306,26 @@ def _load(options: argparse.Namespace) -> None:
         )
 
 
-def _serve(options: argparse.Namespace) -> None:
-    # Imported late, like the three below: a client never loads the service.
-    from attrib_ds.service.http.serving import serve
-
-    serve(home(), host=options.host, port=options.port, url=options.url)
-
-
-def _create_key(options: argparse.Namespace) -> None:
-    from attrib_ds.service.accounts.administration import create_key
-
-    if not (home() / f"{options.project}.duckdb").exists():
-        raise InvalidRequest(f"there is no project {options.project!r} in {home()}; create it first")
-    key = create_key(
-        home(), options.out, projects=[options.project], scopes=options.scope or ("full_access",)
-    )
-    print(f"Key {key.privateKeyId} of {key.serviceAccountEmail}: {options.out}")
-
-
-def _list_keys(_: argparse.Namespace) -> None:
-    from attrib_ds.service.accounts.administration import list_keys
-
-    for key in list_keys(home()):
-        projects = "all projects" if key.projects is None else " ".join(key.projects)
-        state = "revoked" if key.revoked_at is not None else "valid"
-        print(f"{key.key_id}\t{state}\t{projects}\t{' '.join(key.scopes)}")
+def _export(options: argparse.Namespace) -> None:
+    where = None if options.where is None else from_json(_json(options.where, "--where"), kind="user")
+    with existing(options.project) as project:
+        file = export_users(
+            project,
+            options.file,
+            columns=[key.strip() for key in options.columns.split(",")],
+            where=where,
+            audience=options.audience,
+            format=options.format,
+            delimiter=options.delimiter,
+            encoding=options.encoding,
+            sanitize_formulas=not options.keep_formulas,
+            transformers=[_json(each, "--transform") for each in options.transform],
+        )
+    print(f"Wrote {file}")
 
 
-def _revoke_key(options: argparse.Namespace) -> None:
-    from attrib_ds.service.accounts.administration import revoke_key
-
-    revoke_key(home(), options.key_id)
-    print(f"Revoked {options.key_id}")
+def _json(text: str, option: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{option}: {text!r} is not JSON: {error}") from error

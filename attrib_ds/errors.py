@@ -13,6 +13,8 @@
     ├── NotSupported        501  the project is of a kind that cannot do it
     └── Unavailable         503  the service or its file cannot be used now
         └── ProjectInUse    503  another process holds the project's file
+
+One warning is of this package: :class:`UnknownFields`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import pandas as pd
 
 
 class AttribError(Exception):
@@ -37,14 +41,19 @@ class AttribError(Exception):
         The service's identifier of the failed request.
     details : list of dict, optional
         One entry per violation, machine-readable.
+    retry_after : float, optional
+        Seconds after which it may work, where the service says so.
 
     Attributes
     ----------
     status : int
         The HTTP status this error stands for.
+    partial : DataFrame, optional
+        What became of each row so far, where rows of a frame were sent.
     """
 
     status: ClassVar[int] = 500
+    partial: pd.DataFrame | None = None
 
     def __init__(
         self,
@@ -53,12 +62,14 @@ class AttribError(Exception):
         field: str | None = None,
         request_id: str | None = None,
         details: list[dict[str, Any]] | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
         self.request_id = request_id
         self.details = details or []
+        self.retry_after = retry_after
 
     def __str__(self) -> str:
         suffix = f" (request {self.request_id})" if self.request_id else ""
@@ -66,17 +77,13 @@ class AttribError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with the keyword-only fields, which ``Exception`` alone would drop."""
-        return _rebuild, (type(self), self.message, self.field, self.request_id, self.details)
+        names = ("field", "request_id", "details", "retry_after")
+        known = {name: getattr(self, name) for name in names}
+        return _rebuild, (type(self), self.message, known), {"partial": self.partial}
 
 
-def _rebuild(
-    kind: type[AttribError],
-    message: str,
-    field: str | None,
-    request_id: str | None,
-    details: list[dict[str, Any]],
-) -> AttribError:
-    return kind(message, field=field, request_id=request_id, details=details)
+def _rebuild(kind: type[AttribError], message: str, known: dict[str, Any]) -> AttribError:
+    return kind(message, **known)
 
 
 class InvalidRequest(AttribError, ValueError):
@@ -142,6 +149,10 @@ class Unavailable(AttribError):
 
 class ProjectInUse(Unavailable):
     """Another process holds the project's file."""
+
+
+class UnknownFields(UserWarning):
+    """A service answered fields that this version does not know."""
 
 
 def closest(got: object, options: Iterable[str]) -> str:

@@ -180,3 +180,135 @@ def create_event_type(
         phone_parsing_config=phone_parsing_config,
     )
     return to_record(answer.table)
+
+
+def update_event_type(
+    project: Project,
+    id: str,
+    *,
+    name: str | None = None,
+    fields: Sequence[Mapping[str, Any]] = (),
+    metadata: Mapping[str, Any] | None = None,
+    phone_parsing_config: Sequence[Mapping[str, Any]] | None = None,
+) -> pd.Series[Any]:
+    """Change an event type; what is not given stays.
+
+    Events that are there are not checked again. A state or statistic that is new is not known to them.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    id : str
+        The event type's ``reference`` (not its ``_id``).
+    name : str, optional
+        Its new display name.
+    fields : sequence of mapping
+        As for :func:`attrib_ds.create_event_type`. One with a storage key that the event type has takes the
+        place of that field, with the same ``type`` and ``entity``; the other ones are added.
+    metadata : mapping, optional
+        Kept in place of the one before.
+    phone_parsing_config : sequence of mapping, optional
+        Countries to read national phone numbers in, in place of those before.
+
+    Returns
+    -------
+    Series
+        The event type, as in :func:`attrib_ds.list_event_types`.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed; the message names it.
+    NotFound
+        If there is no such event type.
+    Conflict
+        If a storage key would change its type or entity.
+
+    Examples
+    --------
+    >>> import json
+    >>> from attrib_ds import connect, create_event_type, update_event_type
+    >>> paid = {"type": "state", "entity": "event", "storageKey": "paid", "ingestionKey": None}
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = create_event_type(shop, reference="order", name="Order")
+    ...     order = update_event_type(shop, "order", fields=[paid])
+    >>> [field["storageKey"] for field in json.loads(order["fields"])]
+    ['paid']
+    """
+    answer = project.send(
+        "update_event_type",
+        id=id,
+        name=name,
+        fields=fields,
+        metadata=metadata,
+        phone_parsing_config=phone_parsing_config,
+    )
+    return to_record(answer.table)
+
+
+def archive_event_type(project: Project, id: str) -> pd.Series[Any]:
+    """Archive an event type, whose events are trashed from now on.
+
+    Events that are there stay, and can be updated.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    id : str
+        The event type's ``reference`` (not its ``_id``).
+
+    Returns
+    -------
+    Series
+        The event type, as in :func:`attrib_ds.list_event_types`.
+
+    Raises
+    ------
+    NotFound
+        If there is no such event type.
+
+    Examples
+    --------
+    >>> from attrib_ds import archive_event_type, connect, create_event_type, list_event_types
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = create_event_type(shop, reference="order", name="Order")
+    ...     _ = archive_event_type(shop, "order")
+    ...     [len(list_event_types(shop, archived=archived)) for archived in (False, True)]
+    [0, 1]
+    """
+    return to_record(project.send("archive_event_type", id=id).table)
+
+
+def restore_event_type(project: Project, id: str) -> pd.Series[Any]:
+    """Restore an archived event type, whose events are taken again.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    id : str
+        The event type's ``reference`` (not its ``_id``).
+
+    Returns
+    -------
+    Series
+        The event type, as in :func:`attrib_ds.list_event_types`.
+
+    Raises
+    ------
+    NotFound
+        If there is no such event type.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import archive_event_type, connect, create_event_type, restore_event_type
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = create_event_type(shop, reference="order", name="Order")
+    ...     _ = archive_event_type(shop, "order")
+    ...     pd.isna(restore_event_type(shop, "order")["archivedAt"])
+    True
+    """
+    return to_record(project.send("restore_event_type", id=id).table)

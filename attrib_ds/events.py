@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
+import threading
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pandas as pd
 
 from attrib_ds import instants
+from attrib_ds.contract import OPERATIONS, Request, build
 from attrib_ds.contract.json_text import encode
-from attrib_ds.contract.rule import Refused
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.delivery import Delivery
+from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.frames import to_pandas, to_record
-from attrib_ds.sending import read_rows
-from attrib_ds.together import send_together
+from attrib_ds.nonces import check_nonce_columns, nonces_of_columns, nonces_of_content, refuse
+from attrib_ds.sending import read_rows, send_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    import pandas as pd
-
+    from attrib_ds.journal import Outcome
     from attrib_ds.project import Project
+    from attrib_ds.sending import Send
 
+#: Rows of one request; fewer than a service takes, so that the answer comes before anyone's patience ends.
+_LARGEST_BATCH: Final = 500
 _ENVELOPE: Final = ("eventType", "eventDate", "trackerId", "nonce")
 
 
 def send_events(
-    project: Project, events: pd.DataFrame, *, event_type: str | None = None, wait: bool = True
+    project: Project,
+    events: pd.DataFrame,
+    *,
+    event_type: str | None = None,
+    wait: bool = True,
+    nonce_columns: Sequence[str] | None = None,
+    dry_run: bool = False,
+    journal: str | Path | None = None,
 ) -> pd.DataFrame:
     """Send events, one per row.
+
+    Calling it again with the same rows stores nothing twice, since the service keeps one event per nonce:
+    whatever ended a run, the same call with the whole frame sends the rest. A part of the frame must have
+    nonces of its own for that (``nonce`` or ``nonce_columns``), since the default counts rows that are the
+    same.
 
     Parameters
     ----------
@@ -49,6 +66,16 @@ def send_events(
     wait : bool, default True
         Whether to wait until each event is processed, and learn what is wrong with it. Otherwise the service
         processes it later; :func:`attrib_ds.list_trashed_events` tells which were not valid.
+    nonce_columns : sequence of str, optional
+        Columns that tell the rows of an event type apart, such as ``["data.orderId"]``; the nonce is a hash of
+        them. A column that is named here and is no property of events is not sent.
+    dry_run : bool, default False
+        Whether to check the rows only, each against its event type too where the service can do that; nothing
+        is stored, and a journal is neither read nor written.
+    journal : str or Path, optional
+        File that remembers each row before it is sent, and what became of it, so that another run with it
+        sends only what is left and tells the same. An event that was on its way when a run ended is sent
+        again, and kept once.
 
     Returns
     -------
@@ -56,12 +83,19 @@ def send_events(
         One row per row of ``events``, with its index: ``status``, ``id`` of the event, ``error`` (str).
         ``processed``: the event is there. ``accepted``: it will be processed. ``trashed``: it is not valid
         and was kept as such. ``rejected``: nothing was stored, or the nonce belongs to another event. Where
-        the service fails half-way, rows are ``failed`` and those that were not sent ``unsent``.
+        the service fails half-way, rows are ``failed`` and those that were not sent ``unsent``. In a dry run
+        ``valid`` or ``rejected``.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, or a row has neither nonce nor date; nothing is sent then.
+        If a column is missing or unknown, a row has neither nonce nor date, or ``nonce_columns`` are missing
+        in a row or the same in two (``details`` tells of each row), or the journal is for something else;
+        nothing is sent then.
+    Unavailable
+        If another run uses the journal.
+    AttribError
+        If the service fails before anything was stored; ``partial`` is the frame so far.
 
     Examples
     --------
@@ -80,24 +114,26 @@ def send_events(
     ...     send_events(shop, orders, event_type="order")["status"].tolist()
     ['processed', 'trashed']
     """
-    required = () if event_type is not None else ("eventType",)
-    optional = [name for name in _ENVELOPE if name not in (required or ("eventType",))]
-    rows = read_rows(events, required=required, optional=optional, objects=("data",), argument="events")
-    sent = [_event(row, event_type) for row in rows]
-    _add_nonces(sent)
-    operation, status = ("create_event_sync", "processed") if wait else ("create_event", "accepted")
-
-    def send(position: int) -> tuple[str, str, str | None]:
-        try:
-            answer = project.send(operation, **sent[position])
-        except InvalidRequest as error:
-            if error.details and "eventId" in error.details[0]:
-                return "trashed", error.details[0]["eventId"], str(error)
-            raise
-        return status, str(answer.value), None
-
-    # Rows of one nonce are sent in their order: the first of them is the event.
-    return send_together(events.index, [each["nonce"] for each in sent], send)
+    sent, problems = _with_nonces(events, event_type, nonce_columns)
+    delivery = Delivery(
+        project=project,
+        function="send_events",
+        operation="create_event",
+        index=events.index,
+        arguments=sent.__getitem__,
+        key=lambda event: [event.nonce],
+    )
+    if dry_run:
+        return _check(delivery, sent, problems)
+    refuse(problems, events.index.tolist(), by_columns=nonce_columns is not None)
+    sender = _Sender(project, sent, wait=wait)
+    # Accepted is no end where it was asked to wait for one.
+    with delivery.begun(journal, asked_again=frozenset({"accepted"} if wait else ())) as run:
+        send, has_batches = sender.manner() if not run.is_over else (sender.send_one, False)
+        if has_batches:
+            return run.send(send, size=_LARGEST_BATCH)
+        # Rows of one nonce are sent in their order: the first of them is the event.
+        return run.send(send, keys=[each["nonce"] for each in sent])
 
 
 def get_event(project: Project, id: str) -> pd.Series[Any]:
@@ -220,8 +256,109 @@ def list_trashed_events(
     return frame
 
 
-def update_states(project: Project, updates: pd.DataFrame) -> pd.DataFrame:
+def validate_events(project: Project, events: pd.DataFrame, *, event_type: str | None = None) -> pd.DataFrame:
+    """Check events, one per row, without storing any.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    events : DataFrame
+        As for :func:`attrib_ds.send_events`; neither ``nonce`` nor ``eventDate`` is needed.
+    event_type : str, optional
+        Event type of all rows.
+
+    Returns
+    -------
+    DataFrame
+        One row per row of ``events``, with its index: ``status`` (``valid``; ``invalid``: sent, it would be
+        trashed; ``rejected``: sent, nothing would be stored), ``error`` (str; the first thing that is wrong)
+        and ``errors`` (JSON text: a list of ``type``, ``field`` and ``value``, as of a trashed event).
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing or unknown.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import connect, create_event_type, validate_events
+    >>> email = {"type": "email", "entity": "user", "storageKey": "email"}
+    >>> orders = pd.DataFrame({"data.email": ["anna@example.com", "nobody"]})
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = create_event_type(shop, reference="order", name="Order", fields=[email])
+    ...     validate_events(shop, orders, event_type="order")["error"].tolist()
+    [nan, 'data/email: invalid-field']
+    """
+    sent = _read_events(events, event_type)
+    errors: list[str | None] = [None] * len(sent)
+
+    def check(positions: Sequence[int]) -> list[Outcome]:
+        (position,) = positions
+        event = sent[position]
+        nonce = event["nonce"] if event["nonce"] is not None else "none"
+        found: Any = project.send("validate_event", **{**event, "nonce": nonce}).value
+        errors[position] = encode(found)
+        return [("invalid" if found else "valid", None, _first(found))]
+
+    told = send_rows(events.index, check, keys=range(len(sent)))
+    return told.assign(errors=pd.Series(errors, index=events.index, dtype="str")).drop(columns="id")
+
+
+def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.DataFrame:
+    """Process trashed events again, as they were sent.
+
+    They are checked against their event types as they are now, and keep their ids and dates.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    ids : sequence of str or Series
+        ``_id`` of the trashed events, as in :func:`attrib_ds.list_trashed_events`.
+
+    Returns
+    -------
+    DataFrame
+        One row per id, with the index of a Series: ``status``, ``id``, ``error`` (str). ``processed``: the
+        event is there, and in the trash no longer. ``trashed``: it is not valid now either. ``rejected``:
+        there is no such trashed event.
+
+    Raises
+    ------
+    ServiceFailure
+        If the service fails before anything was processed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import connect, create_event_type, list_trashed_events, replay_events, send_events
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = send_events(shop, pd.DataFrame({"nonce": ["call-1"]}), event_type="call")
+    ...     _ = create_event_type(shop, reference="call", name="Call")
+    ...     replay_events(shop, list_trashed_events(shop)["_id"])["status"].tolist()
+    ['processed']
+    """
+    wanted = pd.Series(ids, dtype="object")
+    listed = wanted.tolist()
+
+    def send(positions: Sequence[int]) -> list[Outcome | AttribError]:
+        try:
+            return [("processed", str(project.send("replay_event", id=listed[positions[0]]).value), None)]
+        except AttribError as error:
+            return [_trashed(error) or error]
+
+    return send_rows(wanted.index, send, keys=[str(each) for each in listed])
+
+
+def update_states(
+    project: Project, updates: pd.DataFrame, *, dry_run: bool = False, journal: str | Path | None = None
+) -> pd.DataFrame:
     """Set states of events, one per row.
+
+    Calling it again with the same rows sets the same values: whatever ended a run, the same call with the
+    whole frame sends the rest.
 
     Parameters
     ----------
@@ -231,18 +368,30 @@ def update_states(project: Project, updates: pd.DataFrame) -> pd.DataFrame:
         ``id`` (of the event), ``storageKey`` (of the state), ``value`` (0 or 1) and, where it is known,
         ``date`` (when the state changed; by default the moment of reception). Rows of one event are sent in
         their order: the last one counts, whatever its date.
+    dry_run : bool, default False
+        Whether to check the form of the rows only, and send nothing; whether there is such an event and
+        such a state, the service alone knows. A journal is neither read nor written.
+    journal : str or Path, optional
+        File that remembers each row before it is sent, and what became of it, so that another run with it
+        sends only what is left and tells the same. A row that was on its way when a run ended is sent
+        again, which sets the same value; where it has no ``date``, that is the moment of the second time.
+        A row is known by its event, key and date: for another value use another journal.
 
     Returns
     -------
     DataFrame
-        One row per row of ``updates``, with its index: ``status`` (``updated`` or ``rejected``), ``id`` of
-        the event, ``error`` (str). Where the service fails half-way, rows are ``failed`` and those that were
-        not sent ``unsent``.
+        One row per row of ``updates``, with its index: ``status`` (``updated`` or ``rejected``; in a dry run
+        ``valid`` or ``rejected``), ``id`` of the event, ``error`` (str). Where the service fails half-way,
+        rows are ``failed`` and those that were not sent ``unsent``.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown; nothing is sent then.
+        If a column is missing or unknown, or the journal is for something else; nothing is sent then.
+    Unavailable
+        If another run uses the journal.
+    AttribError
+        If the service fails before anything was stored; ``partial`` is the frame so far.
 
     Examples
     --------
@@ -256,11 +405,16 @@ def update_states(project: Project, updates: pd.DataFrame) -> pd.DataFrame:
     ...     update_states(shop, reached)["status"].tolist()
     ['updated']
     """
-    return _update(project, "update_event_state", updates)
+    return _update(project, "update_states", "update_event_state", updates, dry_run=dry_run, journal=journal)
 
 
-def update_statistics(project: Project, updates: pd.DataFrame) -> pd.DataFrame:
+def update_statistics(
+    project: Project, updates: pd.DataFrame, *, dry_run: bool = False, journal: str | Path | None = None
+) -> pd.DataFrame:
     """Set statistics of events, one per row.
+
+    Calling it again with the same rows sets the same values: whatever ended a run, the same call with the
+    whole frame sends the rest.
 
     Parameters
     ----------
@@ -270,6 +424,10 @@ def update_statistics(project: Project, updates: pd.DataFrame) -> pd.DataFrame:
         ``id`` (of the event), ``storageKey`` (of the statistic), ``value`` (a number; an amount stays in its
         currency, and is in the project's currency where the event had none) and, where it is known, ``date``.
         Rows of one event are sent in their order.
+    dry_run : bool, default False
+        As for :func:`attrib_ds.update_states`.
+    journal : str or Path, optional
+        As for :func:`attrib_ds.update_states`.
 
     Returns
     -------
@@ -279,7 +437,11 @@ def update_statistics(project: Project, updates: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown; nothing is sent then.
+        If a column is missing or unknown, or the journal is for something else; nothing is sent then.
+    Unavailable
+        If another run uses the journal.
+    AttribError
+        If the service fails before anything was stored; ``partial`` is the frame so far.
 
     Examples
     --------
@@ -293,19 +455,168 @@ def update_statistics(project: Project, updates: pd.DataFrame) -> pd.DataFrame:
     ...     update_statistics(shop, worth)["status"].tolist()
     ['updated']
     """
-    return _update(project, "update_event_statistic", updates)
+    return _update(
+        project, "update_statistics", "update_event_statistic", updates, dry_run=dry_run, journal=journal
+    )
 
 
-def _update(project: Project, operation: str, updates: pd.DataFrame) -> pd.DataFrame:
+def _update(
+    project: Project,
+    function: str,
+    operation: str,
+    updates: pd.DataFrame,
+    *,
+    dry_run: bool,
+    journal: str | Path | None,
+) -> pd.DataFrame:
     rows = read_rows(updates, required=("id", "storageKey", "value"), optional=("date",), argument="updates")
 
-    def send(position: int) -> tuple[str, str, str | None]:
+    def arguments(position: int) -> dict[str, Any]:
         row = rows[position]
-        asked = {"id": row.get("id"), "storage_key": row.get("storageKey"), "value": row.get("value")}
-        answer = project.send(operation, **asked, date=row.get("date"))
-        return "updated", to_record(answer.table)["eventId"], None
+        named = {"id": "id", "storage_key": "storageKey", "value": "value", "date": "date"}
+        return {argument: row.get(column) for argument, column in named.items()}
 
-    return send_together(updates.index, [str(row.get("id")) for row in rows], send)
+    def send(positions: Sequence[int]) -> list[Outcome]:
+        metric: Any = project.send(operation, **arguments(positions[0])).table
+        return [("updated", str(metric["eventId"][0]), None)]
+
+    delivery = Delivery(
+        project=project,
+        function=function,
+        operation=operation,
+        index=updates.index,
+        arguments=arguments,
+        key=lambda update: [update.id, update.storageKey, update.date],
+    )
+    if dry_run:
+        return delivery.check()
+    with delivery.begun(journal) as run:
+        return run.send(send, keys=[str(row.get("id")) for row in rows])
+
+
+@dataclass(frozen=True)
+class _Sender:
+    """Sends events, many in one request where the service takes that."""
+
+    project: Project
+    events: Sequence[Mapping[str, Any]]
+    wait: bool
+
+    def manner(self) -> tuple[Send, bool]:
+        """Return how to send, and whether that is in batches, which is an extension of the service."""
+        try:
+            self.project.send("create_events", events=())
+        except (InvalidRequest, NotFound, NotSupported):
+            return self.send_one, False
+        except AttribError as error:
+            failure = error
+
+            def fail(positions: Sequence[int]) -> list[Outcome | AttribError]:
+                return [failure] * len(positions)
+
+            return fail, True
+        return self.send_batch, True
+
+    def send_batch(self, positions: Sequence[int]) -> list[Outcome | AttribError]:
+        """Send rows in one request; those that are no events are not sent."""
+        built = [self._built(self.events[position]) for position in positions]
+        valid = [each for each in built if isinstance(each, Request)]
+        try:
+            told: Any = self.project.send("create_events", events=valid, wait=self.wait).value
+        except InvalidRequest:
+            # Together they are too much for one request.
+            return [outcome for position in positions for outcome in self.send_one([position])]
+        outcomes = iter(told)
+        return [each if isinstance(each, AttribError) else self._outcome(next(outcomes)) for each in built]
+
+    def send_one(self, positions: Sequence[int]) -> list[Outcome | AttribError]:
+        """Send one row."""
+        operation = "create_event_sync" if self.wait else "create_event"
+        try:
+            return [self._outcome(self.project.send(operation, **self.events[positions[0]]).value)]
+        except AttribError as error:
+            return [self._outcome(error)]
+
+    def _built(self, event: Mapping[str, Any]) -> Request | InvalidRequest:
+        try:
+            return build(OPERATIONS["create_event"], project_id=self.project.project_id, **event)
+        except InvalidRequest as error:
+            return error
+
+    def _outcome(self, told: Any) -> Outcome | AttribError:
+        if isinstance(told, AttribError):
+            return _trashed(told) or told
+        return "processed" if self.wait else "accepted", str(told), None
+
+
+def _trashed(error: AttribError) -> Outcome | None:
+    """Return the outcome of an event that is in the trash; None if it was not stored at all."""
+    if isinstance(error, InvalidRequest) and error.details and "eventId" in error.details[0]:
+        return "trashed", error.details[0]["eventId"], str(error)
+    return None
+
+
+def _first(errors: Sequence[Mapping[str, Any]]) -> str | None:
+    """Tell the first thing that is wrong with an event."""
+    if not errors:
+        return None
+    field, kind = errors[0]["field"], errors[0]["type"]
+    return f"data/{field['ingestionKey']}: {kind}" if field else str(kind)
+
+
+def _read_events(events: pd.DataFrame, event_type: str | None) -> list[dict[str, Any]]:
+    return [_event(row, event_type) for row in _read_cells(events, event_type)]
+
+
+def _read_cells(
+    events: pd.DataFrame, event_type: str | None, keys: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    required = () if event_type is not None else ("eventType",)
+    optional = [name for name in _ENVELOPE if name not in (required or ("eventType",)) and name not in keys]
+    return read_rows(
+        events,
+        required=tuple(dict.fromkeys([*required, *keys])),
+        optional=optional,
+        objects=("data",),
+        argument="events",
+    )
+
+
+def _with_nonces(
+    events: pd.DataFrame, event_type: str | None, nonce_columns: Sequence[str] | None
+) -> tuple[list[dict[str, Any]], list[str | None]]:
+    """Return the events with their nonces, and what is wrong with that of each."""
+    if nonce_columns is not None:
+        columns = events.columns if isinstance(events, pd.DataFrame) else ()
+        check_nonce_columns(nonce_columns, [str(name) for name in columns])
+    rows = _read_cells(events, event_type, nonce_columns or ())
+    sent = [_event(row, event_type) for row in rows]
+    if nonce_columns is None:
+        nonces, problems = nonces_of_content(sent)
+    else:
+        nonces, problems = nonces_of_columns(rows, sent, nonce_columns, events.index.tolist())
+    return [{**event, "nonce": nonce} for event, nonce in zip(sent, nonces, strict=True)], problems
+
+
+def _check(
+    delivery: Delivery, events: Sequence[Mapping[str, Any]], problems: Sequence[str | None]
+) -> pd.DataFrame:
+    """Check events and send none; against their types where the service offers to."""
+    is_offered = threading.Event()
+    is_offered.set()
+    # A row without a nonce is checked for whatever else is wrong with it, and told of that first.
+    named = [{**each, "nonce": each["nonce"] or "none"} for each in events]
+
+    def look(position: int) -> str | None:
+        found: Any = ()
+        if is_offered.is_set():
+            try:
+                found = delivery.project.send("validate_event", **named[position]).value
+            except (NotFound, NotSupported):
+                is_offered.clear()
+        return _first(found) or problems[position]
+
+    return replace(delivery, arguments=named.__getitem__).check(look)
 
 
 def _event(row: Mapping[str, Any], event_type: str | None) -> dict[str, Any]:
@@ -344,36 +655,3 @@ def _value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [_value(each) for each in value.tolist()]
     return value
-
-
-def _add_nonces(events: Sequence[dict[str, Any]]) -> None:
-    """Give each event without a nonce one that is made of its content, so that a re-run sends it once."""
-    seen: Counter[str] = Counter()
-    undated = 0
-    for event in events:
-        if event["nonce"] is not None:
-            continue
-        if event["event_date"] is None:
-            undated += 1
-            continue
-        content = {**event, "event_date": _date_text(event["event_date"])}
-        try:
-            text = encode(dict(sorted(content.items())))
-        except Refused as refusal:
-            raise InvalidRequest(f"events: a row {refusal.problem}", field="events") from None
-        # Rows that are the same are events of their own: a frame of them can be sent again as a whole.
-        seen[text] += 1
-        event["nonce"] = hashlib.sha256(f"{seen[text]} {text}".encode()).hexdigest()
-    if undated:
-        raise InvalidRequest(
-            f"events: {undated:,} rows have neither nonce nor eventDate, so that sending them again "
-            "would store them twice or not at all; give the column 'nonce', or 'eventDate'",
-            field="events",
-        )
-
-
-def _date_text(value: Any) -> Any:
-    try:
-        return instants.format(instants.parse(value, argument="eventDate"))
-    except InvalidRequest:
-        return str(value)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+_DTYPES = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+    # Named, since pandas looks at every text where it has to find the dtype itself.
+    pa.string(): pd.StringDtype(na_value=np.nan),
+}
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -64,5 +70,5 @@ def _series(values: pa.ChunkedArray) -> pd.Series[Any]:
         values = values.cast(pa.string())
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
-    series: pd.Series[Any] = values.to_pandas(types_mapper=_NULLABLE.get)
-    return series.astype("str") if pa.types.is_string(values.type) else series
+    series: pd.Series[Any] = values.to_pandas(types_mapper=_DTYPES.get)
+    return series

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attrib_ds.delivery import Delivery
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas, to_record
-from attrib_ds.sending import read_rows, send_rows
+from attrib_ds.sending import read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     import pandas as pd
 
     from attrib_ds.filters import Predicate
+    from attrib_ds.journal import Outcome
     from attrib_ds.project import Project
 
 
@@ -156,8 +160,13 @@ def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
     return to_pandas(project.send("list_hits", first_hit_id=first_hit_id).table)
 
 
-def create_offline_interactions(project: Project, frame: pd.DataFrame) -> pd.DataFrame:
+def create_offline_interactions(
+    project: Project, frame: pd.DataFrame, *, dry_run: bool = False, journal: str | Path | None = None
+) -> pd.DataFrame:
     """Create offline interactions, such as calls and visits to a store, one per row.
+
+    Calling it again with the same rows stores those that have an ``externalId`` once: whatever ended a run,
+    the same call with the whole frame sends the rest.
 
     Parameters
     ----------
@@ -170,18 +179,30 @@ def create_offline_interactions(project: Project, frame: pd.DataFrame) -> pd.Dat
         ``nodeData.campaignSlug`` or other properties of the advertiser. A missing cell is a property that is
         not given. With ``externalId``, a text that is unique in the integration, a row can be sent again and
         is stored once; without it every run stores every row.
+    dry_run : bool, default False
+        Whether to check the form of the rows only, and send nothing; whether there is such an integration
+        and such an identity field, the service alone knows. A journal is neither read nor written.
+    journal : str or Path, optional
+        File that remembers each row before it is sent, and what became of it, so that another run with it
+        sends only what is left and tells the same. Every row needs an ``externalId`` then: a row that was on
+        its way when a run ended is sent again, and stored once by it.
 
     Returns
     -------
     DataFrame
-        One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``),
-        ``id`` of the interaction, ``error`` (str). Where the service fails half-way, that row is ``failed``
-        and those behind it are ``unsent``.
+        One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``;
+        in a dry run ``valid`` or ``rejected``), ``id`` of the interaction, ``error`` (str). Where the service
+        fails half-way, that row is ``failed`` and those behind it are ``unsent``.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown; nothing is stored then.
+        If a column is missing or unknown, a row that goes into a journal has no ``externalId``, or the
+        journal is for something else; nothing is stored then.
+    Unavailable
+        If another run uses the journal.
+    AttribError
+        If the service fails before anything was stored; ``partial`` is the frame so far.
 
     Examples
     --------
@@ -202,18 +223,45 @@ def create_offline_interactions(project: Project, frame: pd.DataFrame) -> pd.Dat
     """
     rows = read_rows(frame, required=("date",), optional=("externalId",), objects=("userData", "nodeData"))
 
-    def send(row: dict[str, Any]) -> tuple[str, str]:
-        answer = project.send(
-            "create_offline_interaction",
-            date=row.get("date"),
-            user_data={name: _as_text(value) for name, value in row["userData"].items()},
-            node_data=row["nodeData"],
-            external_id=_as_text(row.get("externalId")),
-        )
-        stored = to_record(answer.table)
-        return ("created" if answer.value else "present"), stored["_id"]
+    def arguments(position: int) -> dict[str, Any]:
+        row = rows[position]
+        return {
+            "date": row.get("date"),
+            "user_data": {name: _as_text(value) for name, value in row["userData"].items()},
+            "node_data": row["nodeData"],
+            "external_id": _as_text(row.get("externalId")),
+        }
 
-    return send_rows(frame.index, rows, send)
+    def send(positions: Sequence[int]) -> list[Outcome]:
+        answer = project.send("create_offline_interaction", **arguments(positions[0]))
+        stored = to_record(answer.table)
+        return [("created" if answer.value else "present", stored["_id"], None)]
+
+    delivery = Delivery(
+        project=project,
+        function="create_offline_interactions",
+        operation="create_offline_interaction",
+        index=frame.index,
+        arguments=arguments,
+        key=lambda interaction: [interaction.nodeData.get("vendorId"), interaction.externalId],
+    )
+    if dry_run:
+        return delivery.check()
+    if journal is not None:
+        _refuse_unnamed([row.get("externalId") for row in rows], frame.index.tolist())
+    with delivery.begun(journal) as run:
+        return run.send(send)
+
+
+def _refuse_unnamed(external_ids: Sequence[Any], labels: Sequence[Hashable]) -> None:
+    unnamed = [label for label, each in zip(labels, external_ids, strict=True) if each is None]
+    if unnamed:
+        raise InvalidRequest(
+            f"journal: {len(unnamed):,} rows have no externalId (the first is row {unnamed[0]!r}), so that it "
+            "could not be known whether they were stored when a run ended; give each one, or no journal",
+            field="journal",
+            details=[{"row": label, "problem": "has no externalId"} for label in unnamed],
+        )
 
 
 def _as_text(value: Any) -> Any:

@@ -42,7 +42,8 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        Flat, in the Arrow schema of a resource as far as it has the columns.
+        Flat, in the Arrow schema of a resource as far as it has the columns. A column whose name begins
+        with that of another one and a point is a part of it, and not written again.
     resource : str, optional
         Name of the records. An ``"Interaction"`` whose ``type`` is ``offline`` is written without the
         session-only properties (G-060), if the batch has its type.
@@ -62,10 +63,12 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
     ['{"_id":"a","geo":{"city":"Oslo","state":null}}']
     """
     unseen = frozenset(hidden)
+    written = set(batch.schema.names) - unseen
     tree: _Tree = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        if field.name not in unseen:
-            *parents, leaf = field.name.split(".")
+        *parents, leaf = field.name.split(".")
+        wholes = {".".join(parents[:length]) for length in range(1, len(parents) + 1)}
+        if field.name not in unseen and not wholes & written:
             holder = tree
             for parent in parents:
                 holder = holder.setdefault(parent, {})
@@ -203,7 +206,8 @@ def from_json(records: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Ta
     Parameters
     ----------
     records : sequence of mapping
-        Nested. Properties that are no column are left out; null and absent are both null.
+        Nested. Properties that are no column are left out; null and absent are both null, or zero in a
+        column of counts that are never null.
     columns : pyarrow.Schema
         Of the table: the schema of a resource, or the columns of it that were asked for.
 
@@ -255,7 +259,8 @@ def _column(field: pa.Field, values: list[Any]) -> pa.Array:
     if pa.types.is_timestamp(field.type):
         return pa.array([None if value is None else _instant(value) for value in values], field.type)
     if pa.types.is_integer(field.type):
-        return pa.array([_whole(value) for value in values], field.type)
+        nothing = None if field.nullable else 0
+        return pa.array([nothing if value is None else _whole(value) for value in values], field.type)
     if pa.types.is_floating(field.type):
         return pa.array([None if value is None else _number(value) for value in values], field.type)
     if pa.types.is_list(field.type):

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, Self
 import platformdirs
 
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.errors import NotSupported
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.transports.embedded import Embedded
+from attrib_ds.transports.http.configuration import find_remote
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from attrib_ds.attribution.tables import Tables
     from attrib_ds.contract import Answer
     from attrib_ds.transports import Transport
+    from attrib_ds.transports.http.configuration import Remote
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,12 @@ def connect(
     url: str | None = None,
     url_v2: str | None = None,
     auth_url: str | None = None,
-    key: str | Path | dict[str, str] | None = None,
+    key: str | Path | Mapping[str, str] | None = None,
+    routes: str | Path | None = None,
     read_only: bool = False,
+    allow_insecure: bool = False,
 ) -> Project:
-    """Open a project.
+    """Open a project, embedded or of a remote service.
 
     Parameters
     ----------
@@ -81,13 +86,23 @@ def connect(
         File of an embedded project, or ``":memory:"`` for one that is gone when it is closed. By default
         ``<project_id>.duckdb`` in the folder that ``ATTRIB_DS_HOME`` names, or in the user's data folder.
         A file that is not there is made.
-    url, url_v2, auth_url : str, optional
-        Addresses of a remote service; by default ``ATTRIB_DS_URL``, ``ATTRIB_DS_URL_V2`` and
-        ``ATTRIB_DS_AUTH_URL``. The project is embedded where no address is known.
-    key : str, Path or dict, optional
-        The service account's key file, or its content; by default ``ATTRIB_DS_KEY``.
+    url : str, optional
+        Address of a remote service, with or without ``/api/v1``; by default ``ATTRIB_DS_URL``, then ``url``
+        in ``config.toml`` in the user's configuration folder. With ``path`` the project is embedded.
+    url_v2, auth_url : str, optional
+        Addresses of its second version, by default beside ``url``, and of its accounts, by default ``/auth``
+        at the same origin. ``ATTRIB_DS_URL_V2`` and ``ATTRIB_DS_AUTH_URL`` count with ``ATTRIB_DS_URL``.
+    key : str, Path or mapping, optional
+        The service account's key file, or its content; by default ``ATTRIB_DS_KEY``, then ``key`` in
+        ``config.toml``. Sending events may need none.
+    routes : str or Path, optional
+        A TOML file of methods and paths in which the service differs: ``[list_nodes]``, then
+        ``path = "/projects/{projectId}/sources"``; by default ``ATTRIB_DS_ROUTES``.
     read_only : bool, default False
         Open the file of an embedded project without writing to it; several processes may do so at once.
+    allow_insecure : bool, default False
+        Whether an address of another machine may begin with ``http://``, over which anyone in between can
+        read tokens and data.
 
     Returns
     -------
@@ -97,11 +112,10 @@ def connect(
     Raises
     ------
     InvalidRequest
-        If the project id is not well-formed or belongs to another file.
+        If the project id is not well-formed or belongs to another file, or an address or the key is not in
+        order; the message never shows the key.
     ProjectInUse
         If another process holds the file.
-    NotSupported
-        If an address is given: this version has no remote transport yet.
 
     Examples
     --------
@@ -111,21 +125,42 @@ def connect(
     <Project 'my-shop' at :memory:>
     """
     build(OPERATIONS["list_nodes"], project_id=project_id)
-    remote = {"url": url, "url_v2": url_v2, "auth_url": auth_url, "key": key}
-    if path is None and url is None:
-        remote["url"] = os.environ.get("ATTRIB_DS_URL")
-    named = [argument for argument, value in remote.items() if value is not None]
-    if named:
-        raise NotSupported(
-            f"{named[0]}: this version opens embedded projects only, none of a remote service; leave "
-            f"{' and '.join(named)} (and ATTRIB_DS_URL) out",
-            field=named[0],
-        )
+    # Behind a veil, so that no traceback from here on shows a key that was given by its content.
+    said = {"url": url, "url_v2": url_v2, "auth_url": auth_url, "key": _veiled(key), "routes": routes}
+    del key
+    remote = _find_remote(said, path)
+    if remote is not None:
+        if read_only:
+            raise InvalidRequest("read_only: is for embedded projects; leave it out", field="read_only")
+        # Imported late: who has no remote project does not wait for it.
+        from attrib_ds.transports.http.opening import open_http
+
+        return Project(project_id, open_http(remote, allow_insecure=allow_insecure))
     # The only line of the client that knows the service, imported late so that a client never loads it.
     from attrib_ds.service import Service
 
     file = str(path) if path is not None else str(home() / f"{project_id}.duckdb")
     return Project(project_id, Embedded(Service.open(project_id, file, read_only=read_only)))
+
+
+def _veiled(key: str | Path | Mapping[str, str] | None) -> Any:
+    if key is None:
+        return None
+    from attrib_ds.transports.http.credentials import veiled
+
+    return veiled(key)
+
+
+def _find_remote(said: Mapping[str, Any], path: str | Path | None) -> Remote | None:
+    named = [name for name, value in said.items() if value is not None]
+    if path is None:
+        return find_remote(said)
+    if named:
+        raise InvalidRequest(
+            f"path: is for an embedded project, {named[0]} for a remote one; leave one of them out",
+            field="path",
+        )
+    return None
 
 
 def home() -> Path:

@@ -7,9 +7,12 @@ DataFrame columns and filters use too. Properties the specification leaves open 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 AMOUNT: Final = pa.decimal128(24, 6)
@@ -180,6 +183,11 @@ USER: Final = pa.schema(
     ]
 )
 
+#: Who belongs to it is found when it is read, so that its size is that of the moment ``computedAt`` (G-067).
+AUDIENCE: Final = pa.schema(
+    [*_text("_id", "projectId", "name"), *_json("condition"), *_counts("size"), *_instants("computedAt")]
+)
+
 EVENT_TYPE: Final = pa.schema(
     [
         *_text("_id"),
@@ -221,6 +229,19 @@ INTERACTION_INSIGHT: Final = pa.schema(
 
 EVENT_INSIGHT: Final = pa.schema([*_text("identifier", "interval"), *_json("values")])
 
+#: What one unit of a currency is worth in the project's from a date on.
+RATE: Final = pa.schema([*_text("currency"), *_instants("date"), *_numbers("rate")])
+
+#: The choices of a project.
+SETTINGS: Final = pa.schema(
+    [
+        *_flags("lenientOptionalFields"),
+        *_counts("retentionDurationInDays"),
+        pa.field("piiFields", _TEXTS),
+        *_flags("requireTokenForEvents"),
+    ]
+)
+
 NODE: Final = pa.schema(
     [
         *_text("_id", "projectId", "integrationId", "vendorId", "parentId", "type", "name", "externalId"),
@@ -230,6 +251,14 @@ NODE: Final = pa.schema(
         *_instants("createdAt", "updatedAt"),
     ]
 )
+
+#: Who did what to whom.
+AUDIT_LINE: Final = pa.schema(
+    [*_text("_id"), *_instants("date"), *_text("account", "operation", "subject"), *_json("details")]
+)
+
+#: What an examination of a project's tables finds.
+FINDING: Final = pa.schema([*_text("check", "problem"), *_counts("records"), pa.field("examples", _TEXTS)])
 
 #: Levels of the traffic-source tree, from the root down.
 NODE_TYPES: Final = ("channel", "integration", "campaign", "adset", "ad", "keyword", "referrer")
@@ -242,6 +271,7 @@ RESOURCES: Final[dict[str, pa.Schema]] = {
     "Metric": METRIC,
     "TrashedEvent": TRASHED_EVENT,
     "User": USER,
+    "Audience": AUDIENCE,
     "EventType": EVENT_TYPE,
     "Campaign": CAMPAIGN,
     "Outlay": OUTLAY,
@@ -249,6 +279,10 @@ RESOURCES: Final[dict[str, pa.Schema]] = {
     "InteractionInsight": INTERACTION_INSIGHT,
     "EventInsight": EVENT_INSIGHT,
     "Node": NODE,
+    "Rate": RATE,
+    "Settings": SETTINGS,
+    "AuditLine": AUDIT_LINE,
+    "Finding": FINDING,
 }
 
 
@@ -265,6 +299,29 @@ def leaves(schema: pa.Schema, name: str) -> list[str]:
     []
     """
     return [column for column in schema.names if column == name or column.startswith(f"{name}.")]
+
+
+def user_columns(keys: Iterable[str]) -> pa.Schema:
+    """Return the columns that keys of users stand for, each once, ``_id`` before all others.
+
+    A count is never null. A value of a field is the JSON text of a list of it, or of none.
+
+    Examples
+    --------
+    >>> user_columns(["fields.email", "eventTypesCount.order", "metrics.turnover.sum", "eventCount"]).names
+    ['_id', 'fields.email', 'eventTypesCount.order', 'metrics.turnover.sum', 'eventCount']
+    """
+    columns = {"_id": USER.field("_id")}
+    for key in keys:
+        group, _, rest = key.partition(".")
+        if group == "fields" and rest:
+            columns[key] = _json(key)[0]
+        elif group in {"eventTypesCount", "metrics"} and rest:
+            is_count = group == "eventTypesCount" or rest.endswith(".count")
+            columns[key] = pa.field(key, _COUNT, nullable=False) if is_count else pa.field(key, _NUMBER)
+        else:
+            columns |= {name: USER.field(name) for name in leaves(USER, key)}
+    return pa.schema(list(columns.values()))
 
 
 def properties(schema: pa.Schema) -> list[str]:

@@ -1,7 +1,10 @@
-"""Sends the rows of a frame one by one and tells what became of each."""
+"""Sends the rows of a frame and tells what became of each."""
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,10 +13,18 @@ import pandas as pd
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
+
+    from attrib_ds.journal import Outcome, Recording
 
     Row = dict[str, Any]
+    #: Takes the positions of the rows of one request.
+    Send = Callable[[Sequence[int]], Sequence[Outcome | AttribError]]
 
+#: A service writes what arrives together with one flush of its file.
+_AT_ONCE: Final = 128
+_UNSENT: Final = ("unsent", None, None)
+_NOT_SENT: Final = ("unsent", "rejected", "failed")
 #: What the service says about one row, and not about itself or the account.
 _ABOUT_ROW: Final = (InvalidRequest, NotFound, Conflict)
 
@@ -73,51 +84,135 @@ def read_rows(
 
 
 def send_rows(
-    index: pd.Index[Any], rows: Iterable[Row], send: Callable[[Row], tuple[str, str]]
+    index: pd.Index[Any],
+    send: Send,
+    *,
+    keys: Sequence[Hashable] | None = None,
+    size: int = 1,
+    find: Callable[[int], Outcome | None] | None = None,
+    recording: Recording | None = None,
+    advance: Callable[[int], None] | None = None,
 ) -> pd.DataFrame:
-    """Send each row and return what became of it.
+    """Send rows and return what became of each.
 
     Parameters
     ----------
     index : Index
         Of the result, one entry per row.
-    rows : iterable of dict
-        From :func:`read_rows`.
     send : callable
-        Takes a row; returns the status and the id, or raises.
+        Takes the positions of the rows of one request; returns the status, the id and the error of each, or
+        an exception in their place; or raises one for all of them.
+    keys : sequence, optional
+        One per row: rows of one key are sent one after the other, in their order, and those of several keys
+        at the same time, from several threads. By default all rows are sent in their order.
+    size : int, default 1
+        Most rows of one request.
+    find : callable, optional
+        Takes the position of a row, where each is a request of its own, and returns what became of it if it
+        need not be sent.
+    recording : Recording, optional
+        Knows rows that need not be sent, and is told of those that are.
+    advance : callable, optional
+        Is told how many rows are done.
 
     Returns
     -------
     DataFrame
         One row per row, on ``index``: ``status``, ``id`` and ``error`` (str). A row that the service
-        refuses is ``rejected``. What the service cannot do for any row is raised if nothing was sent
-        before; afterwards that row is ``failed`` and those behind it are ``unsent``.
+        refuses is ``rejected``. What the service cannot do for any row is raised if nothing was stored
+        before, with the frame as its ``partial``; otherwise such a row is ``failed`` and those that were not
+        sent are ``unsent``. An interrupt lets requests that are on their way come back, and sends no others.
 
     Examples
     --------
-    >>> def send(row):
-    ...     if not row["amount"]:
+    >>> amounts = pd.Series([5, 0], index=["x", "y"])
+    >>> def send(positions):
+    ...     if not amounts.iloc[positions[0]]:
     ...         raise InvalidRequest("amount: is missing")
-    ...     return "created", "a1"
-    >>> send_rows(pd.RangeIndex(2), [{"amount": 5}, {"amount": 0}], send)
+    ...     return [("created", "a1", None)]
+    >>> send_rows(amounts.index, send)
          status   id               error
-    0   created   a1                 NaN
-    1  rejected  NaN  amount: is missing
+    x   created   a1                 NaN
+    y  rejected  NaN  amount: is missing
     """
-    outcomes: list[tuple[str, str | None, str | None]] = []
-    waiting = iter(rows)
-    for row in waiting:
+    known = recording.outcomes if recording else [None] * len(index)
+    outcomes: list[Outcome] = [each or _UNSENT for each in known]
+    failures: list[AttribError] = []
+    is_over = threading.Event()
+
+    def carry_out(part: Sequence[int]) -> Sequence[Outcome | AttribError]:
+        found = find(part[0]) if find else None
+        told: Sequence[Outcome | AttribError]
+        if recording is None:
+            return [found] if found else send(part)
+        if found:
+            return recording.settle(part, [found])
+        recording.begin(part)
         try:
-            outcomes.append((*send(row), None))
-        except _ABOUT_ROW as error:
-            outcomes.append(("rejected", None, str(error)))
+            told = send(part)
         except AttribError as error:
-            if all(status == "rejected" for status, _, _ in outcomes):
-                raise
-            outcomes.append(("failed", None, str(error)))
-            break
-    outcomes += [("unsent", None, None) for _ in waiting]
-    return pd.DataFrame(outcomes, index=index, columns=["status", "id", "error"], dtype="str")
+            told = [error] * len(part)
+        return recording.settle(part, told)
+
+    def work(positions: Sequence[int]) -> None:
+        for start in range(0, len(positions), size):
+            if is_over.is_set():
+                return
+            part = positions[start : start + size]
+            told: Sequence[Outcome | AttribError]
+            try:
+                told = carry_out(part)
+            except AttribError as error:
+                told = [error] * len(part)
+            for position, each in zip(part, told, strict=True):
+                if isinstance(each, AttribError):
+                    is_refused = isinstance(each, _ABOUT_ROW)
+                    outcomes[position] = ("rejected" if is_refused else "failed", None, str(each))
+                    if not is_refused:
+                        failures.append(each)
+                        is_over.set()
+                else:
+                    outcomes[position] = each
+            if advance:
+                advance(len(part))
+
+    left = [position for position, outcome in enumerate(known) if outcome is None]
+    try:
+        if keys is None:
+            work(left)
+        else:
+            by_key: defaultdict[Hashable, list[int]] = defaultdict(list)
+            for position in left:
+                by_key[keys[position]].append(position)
+            _work_together(work, list(by_key.values()), is_over)
+    except KeyboardInterrupt as interrupt:
+        done = sum(each != _UNSENT for each in outcomes)
+        with_journal = " with the same journal" if recording else ""
+        interrupt.add_note(
+            f"attrib-ds: {done:,} of {len(outcomes):,} rows were answered; the same call{with_journal} sends "
+            "the rest"
+        )
+        raise
+    told = pd.DataFrame(outcomes, index=index, columns=["status", "id", "error"], dtype="str")
+    if failures and all(status in _NOT_SENT for status, _, _ in outcomes):
+        failures[0].partial = told
+        raise failures[0]
+    return told
+
+
+def _work_together(
+    work: Callable[[Sequence[int]], None], parts: Sequence[Sequence[int]], is_over: threading.Event
+) -> None:
+    """Work on each part in a thread of its own; return when none of them is left, whatever happens."""
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        for future in [pool.submit(work, part) for part in parts]:
+            future.result()
+    except BaseException:
+        is_over.set()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _check_columns(

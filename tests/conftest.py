@@ -9,9 +9,10 @@ from attrib_ds import connect, load
 @pytest.fixture(autouse=True)
 def own_home(tmp_path, monkeypatch):
     """Embedded projects of a test live in a folder of its own; no remote service is known."""
-    for name in ("ATTRIB_DS_URL", "ATTRIB_DS_URL_V2", "ATTRIB_DS_AUTH_URL", "ATTRIB_DS_KEY"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("URL", "URL_V2", "AUTH_URL", "KEY", "ROUTES"):
+        monkeypatch.delenv(f"ATTRIB_DS_{name}", raising=False)
     monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("MPLBACKEND", "agg")
     return tmp_path / "home"
 

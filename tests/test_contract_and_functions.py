@@ -12,30 +12,63 @@ SHARED = sorted(set(OPERATIONS) & set(attrib_ds.__all__))
 
 #: Arguments that the service requires and that have a default in Python.
 ONLY_IN_PYTHON = {("event_insights", "groupBy"): "project", ("event_insights", "interval"): "day"}
+ONLY_IN_PYTHON |= {("export_users", "outputFormatConfig/type"): None, ("export_users", "transformerConfig"): ()}
+
+
+def fields_of(operation):
+    """Return the attributes of a request with their fields, those of its parts where each is an argument."""
+    fields = {}
+    for name, field in operation.request.model_fields.items():
+        inner = [each for each in operation.arguments if each.startswith(f"{name}/")]
+        parts = field.annotation.model_fields if inner else {}
+        fields |= {each: parts[each.partition("/")[2]] for each in inner} or {name: field}
+    return fields
 
 
 def test_what_can_be_done_from_python_is_there():
     assert SHARED == [
+        "archive_event_type",
+        "create_audience",
         "create_campaign",
         "create_event_type",
         "create_outlay",
+        "delete_audience",
+        "delete_outlay",
+        "delete_user",
         "event_insights",
+        "export_user_data",
+        "export_users",
+        "get_audience",
         "get_campaign",
         "get_event",
         "get_event_type",
         "get_interaction",
         "get_outlay",
         "get_raw_event",
+        "get_settings",
+        "get_user",
         "interaction_insights",
+        "list_audiences",
+        "list_audit",
         "list_campaigns",
         "list_event_types",
         "list_hits",
         "list_nodes",
         "list_outlays",
+        "list_rates",
         "list_trashed_events",
+        "list_user_events",
+        "list_user_metrics",
+        "merge_users",
+        "restore_event_type",
         "search_interactions",
+        "search_users",
+        "set_rates",
+        "split_user",
         "update_campaign",
+        "update_event_type",
         "update_outlay",
+        "update_settings",
     ]
 
 
@@ -44,7 +77,7 @@ def test_parameters_are_the_attributes_of_the_request(name):
     operation = OPERATIONS[name]
     project, *parameters = inspect.signature(getattr(attrib_ds, name)).parameters.values()
     assert project.name == "project"
-    asked = {operation.arguments.get(attribute, attribute) for attribute in operation.request.model_fields}
+    asked = {operation.arguments.get(attribute, attribute) for attribute in fields_of(operation)}
     assert {parameter.name for parameter in parameters} == asked - {"project_id"}
 
 
@@ -52,7 +85,7 @@ def test_parameters_are_the_attributes_of_the_request(name):
 def test_defaults_are_those_of_the_request(name):
     operation = OPERATIONS[name]
     signature = inspect.signature(getattr(attrib_ds, name)).parameters
-    for attribute, field in operation.request.model_fields.items():
+    for attribute, field in fields_of(operation).items():
         argument = operation.arguments.get(attribute, attribute)
         if argument != "project_id":
             default = signature[argument].default

@@ -32,14 +32,17 @@ def test_each_stands_for_a_status():
 @pytest.mark.parametrize("kind", EVERY)
 def test_each_is_picklable_with_all_it_knows(kind):
     details = [{"attribute": "limit", "problem": "-1 is not allowed"}]
-    error = kind("limit: -1 is not allowed", field="limit", request_id="r-1", details=details)
+    error = kind(
+        "limit: -1 is not allowed", field="limit", request_id="r-1", details=details, retry_after=1.5
+    )
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is kind
-    assert (back.message, back.field, back.request_id, back.details) == (
+    assert (back.message, back.field, back.request_id, back.details, back.retry_after) == (
         error.message,
         "limit",
         "r-1",
         details,
+        1.5,
     )
     assert str(back) == "limit: -1 is not allowed (request r-1)"
 

@@ -4,7 +4,16 @@ import json
 
 import pytest
 
-from attrib_ds import connect, create_event_type, get_event_type, list_event_types, schema
+from attrib_ds import (
+    archive_event_type,
+    connect,
+    create_event_type,
+    get_event_type,
+    list_event_types,
+    restore_event_type,
+    schema,
+    update_event_type,
+)
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 
 
@@ -49,3 +58,20 @@ def test_errors_name_the_argument(shop):
         create_event_type(shop, reference="order", name="Order", fields=[field])
     with pytest.raises(NotFound, match="id: there is no event type 'order'"):
         get_event_type(shop, "order")
+
+
+def test_g077_g158_changed_archived_and_restored(shop):
+    create_event_type(shop, reference="lead", name="Lead")
+    won = {"type": "state", "entity": "event", "storageKey": "won", "ingestionKey": None}
+    changed = update_event_type(shop, "lead", name="Sales lead", fields=[won], metadata={"a": 1})
+    assert (changed["name"], json.loads(changed["metadata"])) == ("Sales lead", {"a": 1})
+    assert json.loads(changed["fields"])[0]["ingestionKey"] is None
+    assert get_event_type(shop, "lead").equals(changed)
+    with pytest.raises(Conflict, match="fields/0/type: 'won' is in use with the type 'state'"):
+        update_event_type(shop, "lead", fields=[{**won, "type": "number"}])
+    assert archive_event_type(shop, "lead")["archivedAt"] is not None
+    assert len(list_event_types(shop)) == 0
+    restore_event_type(shop, "lead")
+    assert list_event_types(shop)["reference"].tolist() == ["lead"]
+    with pytest.raises(NotFound, match="id: there is no event type 'call'"):
+        archive_event_type(shop, "call")

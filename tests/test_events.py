@@ -1,5 +1,6 @@
 """Events through the public functions."""
 
+import dataclasses
 import json
 
 import pandas as pd
@@ -12,10 +13,12 @@ from attrib_ds import (
     get_event,
     get_raw_event,
     list_trashed_events,
+    replay_events,
     schema,
     send_events,
     update_states,
     update_statistics,
+    validate_events,
 )
 from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
 
@@ -221,3 +224,71 @@ def test_loaded_events_and_their_insights(shop):
     )
     assert empty.dtypes.to_dict() == frame.dtypes.loc[list(empty.columns)].to_dict()
     assert len(empty) == 0
+
+
+def test_g138_events_are_checked_and_not_stored(orders_shop):
+    rows = pd.DataFrame(
+        {
+            "data.email": ["anna@example.com", "nobody", None, "ben@example.com"],
+            "trackerId": ["t1", "t2", "t3", 7],
+        },
+        index=list("abcd"),
+    )
+    told = validate_events(orders_shop, rows, event_type="order")
+    assert list(told.columns) == ["status", "error", "errors"]
+    assert told["status"].to_dict() == {"a": "valid", "b": "invalid", "c": "invalid", "d": "rejected"}
+    assert told["error"].tolist()[1:3] == ["data/email: invalid-field", "data/email: missing-field"]
+    assert told["error"]["d"].startswith("tracker_id: ")
+    assert json.loads(told["errors"]["a"]) == []
+    assert json.loads(told["errors"]["b"])[0]["value"] == "nobody"
+    assert told["errors"].isna().tolist() == [False, False, False, True]
+    unknown = validate_events(orders_shop, rows.assign(eventType="nothing"))
+    assert unknown["error"]["a"] == "unknown-event-type"
+    assert validate_events(orders_shop, rows.head(0), event_type="order").dtypes.eq("str").all()
+    with pytest.raises(InvalidRequest, match="events: has no column 'eventType'"):
+        validate_events(orders_shop, rows)
+    assert count(orders_shop) == len(list_trashed_events(orders_shop)) == 0
+
+
+def test_g057_trashed_events_are_replayed(orders_shop):
+    rows = pd.DataFrame(
+        {"eventType": ["call", "call", "visit"], "nonce": ["n1", "n2", "n3"]}, index=list("abc")
+    )
+    sent = send_events(orders_shop, rows)
+    assert sent["status"].tolist() == ["trashed"] * 3
+    create_event_type(orders_shop, reference="call", name="Call")
+    told = replay_events(orders_shop, pd.concat([sent["id"], pd.Series({"d": "nothing"})]))
+    assert told["status"].to_dict() == {"a": "processed", "b": "processed", "c": "trashed", "d": "rejected"}
+    assert told["id"].tolist()[:3] == sent["id"].tolist()
+    assert told["error"]["c"].startswith("eventType: there is no event type 'visit'")
+    assert list_trashed_events(orders_shop)["_id"].tolist() == [sent["id"]["c"]]
+    assert replay_events(orders_shop, [sent["id"]["a"]])["status"].tolist() == ["rejected"]
+    assert len(replay_events(orders_shop, [])) == 0
+
+
+class Without:
+    """A service that does not take many events in one request."""
+
+    def __init__(self, transport, refuses):
+        self.sent = []
+        self._transport = transport
+        self._refuses = refuses
+
+    def send(self, operation, request):
+        self.sent.append(operation.name)
+        if operation.name == "create_events" and self._refuses(request):
+            raise InvalidRequest("body: is too large")
+        return self._transport.send(operation, request)
+
+    def close(self):
+        self._transport.close()
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("refuses", [lambda request: True, lambda request: len(request.events) > 0])
+def test_one_by_one_the_outcomes_are_the_same(orders_shop, orders, wait, refuses):
+    together = send_events(orders_shop, orders, wait=wait)
+    transport = Without(orders_shop.transport, refuses)
+    alone = send_events(dataclasses.replace(orders_shop, transport=transport), orders, wait=wait)
+    assert set(transport.sent) == {"create_events", "create_event_sync" if wait else "create_event"}
+    pd.testing.assert_frame_equal(alone, together)

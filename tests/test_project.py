@@ -33,16 +33,12 @@ def test_project_ids_that_are_not_well_formed_are_refused(project_id):
         connect(project_id, path=":memory:")
 
 
-@pytest.mark.parametrize("argument", ["url", "url_v2", "auth_url", "key"])
-def test_remote_projects_are_refused_for_now(argument):
-    with pytest.raises(errors.NotSupported, match=argument):
-        connect("my-shop", **{argument: "https://service.example"})
-
-
 def test_a_remote_address_in_the_environment_is_not_ignored(monkeypatch):
     monkeypatch.setenv("ATTRIB_DS_URL", "https://service.example")
-    with pytest.raises(errors.NotSupported, match="ATTRIB_DS_URL"):
-        connect("my-shop")
+    with connect("my-shop") as shop:
+        assert repr(shop) == "<Project 'my-shop' at https://service.example/api/v1>"
+    with connect("my-shop", path=":memory:") as shop:
+        assert repr(shop) == "<Project 'my-shop' at :memory:>"
 
 
 def test_a_closed_project_says_so():

@@ -1,4 +1,7 @@
-"""Rows sent one by one: what the service says of each, and what stops all."""
+"""Rows that are sent: what the service says of each, and what stops all."""
+
+import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -7,22 +10,28 @@ import pytest
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, ServiceFailure, Unavailable
 from attrib_ds.sending import read_rows, send_rows
 
+INDEX = pd.RangeIndex(12)
 
-def outcomes(*answers):
+
+def rows(told):
+    return [tuple(None if pd.isna(cell) else cell for cell in row) for row in told.itertuples(index=False)]
+
+
+def outcomes(*answers, **ways):
     """Send one row per answer, an id or an error."""
 
-    def send(row):
-        if isinstance(row["answer"], Exception):
-            raise row["answer"]
-        return "created", row["answer"]
+    def send(positions):
+        (position,) = positions
+        if isinstance(answers[position], Exception):
+            raise answers[position]
+        return [("created", answers[position], None)]
 
-    rows = [{"answer": answer} for answer in answers]
-    result = send_rows(pd.RangeIndex(len(rows)), rows, send)
-    return [tuple(None if pd.isna(cell) else cell for cell in row) for row in result.itertuples(index=False)]
+    return rows(send_rows(pd.RangeIndex(len(answers)), send, **ways))
 
 
-def test_a_refused_row_does_not_stop_the_others():
-    assert outcomes("1", InvalidRequest("a"), NotFound("b"), Conflict("c"), "2") == [
+@pytest.mark.parametrize("keys", [None, [1] * 5, range(5)])
+def test_a_refused_row_does_not_stop_the_others(keys):
+    assert outcomes("1", InvalidRequest("a"), NotFound("b"), Conflict("c"), "2", keys=keys) == [
         ("created", "1", None),
         ("rejected", None, "a"),
         ("rejected", None, "b"),
@@ -31,8 +40,9 @@ def test_a_refused_row_does_not_stop_the_others():
     ]
 
 
-def test_a_failing_service_stops_the_rest_and_what_was_sent_is_told():
-    assert outcomes("1", InvalidRequest("a"), Unavailable("busy", request_id="r1"), "2", "3") == [
+@pytest.mark.parametrize("keys", [None, [1] * 5])
+def test_a_failing_service_stops_the_rest_and_what_was_sent_is_told(keys):
+    assert outcomes("1", InvalidRequest("a"), Unavailable("busy", request_id="r1"), "2", "3", keys=keys) == [
         ("created", "1", None),
         ("rejected", None, "a"),
         ("failed", None, "busy (request r1)"),
@@ -41,14 +51,73 @@ def test_a_failing_service_stops_the_rest_and_what_was_sent_is_told():
     ]
 
 
-def test_a_failure_before_anything_was_sent_is_raised():
+@pytest.mark.parametrize("keys", [None, [1] * 3])
+def test_a_failure_before_anything_was_sent_is_raised(keys):
     with pytest.raises(ServiceFailure, match="broken"):
-        outcomes(InvalidRequest("a"), ServiceFailure("broken"), "1")
+        outcomes(InvalidRequest("a"), ServiceFailure("broken"), "1", keys=keys)
 
 
-def test_what_is_no_error_of_the_package_is_not_hidden():
+@pytest.mark.parametrize("keys", [None, [1, 2]])
+def test_what_is_no_error_of_the_package_is_not_hidden(keys):
     with pytest.raises(ZeroDivisionError):
-        outcomes("1", ZeroDivisionError())
+        outcomes("1", ZeroDivisionError(), keys=keys)
+
+
+def test_without_keys_rows_are_sent_in_their_order_by_one_thread():
+    sent = []
+
+    def send(positions):
+        sent.append((list(positions), threading.current_thread() is threading.main_thread()))
+        return [("created", str(position), None) for position in positions]
+
+    told = send_rows(INDEX[:5], send, size=2)
+    assert sent == [([0, 1], True), ([2, 3], True), ([4], True)]
+    assert told["id"].tolist() == list("01234")
+
+
+def test_rows_of_one_key_keep_their_order_and_the_others_do_not_wait():
+    order = []
+    meet = threading.Barrier(3, timeout=10)
+
+    def send(positions):
+        (row,) = positions
+        if row < 3:
+            meet.wait()
+        time.sleep(0.012 - row / 1_000)
+        order.append(row)
+        return [("sent", str(row), None)]
+
+    told = send_rows(INDEX, send, keys=[row % 3 for row in INDEX])
+    assert told["id"].tolist() == [str(row) for row in INDEX]
+    for key in range(3):
+        assert [row for row in order if row % 3 == key] == [key, key + 3, key + 6, key + 9]
+
+
+def test_each_row_of_a_request_has_an_outcome_of_its_own():
+    def send(positions):
+        if 4 in positions:
+            raise AssertionError("sent after a failure")
+        failing = [Conflict("taken"), ServiceFailure("late")] if 2 in positions else []
+        return [("sent", str(row), None) for row in positions[len(failing) :]] + failing
+
+    assert rows(send_rows(INDEX[:6], send, size=2)) == [
+        ("sent", "0", None),
+        ("sent", "1", None),
+        ("rejected", None, "taken"),
+        ("failed", None, "late"),
+        ("unsent", None, None),
+        ("unsent", None, None),
+    ]
+
+
+def test_a_request_that_fails_as_a_whole_tells_so_of_each_row():
+    def send(positions):
+        if 2 in positions:
+            raise InvalidRequest("too much")
+        return [("sent", str(row), None) for row in positions]
+
+    told = rows(send_rows(INDEX[:5], send, size=2))
+    assert [status for status, _, _ in told] == ["sent", "sent", "rejected", "rejected", "sent"]
 
 
 def test_cells_are_plain_values_and_missing_ones_are_left_out():

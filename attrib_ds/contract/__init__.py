@@ -1,6 +1,6 @@
 """Each operation of the service, declared once as data; what a machine reads is derived from it."""
 
-from attrib_ds.contract.answer import Answer, Answering
+from attrib_ds.contract.answer import Answer, Answering, File, Stream
 from attrib_ds.contract.build import build, from_wire
 from attrib_ds.contract.catalogue import OPERATIONS
 from attrib_ds.contract.operation import BASES, Operation
@@ -12,8 +12,10 @@ __all__ = [
     "OPERATIONS",
     "Answer",
     "Answering",
+    "File",
     "Operation",
     "Request",
+    "Stream",
     "Wire",
     "build",
     "from_wire",

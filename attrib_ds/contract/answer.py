@@ -2,13 +2,74 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import pyarrow as pa
 
-Kind = Literal["page", "array", "record", "id", "modified", "uuid", "file", "token", "counts"]
+Kind = Literal[
+    "page", "array", "record", "id", "modified", "uuid", "file", "token", "counts", "outcomes", "errors", "object"
+]
+
+_PIECE: Final = 1 << 16
+
+
+def _nothing() -> None:
+    """Let go of nothing."""
+
+
+@dataclass(frozen=True)
+class File:
+    """Hold a file on its way to whoever asked; it may be larger than memory.
+
+    Parameters
+    ----------
+    pieces : iterator of bytes
+        Gone through once, by one thread at a time. Where it raises, the file is not whole.
+    close : callable
+        Lets go of what the pieces are made from; calling it again does nothing.
+    """
+
+    pieces: Iterator[bytes]
+    close: Callable[[], None] = field(default=_nothing)
+
+    @classmethod
+    def of(cls, stream: BinaryIO) -> Self:
+        """Return what is left to read of a stream.
+
+        Examples
+        --------
+        >>> import io
+        >>> list(File.of(io.BytesIO(b"_id")).pieces)
+        [b'_id']
+        """
+        return cls(iter(partial(stream.read, _PIECE), b""), stream.close)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Hold records on their way to whoever asked; they may be more than fit into memory.
+
+    Parameters
+    ----------
+    columns : pyarrow.Schema
+        Of every table.
+    tables : iterator of pyarrow.Table
+        Gone through once, by one thread at a time. Where it raises, records are missing.
+    total : int, optional
+        All matching records, on a page.
+    close : callable
+        Lets go of what the tables are read from; calling it again does nothing.
+    """
+
+    columns: pa.Schema
+    tables: Iterator[pa.Table]
+    total: int | None = None
+    close: Callable[[], None] = field(default=_nothing)
 
 
 @dataclass(frozen=True)
@@ -19,8 +80,9 @@ class Answering:
     ----------
     kind : str
         ``page`` of records with counts, ``array`` of records, one ``record``, the ``id`` of what was
-        created, the number of records ``modified``, a ``uuid``, a ``file``, a ``token``, or ``counts`` of
-        loaded records.
+        created, the number of records ``modified``, a ``uuid``, a ``file``, a ``token``, ``counts`` of
+        loaded records, ``outcomes`` (one id or :class:`~attrib_ds.errors.AttribError` for each of many), or
+        the ``errors`` of what was checked, or an open ``object``.
     resource : str, optional
         Name of the records in :data:`attrib_ds.schema.RESOURCES`.
     echo : bool, default True
@@ -41,7 +103,7 @@ class Answer:
     table : Table, optional
         The records, flat, in the Arrow schema of the resource; one row where one record was asked for.
     value : object, optional
-        What is no record: an id, a number of modified records, the bytes of a file, a token, counts.
+        What is no record: an id, a number of modified records, a :class:`File`, a token, counts.
     total : int, optional
         All matching records, on a page.
     offset : int, default 0

@@ -1,13 +1,13 @@
-"""The condition that describes an audience (G-094)."""
-
-from __future__ import annotations
+"""The condition that describes an audience (G-094), and requests about audiences (G-048)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 from attrib_ds import instants
+from attrib_ds.contract.identifiers import Name, PathText
+from attrib_ds.contract.request import ProjectRequest
 from attrib_ds.contract.rule import Refused, Rule, listed, nearest, shown
-from attrib_ds.contract.values import whole
+from attrib_ds.contract.values import Limit, Offset, whole
 from attrib_ds.filters import Predicate, from_json, to_json
 
 _DEEPEST: Final = 10
@@ -133,3 +133,29 @@ Audience: TypeAlias = Annotated[
         json_schema={"oneOf": [{"type": "string", "minLength": 1}, {"type": "object"}]},
     ),
 ]
+
+
+class CreateAudience(ProjectRequest):
+    """A new audience: the users who meet a condition."""
+
+    name: Name
+    condition: AudienceCondition
+
+
+class ListAudiences(ProjectRequest):
+    """The audiences of a project."""
+
+    offset: Offset = 0
+    limit: Limit | None = None
+
+
+class GetAudience(ProjectRequest):
+    """One audience."""
+
+    id: PathText
+
+
+class DeleteAudience(ProjectRequest):
+    """An audience that is no longer wanted."""
+
+    id: PathText

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -83,7 +83,8 @@ def from_wire(
     path, query : mapping of str to str, optional
         Decoded parameters.
     body : object, optional
-        Parsed JSON, or the parameters of a form. None is an empty body.
+        Parsed JSON: an object, or an array where the operation takes one; or the parameters of a form. None
+        is an empty body.
 
     Returns
     -------
@@ -104,9 +105,14 @@ def from_wire(
         ...
     attrib_ds.errors.InvalidRequest: /limit: -1 is not allowed; allowed: a whole number of 0 or more, ...
     """
-    if body is not None and not isinstance(body, Mapping):
-        raise InvalidRequest(f"body: {type(body).__name__} is not allowed; allowed: an object", field="body")
-    if depth(body) > DEEPEST:
+    if operation.body and isinstance(body, Sequence) and not isinstance(body, str | bytes):
+        body = {operation.body: body}
+    elif body is not None and (operation.body or not isinstance(body, Mapping)):
+        allowed = "an array" if operation.body else "an object"
+        message = f"body: {type(body).__name__} is not allowed; allowed: {allowed}"
+        raise InvalidRequest(message, field="body")
+    # The items of an array are checked one by one: one that is nested too deeply does not spoil the others.
+    if not operation.body and depth(body) > DEEPEST:
         raise InvalidRequest(f"body: is nested too deeply; allowed: {DEEPEST} levels", field="body")
     parts: dict[Location, Mapping[str, Any]] = {"path": path or {}, "query": query or {}, "body": body or {}}
     values = {}
@@ -114,7 +120,9 @@ def from_wire(
         part = parts[operation.location(attribute)]
         if attribute in part:
             values[attribute] = part[attribute]
-    return _validated(operation, values, is_query=operation.method == "GET", call=operation.pointer)
+    # Values of an array have a form of their own; what is beside it is text.
+    is_query = not operation.has_body or bool(operation.body)
+    return _validated(operation, values, is_query=is_query, call=operation.pointer)
 
 
 def _validated(

@@ -90,10 +90,11 @@ class UpdateCampaign(GetCampaign):
 
 
 class ListOutlays(OutlaysRequest):
-    """The outlays of a campaign, those in a period if one is given (G-167)."""
+    """The outlays of a campaign, those in a period if one is given (G-167); the deleted ones if asked."""
 
     since: Instant | None = None
     until: Instant | None = None
+    deleted: Flag | None = None
     sort: OutlaySort | None = None
     order: Order | None = None
     offset: Offset = 0
@@ -119,6 +120,10 @@ class GetOutlay(OutlaysRequest):
     """One outlay."""
 
     outlayId: PathText
+
+
+class DeleteOutlay(GetOutlay):
+    """An outlay that is to count no longer (G-078)."""
 
 
 class UpdateOutlay(GetOutlay):

@@ -2,6 +2,7 @@
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -105,14 +106,7 @@ class CreateEventType(ProjectRequest):
 
     @model_validator(mode="after")
     def _check_storage_keys(self) -> Self:
-        seen: set[str] = set()
-        repeated = []
-        for index, each in enumerate(self.fields):
-            if each.storageKey in seen:
-                repeated.append((f"fields/{index}/storageKey", f"{each.storageKey!r} is there twice"))
-            seen.add(each.storageKey)
-        if repeated:
-            raise disagreement(*repeated)
+        _refuse_repeated(self.fields)
         return self
 
 
@@ -120,3 +114,39 @@ class GetEventType(ProjectRequest):
     """One event type, by its reference."""
 
     id: PathText
+
+
+class ArchiveEventType(GetEventType):
+    """An event type whose events are to be refused from now on (G-077)."""
+
+
+class RestoreEventType(GetEventType):
+    """An archived event type whose events are to be taken again (G-077)."""
+
+
+class UpdateEventType(GetEventType):
+    """Changes of an event type; what is not given stays (G-158).
+
+    A field with a storage key that the event type has takes the place of that one; the other ones are added.
+    """
+
+    name: Name | None = None
+    fields: Annotated[tuple[EventTypeField, ...], BOUNDED] = ()
+    metadata: JsonObject | None = None
+    phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], BOUNDED] | None = None
+
+    @model_validator(mode="after")
+    def _check_storage_keys(self) -> Self:
+        _refuse_repeated(self.fields)
+        return self
+
+
+def _refuse_repeated(fields: Iterable[EventTypeField]) -> None:
+    seen: set[str] = set()
+    repeated = []
+    for index, each in enumerate(fields):
+        if each.storageKey in seen:
+            repeated.append((f"fields/{index}/storageKey", f"{each.storageKey!r} is there twice"))
+        seen.add(each.storageKey)
+    if repeated:
+        raise disagreement(*repeated)

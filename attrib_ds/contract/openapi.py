@@ -6,10 +6,10 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pydantic.json_schema import GenerateJsonSchema
 
 from attrib_ds.contract.catalogue import OPERATIONS
 from attrib_ds.contract.operation import BASES, Operation
+from attrib_ds.contract.request import Untitled
 from attrib_ds.schema import RESOURCES, is_json
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _SCHEMAS: Final = "#/components/schemas/"
 _JSON: Final = "application/json"
 _FORM: Final = "application/x-www-form-urlencoded"
+_BYTES: Final = "application/octet-stream"
 _INTERFACE_VERSION: Final = "1.0.0"
 _FILES: Final = ("text/csv", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
 #: Written out, since those of ``http.HTTPStatus`` change with the version of Python.
@@ -46,6 +47,21 @@ _ERROR: Final = {
         "requestId": {"type": "string"},
     },
 }
+#: Of one event of many.
+_OUTCOME: Final = {
+    "oneOf": [
+        {
+            "type": "object",
+            "required": ["id"],
+            "properties": {"id": {"type": "string", "format": "uuid"}},
+        },
+        {
+            "type": "object",
+            "required": ["error"],
+            "properties": {"error": {"$ref": f"{_SCHEMAS}Error"}},
+        },
+    ]
+}
 _TOKEN: Final = {
     "type": "object",
     "required": ["access_token", "expires_in", "token_type", "scope"],
@@ -61,13 +77,6 @@ _TOKEN_ERROR: Final = {
     "required": ["error"],
     "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
 }
-
-
-class _Untitled(GenerateJsonSchema):
-    """Leave out the titles that pydantic makes of attribute names."""
-
-    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  (pydantic's signature)
-        return False
 
 
 def document() -> dict[str, Any]:
@@ -91,7 +100,7 @@ def document() -> dict[str, Any]:
             continue
         members = paths.setdefault(f"{BASES[operation.base]}{operation.path}", {})
         request = operation.request.model_json_schema(
-            ref_template=f"{_SCHEMAS}{{model}}", schema_generator=_Untitled
+            ref_template=f"{_SCHEMAS}{{model}}", schema_generator=Untitled
         )
         schemas |= request.pop("$defs", {})
         for method in (operation.method, *operation.synonyms):
@@ -117,7 +126,7 @@ def _described(operation: Operation, method: str, request: dict[str, Any]) -> di
         "responses": _responses(operation),
         "security": _security(operation),
     }
-    if operation.method != "GET":
+    if operation.has_body:
         described["requestBody"] = _body(operation, request)
     return described
 
@@ -152,11 +161,15 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _body(operation: Operation, request: dict[str, Any]) -> dict[str, Any]:
+    if operation.upload:
+        return {"required": True, "content": {_BYTES: {"schema": {"type": "string", "format": "binary"}}}}
     members = {
         name: schema for name, schema in request["properties"].items() if operation.location(name) == "body"
     }
     required = [name for name in request.get("required", ()) if name in members]
     schema = {"type": "object", "properties": members} | ({"required": required} if required else {})
+    if operation.body:
+        schema = members[operation.body]
     media = _FORM if operation.base == "auth" else _JSON
     return {"required": bool(required), "content": {media: {"schema": schema}}}
 
@@ -167,17 +180,20 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for status in sorted({*operation.statuses, *operation.also}):
         listed = operation.extension or status in operation.statuses
         phrase = _PHRASES[status] + ("" if listed else " (not listed by the specification)")
-        content = _content(operation.answer) if status < 300 else {_JSON: {"schema": error}}
+        content = _content(operation) if status < 300 else {_JSON: {"schema": error}}
         responses[str(status)] = {"description": phrase, "content": content}
     return responses | {
         "default": {"description": "Any other failure", "content": {_JSON: {"schema": error}}}
     }
 
 
-def _content(answer: Answering) -> dict[str, Any]:
-    if answer.kind == "file":
-        return {media: {"schema": {"type": "string", "format": "binary"}} for media in _FILES}
-    return {_JSON: {"schema": _answered(answer)}}
+def _content(operation: Operation) -> dict[str, Any]:
+    if operation.answer.kind == "file":
+        # One in a form of its own choice, or as it is.
+        has_form = "outputFormatConfig" in operation.request.model_fields
+        bytes_ = {"schema": {"type": "string", "format": "binary"}}
+        return dict.fromkeys(_FILES if has_form else (_BYTES,), bytes_)
+    return {_JSON: {"schema": _answered(operation.answer)}}
 
 
 def _answered(answer: Answering) -> dict[str, Any]:
@@ -191,8 +207,12 @@ def _answered(answer: Answering) -> dict[str, Any]:
         "record": record,
         "id": _object({"id": {"type": "string"}}),
         "modified": _object({"modifiedCount": _COUNT}),
+        "counts": {"type": "object", "additionalProperties": _COUNT},
         "uuid": {"type": "string", "format": "uuid"},
         "token": {"$ref": f"{_SCHEMAS}Token"},
+        "outcomes": {"type": "array", "items": deepcopy(_OUTCOME)},
+        "errors": _object({"errors": {"type": "array", "items": {"type": "object"}}}),
+        "object": {"type": "object"},
     }
     return shapes[answer.kind]
 

@@ -56,6 +56,11 @@ class Operation:
         Whether the specification does not have it.
     synonyms : tuple of str
         Further methods accepted on the same path (G-033).
+    body : str, default ""
+        Attribute of the request that is the whole body, where that is an array; attributes beside it are
+        in the query.
+    upload : str, default ""
+        Attribute of the request that is the path of a file whose bytes are the whole body.
 
     Examples
     --------
@@ -80,6 +85,8 @@ class Operation:
     arguments: Mapping[str, str] = field(default_factory=dict, kw_only=True, hash=False)
     extension: bool = field(default=False, kw_only=True)
     synonyms: tuple[str, ...] = field(default=(), kw_only=True)
+    body: str = field(default="", kw_only=True)
+    upload: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         nested = {attribute.partition("/")[0] for attribute in self.arguments if "/" in attribute}
@@ -90,7 +97,12 @@ class Operation:
         """Say where an attribute of the request travels: in the path, the query or the body."""
         if attribute in _PLACEHOLDER.findall(self.path):
             return "path"
-        return "query" if self.method == "GET" else "body"
+        return "body" if self.has_body and self.body in ("", attribute) else "query"
+
+    @property
+    def has_body(self) -> bool:
+        """Whether requests of its method carry a body."""
+        return self.method not in ("GET", "DELETE")
 
     def argument(self, attribute: str) -> str:
         """Return what a caller in Python calls an attribute, given with ``/`` before nested parts."""
@@ -103,8 +115,10 @@ class Operation:
 
     def pointer(self, attribute: str) -> str:
         """Return what a caller over HTTP calls an attribute: a JSON pointer if it is in the body."""
-        first = attribute.partition("/")[0]
-        return f"/{attribute}" if self.location(first) == "body" else attribute
+        first, slash, rest = attribute.partition("/")
+        if self.location(first) != "body":
+            return attribute
+        return f"/{attribute}" if not self.body else slash + rest or "body"
 
 
 def index_by_name(operations: Iterable[Operation]) -> dict[str, Operation]:

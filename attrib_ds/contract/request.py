@@ -3,9 +3,18 @@
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticCustomError
 
 from attrib_ds.contract.identifiers import ProjectId
+
+
+class Untitled(GenerateJsonSchema):
+    """Leave out the titles that pydantic makes of attribute names."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  (pydantic's signature)
+        """Say no."""
+        return False
 
 
 class Part(BaseModel):

@@ -71,15 +71,13 @@ Instant: TypeAlias = Annotated[
     ),
 ]
 #: When something happened: nothing before 1990 (G-041).
-PastInstant: TypeAlias = Annotated[
-    datetime,
-    Rule(
-        check=_check_past,
-        allowed=f"{_INSTANT_WORDS}, from 1990 on",
-        json_schema=_INSTANT_SCHEMA,
-        write=instants.format,
-    ),
-]
+PAST: Final = Rule(
+    check=_check_past,
+    allowed=f"{_INSTANT_WORDS}, from 1990 on",
+    json_schema=_INSTANT_SCHEMA,
+    write=instants.format,
+)
+PastInstant: TypeAlias = Annotated[datetime, PAST]
 #: An instant where it can be read, otherwise as it came: the service trashes the event then (G-127).
 EventDate: TypeAlias = Annotated[
     Any,

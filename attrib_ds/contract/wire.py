@@ -23,13 +23,13 @@ class Wire:
         Path under the base of the operation, quoted.
     query : dict of str to str
         Query parameters, not yet quoted.
-    body : dict, optional
-        JSON members, decimals as Decimal; None where the method has no body.
+    body : dict or tuple, optional
+        JSON members or items, decimals as Decimal; None where the method has no body.
     """
 
     path: str
     query: dict[str, str]
-    body: dict[str, Any] | None
+    body: dict[str, Any] | tuple[Any, ...] | None
 
     def content(self) -> bytes | None:
         """Return the body as JSON text in UTF-8, decimals exact; None without a body."""
@@ -68,8 +68,12 @@ def to_wire(operation: Operation, request: Request) -> Wire:
     return Wire(
         path=operation.path.format_map(quoted),
         query={name: _query_text(value) for name, value in by_location["query"].items()},
-        body=None if operation.method == "GET" else by_location["body"],
+        body=_body(operation, by_location["body"]) if operation.has_body else None,
     )
+
+
+def _body(operation: Operation, members: dict[str, Any]) -> dict[str, Any] | tuple[Any, ...]:
+    return members[operation.body] if operation.body else members
 
 
 def _query_text(value: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -12,10 +14,11 @@ from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     import duckdb
 
+#: Records up to which lists are quicker than Arrow.
+_FEW: Final = 64
 _TYPES: Final = {
     "VARCHAR": pa.string(),
     "VARCHAR[]": pa.list_(pa.string()),
@@ -44,16 +47,32 @@ def insert_records(
     """
     if not records:
         return
-    kinds = TABLES[table]
-    rows = pa.table(
-        {
-            name: pa.array([each[name] for each in records], _TYPES[kinds[name].partition(" ")[0]])
-            for name in records[0]
-        }
+    columns = ", ".join(quoted(name) for name in records[0])
+    into = f"INSERT INTO {quoted(table)} ({columns})"
+    if len(records) > _FEW:
+        with lent(connection, as_arrow(table, records)) as view:
+            connection.execute(f"{into} SELECT {columns} FROM {view}")
+        return
+    lists = ", ".join(f"unnest(?::{_kind(table, name)}[])" for name in records[0])
+    connection.execute(
+        f"{into} SELECT {lists}", [[_exact(each[name]) for each in records] for name in records[0]]
     )
-    columns = ", ".join(quoted(name) for name in rows.column_names)
-    with lent(connection, rows) as view:
-        connection.execute(f"INSERT INTO {quoted(table)} ({columns}) SELECT {columns} FROM {view}")
+
+
+def _kind(table: str, column: str) -> str:
+    return TABLES[table][column].partition(" ")[0]
+
+
+def _exact(value: Any) -> Any:
+    # Decimals of several lengths in one list would become binary fractions.
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def as_arrow(table: str, records: Sequence[dict[str, Any]]) -> pa.Table:
+    """Return one or more records in the types of the columns of a table; see :func:`insert_records`."""
+    return pa.table(
+        {name: pa.array([each[name] for each in records], _TYPES[_kind(table, name)]) for name in records[0]}
+    )
 
 
 @contextmanager
@@ -68,5 +87,14 @@ def lent(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> Iterator[str]
 
 
 def naive(instant: datetime) -> datetime:
-    """Return an aware instant in UTC as the store holds it: without a zone."""
-    return instant.replace(tzinfo=None)
+    """Return an instant as the store holds it: in UTC, without a zone.
+
+    Examples
+    --------
+    >>> naive(datetime.fromisoformat("2025-01-31T12:00:00+02:00"))
+    datetime.datetime(2025, 1, 31, 10, 0)
+    >>> naive(datetime(2025, 1, 31, 10))
+    datetime.datetime(2025, 1, 31, 10, 0)
+    """
+    # What has no zone is in UTC already; Python itself would take it for the time of this machine.
+    return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)

@@ -19,6 +19,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate
 from attrib_ds.filters.engine import to_ibis
 from attrib_ds.service.insights import LABELS, local
+from attrib_ds.service.rates import in_project_currency
 from attrib_ds.service.selection import moment
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _part(day: date, months: int) -> int:
 
 @dataclass
 class _Sum:
-    """What the metrics of one key add up to; amounts are those in the currency of the project (G-065)."""
+    """What the metrics of one key add up to; amounts are in the currency of the project (G-116)."""
 
     states: int = 0
     amounts: Decimal = Decimal(0)
@@ -78,6 +79,10 @@ class _Sum:
         if key.startswith(_DELAY):
             return self.numbers / self.count if self.count else 0
         return self.states + self.amounts + Decimal(repr(self.numbers))
+
+
+#: Days of the shortest interval of each kind.
+_SHORTEST: Final = {"day": 1, "week": 7, "month": 28, "quarter": 90, "semester": 181, "year": 365}
 
 
 def event_insights(store: Store, request: EventInsights) -> Answer:
@@ -138,16 +143,20 @@ def event_insights(store: Store, request: EventInsights) -> Answer:
 
 
 def _sums(backend: Backend, events: ir.Table, keys: tuple[str, ...], currency: str) -> list[dict[str, Any]]:
-    """Sum the metrics of events by type, interval and key; each event has at most one of each key."""
+    """Sum the metrics of events by type, interval and key; each event has at most one of each key.
+
+    Amounts that no rate converts to the currency of the project are left out (G-065).
+    """
     metrics = backend.table("metrics")
     wanted = metrics.filter(
         metrics.deletedAt.isnull(), metrics.key != _COUNT, metrics.key.isin(list(keys) or [""])
     )
     of_events = wanted.inner_join(events, wanted.eventId == events["_id"])
+    of_events = in_project_currency(backend, of_events, currency)
     is_state = of_events.type == "state"
     grouped = of_events.group_by(["eventType", "label", "key"]).agg(
         states=(is_state & (of_events.number == 1)).fill_null(False).cast("int64").sum(),
-        amounts=of_events.amount.sum(where=of_events.currency == currency),
+        amounts=of_events.converted.sum(),
         numbers=of_events.number.sum(where=~is_state),
         count=of_events.number.count(where=~is_state),
     )
@@ -195,9 +204,11 @@ def _days(request: EventInsights) -> Iterator[date]:
     if request.since > request.until:
         return
     day, last = (_local_day(bound, zone) for bound in (request.since, request.until))
+    # No interval is shorter than the step, so that none is passed over.
+    step = timedelta(days=_SHORTEST[request.interval] if request.interval in LINEAR else 1)
     while day < last:
         yield day
-        day += timedelta(days=1)
+        day = day + step if last - day > step else last
     yield last
 
 

@@ -14,15 +14,22 @@ from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import Conflict, NotFound
 from attrib_ds.service.batches import insert_records, naive
 from attrib_ds.service.interactions import ordering
-from attrib_ds.service.records import insert_record, read_record
+from attrib_ds.service.records import changes_of, insert_record, read_record, update_record
 from attrib_ds.service.selection import answered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import duckdb
 
-    from attrib_ds.contract.event_types import CreateEventType, EventTypeField, ListEventTypes
+    from attrib_ds.contract.event_types import (
+        ArchiveEventType,
+        CreateEventType,
+        EventTypeField,
+        ListEventTypes,
+        RestoreEventType,
+        UpdateEventType,
+    )
     from attrib_ds.service.store import Store
 
 
@@ -86,7 +93,7 @@ def get_event_type(store: Store, request: GetEventType) -> Answer:
 
 def create_event_type(store: Store, request: CreateEventType) -> Answer:
     """Make an event type, and answer it; a reference is taken for ever, archived or not (G-155)."""
-    now = naive(datetime.now(UTC))
+    now = datetime.now(UTC)
     fields = encode([_shown(each) for each in request.fields])
     record = {
         "_id": store.ids.new(),
@@ -108,85 +115,84 @@ def create_event_type(store: Store, request: CreateEventType) -> Answer:
                 field="reference",
             )
         insert_record(connection, "event_types", record)
-        _keep_version(connection, record["_id"], request.reference, 1, fields, now)
+        _keep_version(connection, record["_id"], request.reference, 1, fields, naive(now))
 
     store.write(write)
     return get_event_type(store, GetEventType(projectId=request.projectId, id=request.reference))
 
 
-def add_fields(store: Store, reference: str, fields: Sequence[EventTypeField]) -> int:
-    """Declare more fields on an event type and return its new version (G-158).
+def update_event_type(store: Store, request: UpdateEventType) -> Answer:
+    """Change an event type, and answer it; changed fields make a new version of it (G-158).
 
     Events that are there keep the version they were checked against (G-076).
-
-    Parameters
-    ----------
-    store : Store
-        Where the event type is.
-    reference : str
-        The event type.
-    fields : sequence of EventTypeField
-        New fields, whose storage keys the event type does not have.
-
-    Returns
-    -------
-    int
-        The version.
 
     Raises
     ------
     NotFound
         If there is no such event type.
     Conflict
-        If a storage key is in use.
+        If the type or entity of a storage key would change.
     """
     now = naive(datetime.now(UTC))
+    asked: dict[str, Any] = {"name": request.name}
+    if request.metadata is not None:
+        asked["metadata"] = encode(request.metadata)
+    if request.phoneParsingConfig is not None:
+        asked["phoneParsingConfig"] = encode([each.model_dump() for each in request.phoneParsingConfig])
 
-    def write(connection: duckdb.DuckDBPyConnection) -> int:
-        found = _existing(connection, reference)
-        held = json.loads(found["fields"])
-        taken = {each["storageKey"] for each in held} & {each.storageKey for each in fields}
-        if taken:
-            raise Conflict(f"fields: {', '.join(sorted(taken))} is in use already", field="fields")
-        text = encode([*held, *(_shown(each) for each in fields)])
-        version: int = found["version"] + 1
-        connection.execute(
-            "UPDATE event_types SET fields = ?, version = ?, updatedAt = ? WHERE reference = ?",
-            [text, version, now, reference],
-        )
-        _keep_version(connection, found["_id"], reference, version, text, now)
-        return version
+    def write(connection: duckdb.DuckDBPyConnection) -> None:
+        found = _existing(connection, request.id)
+        fields = encode(_with_fields(json.loads(found["fields"]), request.fields))
+        changes = changes_of(found, {**asked, "fields": fields})
+        if "fields" in changes:
+            changes["version"] = found["version"] + 1
+            _keep_version(connection, found["_id"], request.id, changes["version"], fields, now)
+        if changes:
+            changes["updatedAt"] = datetime.now(UTC)
+            update_record(connection, "event_types", "reference", request.id, changes)
 
-    return store.write(write)
+    store.write(write)
+    return get_event_type(store, GetEventType(projectId=request.projectId, id=request.id))
 
 
-def set_archived(store: Store, reference: str, *, archived: bool) -> None:
-    """Archive an event type or restore it (G-077).
+def archive_event_type(store: Store, request: ArchiveEventType) -> Answer:
+    """Refuse the events of a type from now on, and answer the event type (G-077)."""
+    return _set_archived(store, request, archived=True)
 
-    Parameters
-    ----------
-    store : Store
-        Where the event type is.
-    reference : str
-        The event type.
-    archived : bool
-        Whether its events are refused from now on.
 
-    Raises
-    ------
-    NotFound
-        If there is no such event type.
-    """
+def restore_event_type(store: Store, request: RestoreEventType) -> Answer:
+    """Take the events of an archived type again, and answer the event type (G-077)."""
+    return _set_archived(store, request, archived=False)
+
+
+def _set_archived(store: Store, request: GetEventType, *, archived: bool) -> Answer:
     now = naive(datetime.now(UTC))
 
     def write(connection: duckdb.DuckDBPyConnection) -> None:
-        if (_existing(connection, reference)["archivedAt"] is not None) != archived:
+        if (_existing(connection, request.id)["archivedAt"] is not None) != archived:
             connection.execute(
                 "UPDATE event_types SET archivedAt = ?, updatedAt = ? WHERE reference = ?",
-                [now if archived else None, now, reference],
+                [now if archived else None, now, request.id],
             )
 
     store.write(write)
+    return get_event_type(store, GetEventType(projectId=request.projectId, id=request.id))
+
+
+def _with_fields(held: Sequence[dict[str, Any]], fields: Sequence[EventTypeField]) -> list[dict[str, Any]]:
+    """Return fields with changed ones in their places and new ones behind them."""
+    by_key = {each["storageKey"]: each for each in held}
+    for position, each in enumerate(fields):
+        before = by_key.get(each.storageKey)
+        for name in ("type", "entity"):
+            if before is not None and before[name] != getattr(each, name):
+                raise Conflict(
+                    f"fields/{position}/{name}: {each.storageKey!r} is in use with the {name} "
+                    f"{before[name]!r}, which cannot change; choose another storageKey",
+                    field=f"fields/{position}/{name}",
+                )
+        by_key[each.storageKey] = _shown(each)
+    return list(by_key.values())
 
 
 def read_event_types(
@@ -206,36 +212,52 @@ def read_event_types(
     }
 
 
-def read_declared(
-    connection: duckdb.DuckDBPyConnection, reference: str, version: int | None, created_at: datetime
-) -> list[dict[str, Any]]:
-    """Return the fields that an event type declared when an event was created.
+@dataclass(frozen=True)
+class Declarations:
+    """What event types declared, version by version.
 
     Parameters
     ----------
-    connection : duckdb.DuckDBPyConnection
-        To read with.
-    reference : str
-        The event type.
-    version : int or None
-        The version that the event stores; loaded events store none.
-    created_at : datetime
-        When the event was created, which tells the version of a loaded event.
-
-    Returns
-    -------
-    list of dict
-        Empty if the event type is not declared, or was not yet.
+    versions : mapping of str to list of tuple
+        By reference: version, when it was made (naive, in UTC) and its fields, the latest version first.
     """
-    found = read_record(
-        connection,
-        "SELECT fields FROM event_type_versions WHERE reference = ? "
-        "AND coalesce(version = ?, createdAt <= ?) ORDER BY version DESC LIMIT 1",
-        reference,
-        version,
-        created_at.replace(tzinfo=None),
-    )
-    return [] if found is None else list(json.loads(found["fields"]))
+
+    versions: Mapping[str, list[tuple[int, datetime, list[dict[str, Any]]]]]
+
+    def fields(self, reference: str, version: int | None, created_at: datetime) -> list[dict[str, Any]]:
+        """Return the fields that an event type declared when an event was created.
+
+        Parameters
+        ----------
+        reference : str
+            The event type.
+        version : int or None
+            The version that the event stores; loaded events store none.
+        created_at : datetime
+            When the event was created, naive, in UTC; it tells the version of a loaded event.
+
+        Returns
+        -------
+        list of dict
+            Empty if the event type is not declared, or was not yet.
+        """
+        for number, made_at, fields in self.versions.get(reference, []):
+            if number == version or (version is None and made_at <= created_at):
+                return fields
+        return []
+
+
+def read_declarations(connection: duckdb.DuckDBPyConnection, references: Collection[str]) -> Declarations:
+    """Return what event types declared, those that are there."""
+    rows = connection.execute(
+        "SELECT reference, version, createdAt, fields FROM event_type_versions "
+        "WHERE reference IN (SELECT unnest(?)) ORDER BY version DESC",
+        [list(references)],
+    ).fetchall()
+    versions: dict[str, list[tuple[int, datetime, list[dict[str, Any]]]]] = {}
+    for reference, version, made_at, fields in rows:
+        versions.setdefault(reference, []).append((version, made_at, json.loads(fields)))
+    return Declarations(versions)
 
 
 def _countries(phones: Iterable[dict[str, Any]]) -> tuple[str, ...]:
@@ -253,7 +275,7 @@ def _find(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, An
 def _existing(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, Any]:
     found = _find(connection, reference)
     if found is None:
-        raise NotFound(f"reference: there is no event type {reference!r}", field="reference")
+        raise NotFound(f"id: there is no event type {reference!r}", field="id")
     return found
 
 

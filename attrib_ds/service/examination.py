@@ -61,6 +61,8 @@ class Measure:
         What a state or number is.
     amount, currency : Decimal and str, or None
         What an amount of money is.
+    invalid : bool, default False
+        Whether what was sent is not of its type, so that it has no value (G-053).
     """
 
     key: str
@@ -68,6 +70,7 @@ class Measure:
     number: float | None = None
     amount: Decimal | None = None
     currency: str | None = None
+    invalid: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,9 @@ class Trash:
     errors: tuple[dict[str, Any], ...]
 
 
-def examine(raw: Raw, event_types: Mapping[str, EventType], currency: str) -> Valid | Trash:
+def examine(
+    raw: Raw, event_types: Mapping[str, EventType], currency: str, *, lenient: bool = False
+) -> Valid | Trash:
     """Return what an event says, or everything that is wrong with it (R076).
 
     Parameters
@@ -132,6 +137,8 @@ def examine(raw: Raw, event_types: Mapping[str, EventType], currency: str) -> Va
         By reference.
     currency : str
         Of amounts that come without one.
+    lenient : bool, default False
+        Whether the value of an optional field that is not of its type is kept, as invalid (G-053).
 
     Returns
     -------
@@ -158,7 +165,10 @@ def examine(raw: Raw, event_types: Mapping[str, EventType], currency: str) -> Va
         try:
             currents[field["storageKey"]] = normalise(field["type"], value, settings)
         except Unreadable:
-            errors.append(_error("invalid-field", value, field))
+            if lenient and field["optional"]:
+                currents[field["storageKey"]] = None
+            else:
+                errors.append(_error("invalid-field", value, field))
     if errors:
         return Trash(raw, date, event_type.id, tuple(errors))
     return _assembled(raw, event_type, date, data, currents)
@@ -214,9 +224,10 @@ def _assembled(
             "type": kind,
             "date": instants.format(date),
             "anonymized": False,
-            "invalid": False,
+            "invalid": current is None,
         }
-        pair = identity(field, current) if field["entity"] == "user" else None
+        is_identity = field["entity"] == "user" and current is not None
+        pair = identity(field, current) if is_identity else None
         if pair is not None:
             identities.append(pair)
     ranks = {"email": 0, VENDOR: 2}
@@ -232,6 +243,8 @@ def is_metric(field: Mapping[str, Any]) -> bool:
 
 
 def _measure(key: str, kind: str, current: Any) -> Measure:
+    if current is None:
+        return Measure(key, kind, invalid=True)
     if kind == "currency":
         return Measure(key, kind, amount=current["amount"], currency=current["currency"])
     return Measure(key, kind, number=float(current))

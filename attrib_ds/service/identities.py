@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from attrib_ds.service.batches import insert_records, lent
+from attrib_ds.service.batches import insert_records, lent, naive
+from attrib_ds.service.users.merging import merge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import duckdb
 
@@ -25,7 +28,8 @@ TRACKER: Final = "trackerId"
 def resolve(connection: duckdb.DuckDBPyConnection, ids: HexIds, pairs: Sequence[Pair]) -> str:
     """Return the user whom identities belong to, a new one where none is known.
 
-    Identities that nobody holds are the user's from then on.
+    Identities that nobody holds are the user's from then on. An anonymous user of the same browser is
+    merged into the holder of the others (G-147).
 
     Parameters
     ----------
@@ -69,46 +73,80 @@ def resolve_many(
     Returns
     -------
     list of str
-        One user per record.
+        One user per record: who it is when all of them are resolved.
     """
-    known, identified = _read(connection, people)
-    before = dict(known)
-    users = [_resolve_one(known, identified, ids, pairs) for pairs in people]
-    new = [(*pair, user) for pair, user in known.items() if pair not in before]
-    columns = ("kind", "value", "userId")
-    insert_records(connection, "identities", [dict(zip(columns, each, strict=True)) for each in new])
-    for (kind, value), user in known.items():
-        if before.get((kind, value), user) != user:
-            connection.execute(
-                "UPDATE identities SET userId = ? WHERE kind = ? AND value = ?", [user, kind, value]
-            )
-    return users
-
-
-def _resolve_one(known: dict[Pair, str], identified: set[str], ids: HexIds, pairs: Sequence[Pair]) -> str:
-    personal = [pair for pair in pairs if pair[0] != TRACKER]
-    holders = [known[pair] for pair in personal if pair in known]
-    # Someone whose identities are new is the person behind the browser, unless that is known as another.
-    browsers = [known[pair] for pair in pairs if pair[0] == TRACKER and pair in known]
-    candidates = holders or [user for user in browsers if not (personal and user in identified)]
-    user = candidates[0] if candidates else ids.new()
-    for pair in pairs:
-        if pair[0] == TRACKER:
-            known[pair] = user
-        else:
-            known.setdefault(pair, user)
-    if personal:
-        identified.add(user)
-    return user
-
-
-def _read(
-    connection: duckdb.DuckDBPyConnection, people: Sequence[Sequence[Pair]]
-) -> tuple[dict[Pair, str], set[str]]:
-    """Return the users of the identities, and which of them are known by more than a browser."""
     asked = list(dict.fromkeys(pair for pairs in people for pair in pairs))
+    before = _holders(connection, asked)
+    known = _Known(dict(before), read_identified(connection, before.values()))
+    users = [known.resolve(ids, pairs) for pairs in people]
+    # Who was new in this batch and merged at once has left no trace.
+    stored = known.merged.keys() & set(before.values())
+    merge(connection, {gone: known.final(gone) for gone in stored}, naive(datetime.now(UTC)))
+    _keep(connection, known, before)
+    return [known.final(user) for user in users]
+
+
+@dataclass
+class _Known:
+    """Who holds which identities, while the records of a batch are resolved."""
+
+    holders: dict[Pair, str]
+    identified: set[str]
+    #: Who survives whom.
+    merged: dict[str, str] = field(default_factory=dict)
+
+    def final(self, user: str) -> str:
+        while user in self.merged:
+            user = self.merged[user]
+        return user
+
+    def resolve(self, ids: HexIds, pairs: Sequence[Pair]) -> str:
+        personal = [pair for pair in pairs if pair[0] != TRACKER]
+        people = [self.final(self.holders[pair]) for pair in personal if pair in self.holders]
+        browsers = [
+            self.final(self.holders[pair]) for pair in pairs if pair[0] == TRACKER and pair in self.holders
+        ]
+        anonymous = [user for user in browsers if user not in self.identified]
+        # Someone whose identities are new is the person behind the browser, unless that is known as another.
+        candidates = people or (anonymous if personal else browsers)
+        user = candidates[0] if candidates else ids.new()
+        if people:
+            self.merged |= {other: user for other in anonymous if other != user}
+        for pair in pairs:
+            if pair[0] == TRACKER:
+                self.holders[pair] = user
+            else:
+                self.holders.setdefault(pair, user)
+        if personal:
+            self.identified.add(user)
+        return user
+
+
+def _keep(connection: duckdb.DuckDBPyConnection, known: _Known, before: dict[Pair, str]) -> None:
+    """Store the identities that are new, and the trackers that others have used."""
+    now_held = {pair: known.final(user) for pair, user in known.holders.items()}
+    columns = ("kind", "value", "userId")
+    new = [(*pair, user) for pair, user in now_held.items() if pair not in before]
+    insert_records(connection, "identities", [dict(zip(columns, each, strict=True)) for each in new])
+    # What was merged away has given its identities to the survivor already.
+    moved = [
+        (*pair, user)
+        for pair, user in now_held.items()
+        if pair in before and known.final(before[pair]) != user
+    ]
+    if moved:
+        rows = [pa.array(each, pa.string()) for each in zip(*moved, strict=True)]
+        with lent(connection, pa.table(rows, names=["kind", "value", "holder"])) as view:
+            connection.execute(
+                f"UPDATE identities SET userId = holder FROM {view} AS moved "
+                "WHERE identities.kind = moved.kind AND identities.value = moved.value"
+            )
+
+
+def _holders(connection: duckdb.DuckDBPyConnection, asked: Sequence[Pair]) -> dict[Pair, str]:
+    """Return the users of those identities that somebody holds."""
     if not asked:
-        return {}, set()
+        return {}
     wanted = pa.table(
         {
             "kind": pa.array([kind for kind, _ in asked], pa.string()),
@@ -119,12 +157,16 @@ def _read(
         found = connection.execute(
             f"SELECT kind, value, userId FROM identities SEMI JOIN {view} USING (kind, value)"
         ).fetchall()
-    known = {(kind, value): user for kind, value, user in found}
-    users = list(dict.fromkeys(known.values()))
-    if not users:
-        return known, set()
+    return {(kind, value): user for kind, value, user in found}
+
+
+def read_identified(connection: duckdb.DuckDBPyConnection, users: Iterable[str]) -> set[str]:
+    """Return which users are known by more than a browser or by what was loaded without a name."""
+    asked = list(dict.fromkeys(users))
+    if not asked:
+        return set()
     named = connection.execute(
         "SELECT DISTINCT userId FROM identities WHERE kind <> ? AND userId IN (SELECT unnest(?))",
-        [TRACKER, users],
+        [TRACKER, asked],
     ).fetchall()
-    return known, {user for (user,) in named}
+    return {user for (user,) in named}

@@ -5,27 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants
 from attrib_ds.contract import Answer
+from attrib_ds.contract.events import CreateEvent, Misfit
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import shown
-from attrib_ds.errors import Conflict, InvalidRequest, ServiceFailure
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
+from attrib_ds.service import audit
 from attrib_ds.service.batches import insert_records, naive
+from attrib_ds.service.gathering import Gathering
 from attrib_ds.service.ids import new_uuid
 from attrib_ds.service.processing import Processing
+from attrib_ds.service.users.tombstones import find_erased
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
 
     import duckdb
 
-    from attrib_ds.contract.events import CreateEvent
+    from attrib_ds.contract.events import CreateEvents, ReplayEvent, ValidateEvent
+    from attrib_ds.service.audit import Line
     from attrib_ds.service.processing import Outcome
     from attrib_ds.service.store import Store
 
@@ -36,17 +42,33 @@ _SECONDS_TO_CLOSE: Final = 30.0
 
 @dataclass(frozen=True)
 class _Accepted:
-    """Which event a nonce stands for, and whether it was sent with the same content."""
+    """Which event a nonce stands for, the id of the one sent, and whether their contents agree."""
 
     id: str
+    sent: str
     agrees: bool
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it is the event that was sent, and not one that was there before."""
+        return self.sent == self.id
 
-@dataclass(frozen=True, eq=False)
-class _Arrival:
-    record: dict[str, Any]
-    #: Holds None when it is this one's turn to write for those that wait.
-    future: Future[_Accepted | None] = field(default_factory=Future)
+
+@dataclass(frozen=True)
+class _Sent:
+    """The raw events of one request, and what is written down of it."""
+
+    records: list[dict[str, Any]]
+    line: Line | None
+
+    @property
+    def told(self) -> Line | None:
+        """The line, which names the event as it was sent, or how many there are."""
+        if self.line is None:
+            return None
+        if len(self.records) == 1:
+            return replace(self.line, subject=self.records[0]["_id"])
+        return replace(self.line, details={"events": len(self.records)})
 
 
 class Ingestion:
@@ -70,9 +92,8 @@ class Ingestion:
         self._store = store
         self._patience = patience
         self._processing = Processing(store)
-        self._arrivals: list[_Arrival] = []
         self._lock = threading.Lock()
-        self._is_led = False
+        self._acceptance: Gathering[_Sent, list[_Accepted]] = Gathering(self._accept_all)
 
     def resume(self) -> None:
         """Process what an earlier process accepted and did not get to."""
@@ -84,45 +105,121 @@ class Ingestion:
         """Process what was accepted, then stop; what takes too long is left for the next opening."""
         self._processing.close(timeout=_SECONDS_TO_CLOSE)
 
-    def create_event(self, request: CreateEvent) -> Answer:
+    def create_event(self, request: CreateEvent, line: Line | None = None) -> Answer:
         """Accept an event and answer its id, whatever it holds; it is processed later."""
-        record = _record(request)
-        accepted = self._accept(record)
-        if accepted.id == record["_id"]:
-            self._processing.wake()
-        elif not accepted.agrees:
-            with self._lock:
-                self.nonce_conflicts += 1
-        return Answer(value=accepted.id)
+        (id,) = self._accept_only([request], line)
+        return Answer(value=id)
 
-    def create_event_sync(self, request: CreateEvent) -> Answer:
+    def create_event_sync(self, request: CreateEvent, line: Line | None = None) -> Answer:
         """Accept an event and answer its id once it is processed; an invalid one is refused, and trashed."""
-        record = _record(request)
-        first = record["_id"]
-        # Expected before it is accepted, so that its outcome cannot be missed.
-        expected = self._processing.expect(first)
+        (told,) = self._accept_and_wait([request], line)
+        if isinstance(told, AttribError):
+            raise told
+        return Answer(value=told)
+
+    def create_events(self, request: CreateEvents, line: Line | None = None) -> Answer:
+        """Accept many events and answer the id or the error of each; one that is wrong spoils no other."""
+        told: list[str | AttribError] = [
+            each.error if isinstance(each, Misfit) else "" for each in request.events
+        ]
+        places = [place for place, each in enumerate(request.events) if isinstance(each, CreateEvent)]
+        events = [each for each in request.events if isinstance(each, CreateEvent)]
+        accept = self._accept_and_wait if request.wait else self._accept_only
+        for place, outcome in zip(places, accept(events, line), strict=True):
+            told[place] = outcome
+        return Answer(value=told)
+
+    def validate_event(self, request: ValidateEvent, line: Line | None = None) -> Answer:  # noqa: ARG002
+        """Answer the errors that would trash an event; nothing is stored (G-138)."""
+        return Answer(value=list(self._processing.errors_of(_record(request))))
+
+    def replay_event(self, request: ReplayEvent, line: Line | None = None) -> Answer:
+        """Process a trashed event again, as it was sent, and answer its id (G-057).
+
+        Raises
+        ------
+        NotFound
+            If there is no such trashed event, or what was sent is not kept any more.
+        InvalidRequest
+            If it is not valid now either; it stays in the trash, with what is wrong with it now.
+        """
+        id = request.id
+
+        def list_again(connection: duckdb.DuckDBPyConnection) -> None:
+            found = connection.execute(
+                "SELECT 1 FROM trashed_events AS trashed JOIN raw_events AS raw ON trashed._id = raw._id "
+                "WHERE trashed._id = ?",
+                [id],
+            ).fetchall()
+            if not found:
+                raise NotFound(f"id: there is no trashed event {id!r} that could be replayed", field="id")
+            connection.execute(
+                "INSERT INTO pending_events SELECT ? WHERE ? NOT IN (SELECT _id FROM pending_events)",
+                [id, id],
+            )
+            audit.append(connection, [] if line is None else [line])
+
+        expected = self._processing.expect(id)
         try:
-            accepted = self._accept(record)
+            self._store.write(list_again)
         except BaseException:
-            self._processing.forget(first, expected)
+            self._processing.forget(id, expected)
             raise
-        if accepted.id == first:
-            self._processing.wake()
-            outcome = self._wait(first, expected, is_repeat=False)
+        self._processing.wake()
+        outcome = self._wait(id, expected, until=time.monotonic() + self._patience, is_repeat=False)
+        if outcome is not None:
+            raise _refusal(id, outcome)
+        return Answer(value=id)
+
+    def _accept_only(self, events: Sequence[CreateEvent], line: Line | None) -> list[str | AttribError]:
+        """Accept events and return their ids; repeats with other content are counted (G-131)."""
+        accepted = self._accept(_Sent([_record(each) for each in events], line))
+        with self._lock:
+            self.nonce_conflicts += sum(not each.agrees for each in accepted)
+        return [each.id for each in accepted]
+
+    def _accept_and_wait(self, events: Sequence[CreateEvent], line: Line | None) -> list[str | AttribError]:
+        """Accept events; return the id of each that is processed, and the error of each that is not."""
+        records = [_record(each) for each in events]
+        # Expected before they are accepted, so that no outcome can be missed.
+        expected = {each["_id"]: self._processing.expect(each["_id"]) for each in records}
+        try:
+            accepted = self._accept(_Sent(records, line))
+        except BaseException:
+            for id, future in expected.items():
+                self._processing.forget(id, future)
+            raise
+        for each in accepted:
+            if not each.is_new:
+                self._processing.forget(each.sent, expected[each.sent])
+        until = time.monotonic() + self._patience
+        told: list[str | AttribError] = []
+        for event, each in zip(events, accepted, strict=True):
+            try:
+                told.append(self._settled(event, each, expected[each.sent], until=until))
+            except AttribError as error:
+                told.append(error)
+        return told
+
+    def _settled(
+        self, event: CreateEvent, accepted: _Accepted, expected: Future[Outcome], *, until: float
+    ) -> str:
+        """Return the id of an event once it is processed; raise what is wrong with it."""
+        if accepted.is_new:
+            outcome = self._wait(accepted.id, expected, until=until, is_repeat=False)
+        elif accepted.agrees:
+            outcome = self._outcome_of_repeat(accepted.id, until=until)
         else:
-            self._processing.forget(first, expected)
-            if not accepted.agrees:
-                raise Conflict(
-                    f"nonce: {shown(request.nonce)} is the nonce of the event {accepted.id!r}, which has "
-                    "other content; give each event a nonce of its own",
-                    field="nonce",
-                )
-            outcome = self._outcome_of_repeat(accepted.id)
+            raise Conflict(
+                f"nonce: {shown(event.nonce)} is the nonce of the event {accepted.id!r}, which has other "
+                "content; give each event a nonce of its own",
+                field="nonce",
+            )
         if outcome is not None:
             raise _refusal(accepted.id, outcome)
-        return Answer(value=accepted.id)
+        return accepted.id
 
-    def _outcome_of_repeat(self, id: str) -> Outcome:
+    def _outcome_of_repeat(self, id: str, *, until: float) -> Outcome:
         expected = self._processing.expect(id)
         with self._store.cursor() as cursor:
             is_pending = cursor.execute("SELECT 1 FROM pending_events WHERE _id = ?", [id]).fetchall()
@@ -131,11 +228,11 @@ class Ingestion:
                 trashed = cursor.execute("SELECT errors FROM trashed_events WHERE _id = ?", [id]).fetchall()
                 return trashed[0][0] if trashed else None
         self._processing.wake()
-        return self._wait(id, expected, is_repeat=True)
+        return self._wait(id, expected, until=until, is_repeat=True)
 
-    def _wait(self, id: str, expected: Future[Outcome], *, is_repeat: bool) -> Outcome:
+    def _wait(self, id: str, expected: Future[Outcome], *, until: float, is_repeat: bool) -> Outcome:
         try:
-            return expected.result(self._patience)
+            return expected.result(max(until - time.monotonic(), 0))
         except TimeoutError:
             details = [{"eventId": id}]
             if is_repeat:
@@ -150,41 +247,25 @@ class Ingestion:
                 details=details,
             ) from None
 
-    def _accept(self, record: dict[str, Any]) -> _Accepted:
-        """Store a raw event, together with those of other threads that arrive meanwhile."""
-        arrival = _Arrival(record)
-        with self._lock:
-            self._arrivals.append(arrival)
-            is_first, self._is_led = not self._is_led, True
-        # One thread writes for all that wait, and hands over to one of those that arrived meanwhile.
-        told = None if is_first else arrival.future.result()
-        return self._accept_arrivals(arrival) if told is None else told
+    def _accept(self, sent: _Sent) -> list[_Accepted]:
+        """Store raw events, together with those of other threads that arrive meanwhile."""
+        if not sent.records:
+            return []
+        accepted = self._acceptance.bring(sent)
+        if any(each.is_new for each in accepted):
+            self._processing.wake()
+        return accepted
 
-    def _accept_arrivals(self, own: _Arrival) -> _Accepted:
-        with self._lock:
-            group, self._arrivals = self._arrivals, []
-        records = [each.record for each in group]
-        try:
-            accepted = self._store.write(lambda connection: _write(connection, records))
-        except BaseException as error:
-            for each in group:
-                if each is not own:
-                    each.future.set_exception(error)
-            raise
-        else:
-            for each, told in zip(group, accepted, strict=True):
-                if each is not own:
-                    each.future.set_result(told)
-            return accepted[group.index(own)]
-        finally:
-            with self._lock:
-                if self._arrivals:
-                    self._arrivals[0].future.set_result(None)
-                else:
-                    self._is_led = False
+    def _accept_all(self, requests: Sequence[_Sent]) -> list[list[_Accepted]]:
+        records = [each for sent in requests for each in sent.records]
+        lines = [sent.told for sent in requests if sent.told is not None]
+        accepted = iter(self._store.write(lambda connection: _write(connection, records, lines)))
+        return [[next(accepted) for _ in sent.records] for sent in requests]
 
 
-def _write(connection: duckdb.DuckDBPyConnection, records: Sequence[dict[str, Any]]) -> list[_Accepted]:
+def _write(
+    connection: duckdb.DuckDBPyConnection, records: Sequence[dict[str, Any]], lines: Sequence[Line]
+) -> list[_Accepted]:
     """Store the raw events whose nonces are new, and list them as pending, in one transaction (G-129)."""
     places = ", ".join("?" for _ in records)
     found = connection.execute(
@@ -192,16 +273,22 @@ def _write(connection: duckdb.DuckDBPyConnection, records: Sequence[dict[str, An
         [each["nonce"] for each in records],
     ).fetchall()
     known = {nonce: (id, fingerprint) for nonce, id, fingerprint in found}
+    erased = find_erased(connection, [each["nonce"] for each in records])
     new = []
     accepted = []
     for each in records:
+        if each["nonce"] in erased:
+            # What it held is not known any more, so that it cannot differ (G-210).
+            accepted.append(_Accepted(erased[each["nonce"]], each["_id"], agrees=True))
+            continue
         if each["nonce"] not in known:
             known[each["nonce"]] = each["_id"], each["fingerprint"]
             new.append(each)
         id, fingerprint = known[each["nonce"]]
-        accepted.append(_Accepted(id, fingerprint == each["fingerprint"]))
+        accepted.append(_Accepted(id, each["_id"], fingerprint == each["fingerprint"]))
     insert_records(connection, "raw_events", new)
     insert_records(connection, "pending_events", [{"_id": each["_id"]} for each in new])
+    audit.append(connection, lines)
     return accepted
 
 

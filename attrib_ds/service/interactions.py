@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract.columns import projected
 from attrib_ds.errors import NotFound
 from attrib_ds.service.rows import open_page
 from attrib_ds.service.selection import answered, select
@@ -41,7 +42,7 @@ def open_interactions(store: Store, request: SearchInteractions) -> Rows:
     The type of an interaction is among the columns in any case, since offline ones are written without some
     properties.
     """
-    columns = _columns(request.projection)
+    columns = projected(request.projection)
     hidden = frozenset({"type"} - set(columns))
     names = [*columns, *hidden]
 
@@ -82,12 +83,3 @@ def ordering(table: ir.Table, sort: Mapping[str, int]) -> list[Any]:
         for name, direction in sort.items()
     ]
     return [*keys, table["_id"]] if "_id" in table.columns and "_id" not in sort else keys
-
-
-def _columns(projection: tuple[str, ...] | None) -> list[str]:
-    """Return the columns of a projection in the order asked for, ``_id`` first (G-058)."""
-    names = schema.INTERACTION.names
-    if projection is None:
-        return [name for name in names if name not in schema.ON_REQUEST]
-    asked = [column for name in projection for column in schema.leaves(schema.INTERACTION, name)]
-    return list(dict.fromkeys(["_id", *asked]))

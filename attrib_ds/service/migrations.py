@@ -28,6 +28,18 @@ _STEPS: Final[dict[int, tuple[str, ...]]] = {
         "SELECT userId, createdAt AS seen FROM events UNION ALL "
         "SELECT userId, coalesce(ingestedAt, startDate) FROM interactions"
         ") WHERE userId IS NOT NULL GROUP BY userId",
+        # Whose identities are that loaded records carry was asked when somebody came with one.
+        "INSERT INTO identities SELECT kind, value, arg_min(userId, (seen, id)) FROM ("
+        "SELECT 'email' AS kind, lower(trim(json_extract_string(userData, '$.email'))) AS value, userId, "
+        "startDate AS seen, _id AS id FROM interactions "
+        "UNION ALL SELECT 'vendorUserId', trim(json_extract_string(userData, '$.vendorUserId')), userId, "
+        "startDate, _id FROM interactions "
+        "UNION ALL SELECT 'email', lower(trim(json_extract_string(\"user\", '$.email.current'))), userId, "
+        "eventDate, _id FROM events "
+        "UNION ALL SELECT 'vendorUserId', trim(json_extract_string(\"user\", '$.vendorUserId.current')), "
+        "userId, eventDate, _id FROM events"
+        ") AS carried ANTI JOIN identities USING (kind, value) WHERE value <> '' AND userId IS NOT NULL "
+        "GROUP BY kind, value ORDER BY kind, value",
     ),
 }
 

@@ -12,13 +12,16 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import shown
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.batches import naive
 from attrib_ds.service.examination import VENDOR, identity
 from attrib_ds.service.identities import resolve
 from attrib_ds.service.integrations import require
 from attrib_ds.service.normalisation import Settings, Unreadable, is_missing, normalise
 from attrib_ds.service.records import insert_record, read_record, read_table
 from attrib_ds.service.resolution import resolve_node
+from attrib_ds.service.users.lifetimes import renumber
 from attrib_ds.service.users.registry import register
+from attrib_ds.service.users.tombstones import find_buried, identity_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +71,7 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
         resolved = resolve_node(
             connection, integration, request.nodeData, project_id=request.projectId, new_id=campaign_id
         )
-        _learn(connection, person.identities)
+        _refuse_erased(connection, person, request.date)
         user_id = resolve(connection, store.ids, person.identities)
         interaction = {
             "_id": new_id,
@@ -91,7 +94,7 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
         }
         insert_record(connection, "interactions", interaction)
         register(connection, f"(SELECT userId, ingestedAt AS seen FROM interactions WHERE _id = '{new_id}')")
-        _renumber(connection, user_id)
+        renumber(connection, f"SELECT '{user_id}'")
         return _stored(connection, new_id, is_new=True)
 
     return store.write(job)
@@ -177,29 +180,13 @@ def _identity_fields(
     return fields, tuple(dict.fromkeys(countries))
 
 
-def _learn(connection: duckdb.DuckDBPyConnection, pairs: list[Pair]) -> None:
-    """Let loaded interactions say whose identities are that nobody is known by yet."""
-    for kind, value in pairs:
-        known = "SELECT userId FROM identities WHERE kind = ? AND value = ?"
-        if kind not in {"email", VENDOR} or read_record(connection, known, kind, value) is not None:
-            continue
-        given = f"trim(json_extract_string(userData, '$.{kind}'))"
-        held = read_record(
-            connection,
-            f"SELECT userId FROM interactions WHERE userData IS NOT NULL "
-            f"AND {f'lower({given})' if kind == 'email' else given} = ? ORDER BY startDate, _id LIMIT 1",
-            value,
+def _refuse_erased(connection: duckdb.DuckDBPyConnection, person: _Person, date: datetime) -> None:
+    """Refuse what is about somebody who was erased later than its date (G-209)."""
+    marks = [(identity_kind(kind), value) for kind, value in person.identities]
+    erased = find_buried(connection, marks).values()
+    if any(naive(date) <= moment for moment in erased):
+        raise InvalidRequest(
+            f"user_data: is somebody whose data was erased later than {instants.format(date)}; allowed: "
+            "somebody else, or a later date",
+            field="user_data",
         )
-        if held is not None:
-            insert_record(connection, "identities", {"kind": kind, "value": value, **held})
-
-
-def _renumber(connection: duckdb.DuckDBPyConnection, user_id: str) -> None:
-    """Count the interactions of a user anew, from the earliest (G-061)."""
-    connection.execute(
-        "UPDATE interactions SET userLifetimeIndex = ranked.position FROM ("
-        'SELECT _id, row_number() OVER (ORDER BY "startDate", _id) AS position '
-        "FROM interactions WHERE userId = ?) AS ranked WHERE interactions._id = ranked._id "
-        "AND interactions.userLifetimeIndex IS DISTINCT FROM ranked.position",
-        [user_id],
-    )

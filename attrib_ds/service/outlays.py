@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract.campaigns import (
         CreateOutlay,
+        DeleteOutlay,
         GetOutlay,
         ListOutlays,
         UpdateOutlay,
@@ -31,17 +32,18 @@ if TYPE_CHECKING:
     from attrib_ds.service.integrations import Integration
     from attrib_ds.service.store import Store
 
-#: The outlays of a campaign that are not deleted (G-078), to stand after FROM.
-_OF_CAMPAIGN: Final = (
-    f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} AND id = ?) AND deletedAt IS NULL"
-)
+#: The outlays of a campaign, deleted ones among them, to stand after FROM.
+_OF_CAMPAIGN: Final = f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} AND id = ?)"
 #: Columns behind the names of the specification.
 _COLUMNS: Final = {"amount": "amount.amount"}
 
 
 def list_outlays(store: Store, request: ListOutlays) -> Answer:
-    """Answer one page of a campaign's outlays; none for an unknown campaign (G-168)."""
-    bounds: dict[str, object] = {}
+    """Answer one page of a campaign's outlays; none for an unknown campaign (G-168).
+
+    They are those that are not deleted, unless the deleted ones are asked for (G-078).
+    """
+    bounds: dict[str, object] = {"(deletedAt IS NOT NULL) = ?": bool(request.deleted)}
     if request.since is not None:
         # The period does not hold its end, at which no money is spent any more (G-165).
         bounds["endDate > ?"] = request.since
@@ -68,7 +70,9 @@ def get_outlay(store: Store, request: GetOutlay) -> Answer:
     """Answer one outlay of the campaign; one of another campaign is not found (R298)."""
     with store.read() as backend:
         values = [request.vendorId, request.parentCampaignId, request.outlayId]
-        table = read_table(backend.con, f"{_OF_CAMPAIGN} AND _id = ?", values, schema.OUTLAY)
+        table = read_table(
+            backend.con, f"{_OF_CAMPAIGN} AND _id = ? AND deletedAt IS NULL", values, schema.OUTLAY
+        )
     if not table.num_rows:
         raise _unknown(request)
     return Answer(table=table)
@@ -141,6 +145,26 @@ def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
             return 0
         changes["updatedAt"] = datetime.now(UTC)
         update_record(connection, "outlays", "_id", request.outlayId, changes)
+        return 1
+
+    return Answer(value=store.write(job))
+
+
+def delete_outlay(store: Store, request: DeleteOutlay) -> Answer:
+    """Let an outlay count no longer, and answer that one was changed (G-078).
+
+    Raises
+    ------
+    NotFound
+        If the campaign has no such outlay, or it is deleted already.
+    """
+
+    def job(connection: duckdb.DuckDBPyConnection) -> int:
+        integration = find(connection, request.vendorId)
+        if not integration or not _find(connection, integration, request):
+            raise _unknown(request)
+        now = datetime.now(UTC)
+        update_record(connection, "outlays", "_id", request.outlayId, {"deletedAt": now, "updatedAt": now})
         return 1
 
     return Answer(value=store.write(job))

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import duckdb
 import pyarrow as pa
 
 from attrib_ds.contract.json_text import encode
@@ -16,19 +17,22 @@ from attrib_ds.service.batches import insert_records, lent, naive
 from attrib_ds.service.connections import CLOSED
 from attrib_ds.service.event_types import read_event_types
 from attrib_ds.service.examination import Raw, Trash, Valid, examine, failed
+from attrib_ds.service.expiration import FOR_EVER, read_policies
 from attrib_ds.service.identities import resolve_many
+from attrib_ds.service.settings import read_settings
 from attrib_ds.service.users.registry import register
+from attrib_ds.service.users.tombstones import NONCE, bury, find_buried, identity_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
-
     from attrib_ds.service.event_types import EventType
+    from attrib_ds.service.expiration import Policies
     from attrib_ds.service.store import Store
 
 _LARGEST_BATCH: Final = 500
 _SECONDS_TO_STOP: Final = 10.0
+_SECONDS_TO_GATHER: Final = 0.05
 _PENDING: Final = (
     "SELECT raw._id, eventType, trackerId, createdAt, eventDate, data FROM raw_events AS raw "
     "JOIN pending_events AS pending ON raw._id = pending._id "
@@ -58,6 +62,7 @@ class Processing:
         self._thread: threading.Thread | None = None
         self._is_woken = False
         self._is_stopped = False
+        self._is_closing = False
         self._expected: defaultdict[str, list[Future[Outcome]]] = defaultdict(list)
 
     def wake(self) -> None:
@@ -77,6 +82,7 @@ class Processing:
         future: Future[Outcome] = Future()
         with self._changed:
             self._expected[id].append(future)
+            self._changed.notify_all()
         return future
 
     def forget(self, id: str, future: Future[Outcome]) -> None:
@@ -95,6 +101,8 @@ class Processing:
             Seconds after which the rest is left to the next process that opens the project.
         """
         with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._thread is None, timeout)
             self._is_stopped = True
             self._changed.wait_for(lambda: self._thread is None, _SECONDS_TO_STOP)
@@ -107,15 +115,20 @@ class Processing:
             try:
                 while not self._is_stopped and (batch := self._next(given_up)):
                     given_up |= self._process(batch)
-            except (
-                AttribError
-            ) as error:  # The project was closed, or its file fails: nothing more can be done.
+                    self._linger()
+            # The project was closed, or its file fails: nothing more can be done.
+            except (AttribError, duckdb.Error) as error:
                 self._fail(list(self._expected), error)
             with self._changed:
                 if not self._is_woken or self._is_stopped:
                     self._thread = None
                     self._changed.notify_all()
                     return
+
+    def _linger(self) -> None:
+        """Let events gather while nobody waits for one: many together cost little more than one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._expected or self._is_closing, _SECONDS_TO_GATHER)
 
     def _next(self, given_up: set[str]) -> list[Raw]:
         with self._store.cursor() as cursor:
@@ -129,7 +142,8 @@ class Processing:
         """Process a batch in one transaction; return those events of which nothing could be written."""
         with self._store.cursor() as cursor:
             event_types = read_event_types(cursor, {each.reference for each in batch})
-        results = [self._examine(each, event_types) for each in batch]
+            lenient = read_settings(cursor).lenient_optional_fields
+        results = [self._examine(each, event_types, lenient=lenient) for each in batch]
         given_up = set()
         try:
             self._settle(results)
@@ -146,9 +160,25 @@ class Processing:
                     self._fail([result.raw.id], error)
         return given_up
 
-    def _examine(self, raw: Raw, event_types: Mapping[str, EventType]) -> Valid | Trash:
+    def errors_of(self, record: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+        """Return what would trash an event, a row of the table of raw events; nothing is stored."""
+        raw = Raw(
+            record["_id"],
+            record["eventType"],
+            record["trackerId"],
+            record["createdAt"].replace(tzinfo=UTC),
+            record["eventDate"],
+            record["data"],
+        )
+        with self._store.cursor() as cursor:
+            event_types = read_event_types(cursor, {raw.reference})
+            lenient = read_settings(cursor).lenient_optional_fields
+        result = self._examine(raw, event_types, lenient=lenient)
+        return result.errors if isinstance(result, Trash) else ()
+
+    def _examine(self, raw: Raw, event_types: Mapping[str, EventType], *, lenient: bool) -> Valid | Trash:
         try:
-            return examine(raw, event_types, self._store.meta.currency)
+            return examine(raw, event_types, self._store.meta.currency, lenient=lenient)
         except Exception:  # noqa: BLE001  (whatever came in must not stop the processing)
             return _failed(raw, event_types)
 
@@ -189,12 +219,19 @@ def _write(connection: duckdb.DuckDBPyConnection, store: Store, results: Sequenc
         [[each.raw.id for each in results]],
     ).fetchall()
     pending = {id for (id,) in taken}
+    # What is replayed is in the trash, and stays there only with what is wrong with it now (G-057).
+    connection.execute("DELETE FROM trashed_events WHERE _id IN (SELECT unnest(?))", [list(pending)])
     now = naive(datetime.now(UTC))
     valid = [each for each in results if isinstance(each, Valid) and each.raw.id in pending]
     trash = [each for each in results if isinstance(each, Trash) and each.raw.id in pending]
+    valid = _without_erased(connection, valid, now)
     users = resolve_many(connection, store.ids, [each.identities for each in valid])
     project_id = store.meta.project_id
-    events = [_event(each, user, project_id, now) for each, user in zip(valid, users, strict=True)]
+    policies = read_policies(connection)
+    events = [
+        _event(each, user, project_id, now) | _expiration(each, policies)
+        for each, user in zip(valid, users, strict=True)
+    ]
     insert_records(connection, "events", events)
     if events:
         with lent(
@@ -203,6 +240,30 @@ def _write(connection: duckdb.DuckDBPyConnection, store: Store, results: Sequenc
             register(connection, rows)
     insert_records(connection, "metrics", [row for each in valid for row in _metrics(each, store, now)])
     insert_records(connection, "trashed_events", [_trashed(each, project_id, now) for each in trash])
+
+
+def _without_erased(connection: duckdb.DuckDBPyConnection, valid: list[Valid], now: datetime) -> list[Valid]:
+    """Drop, with what was sent, the events of people who were erased after those events (G-209)."""
+    marks = {each.raw.id: [(identity_kind(kind), value) for kind, value in each.identities] for each in valid}
+    erased = find_buried(connection, [mark for each in marks.values() for mark in each])
+    earliest = datetime.min
+    dropped = [
+        each.raw.id
+        for each in valid
+        if any(naive(each.date) <= erased.get(mark, earliest) for mark in marks[each.raw.id])
+    ]
+    if not dropped:
+        return valid
+    nonces = connection.execute(
+        "DELETE FROM raw_events WHERE _id IN (SELECT unnest(?)) RETURNING nonce", [dropped]
+    ).fetchall()
+    bury(connection, [(NONCE, nonce) for (nonce,) in nonces], now)
+    return [each for each in valid if each.raw.id not in set(dropped)]
+
+
+def _expiration(valid: Valid, policies: Policies) -> dict[str, Any]:
+    policy = policies.of(valid.raw.reference)
+    return FOR_EVER if policy is None else policy.columns(naive(valid.date))
 
 
 def _event(valid: Valid, user_id: str, project_id: str, now: datetime) -> dict[str, Any]:
@@ -249,7 +310,7 @@ def _metrics(valid: Valid, store: Store, now: datetime) -> list[dict[str, Any]]:
             "amount": value.get("amount"),
             "currency": value.get("currency"),
             "anonymized": False,
-            "invalid": False,
+            "invalid": value.get("invalid", False),
             "createdAt": now,
             "updatedAt": now,
             "deletedAt": None,
@@ -257,7 +318,8 @@ def _metrics(valid: Valid, store: Store, now: datetime) -> list[dict[str, Any]]:
 
     rows = [row("event-count", "number", number=1.0)]
     for each in valid.measures:
-        rows.append(row(each.key, each.kind, number=each.number, amount=each.amount, currency=each.currency))
+        value = {"number": each.number, "amount": each.amount, "currency": each.currency}
+        rows.append(row(each.key, each.kind, **value, invalid=each.invalid))
         if each.kind == "state" and each.number == 1:
             rows.append(row(f"state-delay-{each.key}", "number", number=0.0))
     return rows

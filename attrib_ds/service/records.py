@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds.contract import Answer
+from attrib_ds.service.batches import naive
 from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def insert_record(connection: duckdb.DuckDBPyConnection, table: str, values: Map
     table : str
         One of the store's tables.
     values : mapping of str to object
-        Column to value; instants are aware.
+        Column to value; instants are aware, or naive and in UTC.
     """
     columns = ", ".join(quoted(name) for name in values)
     places = ", ".join("?" for _ in values)
@@ -68,7 +69,7 @@ def read_table(
     relation : str
         What follows FROM in SQL.
     values : sequence of object
-        Of the places ``?`` in it; instants are aware.
+        Of the places ``?`` in it; instants are aware, or naive and in UTC.
     columns : pyarrow.Schema
         What to read.
 
@@ -130,5 +131,4 @@ def changes_of(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str,
 
 
 def _stored(value: object) -> object:
-    """Return an instant as the store holds it: in UTC, without a zone."""
-    return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
+    return naive(value) if isinstance(value, datetime) else value

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import duckdb
 import ibis
 
 from attrib_ds import schema
-from attrib_ds.contract import Answer
-from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.contract import Answer, File
+from attrib_ds.errors import AttribError, InvalidRequest, NotSupported, ServiceFailure
+from attrib_ds.service import audit
+from attrib_ds.service.backup import back_up_project
 from attrib_ds.service.campaigns import create_campaign, get_campaign, list_campaigns, update_campaign
+from attrib_ds.service.checking import check_project
 from attrib_ds.service.event_insights import event_insights
-from attrib_ds.service.event_types import create_event_type, get_event_type, list_event_types
+from attrib_ds.service.event_types import (
+    archive_event_type,
+    create_event_type,
+    get_event_type,
+    list_event_types,
+    restore_event_type,
+    update_event_type,
+)
 from attrib_ds.service.events import get_event, get_raw_event, list_trashed_events
+from attrib_ds.service.expiration import Expirations, anonymise_expired
+from attrib_ds.service.file_errors import explained, is_final
+from attrib_ds.service.gate import Gate
 from attrib_ds.service.ingestion import Ingestion
 from attrib_ds.service.insights import interaction_insights
 from attrib_ds.service.integrations import create_integration, list_integrations
@@ -27,21 +46,49 @@ from attrib_ds.service.interactions import (
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.nodes import get_node, list_nodes
 from attrib_ds.service.offline import create_offline_interaction
-from attrib_ds.service.outlays import create_outlay, get_outlay, list_outlays, update_outlay
+from attrib_ds.service.outlays import (
+    create_outlay,
+    delete_outlay,
+    get_outlay,
+    list_outlays,
+    update_outlay,
+)
+from attrib_ds.service.rates import list_rates, set_rates
+from attrib_ds.service.restoring import exchange, prepared
 from attrib_ds.service.rows import of_table
-from attrib_ds.service.states import update_event_state, update_event_statistic
-from attrib_ds.service.store import Store
+from attrib_ds.service.settings import get_settings, read_settings, update_settings
+from attrib_ds.service.states import States
+from attrib_ds.service.store import MEMORY, Store
+from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
+from attrib_ds.service.users.data_export import export_user_data
+from attrib_ds.service.users.erasure import delete_user
+from attrib_ds.service.users.events_of_user import (
+    list_user_events,
+    list_user_metrics,
+    open_user_events,
+    open_user_metrics,
+)
+from attrib_ds.service.users.exports import export_users
+from attrib_ds.service.users.merging import merge_users, split_user
+from attrib_ds.service.users.records import get_user
+from attrib_ds.service.users.search import open_users, search_users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     import ibis.expr.types as ir
 
     from attrib_ds.contract import Operation
+    from attrib_ds.contract.administration import RestoreProject
     from attrib_ds.contract.loading import LoadRecords
+    from attrib_ds.service.audit import Line
     from attrib_ds.service.rows import Rows
+    from attrib_ds.service.settings import ProjectSettings
 
+#: How long a restoration waits for the requests that are worked on.
+_SECONDS_TO_BE_ALONE: Final = 30.0
+#: How long the choices of a project are taken for known.
+_SECONDS_TO_REMEMBER: Final = 1.0
 #: Tables that attribution reads, with the columns it is promised; None for all.
 _READ: Final[dict[str, list[str] | None]] = {
     "interactions": None,
@@ -59,10 +106,18 @@ class Service:
     """
 
     def __init__(self, store: Store, address: str) -> None:
-        self._store = store
         self._address = address
+        self._gate = Gate()
+        self._is_broken = False
+        self._use(store)
+
+    def _use(self, store: Store) -> None:
+        self._store = store
         self._ingestion = Ingestion(store)
+        self._states = States(store)
+        self._expirations = Expirations(store)
         self._of_thread = threading.local()
+        self._chosen: tuple[float, ProjectSettings | None] = (0.0, None)
 
     @classmethod
     def open(
@@ -113,8 +168,12 @@ class Service:
         store = Store.open(path, project_id, read_only=read_only, currency=currency, timezone=timezone)
         service = cls(store, str(path))
         if not read_only:
-            service._ingestion.resume()
+            service._resume()
         return service
+
+    def _resume(self) -> None:
+        self._ingestion.resume()
+        self._expirations.start()
 
     @property
     def address(self) -> str:
@@ -126,8 +185,8 @@ class Service:
         """The project's currency."""
         return self._store.meta.currency
 
-    def answer(self, operation: Operation, request: Any) -> Answer:
-        """Carry out one operation.
+    def answer(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
+        """Carry out one operation, and write down what is to be (G-211).
 
         Parameters
         ----------
@@ -135,6 +194,8 @@ class Service:
             From ``OPERATIONS``.
         request : Request
             Of the operation.
+        account : str, optional
+            The client who asks; None for whoever has the file.
 
         Returns
         -------
@@ -163,16 +224,28 @@ class Service:
         0
         >>> service.close()
         """
-        carry_out = self._handler(operation.name)
-        self._check_project(request)
-        return carry_out(request)
+        line = audit.line_of(operation.name, request, account)
+        if operation.name == "restore_project":
+            self._check_project(request)
+            return self._restore(request, line)
+        with self._working():
+            carry_out = self._handler(operation.name, line)
+            self._check_project(request)
+            answer = carry_out(request)
+            try:
+                self._write_down(line)
+            except BaseException:
+                if isinstance(answer.value, File):
+                    answer.value.close()
+                raise
+            return answer
 
-    def stream(self, operation: Operation, request: Any) -> Rows:
+    def stream(self, operation: Operation, request: Any, account: str | None = None) -> Rows:
         """Carry out an operation that answers with records, which are read while they are handed on.
 
         Parameters
         ----------
-        operation, request
+        operation, request, account
             As for :meth:`answer`, which raises the same errors.
 
         Returns
@@ -181,15 +254,95 @@ class Service:
             To be closed. Answers that are small by nature are whole already.
         """
         if operation.name not in _STREAMING:
-            return of_table(self.answer(operation, request))
+            return of_table(self.answer(operation, request, account))
         self._check_project(request)
-        return _STREAMING[operation.name](self._store, request)
+        line = audit.line_of(operation.name, request, account)
+        with self._working():
+            # Nobody is alone before the rows are closed too.
+            leave = self._gate.enter()
+            try:
+                rows = _STREAMING[operation.name](self._store, request)
+                try:
+                    self._write_down(line)
+                except BaseException:
+                    rows.close()
+                    raise
+            except BaseException:
+                leave()
+                raise
+
+        def close() -> None:
+            try:
+                # A reader that is left would keep the file open, whoever still has the rows.
+                if isinstance(rows.batches, Generator):
+                    rows.batches.close()
+                rows.close()
+            finally:
+                leave()
+
+        return replace(rows, close=close)
+
+    def settings(self) -> ProjectSettings:
+        """Return what the project has chosen, as it was at most a second ago."""
+        until, chosen = self._chosen
+        if chosen is None or time.monotonic() > until:
+            with self._gate.shared(), self._store.cursor() as cursor:
+                chosen = read_settings(cursor)
+            self._chosen = (time.monotonic() + _SECONDS_TO_REMEMBER, chosen)
+        return chosen
 
     def beat(self) -> None:
         """Commit a transaction, which counts itself, and read; raises where one of them fails."""
-        self._store.write(lambda connection: connection.execute("SELECT writes FROM meta").fetchone())
-        with self._store.read() as backend:
-            backend.table("meta").count().to_pyarrow()
+        with self._working():
+            self._store.write(lambda connection: connection.execute("SELECT writes FROM meta").fetchone())
+            with self._store.read() as backend:
+                backend.table("meta").count().to_pyarrow()
+
+    def _write_down(self, line: Line | None) -> None:
+        """Write down what has only read, before it is handed out; who may only read the file cannot."""
+        if line is not None and line.is_read and not self._store.is_read_only:
+            self._store.write(lambda connection: audit.append(connection, [line]))
+
+    def _restore(self, request: RestoreProject, line: Line | None) -> Answer:
+        """Put a backup in the project's place, while nobody works on it; a failure leaves it as it was."""
+        self._store.require_writing()
+        if self._address == MEMORY:
+            raise NotSupported("a project in memory has no file to be restored; connect to one with a path")
+        target = Path(self._address).expanduser()
+        meta = self._store.meta
+        with (
+            prepared(request.source, target, meta.project_id) as (part, counts),
+            self._gate.alone(timeout=_SECONDS_TO_BE_ALONE),
+        ):
+            self._is_broken = True
+            self._let_go()
+            try:
+                exchange(part, target, line)
+            finally:
+                self._open_again()
+        return Answer(value=counts)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Work with others, on a file that is open: one that the database ended is opened again."""
+        if self._is_broken:
+            with self._gate.alone(timeout=_SECONDS_TO_BE_ALONE):
+                if self._is_broken:
+                    self._let_go()
+                    self._open_again()
+        with self._gate.shared():
+            try:
+                yield
+            except (AttribError, duckdb.Error) as error:
+                self._is_broken |= is_final(error) and self._address != MEMORY
+                if isinstance(error, duckdb.Error):
+                    raise ServiceFailure(f"the database failed: {explained(error)}") from error
+                raise
+
+    def _open_again(self) -> None:
+        self._use(Store.open(self._address, self._store.meta.project_id))
+        self._is_broken = False
+        self._resume()
 
     def _check_project(self, request: Any) -> None:
         project_id = self._store.meta.project_id
@@ -199,11 +352,17 @@ class Service:
                 field="project_id",
             )
 
-    def _handler(self, name: str) -> Callable[[Any], Answer]:
+    def _handler(self, name: str, line: Line | None) -> Callable[[Any], Answer]:
         if name in _INGESTING:
-            return partial(_INGESTING[name], self._ingestion)
+            return partial(_INGESTING[name], self._ingestion, line=line)
+        if name in _UPDATING:
+            return partial(_UPDATING[name], self._states, line=line)
         if name in _HANDLERS:
-            return partial(_HANDLERS[name], self._store)
+            store = self._store
+            if line is not None and not line.is_read:
+                # Whatever it writes, one line of it is in the same transaction.
+                store = store.beside(lambda connection: audit.append(connection, [line]))
+            return partial(_HANDLERS[name], store)
         raise NotSupported(f"{name}: an embedded project of this version cannot do it yet")
 
     def tables(self) -> dict[str, ir.Table]:
@@ -228,6 +387,10 @@ class Service:
 
     def close(self) -> None:
         """Write what waits, then let go of the file; closing again does nothing."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._expirations.close()
         self._ingestion.close()
         # What threads still hold of it ends with its last user.
         self._of_thread = threading.local()
@@ -247,12 +410,13 @@ _HANDLERS: Final[dict[str, Callable[[Store, Any], Answer]]] = {
     "get_event": get_event,
     "get_raw_event": get_raw_event,
     "list_trashed_events": list_trashed_events,
-    "update_event_state": update_event_state,
-    "update_event_statistic": update_event_statistic,
     "event_insights": event_insights,
     "list_event_types": list_event_types,
     "create_event_type": create_event_type,
     "get_event_type": get_event_type,
+    "update_event_type": update_event_type,
+    "archive_event_type": archive_event_type,
+    "restore_event_type": restore_event_type,
     "create_offline_interaction": create_offline_interaction,
     "list_campaigns": list_campaigns,
     "create_campaign": create_campaign,
@@ -262,15 +426,49 @@ _HANDLERS: Final[dict[str, Callable[[Store, Any], Answer]]] = {
     "create_outlay": create_outlay,
     "get_outlay": get_outlay,
     "update_outlay": update_outlay,
+    "delete_outlay": delete_outlay,
+    "get_settings": get_settings,
+    "update_settings": update_settings,
+    "list_rates": list_rates,
+    "set_rates": set_rates,
     "create_integration": create_integration,
     "list_integrations": list_integrations,
     "list_nodes": list_nodes,
     "get_node": get_node,
+    "list_audit": audit.list_audit,
+    "check_project": check_project,
+    "back_up_project": back_up_project,
+    "search_users": search_users,
+    "export_users": export_users,
+    "get_user": get_user,
+    "create_audience": create_audience,
+    "list_audiences": list_audiences,
+    "get_audience": get_audience,
+    "delete_audience": delete_audience,
+    "list_user_events": list_user_events,
+    "list_user_metrics": list_user_metrics,
+    "merge_users": merge_users,
+    "split_user": split_user,
+    "delete_user": delete_user,
+    "export_user_data": export_user_data,
+    "anonymise_expired": anonymise_expired,
     "load_records": _load,
 }
 #: Searches, whose answers may be larger than memory.
-_STREAMING: Final[dict[str, Callable[[Store, Any], Rows]]] = {"search_interactions": open_interactions}
-_INGESTING: Final[dict[str, Callable[[Ingestion, Any], Answer]]] = {
+_STREAMING: Final[dict[str, Callable[[Store, Any], Rows]]] = {
+    "search_interactions": open_interactions,
+    "search_users": open_users,
+    "list_user_events": open_user_events,
+    "list_user_metrics": open_user_metrics,
+}
+_INGESTING: Final[dict[str, Callable[..., Answer]]] = {
     "create_event": Ingestion.create_event,
     "create_event_sync": Ingestion.create_event_sync,
+    "create_events": Ingestion.create_events,
+    "validate_event": Ingestion.validate_event,
+    "replay_event": Ingestion.replay_event,
+}
+_UPDATING: Final[dict[str, Callable[..., Answer]]] = {
+    "update_event_state": States.update_event_state,
+    "update_event_statistic": States.update_event_statistic,
 }

@@ -2,34 +2,111 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from attrib_ds.contract import Answer
+from attrib_ds.contract.events import UpdateEventState
 from attrib_ds.errors import NotFound
-from attrib_ds.service.batches import insert_records, naive
-from attrib_ds.service.event_types import read_declared
+from attrib_ds.service import audit
+from attrib_ds.service.batches import as_arrow, insert_records, lent, naive
+from attrib_ds.service.event_types import Declarations, read_declarations
+from attrib_ds.service.gathering import Gathering
 from attrib_ds.service.metrics import as_resource
 from attrib_ds.service.tables import TABLES
 from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Sequence
 
     import duckdb
 
-    from attrib_ds.contract.events import UpdateEventState, UpdateEventStatistic
+    from attrib_ds.contract.events import UpdateEventStatistic
+    from attrib_ds.service.audit import Line
     from attrib_ds.service.store import Store
 
+    Row = dict[str, Any]
+
 _COLUMNS: Final = tuple(TABLES["metrics"])
-_LISTED: Final = ", ".join(quoted(name) for name in _COLUMNS)
+#: Columns that an update changes.
+_CHANGED: Final = ("date", "number", "amount", "currency", "invalid", "updatedAt", "deletedAt")
+_DELAY: Final = "state-delay-"
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
+class _Update:
+    request: UpdateEventState | UpdateEventStatistic
+    #: Naive, in UTC.
+    received: datetime
+    line: Line | None
+
+
+class States:
+    """Updates the states and statistics of a project's events.
+
+    Updates that arrive at the same time are written together, one after the other: each sees what those
+    before it have written.
+
+    Parameters
+    ----------
+    store : Store
+        Where the events are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._gathering: Gathering[_Update, Row] = Gathering(self._write_all)
+
+    def update_event_state(self, request: UpdateEventState, line: Line | None = None) -> Answer:
+        """Set a state of an event, with its delay, and answer the metric (G-068 to G-072)."""
+        return self._update(request, line)
+
+    def update_event_statistic(self, request: UpdateEventStatistic, line: Line | None = None) -> Answer:
+        """Set a statistic of an event, an amount in the currency it has, and answer the metric (G-074)."""
+        return self._update(request, line)
+
+    def _update(self, request: UpdateEventState | UpdateEventStatistic, line: Line | None) -> Answer:
+        row = self._gathering.bring(_Update(request, naive(datetime.now(UTC)), line))
+        return Answer(table=as_resource([row]))
+
+    def _write_all(self, updates: Sequence[_Update]) -> list[Row | Exception]:
+        return self._store.write(lambda connection: _write(connection, self._store, updates))
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, store: Store, updates: Sequence[_Update]
+) -> list[Row | Exception]:
+    """Carry out updates in their order; return the metric or the error of each."""
+    events = _read(connection, {each.request.id for each in updates})
+    declarations = read_declarations(connection, {each.reference for each in events.values()})
+    results: list[Row | Exception] = []
+    lines = []
+    for update in updates:
+        try:
+            event = events.get(update.request.id)
+            if event is None:
+                raise NotFound(f"id: there is no event {update.request.id!r}", field="id")
+            results.append(_apply(update, event, declarations, store))
+            if update.line is not None:
+                lines.append(update.line)
+        except NotFound as error:
+            results.append(error)
+    _store(connection, events.values())
+    audit.append(connection, lines)
+    return results
+
+
+@dataclass
 class _Event:
-    """What an update needs to know of its event, its metrics by key; instants are naive, in UTC."""
+    """An event and its metrics by key, as updates have left them; instants are naive, in UTC.
+
+    ``kept`` are the rows that updates have replaced. A row of a metric that was there has its place in the
+    table as ``rowid``.
+    """
 
     id: str
     project_id: str
@@ -38,55 +115,77 @@ class _Event:
     date: datetime
     created_at: datetime
     updated_at: datetime
-    metrics: dict[str, dict[str, Any]]
+    metrics: dict[str, Row] = field(default_factory=dict)
+    kept: list[Row] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+
+    def put(self, key: str, kind: str, now: datetime, store: Store, **values: Any) -> Row:
+        """Give a metric a value, keep the one it had, and return its row."""
+        held = self.metrics.get(key)
+        if held is None:
+            row = {
+                **dict.fromkeys(_COLUMNS),
+                "_id": store.ids.new(),
+                "projectId": self.project_id,
+                "eventId": self.id,
+                "key": key,
+                "type": "state" if kind == "state" else "statistic",
+                "dataType": kind,
+                "anonymized": False,
+                "invalid": False,
+                "createdAt": now,
+                "updatedAt": now,
+                **values,
+            }
+        else:
+            self.kept.append(held)
+            later = max(now, held["updatedAt"] + _MICROSECOND)
+            row = {**held, "invalid": False, "updatedAt": later, "deletedAt": None, **values}
+        self.metrics[key] = row
+        self.changed.add(key)
+        return row
 
 
-def update_event_state(store: Store, request: UpdateEventState) -> Answer:
-    """Set a state of an event, with its delay, and answer the metric (G-068 to G-072)."""
-    key, number = request.storageKey, float(request.value)
-
-    def write(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-        event = _find(connection, request.id)
-        _kind(connection, event, key, ("state",))
-        now, date = _moments(event, request.date)
-        state = _set(connection, store, event, key, "state", now, date=date, number=number)
-        _set_delay(connection, store, event, state, now)
-        return state
-
-    return Answer(table=as_resource([store.write(write)]))
-
-
-def update_event_statistic(store: Store, request: UpdateEventStatistic) -> Answer:
-    """Set a statistic of an event, an amount in the currency it has, and answer the metric (G-074)."""
-    key = request.storageKey
-
-    def write(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-        event = _find(connection, request.id)
-        kind = _kind(connection, event, key, ("number", "currency"))
-        now, date = _moments(event, request.date)
-        if kind == "number":
-            return _set(connection, store, event, key, kind, now, date=date, number=float(request.value))
-        currency = event.metrics.get(key, {}).get("currency") or store.meta.currency
-        money = {"amount": request.value, "currency": currency}
-        return _set(connection, store, event, key, kind, now, date=date, **money)
-
-    return Answer(table=as_resource([store.write(write)]))
-
-
-def _find(connection: duckdb.DuckDBPyConnection, id: str) -> _Event:
+def _read(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, _Event]:
+    """Return events by id, those that are there, with their metrics."""
+    wanted = [sorted(ids)]
+    listed = ", ".join(quoted(name) for name in _COLUMNS)
     found = connection.execute(
         "SELECT _id, projectId, eventType, eventTypeVersion, eventDate, createdAt, updatedAt FROM events "
-        "WHERE _id = ?",
-        [id],
-    ).fetchone()
-    if found is None:
-        raise NotFound(f"id: there is no event {id!r}", field="id")
-    rows = connection.execute(f"SELECT {_LISTED} FROM metrics WHERE eventId = ?", [id]).fetchall()
-    metrics = {row["key"]: row for row in (dict(zip(_COLUMNS, each, strict=True)) for each in rows)}
-    return _Event(*(*found, metrics))
+        "WHERE _id IN (SELECT unnest(?))",
+        wanted,
+    ).fetchall()
+    events = {each[0]: _Event(*each) for each in found}
+    rows = connection.execute(
+        f"SELECT rowid, {listed} FROM metrics WHERE eventId IN (SELECT unnest(?))", wanted
+    ).fetchall()
+    for row in rows:
+        metric = dict(zip(("rowid", *_COLUMNS), row, strict=True))
+        if metric["eventId"] in events:
+            events[metric["eventId"]].metrics[metric["key"]] = metric
+    return events
 
 
-def _kind(connection: duckdb.DuckDBPyConnection, event: _Event, key: str, kinds: Collection[str]) -> str:
+def _apply(update: _Update, event: _Event, declarations: Declarations, store: Store) -> Row:
+    request, received = update.request, update.received
+    key = request.storageKey
+    is_state = isinstance(request, UpdateEventState)
+    kind = _kind(declarations, event, key, ("state",) if is_state else ("number", "currency"))
+    # Later than the one before, whatever the clock says.
+    now = max(received, event.updated_at + _MICROSECOND)
+    date = naive(request.date) if request.date else received
+    if kind == "currency":
+        currency = event.metrics.get(key, {}).get("currency") or store.meta.currency
+        row = event.put(key, kind, now, store, date=date, amount=request.value, currency=currency)
+    else:
+        row = event.put(key, kind, now, store, date=date, number=float(request.value))
+    event.updated_at = now
+    if is_state:
+        _put_delay(event, row, now, store)
+    return row
+
+
+def _kind(declarations: Declarations, event: _Event, key: str, kinds: Collection[str]) -> str:
     """Return what kind of metric a storage key names on an event, by what was declared when it was created.
 
     A loaded event may have metrics that nobody declared; they can be updated too.
@@ -94,9 +193,9 @@ def _kind(connection: duckdb.DuckDBPyConnection, event: _Event, key: str, kinds:
     known = {
         held: row["dataType"]
         for held, row in event.metrics.items()
-        if held != "event-count" and not held.startswith("state-delay-")
+        if held != "event-count" and not held.startswith(_DELAY)
     }
-    for each in read_declared(connection, event.reference, event.version, event.created_at):
+    for each in declarations.fields(event.reference, event.version, event.created_at):
         if each["entity"] == "event":
             known[each["storageKey"]] = each["type"]
     kind = known.get(key)
@@ -110,76 +209,37 @@ def _kind(connection: duckdb.DuckDBPyConnection, event: _Event, key: str, kinds:
     return str(kind)
 
 
-def _moments(event: _Event, date: datetime | None) -> tuple[datetime, datetime]:
-    """Return the moment of an update, later than the one before, and the date that it gives."""
-    received = naive(datetime.now(UTC))
-    return max(received, event.updated_at + _MICROSECOND), naive(date) if date else received
-
-
-def _set(
-    connection: duckdb.DuckDBPyConnection,
-    store: Store,
-    event: _Event,
-    key: str,
-    kind: str,
-    now: datetime,
-    **values: Any,
-) -> dict[str, Any]:
-    """Give a metric of an event a value, keep the one it had, and return its row."""
-    held = event.metrics.get(key)
-    if held is None:
-        row: dict[str, Any] = {
-            **dict.fromkeys(_COLUMNS),
-            "_id": store.ids.new(),
-            "projectId": event.project_id,
-            "eventId": event.id,
-            "key": key,
-            "type": "state" if kind == "state" else "statistic",
-            "dataType": kind,
-            "anonymized": False,
-            "invalid": False,
-            "createdAt": now,
-            "updatedAt": now,
-            **values,
-        }
-        insert_records(connection, "metrics", [row])
-    else:
-        row = {**held, "updatedAt": max(now, held["updatedAt"] + _MICROSECOND), "deletedAt": None, **values}
-        connection.execute(
-            f"INSERT INTO metric_history ({_LISTED}) SELECT {_LISTED} FROM metrics "
-            "WHERE eventId = ? AND key = ?",
-            [event.id, key],
-        )
-        names = ("date", "number", "amount", "currency", "updatedAt", "deletedAt")
-        assigned = ", ".join(f"{quoted(name)} = ?" for name in names)
-        connection.execute(
-            f"UPDATE metrics SET {assigned} WHERE eventId = ? AND key = ?",
-            [*(row[name] for name in names), event.id, key],
-        )
-    if not key.startswith("state-delay-"):
-        connection.execute("UPDATE events SET updatedAt = ? WHERE _id = ?", [now, event.id])
-    return row
-
-
-def _set_delay(
-    connection: duckdb.DuckDBPyConnection, store: Store, event: _Event, state: dict[str, Any], now: datetime
-) -> None:
+def _put_delay(event: _Event, state: Row, now: datetime, store: Store) -> None:
     """Measure the seconds from the event to its state, as long as the state is 1 (G-072)."""
-    key = f"state-delay-{state['key']}"
+    key = f"{_DELAY}{state['key']}"
     if state["number"] == 1:
         seconds = (state["date"] - event.date) / timedelta(seconds=1)
-        _set(connection, store, event, key, "number", now, date=state["date"], number=seconds)
+        event.put(key, "number", now, store, date=state["date"], number=seconds)
         return
     held = event.metrics.get(key)
     if held is not None and held["deletedAt"] is None:
-        _set(
-            connection,
-            store,
-            event,
-            key,
-            "number",
-            now,
-            date=held["date"],
-            number=held["number"],
-            deletedAt=now,
+        event.put(key, "number", now, store, deletedAt=now)
+
+
+def _store(connection: duckdb.DuckDBPyConnection, events: Iterable[_Event]) -> None:
+    """Write what updates have left, each table with one statement."""
+    updated = [each for each in events if each.changed]
+    kept = [{name: row[name] for name in _COLUMNS} for each in updated for row in each.kept]
+    insert_records(connection, "metric_history", kept)
+    rows = [each.metrics[key] for each in updated for key in sorted(each.changed)]
+    insert_records(connection, "metrics", [row for row in rows if "rowid" not in row])
+    held = [row for row in rows if "rowid" in row]
+    if held:
+        changes = as_arrow("metrics", [{name: row[name] for name in _CHANGED} for row in held])
+        changes = changes.append_column("place", pa.array([row["rowid"] for row in held], pa.int64()))
+        assigned = ", ".join(f"{quoted(name)} = new.{quoted(name)}" for name in _CHANGED)
+        with lent(connection, changes) as view:
+            connection.execute(
+                f"UPDATE metrics SET {assigned} FROM {view} AS new WHERE metrics.rowid = new.place"
+            )
+    if updated:
+        connection.execute(
+            "UPDATE events SET updatedAt = moment FROM (SELECT unnest(?) AS id, unnest(?) AS moment) AS new "
+            "WHERE _id = id",
+            [[each.id for each in updated], [each.updated_at for each in updated]],
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds.contract.identifiers import ProjectId
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
+from attrib_ds.service.compiled import Compiled
 from attrib_ds.service.connections import CLOSED, Connections
+from attrib_ds.service.file_errors import explained
 from attrib_ds.service.ids import HexIds
 from attrib_ds.service.migrations import migrate
 from attrib_ds.service.tables import VERSION, create_statements
@@ -35,8 +38,13 @@ T = TypeVar("T")
 MEMORY: Final = ":memory:"
 _SECONDS_TO_CLOSE: Final = 30.0
 _SECONDS_TO_CREATE: Final = 10.0
-# Nothing is fetched from the network.
-_SETTINGS: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+_SETTINGS: Final = {
+    # Nothing is fetched from the network.
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    # The writer does it, after it has answered and where there is room.
+    "checkpoint_threshold": "1TB",
+}
 
 
 @dataclass(frozen=True)
@@ -73,14 +81,23 @@ class Store:
         Makes the ids of new records.
     catalog : str
         Quoted name of the project's database.
+    compiled : Compiled
+        Queries that need not be compiled again.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, meta: Meta, *, read_only: bool) -> None:
         self.meta = meta
         self.ids = HexIds()
+        self.compiled = Compiled()
         self.catalog = quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
+        path = connection.execute(
+            "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
+        ).fetchall()[0][0]
+        self.path = Path(path) if path else None
+        self._beside: tuple[Callable[[duckdb.DuckDBPyConnection], object], ...] = ()
         self._connections = Connections(connection)
-        self._writer = None if read_only else Writer(connection.cursor(), name=f"writer of {meta.project_id}")
+        name = f"writer of {meta.project_id}"
+        self._writer = None if read_only else Writer(connection.cursor(), name=name, file=self.path)
         # Runs at the latest when the interpreter exits, and must not hold the store itself.
         self._finalizer = weakref.finalize(self, _shut_down, self._connections, self._writer)
 
@@ -136,14 +153,14 @@ class Store:
             allowed = error.errors()[0]["msg"]
             message = f"project_id: {project_id!r} is not allowed; allowed: {allowed}"
             raise InvalidRequest(message, field="project_id") from error
-        connection = _connect(path, read_only=read_only)
+        connection = open_file(path, read_only=read_only)
         try:
             connection.execute("SET GLOBAL TimeZone = 'UTC'")
-            meta = _read_meta(connection, path)
+            meta = read_meta(connection, path)
             if meta is None and read_only:
                 raise _not_a_project(path)
             meta = meta or _create(connection, path, Meta(VERSION, project_id, currency, timezone, _now()))
-            _check(meta, path, project_id)
+            check_meta(meta, path, project_id)
             if meta.version < VERSION:
                 meta = _brought_up_to_date(connection, meta, path, read_only=read_only)
             return cls(connection, meta, read_only=read_only)
@@ -180,7 +197,45 @@ class Store:
         (1,)
         >>> store.close()
         """
-        return self._writing().submit(job)
+        beside = self._beside
+
+        def both(connection: duckdb.DuckDBPyConnection) -> T:
+            result = job(connection)
+            for each in beside:
+                each(connection)
+            return result
+
+        result = self.require_writing().submit(both if beside else job)
+        self._beside = ()
+        return result
+
+    def beside(self, job: Callable[[duckdb.DuckDBPyConnection], object]) -> Store:
+        """Return the same store, whose next write runs a job too, in the same transaction.
+
+        Parameters
+        ----------
+        job : callable
+            As for :meth:`write`; it runs after what is written, and only if that is.
+
+        Returns
+        -------
+        Store
+            For one thread; to be forgotten, not closed.
+
+        Examples
+        --------
+        >>> store = Store.open(":memory:", "shop")
+        >>> def put(id):
+        ...     return lambda connection: connection.execute("INSERT INTO pending_events VALUES (?)", [id])
+        >>> twice = store.beside(put("b"))
+        >>> _ = twice.write(put("a")), twice.write(put("c"))
+        >>> store.write(lambda connection: connection.execute("FROM pending_events").fetchall())
+        [('a',), ('b',), ('c',)]
+        >>> store.close()
+        """
+        same = copy(self)
+        same._beside = (job,)
+        return same
 
     @contextmanager
     def read(self) -> Iterator[Backend]:
@@ -222,7 +277,7 @@ class Store:
         Unavailable
             If the store is closed.
         """
-        self._writing()
+        self.require_writing()
         name = quoted(f"scratch_{uuid4().hex}")
         with self.cursor() as cursor:
             cursor.execute(f"ATTACH '{MEMORY}' AS {name}")
@@ -241,7 +296,13 @@ class Store:
         """Return a connection for the calling thread, which ends with the store."""
         return self._connections.keep()
 
-    def _writing(self) -> Writer:
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it can only be read."""
+        return self._writer is None
+
+    def require_writing(self) -> Writer:
+        """Return what writes; raises :class:`NotSupported` in a store that is only read."""
         if self._writer is None:
             raise NotSupported("the project is open with read_only=True; connect without it to write")
         return self._writer
@@ -258,7 +319,7 @@ def _translated() -> Iterator[None]:
     except duckdb.ConnectionException as error:
         raise Unavailable(CLOSED) from error
     except duckdb.Error as error:
-        raise ServiceFailure(f"the project's file could not be read: {error}") from error
+        raise ServiceFailure(f"the project's file could not be read: {explained(error)}") from error
 
 
 def _shut_down(connections: Connections, writer: Writer | None) -> None:
@@ -266,7 +327,36 @@ def _shut_down(connections: Connections, writer: Writer | None) -> None:
         connections.close(timeout=_SECONDS_TO_CLOSE)
 
 
-def _connect(path: str | Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+def open_file(
+    path: str | Path, *, read_only: bool = False, exclusive: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """Open a database file as it is.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, or ``":memory:"``.
+    read_only : bool, default False
+        Open it for reading; it must be there then.
+    exclusive : bool, default False
+        Fail if it is open in this process too, where a second opening is otherwise the first one again.
+
+    Returns
+    -------
+    DuckDBPyConnection
+        To be closed.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file holds something else.
+    NotFound
+        If there is no file to read.
+    ProjectInUse
+        If the file is held elsewhere.
+    Unavailable
+        If the file was written by a newer version, or cannot be opened.
+    """
     if str(path) == MEMORY:
         if read_only:
             raise InvalidRequest("read_only: a project in memory has nothing to read", field="read_only")
@@ -276,7 +366,9 @@ def _connect(path: str | Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         raise NotFound(f"path: {str(file)!r} does not exist; without read_only it is made", field="path")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        return duckdb.connect(file, read_only=read_only, config=_SETTINGS)
+        # Openings with settings of their own do not meet.
+        own = {"custom_user_agent": uuid4().hex} if exclusive else {}
+        return duckdb.connect(file, read_only=read_only, config={**_SETTINGS, **own})
     except (duckdb.Error, OSError) as error:
         _refuse(file, error)
 
@@ -295,10 +387,10 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
         raise _not_a_project(file) from error
     if "newer version" in told or "version number" in told:
         raise _too_new(file) from error
-    raise Unavailable(f"path: {str(file)!r} cannot be opened: {told}", field="path") from error
+    raise Unavailable(f"path: {str(file)!r} cannot be opened: {explained(error)}", field="path") from error
 
 
-def _read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta | None:
+def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta | None:
     """Return what the file says about itself, or None if it is empty."""
     tables = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     if not tables:
@@ -308,6 +400,8 @@ def _read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta 
     try:
         columns = "schema_version, project_id, currency, timezone, created_at"
         (told,) = connection.execute(f"SELECT {columns} FROM meta").fetchall()
+    except duckdb.IOException as error:
+        raise Unavailable(f"path: {str(path)!r} cannot be read: {explained(error)}", field="path") from error
     except (duckdb.Error, ValueError) as error:
         raise _not_a_project(path) from error
     version, project_id, currency, timezone, created_at = told
@@ -328,7 +422,7 @@ def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta)
             connection.commit()
         except (duckdb.CatalogException, duckdb.TransactionException):
             connection.rollback()
-            found = _read_meta(connection, path)
+            found = read_meta(connection, path)
             if found is not None:
                 return found
             if time.monotonic() > last_try:
@@ -338,7 +432,8 @@ def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta)
             return meta
 
 
-def _check(meta: Meta, path: str | Path, project_id: str) -> None:
+def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
+    """Refuse a file of another project, or of a newer version."""
     if meta.version > VERSION:
         raise _too_new(path)
     if meta.project_id != project_id:
@@ -361,7 +456,7 @@ def _brought_up_to_date(
         migrate(connection, meta.version)
     except duckdb.TransactionException:
         # Another thread of this process was first.
-        found = _read_meta(connection, path)
+        found = read_meta(connection, path)
         if found is None or found.version < VERSION:
             raise
     return replace(meta, version=VERSION)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+import duckdb
 import pyarrow as pa
 
 from attrib_ds import schema
@@ -150,3 +151,88 @@ def create_statements() -> list[str]:
         f"CREATE TABLE {table} ({', '.join(f'{quoted(name)} {kind}' for name, kind in columns.items())})"
         for table, columns in TABLES.items()
     ]
+
+
+def differences(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Name the tables of a file that are missing, too many, or defined otherwise than in a new file.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Whose current database is the file.
+
+    Returns
+    -------
+    list of str
+        Names of tables, and of views, in their order; empty if all is as it should be.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> connection = duckdb.connect()
+    >>> for statement in create_statements()[1:]:
+    ...     _ = connection.execute(statement)
+    >>> differences(connection)
+    ['interactions']
+    """
+    with duckdb.connect() as fresh:
+        for statement in create_statements():
+            fresh.execute(statement)
+        wanted = _definitions(fresh)
+    found = _definitions(connection)
+    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+
+
+def _definitions(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
+    """Return the columns and constraints of the tables and views, as far as they matter."""
+    here = "database_name = current_database() AND NOT internal"
+    columns = (
+        "SELECT table_name, column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
+        f"WHERE {here}"
+    )
+    constraints = (
+        "SELECT table_name, constraint_text, '', false, '' FROM duckdb_constraints() "
+        "WHERE database_name = current_database()"
+    )
+    found: dict[str, list[Any]] = {}
+    # Migrations add columns at the end, so their order may differ.
+    for name, *told in sorted(connection.execute(f"{columns} UNION ALL {constraints}").fetchall(), key=str):
+        found.setdefault(name, []).append(tuple(told))
+    for name in foreign(connection):
+        found.setdefault(name, []).append("no table")
+    return found
+
+
+def foreign(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Name what a file holds that is no table: views, macros, indexes, sequences, types, schemas.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Whose current database is the file.
+
+    Returns
+    -------
+    list of str
+        Empty for the file of a project, whatever its version.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE VIEW users AS SELECT 1 AS _id")
+    >>> foreign(connection)
+    ['users']
+    """
+    kinds = {
+        "view_name": "duckdb_views() WHERE NOT internal",
+        "function_name": "duckdb_functions() WHERE NOT internal",
+        "index_name": "duckdb_indexes() WHERE true",
+        "sequence_name": "duckdb_sequences() WHERE true",
+        "type_name": "duckdb_types() WHERE NOT internal",
+        "schema_name": "duckdb_schemas() WHERE NOT internal AND schema_name <> 'main'",
+    }
+    queries = (
+        f"SELECT {name} FROM {kind} AND database_name = current_database()" for name, kind in kinds.items()
+    )
+    return sorted(name for (name,) in connection.execute(" UNION ALL ".join(queries)).fetchall())

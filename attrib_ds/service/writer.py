@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections import deque
@@ -14,9 +15,11 @@ import duckdb
 
 from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
 from attrib_ds.service.connections import CLOSED
+from attrib_ds.service.file_errors import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -25,6 +28,14 @@ _LARGEST_GROUP: Final = 256
 _SECONDS_TO_QUEUE: Final = 60.0
 _SECONDS_TO_RETRY: Final = 60.0
 _SECONDS_AFTER_INTERRUPT: Final = 5.0
+#: Bytes of the log from which on it is moved into the file, and the room for each that this may take.
+_LARGEST_LOG: Final = 16 * 2**20
+_ROOM_PER_BYTE: Final = 4
+
+
+def log_of(file: Path) -> Path:
+    """Return where DuckDB keeps what is committed and not yet in a file."""
+    return file.with_name(f"{file.name}.wal")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +58,13 @@ class Writer:
         Used by this writer alone, and closed by it.
     name : str
         Of the thread.
+    file : Path, optional
+        Of the database, whose log is moved into it from time to time.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, *, name: str) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, *, name: str, file: Path | None = None) -> None:
         self._connection = connection
+        self._file = file
         self._waiting: deque[_Entry] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
@@ -121,10 +135,24 @@ class Writer:
     def _work(self) -> None:
         while group := self._next_group():
             self._commit(group)
+            self._shorten_log()
         # It fails while another writer of this process is at work; what is committed is in the log then.
         with suppress(duckdb.Error):
             self._connection.execute("CHECKPOINT")
         self._connection.close()
+
+    def _shorten_log(self) -> None:
+        """Move what is committed from the log into the file, once that is worth it.
+
+        DuckDB would do so inside a commit, which then fails although it is durable; and where there is no
+        room it ends the whole database. So it is done between commits, and not without room.
+        """
+        if self._file is None:
+            return
+        with suppress(OSError, duckdb.Error):
+            size = log_of(self._file).stat().st_size
+            if size > _LARGEST_LOG and shutil.disk_usage(self._file.parent).free > _ROOM_PER_BYTE * size:
+                self._connection.execute("CHECKPOINT")
 
     def _next_group(self) -> list[_Entry]:
         with self._changed:
@@ -184,6 +212,6 @@ class Writer:
 def _translated(error: BaseException) -> BaseException:
     if not isinstance(error, duckdb.Error):
         return error
-    failure: AttribError = ServiceFailure(f"the project's file could not be written: {error}")
+    failure: AttribError = ServiceFailure(f"the project's file could not be written: {explained(error)}")
     failure.__cause__ = error
     return failure

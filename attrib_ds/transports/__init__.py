@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from attrib_ds.attribution.tables import Tables
-    from attrib_ds.contract import Answer, Operation, Request
+    from attrib_ds.contract import Answer, Operation, Request, Stream
 
 
 class Transport(Protocol):
@@ -19,6 +19,10 @@ class Transport(Protocol):
 
     def send(self, operation: Operation, request: Request) -> Answer:
         """Carry out one operation."""
+        ...
+
+    def stream(self, operation: Operation, request: Request) -> Stream:
+        """Carry out one operation that answers with records, never all of them held."""
         ...
 
     def tables(self) -> Tables:

@@ -116,6 +116,23 @@ def test_a_body_is_an_object(body: object) -> None:  # R321
         from_wire(SEARCH, path={"projectId": "shop"}, body=body)
 
 
+@pytest.mark.parametrize("body", [{}, "text", 5, True])
+def test_a_body_is_an_array_where_that_is_taken(body: object) -> None:
+    with pytest.raises(InvalidRequest, match=r"^body: .* is not allowed; allowed: an array$"):
+        from_wire(OPERATIONS["set_rates"], path={"projectId": "shop"}, body=body)
+
+
+def test_items_of_an_array_are_named_by_their_place() -> None:
+    with pytest.raises(InvalidRequest, match="^/0/rate: missing; it is required; /1: 5 is not allowed"):
+        from_wire(
+            OPERATIONS["set_rates"],
+            path={"projectId": "shop"},
+            body=[{"currency": "NOK", "date": "2025-01-01"}, 5],
+        )
+    with pytest.raises(InvalidRequest, match="^body: missing; it is required$"):
+        from_wire(OPERATIONS["set_rates"], path={"projectId": "shop"})
+
+
 def test_unknown_properties_are_ignored() -> None:  # G-043
     path = {"projectId": "shop"}
     assert from_wire(SEARCH, path=path, body={"colour": 1}) == from_wire(SEARCH, path=path, body={})

@@ -217,3 +217,27 @@ def test_an_update_may_be_dated(ask: Ask) -> None:  # R221
 @pytest.mark.parametrize("name", ["update_event_state", "update_event_statistic"])
 def test_an_update_with_a_wrong_date_is_refused(refusal: Refusal, name: str) -> None:  # G-071
     assert refusal(name, value=1, date="2025-01-01").startswith("date: ")
+
+
+def test_g137_a_batch_holds_what_is_an_event_and_why_the_rest_is_none(receive: Ask) -> None:
+    deep = {**EVENT, "data": _nested(70)}
+    request = receive(
+        "create_events", body=[EVENT, {**EVENT, "nonce": 1}, deep, None], query={"wait": "true"}
+    )
+    first, second, third, fourth = request.events
+    assert first == receive("create_event", body=EVENT)
+    assert (second.given["nonce"], second.error.field) == (1, "/nonce")
+    assert third.error.message.startswith("/data: is nested too deeply")
+    assert fourth.error.message == "event: None is not allowed; allowed: an object"
+    assert request.wait is True
+    assert request.project_ids == ["shop"]
+
+
+def test_g137_a_project_is_given_to_those_that_name_none(receive: Ask) -> None:
+    nameless = {name: value for name, value in EVENT.items() if name != "projectId"}
+    body = [nameless, {**EVENT, "projectId": "other"}, {**nameless, "projectId": None}]
+    request = receive("create_events", body=body, query={"projectId": "shop"})
+    assert [each.projectId for each in request.events] == ["shop", "other", "shop"]
+    assert request.project_ids == ["shop", "other"]
+    part = request.of_project("other")
+    assert ([each.projectId for each in part.events], part.projectId) == (["other"], "other")

@@ -255,3 +255,31 @@ def test_a_page_further_on_is_a_copy() -> None:
     operation = OPERATIONS["search_interactions"]
     request = build(operation, project_id="shop", limit=5).model_copy(update={"offset": 5})
     assert to_wire(operation, request).body == {"limit": 5, "offset": 5}
+
+
+def test_an_array_is_the_whole_body_and_the_rest_is_in_the_query() -> None:
+    operation = OPERATIONS["create_events"]
+    sent = {"projectId": "shop", "eventType": "order", "nonce": "n1", "data": {"a": 0.1}}
+    request = build(operation, project_id="shop", events=[sent, {"nonce": 5}], wait=True)
+    wire = to_wire(operation, request)
+    assert wire.query == {"projectId": "shop", "wait": "true"}
+    assert json.loads(wire.content() or b"") == [sent, {"nonce": 5, "projectId": "shop"}]
+    again = from_wire(operation, query=wire.query, body=json.loads(wire.content() or b""))
+    assert again.events[0] == request.events[0]
+    assert [each.error.field for each in (again.events[1], request.events[1])] == ["/eventType"] * 2
+
+
+def test_rates_are_an_array_under_a_path() -> None:
+    operation = OPERATIONS["set_rates"]
+    rate = {"currency": "NOK", "date": "2025-01-01", "rate": 0.085}
+    wire = to_wire(operation, build(operation, project_id="shop", rates=[rate]))
+    assert (wire.path, wire.query) == ("/projects/shop/rates", {})
+    assert wire.body == ({**rate, "date": "2025-01-01T00:00:00.000Z"},)
+
+
+def test_a_deletion_has_no_body() -> None:
+    operation = OPERATIONS["delete_outlay"]
+    request = build(operation, project_id="shop", vendor_id="ads", parent_campaign_id="c", outlay_id="o")
+    wire = to_wire(operation, request)
+    assert (wire.path, wire.content()) == ("/projects/shop/custom-ads/ads/campaigns/c/outlays/o", None)
+    assert not operation.has_body

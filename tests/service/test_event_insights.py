@@ -12,7 +12,6 @@ from service.sending import declare_order, order
 from attrib_ds import event
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
-from attrib_ds.service.event_types import set_archived
 
 
 def loaded(number, date, kind="order", **metrics):
@@ -94,6 +93,25 @@ def test_g116_values(service):
     ]
 
 
+def test_g065_g116_amounts_are_converted_at_the_date_of_their_metric():
+    with opened() as service:
+        rates = [
+            {"currency": "NOK", "date": "2025-02-01T13:00:00Z", "rate": 0.1},
+            {"currency": "NOK", "date": "2025-02-01T13:00:00.000001Z", "rate": 7},
+            {"currency": "NOK", "date": "2025-01-01", "rate": 5},
+            {"currency": "USD", "date": "2025-01-01", "rate": 9},
+        ]
+        send(service, "set_rates", rates=rates)
+        asked = {"metrics": ["turnover"], "interval": "year"}
+        # 10.1 + 20.2 EUR and 5 NOK at 0.1.
+        assert insights(service, **asked) == [("shop", "2025", {"turnover": 30.8})]
+        by_type = insights(service, **asked, group_by="event-type")
+        assert {identifier: values["turnover"] for identifier, _, values in by_type} == {
+            "lead": 0,
+            "order": 30.8,
+        }
+
+
 def test_r209_r210_r218_every_metric_asked_for_is_there(service):
     for _, _, values in insights(service, metrics=["no such key", "turnover", "turnover"]):
         assert list(values) == ["no such key", "turnover"]
@@ -163,7 +181,7 @@ def test_r213_g111_g117_event_types():
     with opened() as service:
         send(service, "create_event_type", reference="call", name="Call")
         send(service, "create_event_type", reference="gone", name="Gone")
-        set_archived(service._store, "gone", archived=True)
+        send(service, "archive_event_type", id="gone")
         rows = insights(service, group_by="event-type", interval="month")
     assert [(identifier, interval, values["event-count"]) for identifier, interval, values in rows] == [
         ("call", "2025-01", 0),

@@ -8,10 +8,9 @@ import pytest
 from service.records import send
 from service.sending import declare_order, declared
 
-from attrib_ds.contract.event_types import EventTypeField
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service import Service
-from attrib_ds.service.event_types import add_fields, read_event_types, set_archived
+from attrib_ds.service.event_types import read_event_types
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ def test_r276_the_path_id_is_the_reference(service):
 
 
 def test_a_reference_is_taken_for_ever(service):
-    set_archived(service._store, "order", archived=True)
+    send(service, "archive_event_type", id="order")
     with pytest.raises(Conflict, match="reference: the event type 'order' exists already"):
         declare_order(service)
 
@@ -107,25 +106,73 @@ def test_r270_to_r274_listing(service):
         references(service, sort="fields")
 
 
-def test_r089_r271_archived_event_types_are_listed_apart(service):
+def test_r089_r271_g077_archived_event_types_are_listed_apart(service):
     send(service, "create_event_type", reference="call", name="Call")
-    set_archived(service._store, "order", archived=True)
+    archived = record(send(service, "archive_event_type", id="order"))
+    assert archived["archivedAt"] == archived["updatedAt"]
+    assert record(send(service, "archive_event_type", id="order")) == archived
     assert references(service) == references(service, archived=False) == ["call"]
     assert references(service, archived=True) == ["order"]
     assert record(send(service, "get_event_type", id="order"))["archivedAt"] is not None
-    set_archived(service._store, "order", archived=False)
+    assert record(send(service, "restore_event_type", id="order"))["archivedAt"] is None
     assert references(service) == ["call", "order"]
-    with pytest.raises(NotFound, match="there is no event type 'lost'"):
-        set_archived(service._store, "lost", archived=True)
+    for operation in ("archive_event_type", "restore_event_type", "update_event_type"):
+        with pytest.raises(NotFound, match="id: there is no event type 'lost'"):
+            send(service, operation, id="lost")
 
 
-def test_fields_that_are_added_make_a_version(service):
-    late = EventTypeField(type="state", entity="event", storageKey="paid")
-    assert add_fields(service._store, "order", [late]) == 2
+def version(service):
     with service._store.cursor() as cursor:
-        order = read_event_types(cursor, ["order", "unknown"])["order"]
-    assert order.version == 2
-    assert order.fields[-1]["storageKey"] == "paid"
-    assert order.countries == ("FR", "GB")
-    with pytest.raises(Conflict, match="fields: paid is in use already"):
-        add_fields(service._store, "order", [late])
+        return read_event_types(cursor, ["order", "unknown"])["order"].version
+
+
+def update(service, **changes):
+    return record(send(service, "update_event_type", id="order", **changes))
+
+
+def test_r093_g158_fields_that_are_added_make_a_version(service):
+    before = record(send(service, "get_event_type", id="order"))
+    after = update(service, fields=[declared("state", "event", "paid")])
+    assert json.loads(after["fields"])[:-1] == json.loads(before["fields"])
+    assert json.loads(after["fields"])[-1]["storageKey"] == "paid"
+    assert {name for name in after if after[name] != before[name]} == {"fields", "updatedAt"}
+    assert version(service) == 2
+    assert update(service, fields=[declared("state", "event", "paid")]) == after
+    assert version(service) == 2
+
+
+def test_g158_a_field_takes_the_place_of_the_one_with_its_key(service):
+    update(service, fields=[declared("email", "user", "email", optional=True)])
+    fields = json.loads(record(send(service, "get_event_type", id="order"))["fields"])
+    assert [each["storageKey"] for each in fields].index("email") == 0
+    assert (fields[0]["optional"], fields[0]["ingestionKey"]) == (True, "email")
+    assert len(fields) == 8
+    assert version(service) == 2
+
+
+def test_g158_what_is_no_field_makes_no_version(service):
+    config = [{"order": 1, "countryCode": "NO"}]
+    after = update(service, name="Purchase", metadata={"a": 1}, phone_parsing_config=config)
+    assert (after["name"], json.loads(after["metadata"])) == ("Purchase", {"a": 1})
+    assert json.loads(after["phoneParsingConfig"]) == config
+    assert version(service) == 1
+    assert update(service) == after
+
+
+@pytest.mark.parametrize(
+    ("field", "where"),
+    [
+        (declared("number", "event", "turnover"), "fields/1/type"),
+        (declared("string", "event", "vendorUserId"), "fields/1/entity"),
+    ],
+)
+def test_g158_what_a_key_in_use_holds_cannot_change(service, field, where):
+    before = record(send(service, "get_event_type", id="order"))
+    with pytest.raises(Conflict, match=f"{where}: .* cannot change"):
+        update(service, name="Other", fields=[declared("state", "event", "new"), field])
+    assert record(send(service, "get_event_type", id="order")) == before
+
+
+def test_g158_a_key_cannot_be_there_twice(service):
+    with pytest.raises(InvalidRequest, match="fields/1/storageKey: 'paid' is there twice"):
+        update(service, fields=[declared("state", "event", "paid")] * 2)

@@ -15,11 +15,10 @@ from uuid import UUID
 import pytest
 from service.records import order as loaded_order
 from service.records import send, table, utc
-from service.sending import declare_order, order
+from service.sending import declare_order, declared, order
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported, ServiceFailure
 from attrib_ds.service import Service
-from attrib_ds.service.event_types import set_archived
 from attrib_ds.service.ingestion import Ingestion
 
 
@@ -287,7 +286,7 @@ def test_g054_blank_is_missing(service, mail):
 
 
 def test_g056_errors_that_concern_no_field(service):
-    set_archived(service._store, "order", archived=True)
+    send(service, "archive_event_type", id="order")
     send(service, "create_event_type", reference="lead", name="Lead")
     late = (datetime.now(UTC) + timedelta(hours=25)).isoformat()
     sent = {
@@ -526,3 +525,161 @@ def test_r116_r197_r203_what_was_accepted_survives_a_kill(tmp_path):
     assert sorted(emails) == [(f"user{i}@example.com", 1) for i in range(7)]
     assert count(again, "pending_events") == 0
     again.close()
+
+
+# -- many at once, validation, replay ------------------------------------------------------------------
+
+
+def envelope(nonce, **others):
+    sent = {"projectId": "shop", "eventType": "order", "nonce": nonce, "data": {"mail": "anna@example.com"}}
+    return {**sent, "eventDate": "2025-01-31T12:00:00Z", **others}
+
+
+def test_g137_one_wrong_envelope_spoils_no_other(service):
+    sent = [envelope("n1"), envelope("n2", data=[]), "text", envelope("n3"), envelope("n1"), {}]
+    told = send(service, "create_events", events=sent).value
+    assert told[0] == told[4]
+    assert len({told[0], told[3]}) == 2
+    wrong = [told[place] for place in (1, 2, 5)]
+    assert all(isinstance(each, InvalidRequest) for each in wrong)
+    assert wrong[0].field == "/data"
+    assert wrong[1].message == "event: 'text' is not allowed; allowed: an object"
+    assert "/nonce: missing" in wrong[2].message
+    drain(service)
+    assert count(service, "events") == count(service, "raw_events") == 2
+
+
+def test_g137_with_wait_each_is_told_what_became_of_it(service):
+    known = process(service, "n0", data={"items": 1})
+    sent = [
+        envelope("n1"),
+        envelope("n2", data={"mail": "nobody"}),
+        envelope("n0", data={"mail": "anna@example.com", "items": 1}),
+        envelope("n0", data={"mail": "anna@example.com", "items": 2}),
+    ]
+    valid, trash, repeat, other = send(service, "create_events", events=sent, wait=True).value
+    assert get(service, valid)["eventType"] == "order"
+    assert isinstance(trash, InvalidRequest)
+    assert trash.details[0]["eventId"] == trashed(service)[0]["_id"]
+    assert repeat == known
+    assert isinstance(other, Conflict)
+    assert service._ingestion.nonce_conflicts == 0
+
+
+def test_g137_at_most_a_thousand(service):
+    assert send(service, "create_events", events=[]).value == []
+    told = send(service, "create_events", events=[envelope(f"n{number}") for number in range(1_000)]).value
+    assert len(set(told)) == 1_000
+    with pytest.raises(InvalidRequest, match="events: .* allowed: a list of 0 to 1,000"):
+        send(service, "create_events", events=[envelope("n")] * 1_001)
+
+
+def test_g137_envelopes_without_a_project_are_of_the_one_asked_for(service):
+    nameless = {name: value for name, value in envelope("n1").items() if name != "projectId"}
+    (id,) = send(service, "create_events", events=[nameless]).value
+    assert get(service, id, "get_raw_event")["projectId"] == "shop"
+
+
+def test_g138_validation_tells_the_errors_of_the_trash_and_stores_nothing(service):
+    wrong = order("n1", data={"mail": "nobody", "turnover": "much"})
+    told = send(service, "validate_event", **wrong).value
+    assert [(each["type"], each["field"]["storageKey"], each["value"]) for each in told] == [
+        ("invalid-field", "email", "nobody"),
+        ("invalid-field", "turnover", "much"),
+    ]
+    assert send(service, "validate_event", **order("n1")).value == []
+    (unknown,) = send(service, "validate_event", **order("n1", event_type="lead")).value
+    assert unknown == {"type": "unknown-event-type", "field": None, "value": "lead"}
+    assert count(service, "raw_events") == 0
+    accept(service, "n1", data=wrong["data"])
+    drain(service)
+    assert trashed(service)[0]["errors"] == json.loads(json.dumps(told))
+
+
+def test_g057_a_replayed_event_keeps_its_id_and_dates(service):
+    id = accept(service, "n1", event_type="lead", event_date="2024-05-06T07:08:09Z")
+    drain(service)
+    raw = get(service, id, "get_raw_event")
+    send(service, "create_event_type", reference="lead", name="Lead")
+    assert send(service, "replay_event", id=id).value == id
+    assert trashed(service) == []
+    event = get(service, id)
+    assert (event["eventDate"], event["createdAt"]) == (utc(2024, 5, 6, 7, 8, 9), raw["createdAt"])
+    assert metrics(event) == {"event-count": 1}
+    assert get(service, id, "get_raw_event") == raw
+    with pytest.raises(NotFound, match="id: there is no trashed event"):
+        send(service, "replay_event", id=id)
+    assert count(service, "pending_events") == 0
+
+
+def test_g057_what_is_still_wrong_stays_with_its_new_errors(service):
+    id = accept(service, "n1", event_type="lead")
+    drain(service)
+    send(
+        service, "create_event_type", reference="lead", name="Lead", fields=[declared("number", "event", "n")]
+    )
+    with pytest.raises(InvalidRequest, match="data/n: missing") as caught:
+        send(service, "replay_event", id=id)
+    assert caught.value.details[0]["eventId"] == id
+    (event,) = trashed(service)
+    assert (event["_id"], event["errors"][0]["type"]) == (id, "missing-field")
+    assert count(service, "events") == 0
+
+
+def test_g057_only_what_is_in_the_trash_is_replayed(service):
+    id = process(service, "n1")
+    for each in (id, "no-such-event"):
+        with pytest.raises(NotFound, match="id: there is no trashed event"):
+            send(service, "replay_event", id=each)
+    assert count(service, "events") == 1
+
+
+def test_g057_what_is_to_be_replayed_already_is_listed_once(service):
+    id = accept(service, "n1", event_type="lead")
+    drain(service)
+    send(service, "create_event_type", reference="lead", name="Lead")
+    listed = "INSERT INTO pending_events VALUES (?)"
+    service._store.write(lambda connection: connection.execute(listed, [id]).fetchall())
+    assert send(service, "replay_event", id=id).value == id
+    assert (count(service, "events"), count(service, "metrics")) == (1, 1)
+
+
+def test_g057_several_replays_of_one_event_make_one_event(service):
+    id = accept(service, "n1", event_type="lead")
+    drain(service)
+    send(service, "create_event_type", reference="lead", name="Lead")
+
+    def replay(_):
+        try:
+            return send(service, "replay_event", id=id).value
+        except NotFound:
+            return id
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(replay, range(8))) == {id}
+    assert count(service, f"metrics WHERE eventId = '{id}'") == 1
+    assert (count(service, "events"), count(service, "trashed_events")) == (1, 0)
+
+
+# -- lenient projects ------------------------------------------------------------------------------------
+
+
+def test_g053_an_invalid_optional_field_is_kept_where_the_project_says_so(service):
+    data = {"phone": "none", "turnover": "much", "items": 2}
+    with pytest.raises(InvalidRequest, match="data/phone"):
+        process(service, "n1", data=data)
+    send(service, "update_settings", lenient_optional_fields=True)
+    event = get(service, process(service, "n2", data=data))
+    phone = event["user"]["phone"]
+    assert (phone["raw"], phone["current"], phone["invalid"]) == ("none", None, True)
+    assert event["user"]["email"]["invalid"] is False
+    by_key = {each["key"]: each["data"] for each in event["metrics"]}
+    assert (by_key["turnover"]["current"], by_key["turnover"]["invalid"]) == (None, True)
+    assert (by_key["items"]["current"], by_key["items"]["invalid"]) == (2, False)
+    with pytest.raises(InvalidRequest, match="data/mail"):
+        process(service, "n3", data={"mail": "nobody"})
+    with pytest.raises(InvalidRequest, match="data/confirmed"):
+        process(service, "n4", data={"confirmed": 2})
+    sent = {"id": event["_id"], "storage_key": "turnover", "value": 5}
+    (metric,) = send(service, "update_event_statistic", **sent).table.to_pylist()
+    assert (json.loads(metric["data.current"])["amount"], metric["data.invalid"]) == (5, False)

@@ -358,3 +358,19 @@ def test_columns_of_events_that_are_refused(load, rows, column, message):
     with pytest.raises(InvalidRequest, match=f"events: {message}"):
         load(order(1, **{column: "1"}))
     assert rows("FROM events") == []
+
+
+@pytest.mark.parametrize("name", ["event", "user", "metrics"])
+def test_json_is_what_others_read_as_json(memory_store, name):
+    text = '[{"key": "a", "data": NaN}]' if name == "metrics" else '{"a": NaN}'
+    _, rejected = load_records(memory_store, "events", table(order(1, **{name: text})))
+    (reason,) = rejected["reason"].to_pylist()
+    assert reason.startswith(f"{name}: ")
+    assert "holds NaN, Infinity or a comma too many" in reason
+
+
+def test_a_list_of_texts_is_what_others_read_as_json(memory_store):
+    source = table(order(1, **{"expirationPolicy.piiFields": '["a",]'}), order(2, **{"expirationPolicy.piiFields": '["a"]'}))
+    counts, rejected = load_records(memory_store, "events", source)
+    assert counts["events"] == 1
+    assert "is not a list of texts" in rejected["reason"].to_pylist()[0]

@@ -358,3 +358,15 @@ def test_a_closed_project_says_so(memory_store):
     memory_store.close()
     with pytest.raises(Unavailable, match="closed"):
         load(memory_store, visit(1))
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": [1,]}', '{"a": -Infinity}', '{"a": 1, }', '{"a": nan}'])
+def test_json_is_what_others_read_as_json(memory_store, rows, text):
+    """DuckDB takes more, which whoever reads the record would fail on."""
+    good = '{"a": "NaN, inf ,]", "b\\": [1,]": "\\\\", "c": "Infinity"}'
+    source = table(visit(1, userData=text), visit(2, userData=good))
+    counts, rejected = load_records(memory_store, "interactions", source)
+    assert counts["interactions"] == 1
+    told = "holds NaN, Infinity or a comma too many, which JSON does not have"
+    assert rejected["reason"].to_pylist() == [f"userData: '{text}' {told}"]
+    assert rows("SELECT userData FROM interactions") == [(good,)]

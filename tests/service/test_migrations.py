@@ -62,6 +62,28 @@ def test_its_records_stay_and_its_users_are_listed(old):
         assert again.meta.version == VERSION
 
 
+def test_who_loaded_records_tell_of_is_known(old):
+    with duckdb.connect(old) as connection:
+        connection.execute(
+            "INSERT INTO interactions (_id, userId, startDate, userData) VALUES "
+            "('i3', 'carl', '2025-01-03', '{\"email\": \" Carl@Example.com\", \"vendorUserId\": \"v1\"}'), "
+            "('i4', 'dora', '2025-01-02', '{\"email\": \"carl@example.com\"}'), "
+            "('i5', 'dora', '2025-01-02', '{\"email\": \" \", \"vendorUserId\": \"v2\"}')"
+        )
+        connection.execute(
+            "INSERT INTO events (_id, userId, eventDate, \"user\") VALUES "
+            "('e3', 'emil', '2025-01-01', '{\"email\": {\"current\": \"emil@example.com\"}}')"
+        )
+        connection.execute("INSERT INTO identities VALUES ('vendorUserId', 'v2', 'anna')")
+    with closing(Store.open(old, "shop")) as store, store.cursor() as cursor:
+        assert cursor.execute("SELECT * FROM identities ORDER BY kind, value").fetchall() == [
+            ("email", "carl@example.com", "dora"),
+            ("email", "emil@example.com", "emil"),
+            ("vendorUserId", "v1", "carl"),
+            ("vendorUserId", "v2", "anna"),
+        ]
+
+
 def test_an_old_file_cannot_be_only_read(old):
     with pytest.raises(Unavailable, match="older version; open it once without read_only"):
         Store.open(old, "shop", read_only=True)

@@ -58,10 +58,9 @@ def ids(answer):
     return answer.table["_id"].to_pylist()
 
 
-def delete(service, id):
-    """Mark an outlay as deleted, as no operation does yet."""
-    changes = "UPDATE outlays SET deletedAt = TIMESTAMP '2025-04-01' WHERE _id = ?"
-    service._store.write(lambda connection: connection.execute(changes, [id]).fetchall())
+def delete(service, campaign_id, id, *, vendor="my-ads"):
+    arguments = {"vendorId": vendor, "parentCampaignId": campaign_id, "outlayId": id}
+    return send(service, "delete_outlay", **arguments).value
 
 
 # -- create and get ---------------------------------------------------------------------------------
@@ -345,13 +344,30 @@ def test_outlays_of_a_period_are_those_that_meet_it(service, spring, many, since
 
 def test_deleted_outlays_are_hidden(service, spring, many):
     """G-078, R100."""
-    delete(service, many[0])
+    before = get(service, spring, many[0])
+    assert delete(service, spring, many[0]) == 1
     answer = listed(service, spring)
     assert (set(ids(answer)), answer.total) == (set(many[1:]), 3)
+    assert set(ids(listed(service, spring, deleted=False))) == set(many[1:])
+    (deleted,) = listed(service, spring, deleted=True).table.to_pylist()
+    assert deleted["deletedAt"] == deleted["updatedAt"] > before["updatedAt"]
+    assert {**deleted, "deletedAt": None, "updatedAt": before["updatedAt"]} == before
     with pytest.raises(NotFound):
         get(service, spring, many[0])
     with pytest.raises(NotFound):
         update(service, spring, many[0], amount=1)
+    with pytest.raises(NotFound):
+        delete(service, spring, many[0])
+
+
+def test_g078_an_outlay_is_deleted_under_its_own_campaign_alone(service, spring, many):
+    other = campaign(service, "autumn")
+    for wrong in ((other, many[0]), (spring, "no-outlay")):
+        with pytest.raises(NotFound, match="outlay_id: "):
+            delete(service, *wrong)
+    with pytest.raises(NotFound):
+        delete(service, spring, many[0], vendor="posters")
+    assert len(ids(listed(service, spring))) == 4
 
 
 def test_loaded_outlays_of_a_campaign_are_there_too(service, spring):

@@ -11,10 +11,10 @@ from service.records import order as loaded_order
 from service.records import send, table, utc
 from service.sending import declare_order, declared, order
 
-from attrib_ds.contract.event_types import EventTypeField
+from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.service import Service
-from attrib_ds.service.event_types import add_fields
+from attrib_ds.service.states import _Update
 
 NO_FIELD = "no storageKey matches a field of the event type"
 
@@ -153,7 +153,7 @@ def test_r225_r226_a_key_that_is_no_statistic(service, key):
 
 def test_r109_r110_a_state_that_is_declared_later_is_unknown_to_older_events(service):
     older = process(service)
-    add_fields(service._store, "order", [EventTypeField(**declared("state", "event", "paid"))])
+    send(service, "update_event_type", id="order", fields=[declared("state", "event", "paid")])
     newer = process(service)
     with pytest.raises(NotFound, match=NO_FIELD):
         update(service, older, "paid", 1)
@@ -209,6 +209,36 @@ def test_a_number_statistic_is_set(service):
     metric = update(service, id, "items", 4.5, operation="update_event_statistic")
     assert (metric["data.type"], metric["data.current"]) == ("number", 4.5)
     assert get(service, id)["metrics"]["items"]["data"]["current"] == 4.5
+
+
+def test_updates_that_wait_are_written_in_their_order_each_with_its_own_error(service):
+    first, second = process(service, confirmed=0), process(service, turnover=1)
+    asked = [
+        ("update_event_state", first, "confirmed", 1),
+        ("update_event_state", first, "nothing", 1),
+        ("update_event_statistic", second, "turnover", 2.5),
+        ("update_event_state", str(uuid4()), "confirmed", 1),
+        ("update_event_state", first, "confirmed", 0),
+        ("update_event_statistic", second, "turnover", 3.5),
+    ]
+    updates = [
+        _Update(
+            build(OPERATIONS[name], project_id="shop", id=id, storage_key=key, value=value),
+            utc(2025, 2, 1).replace(tzinfo=None),
+        )
+        for name, id, key, value in asked
+    ]
+    before = get(service, first)["updatedAt"]
+    results = service._states._write_all(updates)
+    assert [type(each) for each in results] == [dict, NotFound, dict, NotFound, dict, dict]
+    assert [each["number"] for each in results if isinstance(each, dict)] == [1, None, 0, None]
+    # R230, whatever the clock says.
+    assert get(service, first)["updatedAt"] > before
+    assert get(service, first)["metrics"]["confirmed"]["data"]["current"] == 0
+    assert get(service, first)["metrics"]["state-delay-confirmed"]["deletedAt"] is not None
+    assert get(service, second)["metrics"]["turnover"]["data"]["current"]["amount"] == 3.5
+    assert [number for number, _, _ in history(service, first, "confirmed")] == [0, 1]
+    assert [amount for _, amount, _ in history(service, second, "turnover")] == [1, 2.5]
 
 
 def test_r232_concurrent_updates_are_all_kept(service):

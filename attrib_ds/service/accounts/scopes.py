@@ -18,6 +18,7 @@ SCOPES: Final = (
     "events:read",
     "events:write",
     "users:read",
+    "users:write",
     "users:export",
     "users:sql",
     "event-types:read",

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import shutil
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.json_records import decode
 from attrib_ds.service.http.failures import Failed
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
     from starlette.requests import Request
+
+    from attrib_ds.service.http.workers import Workers
 
 MEBIBYTE: Final = 2**20
 #: Without a byte of the body for so long, the sender is taken for gone.
@@ -45,6 +50,52 @@ async def read(request: Request, *, most_bytes: int) -> bytes:
     if announced.isdigit() and int(announced[:20]) > most_bytes:
         raise too_large
     body = bytearray()
+    async for chunk in _chunks(request):
+        body += chunk
+        if len(body) > most_bytes:
+            raise too_large
+    return bytes(body)
+
+
+async def receive(request: Request, file: Path, *, workers: Workers) -> None:
+    """Write the body of a request to a file, never holding much of it.
+
+    Parameters
+    ----------
+    request : Request
+        Of which nothing is read yet.
+    file : Path
+        A file that is not there yet.
+    workers : Workers
+        Where it is written.
+
+    Raises
+    ------
+    Failed
+        With 413 if it is larger than the disk has room for; with 400 if it does not come.
+    Unavailable
+        If it cannot be written.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced[:20]) > shutil.disk_usage(file.parent).free:
+        raise Failed(413, "body: is larger than the disk of the service has room for")
+    try:
+        sink = await workers.run(file.open, "xb")
+        try:
+            waiting = bytearray()
+            async for chunk in _chunks(request):
+                waiting += chunk
+                if len(waiting) >= MEBIBYTE:
+                    await workers.run(sink.write, bytes(waiting))
+                    waiting.clear()
+            await workers.run(sink.write, bytes(waiting))
+        finally:
+            await workers.run(sink.close)
+    except OSError as error:
+        raise Unavailable(f"the body cannot be written: {error}") from error
+
+
+async def _chunks(request: Request) -> AsyncIterator[bytes]:
     chunks = request.stream()
     while True:
         try:
@@ -52,24 +103,24 @@ async def read(request: Request, *, most_bytes: int) -> bytes:
         except TimeoutError:
             raise Failed(400, "body: did not come in time", headers={"Connection": "close"}) from None
         if chunk is None:
-            return bytes(body)
-        body += chunk
-        if len(body) > most_bytes:
-            raise too_large
+            return
+        yield chunk
 
 
-def parse(content: bytes) -> Mapping[str, Any] | None:
-    """Read a JSON object; nothing at all is None.
+def parse(content: bytes, *, is_array: bool = False) -> Any:
+    """Read a JSON object or array; nothing at all is None.
 
     Parameters
     ----------
     content : bytes
         The body.
+    is_array : bool, default False
+        Whether it must be an array; otherwise it must be an object.
 
     Returns
     -------
-    mapping, optional
-        Its members.
+    mapping or list, optional
+        Its members or items.
 
     Raises
     ------
@@ -88,10 +139,17 @@ def parse(content: bytes) -> Mapping[str, Any] | None:
     if not content.strip():
         return None
     value = decode(content)
-    if not isinstance(value, Mapping):
-        kind = {"NoneType": "null", "list": "an array", "str": "text", "bool": "a boolean"}
+    wanted, allowed = (list, "an array") if is_array else (dict, "an object")
+    if not isinstance(value, wanted):
+        kind = {
+            "NoneType": "null",
+            "list": "an array",
+            "dict": "an object",
+            "str": "text",
+            "bool": "a boolean",
+        }
         came = kind.get(type(value).__name__, "a number")
-        raise InvalidRequest(f"body: {came} is not allowed; allowed: an object", field="body")
+        raise InvalidRequest(f"body: {came} is not allowed; allowed: {allowed}", field="body")
     return value
 
 

@@ -146,13 +146,15 @@ def response(failure: Failed, *, request_id: str, accept: str) -> Response:
         JSON, or problem details where they are asked for (RFC 9457).
     """
     status = failure.status
-    media, body = "application/json", _body(failure, request_id)
+    media, told = "application/json", body(failure)
+    if status != 401:
+        told["requestId"] = request_id
     if prefers(accept, PROBLEM):
-        media, body = PROBLEM, _problem(failure, request_id)
+        media, told = PROBLEM, _problem(failure, request_id)
     headers = dict(failure.headers)
     if status == 401:
         headers.setdefault("WWW-Authenticate", "Bearer")
-    return Response(_encoded(body), status, headers, media_type=media)
+    return Response(_encoded(told), status, headers, media_type=media)
 
 
 def _encoded(body: dict[str, Any]) -> str:
@@ -163,13 +165,14 @@ def _encoded(body: dict[str, Any]) -> str:
         return json.dumps(body, default=str)
 
 
-def _body(failure: Failed, request_id: str) -> dict[str, Any]:
-    body: dict[str, Any] = {"statusCode": failure.status, "message": failure.message}
+def body(failure: Failed) -> dict[str, Any]:
+    """Return what the body of an answer tells of a failure, without the id of the request."""
+    told: dict[str, Any] = {"statusCode": failure.status, "message": failure.message}
     if failure.status == 401:
-        return body
-    body |= {"error": PHRASES[failure.status]}
-    body |= {"details": failure.details} if failure.details else {}
-    return {**body, **failure.more, "requestId": request_id}
+        return told
+    told |= {"error": PHRASES[failure.status]}
+    told |= {"details": failure.details} if failure.details else {}
+    return {**told, **failure.more}
 
 
 def _problem(failure: Failed, request_id: str) -> dict[str, Any]:

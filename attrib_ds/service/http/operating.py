@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import from_wire
+from attrib_ds.contract.events import CreateEvent, CreateEvents
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.http import bodies, permissions, rates, responding
+from attrib_ds.service.http.event_batches import create_events
 from attrib_ds.service.http.failures import Failed, renamed
+from attrib_ds.service.ids import new_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from attrib_ds.service.http.rates import Rate, Standing
     from attrib_ds.service.http.settings import Settings
     from attrib_ds.service.http.workers import Workers
+    from attrib_ds.service.service import Service
 
 _MOST_BYTES: Final = 32 * bodies.MEBIBYTE
 _MOST_EVENT_BYTES: Final = bodies.MEBIBYTE
@@ -48,6 +54,7 @@ class Operating:
         self._accounts = accounts
         self._workers = workers
         self._rates = settings.rates
+        self._has_sql = settings.sql
         self._buckets = rates.Buckets()
 
     async def answer(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Response:
@@ -83,7 +90,11 @@ class Operating:
         self._permit_asked(operation, access, asked)
         standings += self._count_asked(operation, access, asked)
         request.state.headers = rates.headers(standings)
-        return await self._workers.begin(self._carry_out, request, operation, asked)
+        try:
+            return await self._workers.begin(self._carry_out, request, operation, asked, access)
+        finally:
+            if operation.upload:
+                await self._workers.run(getattr(asked, operation.upload).unlink, missing_ok=True)
 
     def _authenticated(self, request: Request, operation: Operation) -> Access | None:
         fields = request.headers.getlist("authorization")
@@ -107,9 +118,12 @@ class Operating:
 
     def _permit_asked(self, operation: Operation, access: Access | None, asked: Any) -> None:
         if operation.name in permissions.EVENTS:
-            self._permit_project(access, asked.projectId)
+            for project_id in _project_ids(asked):
+                self._permit_project(access, project_id)
         if getattr(asked, "sqlQuery", None) is not None:
             self._permit(access, permissions.SQL)
+            if not self._has_sql:
+                raise Failed(403, "searches by SQL are switched off at this server")
 
     def _count(
         self, request: Request, operation: Operation, access: Access | None, project_id: str
@@ -130,39 +144,70 @@ class Operating:
         if self._rates is None:
             return []
         if operation.name in permissions.EVENTS:
-            return self._take(self._rates.events, asked.projectId)
+            events = asked.events if isinstance(asked, CreateEvents) else (asked,)
+            sent = Counter(each.projectId for each in events if isinstance(each, CreateEvent))
+            standings = [self._take(self._rates.events, each, sent[each]) for each in sent]
+            return standings[0] if standings else []
         if operation.name in permissions.HEAVY_UNLIMITED and asked.limit is None and access is not None:
             return self._take(self._rates.heavy, f"{access.client_id} {asked.projectId}")
         return []
 
-    def _take(self, rate: Rate, caller: str) -> list[Standing]:
-        standing = self._buckets.take(rate, caller)
+    def _take(self, rate: Rate, caller: str, amount: int = 1) -> list[Standing]:
+        standing = self._buckets.take(rate, caller, amount=amount)
         if standing.seconds_to_wait:
             raise Failed(429, headers=rates.headers([standing]))
         return [standing]
 
     async def _asked(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Any:
         _check_path(operation, path)
-        if operation.method == "GET":
-            query = bodies.parse_query(request.scope["query_string"])
+        query = bodies.parse_query(request.scope["query_string"])
+        if not operation.has_body:
             return from_wire(operation, path=path, query=query)
-        is_event = operation.name in permissions.EVENTS
+        if operation.upload:
+            return await self._received(request, operation, path)
+        is_event = operation.name in permissions.EVENTS and not operation.body
         content = await bodies.read(request, most_bytes=_MOST_EVENT_BYTES if is_event else _MOST_BYTES)
-        return await self._workers.begin(_read_body, operation, path, content)
+        return await self._workers.begin(_read_body, operation, path, query, content)
 
-    def _carry_out(self, request: Request, operation: Operation, asked: Any) -> Response:
+    async def _received(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Any:
+        """Write a body that is a file to the disk of the project it is for."""
+        await self._workers.begin(self._projects.get, path["projectId"])
+        file = self._projects.home / f".{new_uuid()}.upload"
         try:
-            service = self._projects.get(asked.projectId)
+            await bodies.receive(request, file, workers=self._workers)
+            return from_wire(operation, path=path, body={operation.upload: str(file)})
+        except BaseException:
+            await self._workers.run(file.unlink, missing_ok=True)
+            raise
+
+    def _service(self, operation: Operation, project_id: str, access: Access | None) -> Service:
+        is_event = operation.name in permissions.EVENTS
+        try:
+            service = self._projects.get(project_id)
         except NotFound as error:
-            if operation.name in permissions.EVENTS:
+            if is_event:
                 # A project that does not exist cannot store the envelope (G-127).
-                problem = f"/projectId: there is no project {asked.projectId!r}"
+                problem = f"/projectId: there is no project {project_id!r}"
                 raise InvalidRequest(problem, field="/projectId") from error
             raise
+        if is_event and access is None and service.settings().require_token_for_events:
+            raise Failed(401)
+        return service
+
+    def _carry_out(
+        self, request: Request, operation: Operation, asked: Any, access: Access | None
+    ) -> Response:
+        account = access.client_id if access else None
+        if isinstance(asked, CreateEvents):
+            find = partial(self._service, operation, access=access)
+            created = create_events(asked, operation, find, account=account)
+            return responding.with_value(operation, asked, created, workers=self._workers)
+        service = self._service(operation, asked.projectId, access)
         try:
             if operation.answer.resource is None:
-                return responding.with_value(operation, asked, service.answer(operation, asked))
-            found = service.stream(operation, asked)
+                value = service.answer(operation, asked, account)
+                return responding.with_value(operation, asked, value, workers=self._workers)
+            found = service.stream(operation, asked, account)
         except AttribError as error:
             raise renamed(error, operation) from error
         accept = request.headers.get("accept", "")
@@ -175,6 +220,8 @@ class Operating:
 
 def _check_path(operation: Operation, path: Mapping[str, str]) -> None:
     """Check the values of the path alone, before anything of the body is looked at."""
+    if not path:
+        return
     try:
         from_wire(operation, path=path)
     except InvalidRequest as error:
@@ -184,5 +231,12 @@ def _check_path(operation: Operation, path: Mapping[str, str]) -> None:
             raise InvalidRequest(message, field=violations[0]["field"], details=violations) from None
 
 
-def _read_body(operation: Operation, path: Mapping[str, str], content: bytes) -> Any:
-    return from_wire(operation, path=path, body=bodies.parse(content))
+def _read_body(
+    operation: Operation, path: Mapping[str, str], query: Mapping[str, str], content: bytes
+) -> Any:
+    body = bodies.parse(content, is_array=bool(operation.body))
+    return from_wire(operation, path=path, query=query, body=body)
+
+
+def _project_ids(asked: Any) -> list[str]:
+    return asked.project_ids if isinstance(asked, CreateEvents) else [asked.projectId]

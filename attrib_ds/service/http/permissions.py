@@ -13,6 +13,9 @@ NEEDED: Final[dict[str, str]] = {
     "create_offline_interaction": "interactions:write",
     "create_event": "events:write",
     "create_event_sync": "events:write",
+    "create_events": "events:write",
+    "validate_event": "events:write",
+    "replay_event": "events:write",
     "get_raw_event": "events:read",
     "list_trashed_events": "events:read",
     "event_insights": "events:read",
@@ -27,6 +30,9 @@ NEEDED: Final[dict[str, str]] = {
     "list_event_types": "event-types:read",
     "create_event_type": "event-types:write",
     "get_event_type": "event-types:read",
+    "update_event_type": "event-types:write",
+    "archive_event_type": "event-types:write",
+    "restore_event_type": "event-types:write",
     "list_campaigns": "campaigns:read",
     "create_campaign": "campaigns:write",
     "get_campaign": "campaigns:read",
@@ -35,14 +41,33 @@ NEEDED: Final[dict[str, str]] = {
     "create_outlay": "campaigns:write",
     "get_outlay": "campaigns:read",
     "update_outlay": "campaigns:write",
+    "delete_outlay": "campaigns:write",
+    "get_settings": "admin",
+    "update_settings": "admin",
+    "list_rates": "admin",
+    "set_rates": "admin",
     "list_nodes": "interactions:read",
     "get_node": "interactions:read",
+    "create_audience": "users:write",
+    "list_audiences": "users:read",
+    "get_audience": "users:read",
+    "delete_audience": "users:write",
+    "merge_users": "users:write",
+    "split_user": "users:write",
+    "delete_user": "privacy:write",
+    "export_user_data": "privacy:write",
+    "list_audit": "admin",
+    "check_project": "admin",
+    "back_up_project": "admin",
+    "restore_project": "admin",
 }
 #: Needed, beside that of the operation, for a search by SQL.
 SQL: Final = "users:sql"
 #: Operations that count as heavy whatever they are asked (G-185).
-HEAVY: Final = frozenset({"interaction_insights", "event_insights", "export_users"})
+HEAVY: Final = frozenset(
+    {"back_up_project", "check_project", "interaction_insights", "event_insights", "export_users"}
+)
 #: Operations that are heavy without a limit.
 HEAVY_UNLIMITED: Final = frozenset({"search_interactions", "search_users"})
 #: Operations whose project is named in the body.
-EVENTS: Final = frozenset({"create_event", "create_event_sync"})
+EVENTS: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})

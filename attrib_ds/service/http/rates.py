@@ -91,19 +91,21 @@ class Buckets:
         # What was in each bucket, when, and when it will be full.
         self._levels: dict[tuple[str, str], tuple[float, float, float]] = {}
 
-    def take(self, rate: Rate, caller: str) -> Standing:
-        """Take one request out of a bucket, if there is one left."""
+    def take(self, rate: Rate, caller: str, *, amount: int = 1) -> Standing:
+        """Take requests out of a bucket, if one is left; those that are not left are taken in advance."""
         now = self._clock()
         level, before, _ = self._levels.get((rate.name, caller), (float(rate.amount), now, now))
         per_second = rate.amount / rate.seconds
         level = min(rate.amount, level + (now - before) * per_second)
         is_let_through = level >= 1
-        level -= is_let_through
+        level -= amount * is_let_through
         to_full = (rate.amount - level) / per_second
         if len(self._levels) >= _MOST_BUCKETS:
             self._levels = {each: state for each, state in self._levels.items() if state[2] > now}
         self._levels[rate.name, caller] = (level, now, now + to_full)
-        return Standing(rate, int(level), to_full, 0.0 if is_let_through else (1 - level) / per_second)
+        return Standing(
+            rate, max(int(level), 0), to_full, 0.0 if is_let_through else (1 - level) / per_second
+        )
 
 
 def headers(standings: Iterable[Standing]) -> dict[str, str]:

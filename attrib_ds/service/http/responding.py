@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from starlette.responses import Response
 
+from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.json_text import encode
-from attrib_ds.service.http import writing
+from attrib_ds.errors import AttribError
+from attrib_ds.service.http import failures, writing
 from attrib_ds.service.http.accepting import prefers
 from attrib_ds.service.http.sending import Streamed
 from attrib_ds.service.rows import BATCH_ROWS
 
 if TYPE_CHECKING:
-    from attrib_ds.contract import Answer, Operation
+    from attrib_ds.contract import Answer, File, Operation
     from attrib_ds.service.http.workers import Workers
     from attrib_ds.service.rows import Rows
 
@@ -59,7 +62,9 @@ def with_rows(operation: Operation, rows: Rows, *, accept: str, workers: Workers
     return Response(content, operation.success, headers)
 
 
-def with_value(operation: Operation, asked: Any, answer: Answer) -> Response:
+def with_value(
+    operation: Operation, asked: Any, answer: Answer, *, workers: Workers | None = None
+) -> Response:
     """Return a response of what is no record.
 
     Parameters
@@ -70,6 +75,8 @@ def with_value(operation: Operation, asked: Any, answer: Answer) -> Response:
         What was asked; it names the file, where that is the answer.
     answer : Answer
         With a value.
+    workers : Workers, optional
+        Where a file is written while it is sent; by default it is whole before.
 
     Returns
     -------
@@ -78,12 +85,36 @@ def with_value(operation: Operation, asked: Any, answer: Answer) -> Response:
     """
     value: Any = answer.value
     if operation.answer.kind == "file":
-        ending = asked.outputFormatConfig.type
-        named = {"Content-Disposition": attachment(f"{asked.filename}.{ending}")}
-        return Response(value, headers={"Content-Type": _FILES[ending], **named})
-    shapes = {"id": {"id": value}, "modified": {"modifiedCount": value}}
-    content = encode(shapes.get(operation.answer.kind, value))
-    return Response(content, operation.success, media_type=writing.JSON)
+        form = getattr(asked, "outputFormatConfig", None)
+        name = f"{asked.filename}.{form.type}" if form else f"{asked.projectId}.duckdb"
+        media = _FILES[form.type] if form else "application/octet-stream"
+        named = {"Content-Disposition": attachment(name)}
+        return _with_file(value, {"Content-Type": media, **named}, workers)
+    shapes = {"id": {"id": value}, "modified": {"modifiedCount": value}, "errors": {"errors": value}}
+    told = shapes.get(operation.answer.kind, value)
+    if operation.answer.kind == "outcomes":
+        told = [{"id": each} if isinstance(each, str) else {"error": _error(each)} for each in value]
+    return Response(encode(told), operation.success, media_type=writing.JSON)
+
+
+def _with_file(file: File, headers: dict[str, str], workers: Workers | None) -> Response:
+    if workers is None:
+        with closing(file):
+            return Response(b"".join(file.pieces), headers=headers)
+    try:
+        # Until there is a piece a failure is told as one.
+        first = next(file.pieces, b"")
+    except BaseException:
+        file.close()
+        raise
+    return Streamed(first, file.pieces, workers=workers, close=file.close, headers=headers)
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    """Return what is told of one event of many."""
+    if isinstance(error, AttribError):
+        error = failures.renamed(error, OPERATIONS["create_event"])
+    return failures.body(failures.failed(error))
 
 
 def attachment(filename: str) -> str:

@@ -49,9 +49,12 @@ class Settings:
         Requests that may wait for one of the threads; beyond, the answer is 503 (G-140).
     seconds_to_stop : int, default 30
         How long a stopping server lets running requests finish.
+    sql : bool, default True
+        Whether accounts with the scope may search users by SQL (G-096).
     """
 
     rates: Rates | None = field(default_factory=Rates)
     threads: int = 32
     most_waiting: int = 1_000
     seconds_to_stop: int = 30
+    sql: bool = True

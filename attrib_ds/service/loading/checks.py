@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Earlier instants are seconds taken for milliseconds, or the like (G-041).
 _EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
 _LONGEST_SHOWN: Final = 80
+#: What valid JSON has in its strings alone, and these.
+_LENIENT: Final = r"(?i)nan|inf|,\s*[\]}]"
+_STRING: Final = r'"(?:[^"\\]|\\.)*"'
 #: What the ids of nodes, campaigns and outlays look like (G-217).
 NAME: Final = ".{1,128}"
 NAME_FORM: Final = "text of 1 to 128 characters"
@@ -206,11 +209,11 @@ class Checks:
     def json(self, name: str) -> None:
         """Add a column of JSON objects, as text."""
         text = f"NULLIF({self.source.text(name)}, '')" if self.has(name) else "CAST(NULL AS VARCHAR)"
-        is_object = f"CASE WHEN json_valid({text}) THEN json_type({text}) = 'OBJECT' END"
+        is_object = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'OBJECT' END"
         self.column(name, f"CASE WHEN {is_object} THEN {text} END")
         if self.has(name):
             is_null = f"{given(name)} <> 'null' AND {quoted(name)} IS NULL"
-            self.rule(is_null, f"{shown(name)} || ' is not a JSON object'")
+            self.rule(is_null, f"{shown(name)} || {not_json(given(name), 'a JSON object')}")
 
     def texts(self, name: str) -> None:
         """Add a column of lists of text."""
@@ -218,7 +221,7 @@ class Checks:
         if self.has(name):
             is_list = self.source.types[name].endswith("]")
             text = self.source.word(name)
-            read = f"TRY_CAST(CASE WHEN json_valid({text}) THEN CAST({text} AS JSON) END AS VARCHAR[])"
+            read = f"TRY_CAST(CASE WHEN {is_json(text)} THEN CAST({text} AS JSON) END AS VARCHAR[])"
             value = f"CAST({quoted(name)} AS VARCHAR[])" if is_list else read
         self.column(name, value)
         if self.has(name):
@@ -301,6 +304,35 @@ class Checks:
 def given(column: str) -> str:
     """Return SQL for what was handed over in a column, as trimmed text."""
     return quoted(f"given {column}")
+
+
+def is_json(text: str) -> str:
+    """Return SQL for whether a text is JSON as others read it.
+
+    DuckDB takes numbers that are none and a comma before a closing bracket too.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> texts = ['{"a": "NaN,]"}', '{"a": NaN}', '[1, ]', '{']
+    >>> [duckdb.execute(f"SELECT {is_json('?1')}", [text]).fetchone()[0] for text in texts]
+    [True, False, False, False]
+    """
+    return f"(json_valid({text}) AND NOT {_is_lenient(text)})"
+
+
+def not_json(text: str, wanted: str) -> str:
+    """Return SQL for what is wrong with a text that is not the JSON that was wanted."""
+    lenient = literal(" holds NaN, Infinity or a comma too many, which JSON does not have")
+    otherwise = literal(f" is not {wanted}")
+    return f"CASE WHEN json_valid({text}) AND {_is_lenient(text)} THEN {lenient} ELSE {otherwise} END"
+
+
+def _is_lenient(text: str) -> str:
+    # Most texts have nothing like it, and are looked through only once.
+    outside = f"regexp_replace({text}, {literal(_STRING)}, '', 'g')"
+    suspicious = literal(_LENIENT)
+    return f"(regexp_matches({text}, {suspicious}) AND regexp_matches({outside}, {suspicious}))"
 
 
 def quote_text(text: str) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.batches import naive
+from attrib_ds.service.expiration import assign_policies
 from attrib_ds.service.ids import HEX_ID, UUID
 from attrib_ds.service.loading import metrics
 from attrib_ds.service.loading.batch import Batch, Good, Project
-from attrib_ds.service.loading.checks import Checks, given, shown
+from attrib_ds.service.loading.checks import Checks, given, is_json, not_json, shown
+from attrib_ds.service.loading.erased import reject_erased
+from attrib_ds.service.users.learning import learn, of_events
+from attrib_ds.service.users.merging import surviving
 from attrib_ds.service.users.registry import register
 from attrib_ds.sources import Source, literal, quoted
 
@@ -78,8 +84,12 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
 
     def insert(writer: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]:
         good.reject_stored(writer, "events", "_id")
-        loaded = good.insert(writer, "events")
-        register(writer, f"(SELECT userId, createdAt AS seen FROM {good.rows})")
+        reject_erased(writer, good, of_events(good.rows))
+        rows = surviving(writer, good.rows)
+        loaded = good.insert(writer, "events", rows=rows)
+        register(writer, f"(SELECT userId, createdAt AS seen FROM {rows})")
+        learn(writer, of_events(rows), naive(datetime.now(UTC)))
+        assign_policies(writer)
         return {"events": loaded, "metrics": metrics.insert(writer, good, table, project, count=count)}
 
     return Batch(staged, "_id", insert)
@@ -88,12 +98,14 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
 def _add_map(checks: Checks, name: str) -> None:
     """Add a column of values by key, from a JSON object and from columns of their own."""
     text = checks.source.word(name) if checks.has(name) else "CAST(NULL AS VARCHAR)"
-    is_object = f"CASE WHEN json_valid({text}) THEN json_type({text}) = 'OBJECT' END"
+    is_object = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'OBJECT' END"
     entries = f"TRY_CAST(CASE WHEN {is_object} THEN {text} END AS JSON)"
     checks.value(f"{name} entries", f"TRY_CAST({entries} AS MAP(VARCHAR, JSON))")
     if checks.has(name):
         wrong = f"{given(name)} <> 'null' AND {quoted(f'{name} entries')} IS NULL"
-        checks.rule(wrong, f"{shown(name)} || ' is not a JSON object with one value per key'")
+        checks.rule(
+            wrong, f"{shown(name)} || {not_json(given(name), 'a JSON object with one value per key')}"
+        )
     single = []
     for column in checks.source.columns:
         if column.startswith(f"{name}."):

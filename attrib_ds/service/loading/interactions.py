@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from attrib_ds import schema
+from attrib_ds.service.batches import naive
 from attrib_ds.service.ids import HEX_ID, UUID
 from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
 from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, shown
+from attrib_ds.service.loading.erased import reject_erased
+from attrib_ds.service.users.learning import learn, of_interactions
+from attrib_ds.service.users.lifetimes import renumber
+from attrib_ds.service.users.merging import surviving
 from attrib_ds.service.users.registry import register
 from attrib_ds.sources import quoted
 
@@ -110,21 +116,19 @@ def _check_properties(checks: Checks) -> None:
 
 def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
     good.reject_stored(connection, "interactions", "_id")
+    reject_erased(connection, good, of_interactions(good.rows))
     implicit = insert_implicit_nodes(connection, good, project, column="nodeId", kind="channel")
+    rows = surviving(connection, good.rows)
     connection.execute(
         "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "
-        f"WHERE userId IN (SELECT userId FROM {good.rows})"
+        f"WHERE userId IN (SELECT userId FROM {rows})"
     )
     position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
-    loaded = good.insert(connection, "interactions", values={"userLifetimeIndex": position})
-    register(connection, f"(SELECT userId, ingestedAt AS seen FROM {good.rows})")
+    loaded = good.insert(connection, "interactions", values={"userLifetimeIndex": position}, rows=rows)
+    register(connection, f"(SELECT userId, ingestedAt AS seen FROM {rows})")
     # Of users known before, the positions go over the stored interactions too.
-    connection.execute(
-        "UPDATE interactions SET userLifetimeIndex = ranked.position FROM ("
-        f"SELECT _id, {position} AS position FROM interactions "
-        "WHERE userId IN (SELECT userId FROM temp.returning_users)) AS ranked "
-        "WHERE interactions._id = ranked._id "
-        "AND interactions.userLifetimeIndex IS DISTINCT FROM ranked.position"
-    )
+    renumber(connection, "SELECT userId FROM temp.returning_users")
     connection.execute("DROP TABLE temp.returning_users")
+    if "userData" in good.staged.columns:
+        learn(connection, of_interactions(rows), naive(datetime.now(UTC)))
     return {"interactions": loaded, "implicit_nodes": implicit}

@@ -13,6 +13,8 @@ from attrib_ds.service.loading.checks import (
     Checks,
     Staged,
     given,
+    is_json,
+    not_json,
     quote_text,
     shown,
 )
@@ -131,11 +133,11 @@ def add_columns(checks: Checks) -> Keys:
 
 def _add_nested(checks: Checks) -> None:
     text = checks.source.word("metrics") if checks.has("metrics") else "CAST(NULL AS VARCHAR)"
-    is_array = f"CASE WHEN json_valid({text}) THEN json_type({text}) = 'ARRAY' END"
+    is_array = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'ARRAY' END"
     checks.column("metrics", f"CASE WHEN {is_array} THEN {text} END")
     if checks.has("metrics"):
         wrong = f"{given('metrics')} <> 'null' AND {quoted('metrics')} IS NULL"
-        checks.rule(wrong, f"{shown('metrics')} || ' is not a list of metrics'")
+        checks.rule(wrong, f"{shown('metrics')} || {not_json(given('metrics'), 'a list of metrics')}")
 
 
 def _check_key(argument: str, column: str, key: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from attrib_ds.contract import OPERATIONS, Answer, build
+from attrib_ds.contract import OPERATIONS, Answer, File, build
 from attrib_ds.errors import Forbidden, NotFound, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.accounts import Accounts
@@ -149,7 +149,7 @@ def test_g120_a_file_has_its_name_and_kind(ending, media):
     asked = build(
         operation, project_id="shop", path='çay "1"', columns=["eventCount"], format=ending, transformers=[]
     )
-    response = responding.with_value(operation, asked, Answer(value=b"a,b\r\n"))
+    response = responding.with_value(operation, asked, Answer(value=File(iter([b"a,b", b"\r\n"]))))
     assert response.body == b"a,b\r\n"
     assert response.headers["Content-Type"] == media
     assert response.headers["Content-Disposition"] == (

@@ -11,8 +11,9 @@ from service.http.caller import Caller, token_of
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.http.rates import Rate
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.settings import Rates, Settings
 
 PROJECT = "/api/v1/projects/shop"
 CAMPAIGNS = f"{PROJECT}/custom-ads/ads/campaigns"
@@ -186,3 +187,176 @@ def test_g033_a_state_is_set_by_any_of_its_methods(write, event_type):
         assert reply.status == 200, reply.content
         assert reply.json()["data"]["current"] == {"amount": value, "currency": "EUR"}
     assert write("PUT", path.replace("turnover", "nonsense"), {"value": 1}).status == 404
+
+
+# -- many events, validation, replay, settings -----------------------------------------------------------
+
+
+def sent(nonce, **others):
+    data = {"email": "anna@example.com", "turnover": 5}
+    return {"projectId": "shop", "eventType": "order", "nonce": nonce, "data": data, **others}
+
+
+@pytest.fixture
+def order_type(write):
+    fields = [{"type": "email", "entity": "user", "storageKey": "email"}]
+    reply = write("POST", f"{PROJECT}/event-types", {"reference": "order", "name": "Order", "fields": fields})
+    assert reply.status in (201, 409)
+
+
+def test_g137_each_event_of_a_batch_has_an_answer_of_its_own(write, anonymous, order_type):
+    body = [
+        sent("batch-1"),
+        sent("batch-2", data=[]),
+        sent("batch-3", projectId="no-shop"),
+        sent("batch-1"),
+        sent("batch-4", data={"email": "nobody", "turnover": 5}),
+    ]
+    reply = anonymous("POST", "/api/v1/events/batch?wait=true", body)
+    assert reply.status == 200, reply.content
+    first, envelope, project, repeat, trash = reply.json()
+    assert uuid.UUID(first["id"]).version == 7
+    assert repeat == first
+    assert (
+        envelope["error"]["statusCode"]
+        == project["error"]["statusCode"]
+        == trash["error"]["statusCode"]
+        == 400
+    )
+    assert envelope["error"]["message"].startswith("/data: ")
+    assert envelope["error"]["details"][0]["field"] == "/data"
+    assert project["error"]["message"] == "/projectId: there is no project 'no-shop'"
+    assert trash["error"]["errors"][0]["type"] == "invalid-field"
+    assert write("GET", f"{PROJECT}/events/{first['id']}").status == 200
+    assert write("GET", f"{PROJECT}/events/{trash['error']['eventId']}").status == 404
+    (again,) = write(
+        "POST", "/api/v1/events/batch?projectId=shop", [{**sent("batch-1"), "projectId": None}]
+    ).json()
+    assert again == first
+    (other,) = write("POST", "/api/v1/events/batch?wait=true", [sent("batch-1", trackerId="t")]).json()
+    assert other["error"]["statusCode"] == 409
+    assert other["error"]["message"].startswith("/nonce: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "body: an object is not allowed; allowed: an array"),
+        ("null", "body: null is not allowed; allowed: an array"),
+        ("", "body: missing; it is required"),
+        ([{}] * 1_001, "body: "),
+    ],
+)
+def test_g137_what_is_no_batch(write, body, message):
+    reply = write("POST", "/api/v1/events/batch", body)
+    assert reply.status == 400
+    assert reply.json()["message"].startswith(message)
+
+
+def test_g137_a_batch_may_be_larger_than_an_event_and_deep_ones_spoil_no_other(write, order_type):
+    deep = '{"a":' * 100 + "1" + "}" * 100
+    rest = '"projectId": "shop", "eventType": "order"'
+    texts = [
+        f'{{{rest}, "nonce": "large-{each}", "data": {{"email": "{"a" * 700_000}"}}}}' for each in range(2)
+    ]
+    body = f'[{texts[0]}, {{{rest}, "nonce": "deep", "data": {deep}}}, {texts[1]}]'
+    told = write("POST", "/api/v1/events/batch", body).json()
+    assert [list(each) for each in told] == [["id"], ["error"], ["id"]]
+    assert "nested too deeply" in told[1]["error"]["message"]
+
+
+def test_g138_validation_over_http(write, anonymous, order_type):
+    reply = anonymous("POST", "/api/v1/events/validate", sent("v-1", data={"email": "nobody", "turnover": 5}))
+    assert (reply.status, [each["type"] for each in reply.json()["errors"]]) == (200, ["invalid-field"])
+    assert anonymous("POST", "/api/v1/events/validate", sent("v-1")).json() == {"errors": []}
+    assert anonymous("POST", "/api/v1/events/validate", sent("v-1", data=None)).status == 400
+
+
+def test_g057_replay_over_http(write):
+    trash = write("POST", "/api/v1/events/sync", sent("replay-1", eventType="replayed")).json()
+    path = f"{PROJECT}/trashed-events/{trash['eventId']}/replay"
+    again = write("POST", path)
+    assert (again.status, again.json()["eventId"]) == (400, trash["eventId"])
+    assert again.json()["errors"][0]["type"] == "unknown-event-type"
+    assert (
+        write("POST", f"{PROJECT}/event-types", {"reference": "replayed", "name": "R", "fields": []}).status
+        == 201
+    )
+    reply = write("POST", path)
+    assert (reply.status, reply.json()) == (200, trash["eventId"])
+    assert write("POST", path).status == 404
+
+
+def test_g077_g158_event_types_over_http(write):
+    path = f"{PROJECT}/event-types"
+    field = {"type": "state", "entity": "event", "storageKey": "won"}
+    assert write("POST", path, {"reference": "deal", "name": "Deal", "fields": [field]}).status == 201
+    assert write("PATCH", f"{path}/deal", {"name": "Big deal"}).json()["name"] == "Big deal"
+    reply = write("PATCH", f"{path}/deal", {"fields": [{**field, "type": "number"}]})
+    assert (reply.status, reply.json()["message"].partition(":")[0]) == (409, "/fields/0/type")
+    assert write("POST", f"{path}/deal/archive").json()["archivedAt"] is not None
+    assert write("POST", f"{path}/deal/restore").json()["archivedAt"] is None
+    assert write("POST", f"{path}/no-deal/archive").status == 404
+
+
+def test_g078_an_outlay_is_deleted_over_http(write):
+    campaign = write("POST", CAMPAIGNS, {"campaignSlug": "deleted", "name": "Deleted"}).json()["id"]
+    outlays = f"{CAMPAIGNS}/{campaign}/outlays"
+    week = {"startDate": "2025-03-03T00:00:00Z", "endDate": "2025-03-10T00:00:00Z"}
+    id = write("POST", outlays, {"amount": 70, **week}).json()["id"]
+    reply = write("DELETE", f"{outlays}/{id}")
+    assert (reply.status, reply.json()) == (200, {"modifiedCount": 1})
+    assert write("DELETE", f"{outlays}/{id}").status == 404
+    assert write("GET", outlays).json()["total"] == 0
+    assert write("GET", f"{outlays}?deleted=true").json()["data"][0]["_id"] == id
+
+
+def test_g065_rates_over_http(write):
+    path = f"{PROJECT}/rates"
+    rate = {"currency": "NOK", "date": "2025-01-01T00:00:00Z", "rate": 0.085}
+    assert write("PUT", path, [rate]).json() == {"modifiedCount": 1}
+    assert write("GET", path).json()["data"] == [{**rate, "date": "2025-01-01T00:00:00.000Z"}]
+    reply = write("PUT", path, [rate, {**rate, "rate": 0}])
+    assert (reply.status, reply.json()["details"][0]["field"]) == (400, "/1/rate")
+    reply = write("PUT", path, [{**rate, "currency": "EUR"}])
+    assert (reply.status, reply.json()["message"].partition(":")[0]) == (400, "/0/currency")
+
+
+@pytest.fixture(scope="module")
+def anonymous(write):
+    return Caller(write.url)
+
+
+def test_g175_a_project_may_take_events_from_holders_of_a_token_alone(tmp_path):
+    with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
+        update = OPERATIONS["update_settings"]
+        service.answer(update, build(update, project_id="shop", require_token_for_events=True))
+    Service.open("open-shop", tmp_path / "open-shop.duckdb").close()
+    key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"])
+    with running(tmp_path, settings=Settings(rates=None)) as url:
+        anyone, holder = Caller(url), Caller(url, token_of(url, key))
+        for path in ("/events", "/events/sync", "/events/validate"):
+            assert anyone("POST", f"/api/v1{path}", sent("t-1")).status == 401
+        assert anyone("POST", "/api/v1/events/batch", [sent("t-1")]).status == 401
+        both = [sent("t-1"), sent("t-1", projectId="open-shop")]
+        refused, taken = anyone("POST", "/api/v1/events/batch", both).json()
+        assert (refused["error"]["statusCode"], list(taken)) == (401, ["id"])
+        assert holder("POST", "/api/v1/events", sent("t-1")).status == 200
+        assert holder("POST", "/api/v1/events/batch", [sent("t-2")]).status == 200
+        # Every project of a batch must be granted to the token that is sent.
+        assert holder("POST", "/api/v1/events/batch", both).status == 403
+        changed = holder("PATCH", f"{PROJECT}/settings", {"requireTokenForEvents": False})
+        assert changed.json()["requireTokenForEvents"] is False
+        assert holder("GET", f"{PROJECT}/settings").json() == changed.json()
+
+
+def test_g185_each_event_of_a_batch_counts(tmp_path):
+    Service.open("shop", tmp_path / "shop.duckdb").close()
+    rates = Rates(events=Rate("events", 5, 10_000))
+    with running(tmp_path, settings=Settings(rates=rates)) as url:
+        anyone = Caller(url)
+        statuses = [
+            anyone("POST", "/api/v1/events/batch", [sent(f"r-{each}") for each in range(4)]).status
+            for _ in range(3)
+        ]
+        assert statuses == [200, 200, 429]

@@ -1,0 +1,142 @@
+"""Users as files."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from attrib_ds.contract import File
+    from attrib_ds.filters import Predicate
+    from attrib_ds.project import Project
+
+_FORMATS = ("csv", "xlsx")
+
+
+def export_users(
+    project: Project,
+    path: str | Path,
+    *,
+    columns: Sequence[str],
+    where: Predicate | None = None,
+    audience: str | Predicate | Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002  (what files have)
+    delimiter: str = ",",
+    encoding: str = "utf-8",
+    sanitize_formulas: bool = True,
+    transformers: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    r"""Write users of a project to a CSV or XLSX file.
+
+    The file is there when it is whole, and not before; one of the same name is replaced then.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    path : str or Path
+        The file; its folder must be there.
+    columns : sequence of str
+        Keys as the ``fields`` of :func:`attrib_ds.search_users`, one column each, in this order. Of a field
+        a cell holds the current one of its values.
+    where : Predicate, optional
+        On users; all by default.
+    audience : str, mapping or Predicate, optional
+        The id of an audience, or a condition as in :func:`attrib_ds.search_users`.
+    format : {"csv", "xlsx"}, optional
+        By default what the file's name ends with. XLSX needs the extra ``[excel]`` where the service runs,
+        and holds at most 1,048,575 users.
+    delimiter : {",", ";", "\\t", "|"}, default ","
+        Between the cells of CSV.
+    encoding : {"utf-8", "utf-8-bom"}, default "utf-8"
+        Of CSV; the latter is what Excel recognises by itself.
+    sanitize_formulas : bool, default True
+        Write an apostrophe before text of CSV that a spreadsheet would calculate, which begins with ``=``,
+        ``+``, ``-``, ``@``, a tab or a carriage return; numbers and phone numbers stay as they are. In XLSX
+        text is text in any case.
+    transformers : sequence of mapping, default ()
+        Changes of columns, one after the other, each with ``type``, ``key`` and ``level``: ``date`` (the
+        beginning in UTC of a year, semester, quarter, month, week, day, hour, minute or second), ``number``
+        (decimals), ``case`` (upper or lower), ``hash`` (sha256), ``join`` (what stands between the values of
+        a list, ``|`` otherwise). What is of another kind than a transformer is for stays as it is.
+
+    Returns
+    -------
+    Path
+        The file that was written: a header with the keys, then one row per user in the order of their ids.
+        Instants are RFC 3339 text in UTC (in XLSX dates), missing values are empty, objects are JSON.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed, or the users do not fit into an XLSX file.
+    NotFound
+        If there is no such audience.
+    NotSupported
+        If XLSX is asked for and cannot be written.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from attrib_ds import connect, export_users, load
+    >>> visits = {"userId": ["5f0c0ffee0ddba11ad0be123"], "nodeId": ["ads"], "startDate": ["2025-01-31"]}
+    >>> import pyarrow as pa
+    >>> with connect("my-shop", path=":memory:") as shop, tempfile.TemporaryDirectory() as folder:
+    ...     loaded = load(shop, interactions=pa.table(visits))
+    ...     file = export_users(shop, f"{folder}/users.csv", columns=["_id", "interactionCount"])
+    ...     print(file.read_text())
+    _id,interactionCount
+    5f0c0ffee0ddba11ad0be123,1
+    <BLANKLINE>
+    """
+    file = Path(path).expanduser()
+    if not file.name:
+        raise InvalidRequest(f"path: {str(path)!r} names no file", field="path")
+    answer = project.send(
+        "export_users",
+        path=file.stem,
+        columns=list(columns),
+        where=where,
+        audience=audience,
+        format=_format(file) if format is None else format,
+        delimiter=delimiter,
+        encoding=encoding,
+        sanitize_formulas=sanitize_formulas,
+        transformers=list(transformers),
+    )
+    _write(cast("File", answer.value), file)
+    return file
+
+
+def _format(file: Path) -> str:
+    ending = file.suffix.removeprefix(".").lower()
+    if ending not in _FORMATS:
+        raise InvalidRequest(
+            f"format: the name {file.name!r} does not end with .csv or .xlsx; give format='csv' or 'xlsx'",
+            field="format",
+        )
+    return ending
+
+
+def _write(content: File, file: Path) -> None:
+    """Write beside the file first: what is broken off never takes its place."""
+    unfinished = file.with_name(f".{uuid4().hex}.unfinished")
+    with closing(content):
+        try:
+            with unfinished.open("xb") as sink:
+                for piece in content.pieces:
+                    sink.write(piece)
+            unfinished.replace(file)
+        except BaseException:
+            with suppress(OSError):
+                unfinished.unlink()
+            raise

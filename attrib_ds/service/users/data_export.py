@@ -1,0 +1,68 @@
+"""Gathers everything that is known of a person (G-209)."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.contract.users import GetUser
+from attrib_ds.json_records import to_json
+from attrib_ds.service.events import computed
+from attrib_ds.service.metrics import as_resource
+from attrib_ds.service.selection import answered
+from attrib_ds.service.users.merging import find_survivor
+from attrib_ds.service.users.records import get_user
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from ibis.backends.duckdb import Backend
+
+    from attrib_ds.contract.identities import ExportUserData
+    from attrib_ds.service.store import Store
+
+
+def export_user_data(store: Store, request: ExportUserData) -> Answer:
+    """Answer everything that is known of a person as one object.
+
+    ``user``, ``identities``, ``mergedUserIds``, ``interactions``, ``hits``, ``events``, ``rawEvents`` and
+    ``earlierMetrics`` (what updates have replaced), each in the form of the resource.
+    """
+    user = get_user(store, GetUser(projectId=request.projectId, id=request.id)).table
+    assert user is not None  # noqa: S101  (somebody who is not there is refused)
+    with store.read() as backend:
+        user_id = find_survivor(backend.con, request.id)
+        told = {"user": _records(user, "User")[0], **_gathered(backend, user_id)}
+    return Answer(value=told)
+
+
+def _gathered(backend: Backend, user_id: str) -> dict[str, list[Any]]:
+    events, interactions, hits = (backend.table(name) for name in ("events", "interactions", "hits"))
+    raw_events, history = backend.table("raw_events"), backend.table("metric_history")
+    own = events.filter(events.userId == user_id).order_by("eventDate", "_id")
+    visits = interactions.filter(interactions.userId == user_id).order_by("startDate", "_id")
+    seen = hits.semi_join(visits, hits.sessionId == visits["_id"]).order_by("serverDate", "id")
+    sent = raw_events.semi_join(own, "_id").order_by("createdAt", "_id")
+    replaced = history.semi_join(own, history.eventId == own["_id"]).order_by("eventId", "key", "updatedAt")
+    held = backend.con.execute(
+        "SELECT kind, value FROM identities WHERE userId = ? ORDER BY kind, value", [user_id]
+    ).fetchall()
+    merged = backend.con.execute("SELECT _id FROM merged_users WHERE userId = ? ORDER BY _id", [user_id])
+    return {
+        "identities": [{"kind": kind, "value": value} for kind, value in held],
+        "mergedUserIds": [id for (id,) in merged.fetchall()],
+        "interactions": _records(
+            answered(visits.select(schema.INTERACTION.names), schema.INTERACTION), "Interaction"
+        ),
+        "hits": _records(answered(seen.select(schema.HIT.names), schema.HIT), "Hit"),
+        "events": _records(computed(backend, own), "Event"),
+        "rawEvents": _records(answered(sent.select(schema.RAW_EVENT.names), schema.RAW_EVENT), "RawEvent"),
+        "earlierMetrics": _records(as_resource(replaced.to_pyarrow().to_pylist()), "Metric"),
+    }
+
+
+def _records(table: pa.Table, resource: str) -> list[Any]:
+    texts = [text for batch in table.to_batches() for text in to_json(batch, resource=resource)]
+    return [json.loads(text, parse_float=Decimal) for text in texts]

@@ -1,0 +1,218 @@
+"""Forgets a person, and tells a person what is known (G-209)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from attrib_ds.contract import Answer
+from attrib_ds.errors import NotFound
+from attrib_ds.service.batches import naive
+from attrib_ds.service.users import tombstones
+from attrib_ds.service.users.learning import carried, of_events, of_interactions
+from attrib_ds.service.users.merging import find_survivor
+from attrib_ds.service.users.redaction import redact, tells_who
+from attrib_ds.sources import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import duckdb
+
+    from attrib_ds.contract.identities import DeleteUser
+    from attrib_ds.service.store import Store
+
+#: What tells where somebody was, or holds what somebody wrote, by table.
+_REVEALING: Final = {
+    "interactions": (
+        *("userData", "rawUserData", "externalId", "firstPage", "referrer"),
+        *("firstPageUrl.search", "firstPageUrl.hash", "userAgent.ua"),
+        *("geo.latitude", "geo.longitude", "geo.zipcode"),
+    ),
+    "hits": (
+        *("pageUrl.search", "pageUrl.hash", "userAgent"),
+        *("geo.latitude", "geo.longitude", "geo.zipcode"),
+    ),
+}
+_OWN: Final = "CREATE TEMP TABLE {name} AS SELECT _id AS id FROM {table} WHERE userId = ?"
+
+
+@dataclass(frozen=True)
+class _Person:
+    """Who is forgotten: the user, and all that leads to them."""
+
+    id: str
+    marks: frozenset[tuple[str, str]]
+    #: Raw events without a computed one, which are theirs by what they hold.
+    others: tuple[str, ...]
+
+
+def delete_user(store: Store, request: DeleteUser) -> Answer:
+    """Forget a person, and answer how many users that were."""
+    now = naive(datetime.now(UTC))
+
+    def write(connection: duckdb.DuckDBPyConnection) -> int:
+        id = find_survivor(connection, request.id)
+        if connection.execute("SELECT 1 FROM users WHERE _id = ?", [id]).fetchone() is None:
+            raise NotFound(f"id: there is no user {request.id!r}", field="id")
+        erase(connection, id, request.mode, now)
+        return 1
+
+    return Answer(value=store.write(write))
+
+
+def erase(connection: duckdb.DuckDBPyConnection, id: str, mode: str, date: datetime) -> None:
+    """Forget a user, so that nothing from before comes back.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    id : str
+        Of a user who is there.
+    mode : {"anonymise", "delete"}
+        As in the request.
+    date : datetime
+        The moment, naive, in UTC: what is dated later is somebody anew.
+    """
+    connection.execute(_OWN.format(name="own_events", table="events"), [id])
+    connection.execute(_OWN.format(name="own_interactions", table="interactions"), [id])
+    person = _read_person(connection, id)
+    tombstones.bury(connection, person.marks, date)
+    _forget_raw(connection, person.others)
+    if mode == "delete":
+        _delete(connection, id)
+    else:
+        _anonymise(connection, id, date)
+    connection.execute("DELETE FROM identities WHERE userId = ?", [id])
+    connection.execute("DROP TABLE temp.own_events")
+    connection.execute("DROP TABLE temp.own_interactions")
+
+
+def erase_events(connection: duckdb.DuckDBPyConnection, ids: list[str], date: datetime) -> None:
+    """Forget what events hold, and those of them that were not computed.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    ids : list of str
+        The events.
+    date : datetime
+        The moment, naive, in UTC.
+    """
+    computed = connection.execute("SELECT _id FROM events WHERE _id IN (SELECT unnest(?))", [ids]).fetchall()
+    kept = [id for (id,) in computed]
+    _hide(connection, kept, date)
+    _forget_raw(connection, set(ids) - set(kept))
+
+
+def _read_person(connection: duckdb.DuckDBPyConnection, id: str) -> _Person:
+    identities = set(
+        connection.execute("SELECT kind, value FROM identities WHERE userId = ?", [id]).fetchall()
+    )
+    for carrying in (
+        of_events("(SELECT * FROM events WHERE _id IN (SELECT id FROM temp.own_events))"),
+        of_interactions("(SELECT * FROM interactions WHERE _id IN (SELECT id FROM temp.own_interactions))"),
+    ):
+        query = f"SELECT DISTINCT kind, value FROM ({carried(connection, carrying)})"
+        identities |= set(connection.execute(query).fetchall())
+    identities = _not_of_others(connection, id, identities)
+    others = _mentioning(connection, identities)
+    nonces = connection.execute(
+        "SELECT nonce FROM raw_events WHERE _id IN (SELECT id FROM temp.own_events) "
+        "OR _id IN (SELECT unnest(?))",
+        [others],
+    ).fetchall()
+    merged = connection.execute("SELECT _id FROM merged_users WHERE userId = ?", [id]).fetchall()
+    marks = {(tombstones.identity_kind(kind), value) for kind, value in identities}
+    marks |= {(tombstones.NONCE, nonce) for (nonce,) in nonces}
+    marks |= {(tombstones.USER, each) for each in (id, *(gone for (gone,) in merged))}
+    return _Person(id, frozenset(marks), tuple(others))
+
+
+def _not_of_others(
+    connection: duckdb.DuckDBPyConnection, id: str, identities: set[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    """Leave out what somebody else holds, such as a number in an order of theirs."""
+    if not identities:
+        return set()
+    held = connection.execute(
+        "SELECT kind, value FROM identities WHERE userId <> ? AND value IN (SELECT unnest(?))",
+        [id, [value for _, value in identities]],
+    ).fetchall()
+    return identities - set(held)
+
+
+def _mentioning(connection: duckdb.DuckDBPyConnection, identities: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the raw events that became no event and hold an identity, in whatever field."""
+    wanted = {value.lower() for _, value in identities}
+    if not wanted:
+        return []
+    found = connection.execute(
+        "SELECT _id, trackerId, data FROM raw_events WHERE _id NOT IN (SELECT _id FROM events)"
+    )
+    mentioning = []
+    while rows := found.fetchmany(1_000):
+        mentioning += [
+            id
+            for id, tracker_id, data in rows
+            if (tracker_id or "").lower() in wanted
+            or any(text.strip().lower() in wanted for text in _texts(json.loads(data or "null")))
+        ]
+    return mentioning
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _forget_raw(connection: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> None:
+    for table in ("raw_events", "pending_events", "trashed_events"):
+        connection.execute(f"DELETE FROM {table} WHERE _id IN (SELECT unnest(?))", [list(ids)])
+
+
+def _delete(connection: duckdb.DuckDBPyConnection, id: str) -> None:
+    of_events: Mapping[str, str] = {
+        "metrics": "eventId",
+        "metric_history": "eventId",
+        "raw_events": "_id",
+        "events": "_id",
+    }
+    for table, column in of_events.items():
+        connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM temp.own_events)")
+    for table, column in {"hits": "sessionId", "interactions": "_id"}.items():
+        connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM temp.own_interactions)")
+    connection.execute("DELETE FROM users WHERE _id = ?", [id])
+    connection.execute("DELETE FROM merged_users WHERE userId = ?", [id])
+
+
+def _anonymise(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None:
+    _hide(
+        connection, [each for (each,) in connection.execute("SELECT id FROM temp.own_events").fetchall()], now
+    )
+    for table, column in {"interactions": "_id", "hits": "sessionId"}.items():
+        revealing = ", ".join(f"{quoted(name)} = NULL" for name in _REVEALING[table])
+        connection.execute(
+            f"UPDATE {table} SET {revealing} WHERE {column} IN (SELECT id FROM temp.own_interactions)"
+        )
+    # The ids still answer, but what was whose is not told any more.
+    connection.execute("UPDATE merged_users SET undo = NULL WHERE userId = ?", [id])
+
+
+def _hide(connection: duckdb.DuckDBPyConnection, events: list[str], now: datetime) -> None:
+    redact(connection, events, now, is_personal=tells_who, whole=True)
+    nonces = connection.execute(
+        "SELECT _id, nonce FROM raw_events WHERE _id IN (SELECT unnest(?))", [events]
+    ).fetchall()
+    for event_id, nonce in nonces:
+        connection.execute(
+            "UPDATE raw_events SET nonce = ?, trackerId = NULL, fingerprint = NULL WHERE _id = ?",
+            [tombstones.hidden_nonce(connection, nonce), event_id],
+        )

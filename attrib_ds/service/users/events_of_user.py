@@ -1,0 +1,130 @@
+"""Lists the events of one user, and their states and statistics."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attrib_ds import schema
+from attrib_ds.errors import NotFound
+from attrib_ds.service.events import attributable, computed
+from attrib_ds.service.interactions import ordering
+from attrib_ds.service.metrics import as_resource
+from attrib_ds.service.rows import BATCH_ROWS, Rows
+from attrib_ds.service.selection import moment
+from attrib_ds.service.users.merging import find_survivor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import ibis.expr.types as ir
+    from ibis.backends.duckdb import Backend
+
+    from attrib_ds.contract import Answer
+    from attrib_ds.contract.users import ListUserEvents, ListUserMetrics
+    from attrib_ds.service.store import Store
+
+_METRIC_DATE: Final = {"metricDate": "date"}
+
+
+def list_user_events(store: Store, request: ListUserEvents) -> Answer:
+    """Answer one page of the events of a user; none of one who is not known (G-150)."""
+    return open_user_events(store, request).answer()
+
+
+def open_user_events(store: Store, request: ListUserEvents) -> Rows:
+    """Begin to list the events of a user, the newest first unless another order is asked for."""
+
+    def find(backend: Backend) -> ir.Table:
+        events = backend.table("events")
+        found = events.filter(events.userId == find_survivor(backend.con, request.id))
+        found = _between(found, "eventDate", request)
+        # Without the parameter, and with false, all events are listed (G-151).
+        return found.semi_join(attributable(backend, found), "_id") if request.attributable else found
+
+    def read(backend: Backend, ids: list[str]) -> pa.Table:
+        events = backend.table("events")
+        return computed(backend, events.filter(events["_id"].isin(ids)))
+
+    return _open(store, request, find, read, schema.EVENT, request.sort or "eventDate")
+
+
+def list_user_metrics(store: Store, request: ListUserMetrics) -> Answer:
+    """Answer one page of the states and statistics of a user's events; deleted ones are not there (G-153)."""
+    return open_user_metrics(store, request).answer()
+
+
+def open_user_metrics(store: Store, request: ListUserMetrics) -> Rows:
+    """Begin to list the metrics of a user, the newest first unless another order is asked for.
+
+    Raises
+    ------
+    NotFound
+        If there is no such user.
+    """
+
+    def find(backend: Backend) -> ir.Table:
+        user_id = find_survivor(backend.con, request.id)
+        if backend.con.execute("SELECT 1 FROM users WHERE _id = ?", [user_id]).fetchone() is None:
+            raise NotFound(f"id: there is no user {request.id!r}", field="id")
+        events, metrics = backend.table("events"), backend.table("metrics")
+        found = metrics.semi_join(events.filter(events.userId == user_id), metrics.eventId == events["_id"])
+        found = _between(found.filter(found.deletedAt.isnull()), "date", request)
+        return found.filter(found.type == request.type) if request.type is not None else found
+
+    def read(backend: Backend, ids: list[str]) -> pa.Table:
+        metrics = backend.table("metrics")
+        return as_resource(metrics.filter(metrics["_id"].isin(ids)).to_pyarrow().to_pylist())
+
+    sort = request.sort or "metricDate"
+    return _open(store, request, find, read, schema.METRIC, _METRIC_DATE.get(sort, sort))
+
+
+def _between(found: ir.Table, date: str, request: ListUserEvents | ListUserMetrics) -> ir.Table:
+    if request.since is not None:
+        found = found.filter(found[date] >= moment(request.since))
+    if request.until is not None:
+        found = found.filter(found[date] <= moment(request.until))
+    return found
+
+
+def _open(
+    store: Store,
+    request: ListUserEvents | ListUserMetrics,
+    find: Callable[[Backend], ir.Table],
+    read: Callable[[Backend, list[str]], pa.Table],
+    columns: pa.Schema,
+    sort: str,
+) -> Rows:
+    """Begin to read a page: the ids of all its rows, then the rows a batch at a time, in one snapshot."""
+    order = request.order or ("ASC" if request.sort else "DESC")
+    with ExitStack() as stack:
+        backend = stack.enter_context(store.read())
+        found = find(backend)
+        total = int(found.count().to_pyarrow().as_py())
+        ordered = found.order_by(ordering(found, {sort: 1 if order == "ASC" else -1}))
+        page = ordered.select("_id").limit(request.limit, offset=request.offset)
+        ids: list[str] = page.to_pyarrow()["_id"].to_pylist()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for start in range(0, len(ids), BATCH_ROWS):
+                part = ids[start : start + BATCH_ROWS]
+                yield from _in_order(read(backend, part), part).cast(columns).to_batches()
+
+        return Rows(
+            columns,
+            batches(),
+            count=len(ids),
+            total=total,
+            offset=request.offset,
+            limit=request.limit,
+            close=stack.pop_all().close,
+        )
+
+
+def _in_order(rows: pa.Table, ids: list[str]) -> pa.Table:
+    places: Any = pc.index_in(pa.array(ids, pa.string()), value_set=rows["_id"].combine_chunks())
+    return rows.take(places)

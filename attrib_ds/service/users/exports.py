@@ -1,0 +1,83 @@
+"""Exports users as a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer, File
+from attrib_ds.errors import ServiceFailure
+from attrib_ds.service.rows import open_page
+from attrib_ds.service.users.cells import cells_of, rows_of
+from attrib_ds.service.users.csv_files import csv_pieces
+from attrib_ds.service.users.derived import described
+from attrib_ds.service.users.selection import select_users
+from attrib_ds.service.users.transformers import transforming
+from attrib_ds.service.users.vocabulary import Vocabulary
+from attrib_ds.service.users.xlsx_files import check_xlsx, write_xlsx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import ibis.expr.types as ir
+    import pyarrow as pa
+    from ibis.backends.duckdb import Backend
+
+    from attrib_ds.contract.exports import ExportUsers
+    from attrib_ds.service.rows import Rows
+    from attrib_ds.service.store import Store
+    from attrib_ds.service.users.cells import Cell
+
+
+def export_users(store: Store, request: ExportUsers) -> Answer:
+    """Answer a file of the users whom a search with the same criteria finds, in the order of their ids.
+
+    CSV is written while it is read. An XLSX file is whole before its first piece, since its beginning tells
+    where its parts end; it lies on the disk meanwhile.
+    """
+    columns, form = request.exporterDataConfig.columns, request.outputFormatConfig
+    rows = _open(store, request)
+    try:
+        batches = _batches(rows, request)
+        if form.type == "csv":
+            return Answer(value=File(csv_pieces(columns, batches, form), rows.close))
+        check_xlsx(rows.count)
+        file = File.of(write_xlsx(columns, batches))
+    except BaseException:
+        rows.close()
+        raise
+    rows.close()
+    return Answer(value=file)
+
+
+def _open(store: Store, request: ExportUsers) -> Rows:
+    asked = request.exporterDataConfig
+    columns = schema.user_columns(asked.columns)
+
+    def find(backend: Backend) -> tuple[ir.Table, int]:
+        Vocabulary(backend.con).check(asked.columns, argument="columns")
+        users = select_users(backend, filters=asked.filters, audience=asked.audience)
+        found = described(backend, users, asked.columns)
+        total = int(users.count().to_pyarrow().as_py())
+        return found.order_by("_id").select(columns.names), total
+
+    return open_page(store.read(), find, columns, offset=0, limit=None)
+
+
+def _batches(rows: Rows, request: ExportUsers) -> Iterator[list[tuple[Cell, ...]]]:
+    changes = [(each.key, transforming(each)) for each in request.transformerConfig]
+    try:
+        for batch in rows.batches:
+            yield rows_of(_column(batch, key, changes) for key in request.exporterDataConfig.columns)
+    except duckdb.Error as error:
+        raise ServiceFailure(f"the project's file could not be read: {error}") from error
+
+
+def _column(batch: pa.RecordBatch, key: str, changes: list[tuple[str, Callable[[Cell], Cell]]]) -> list[Cell]:
+    cells = cells_of(batch, key)
+    for changed, change in changes:
+        if changed == key:
+            cells = [change(cell) for cell in cells]
+    return cells

@@ -1,0 +1,30 @@
+"""Reads one user, whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.errors import NotFound
+from attrib_ds.service.selection import answered
+from attrib_ds.service.users.described_page import PAGE, described_page
+from attrib_ds.service.users.merging import find_survivor
+from attrib_ds.service.users.selection import kept
+
+if TYPE_CHECKING:
+    from attrib_ds.contract.users import GetUser
+    from attrib_ds.service.store import Store
+
+
+def get_user(store: Store, request: GetUser) -> Answer:
+    """Answer one user with every property; an id that was merged away stands for the survivor (G-148)."""
+    with store.read() as backend:
+        survivor = find_survivor(backend.con, request.id)
+        users = backend.table("users")
+        kept(backend, users.filter(users["_id"] == survivor).select("_id"), PAGE)
+        found = described_page(store, backend, schema.USER.names)
+        table = answered(found.select(schema.USER.names), schema.USER)
+    if not table.num_rows:
+        raise NotFound(f"id: there is no user {request.id!r}", field="id")
+    return Answer(table=table)

@@ -1,0 +1,123 @@
+"""Searches users."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import ibis
+
+from attrib_ds import schema
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.rows import open_page
+from attrib_ds.service.users.derived import described
+from attrib_ds.service.users.described_page import PAGE, described_page
+from attrib_ds.service.users.field_values import folded, given_values, reduced, typed
+from attrib_ds.service.users.selection import kept, select_users
+from attrib_ds.service.users.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    from ibis.backends.duckdb import Backend
+
+    from attrib_ds.contract import Answer
+    from attrib_ds.contract.users import SearchUsers
+    from attrib_ds.service.rows import Rows
+    from attrib_ds.service.store import Store
+
+_FIELDS: Final = "fields."
+#: Keys that stand for objects, which have no order.
+_UNORDERED: Final = frozenset({"eventTypesCount", "eventTypeMeta", "metrics", "mostProbableLocation"})
+
+
+def search_users(store: Store, request: SearchUsers) -> Answer:
+    """Answer one page of users, their total from the same snapshot (G-104)."""
+    return open_users(store, request).answer()
+
+
+def open_users(store: Store, request: SearchUsers) -> Rows:
+    """Begin a search whose rows are read while they are handed on.
+
+    The users of a page are found first, and only those are described; of the others nothing is computed but
+    what they are filtered and sorted by.
+
+    Raises
+    ------
+    InvalidRequest
+        If a key is not known in the project, or cannot be sorted by.
+    NotFound
+        If an audience is not known.
+    """
+    if request.sort in _UNORDERED:
+        raise InvalidRequest(
+            f"sort: {request.sort!r} is an object, which has no order; allowed: another key",
+            field="sort",
+        )
+    columns = schema.user_columns(request.fields)
+    total = 0
+
+    def find(backend: Backend) -> tuple[ir.Table, int]:
+        nonlocal total
+        vocabulary = Vocabulary(backend.con)
+        vocabulary.check(request.fields, argument="fields")
+        if request.sort is not None:
+            vocabulary.check_key(request.sort, argument="sort")
+        users = select_users(
+            backend,
+            filters=request.filters,
+            audience=request.audienceCondition,
+            sql=request.sqlQuery,
+            id_after=request.idAfter,
+            id_from=request.idFrom,
+            id_to=request.idTo,
+        )
+        total = int(users.count().to_pyarrow().as_py())
+        ranked = _ranked(backend, users, request)
+        if request.limit is not None or request.offset:
+            ordered = ranked.order_by(_order(ranked, request))
+            ranked = ordered.limit(request.limit, offset=request.offset)
+        ranked = kept(backend, ranked, PAGE)
+        found = described_page(store, backend, request.fields, request.multiFieldMode)
+        if "rank" in ranked.columns:
+            ranks = ranked.select(ranked_id="_id", rank="rank")
+            found = found.inner_join(ranks, found["_id"] == ranks.ranked_id)
+        return found.order_by(_order(found, request)).select(columns.names), total
+
+    # The page is cut above, before its users are described.
+    rows = open_page(store.read(), find, columns, offset=0, limit=None)
+    left = max(total - request.offset, 0)
+    count = left if request.limit is None else min(left, request.limit)
+    return replace(rows, count=count, offset=request.offset, limit=request.limit)
+
+
+def _ranked(backend: Backend, users: ir.Table, request: SearchUsers) -> ir.Table:
+    """Return users with what they are sorted by, where that is not their id."""
+    sort = request.sort
+    if sort in {None, "_id"}:
+        return users
+    assert sort is not None  # noqa: S101
+    if sort.startswith(_FIELDS):
+        ranks = _field_ranks(backend, users, sort.removeprefix(_FIELDS), request.multiFieldMode)
+        return users.left_join(ranks, users["_id"] == ranks.owner).drop("owner")
+    derived = described(backend, users, [sort])
+    return derived.select("_id", rank=derived[sort])
+
+
+def _field_ranks(backend: Backend, users: ir.Table, key: str, mode: str) -> ir.Table:
+    """Return the value that each user is sorted by: text whatever its case (G-106)."""
+    vocabulary = Vocabulary(backend.con)
+    # Of equal values that follow each other, whichever stands for them sorts alike.
+    values = reduced(given_values(backend, users, vocabulary, keys=[key]), mode)
+    value = typed(values.current, vocabulary.find_field(key, argument="sort").type)
+    if value.type().is_string():
+        value = folded(value)
+    return values.select(owner="userId", rank=value)
+
+
+def _order(table: ir.Table, request: SearchUsers) -> list[ir.Value]:
+    """Return sort keys: nulls last in both directions, ties broken by the id (G-099)."""
+    is_descending = request.order == "DESC"
+    if "rank" not in table.columns:
+        return [table["_id"].desc() if is_descending else table["_id"].asc()]
+    first = ibis.desc(table.rank, nulls_first=False) if is_descending else table.rank.asc()
+    return [first, table["_id"].asc()]

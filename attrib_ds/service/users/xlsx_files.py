@@ -1,0 +1,135 @@
+"""Writes rows as an XLSX file."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.service.users.cells import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import ModuleType
+
+    from attrib_ds.service.users.cells import Cell
+
+#: Rows of a sheet, without the header.
+MOST_ROWS: Final = 1_048_575
+_LONGEST_TEXT: Final = 32_767
+#: Beyond it a spreadsheet loses digits.
+_LARGEST: Final = 10**15
+_FIRST_YEAR: Final = 1900
+_DATE: Final = "yyyy-mm-dd hh:mm:ss"
+
+
+def check_xlsx(rows: int) -> None:
+    """Refuse what cannot become an XLSX file.
+
+    Parameters
+    ----------
+    rows : int
+        How many there are.
+
+    Raises
+    ------
+    InvalidRequest
+        If they are too many for a sheet (G-125).
+    NotSupported
+        If the extra ``[excel]`` is not installed.
+    """
+    _library()
+    if rows > MOST_ROWS:
+        raise _unfit(f"there are {rows:,} users, more than the {MOST_ROWS:,} rows of a sheet")
+
+
+def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]]) -> BinaryIO:
+    """Write rows as the one sheet of an XLSX file.
+
+    Parameters
+    ----------
+    header : sequence of str
+        Names of the columns.
+    batches : iterable of iterables of rows
+        The rows; only one batch is held at a time.
+
+    Returns
+    -------
+    file
+        To be read from its beginning; it is gone when it is closed.
+
+    Raises
+    ------
+    InvalidRequest
+        If a text is too long for a cell.
+    NotSupported
+        If the extra ``[excel]`` is not installed.
+    """
+    library = _library()
+    made: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (it is handed on)
+    try:
+        # What is written of a sheet before the whole lies there too.
+        with tempfile.TemporaryDirectory() as folder:
+            workbook = library.Workbook(made, {"constant_memory": True, "tmpdir": folder})
+            sheet = workbook.add_worksheet("users")
+            try:
+                _write(sheet, workbook.add_format({"num_format": _DATE}), header, batches)
+            except BaseException:
+                sheet.row_data_fh.close()
+                raise
+            workbook.close()
+        made.seek(0)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _write(
+    sheet: Any, dated: Any, header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]]
+) -> None:
+    for position, name in enumerate(header):
+        sheet.write_string(0, position, name)
+    line = 0
+    for rows in batches:
+        for row in rows:
+            line += 1
+            for position, cell in enumerate(row):
+                _write_cell(sheet, dated, line, position, cell)
+
+
+def _write_cell(sheet: Any, dated: Any, line: int, position: int, cell: Cell) -> None:
+    if cell is None:
+        return
+    if isinstance(cell, bool):
+        sheet.write_boolean(line, position, cell)
+    elif isinstance(cell, int | float | Decimal) and -_LARGEST < float(cell) < _LARGEST:
+        sheet.write_number(line, position, float(cell))
+    elif isinstance(cell, datetime) and cell.astimezone(UTC).year >= _FIRST_YEAR:
+        sheet.write_datetime(line, position, cell.astimezone(UTC).replace(tzinfo=None), dated)
+    else:
+        text = written(cell)
+        # In the units of UTF-16, as a spreadsheet counts.
+        if len(text.encode("utf-16-le")) > 2 * _LONGEST_TEXT:
+            raise _unfit(f"a text is longer than the {_LONGEST_TEXT:,} characters of a cell")
+        # Not `write`, which takes some text for formulas, numbers and links.
+        sheet.write_string(line, position, text)
+
+
+def _unfit(problem: str) -> InvalidRequest:
+    return InvalidRequest(f"format: {problem}; csv has no such bound", field="format")
+
+
+def _library() -> ModuleType:
+    try:
+        import xlsxwriter  # type: ignore[import-untyped]
+    except ModuleNotFoundError as error:
+        raise NotSupported(
+            "format: xlsx needs XlsxWriter, which is not installed; it comes with the extra: "
+            "pip install 'attrib-ds[excel]'",
+            field="format",
+        ) from error
+    library: ModuleType = xlsxwriter
+    return library

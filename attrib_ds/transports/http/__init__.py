@@ -1,0 +1,1 @@
+"""The service over HTTP: authenticated, with patience, and without showing a secret."""

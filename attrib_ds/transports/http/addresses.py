@@ -1,0 +1,126 @@
+"""The addresses of a remote service."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult, urlsplit
+
+from attrib_ds.contract import BASES
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from attrib_ds.contract import Operation
+
+_LONGEST_SHOWN: Final = 80
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the paths of each base begin, without a slash at the end.
+
+    Parameters
+    ----------
+    v1, v2, auth : str
+        URLs.
+    """
+
+    v1: str
+    v2: str
+    auth: str
+
+    def of(self, operation: Operation, path: str) -> str:
+        """Return the URL of a path of an operation."""
+        return {"v1": self.v1, "v2": self.v2, "auth": self.auth}[operation.base] + path
+
+
+def read_addresses(
+    url: str, *, url_v2: str | None = None, auth_url: str | None = None, allow_insecure: bool = False
+) -> Addresses:
+    """Complete the addresses of a service.
+
+    Parameters
+    ----------
+    url : str
+        With or without ``/api/v1`` at the end.
+    url_v2 : str, optional
+        With or without ``/api/v2``; by default beside ``url``.
+    auth_url : str, optional
+        Under which ``/oidc/token`` is; by default ``/auth`` at the origin of ``url``.
+    allow_insecure : bool, default False
+        Whether ``http://`` is allowed to other machines.
+
+    Returns
+    -------
+    Addresses
+        All of them.
+
+    Raises
+    ------
+    InvalidRequest
+        If one is no address, or would send secrets in the open.
+
+    Examples
+    --------
+    >>> read_addresses("https://shop.example/api/v1/")  # doctest: +NORMALIZE_WHITESPACE
+    Addresses(v1='https://shop.example/api/v1', v2='https://shop.example/api/v2',
+              auth='https://shop.example/auth')
+    """
+    root = _checked("url", url, allow_insecure).removesuffix(BASES["v1"])
+    beside = _checked("url_v2", url_v2, allow_insecure).removesuffix(BASES["v2"]) if url_v2 else root
+    origin = urlsplit(root)
+    auth = f"{origin.scheme}://{origin.netloc}{BASES['auth']}"
+    return Addresses(
+        v1=root + BASES["v1"],
+        v2=beside + BASES["v2"],
+        auth=_checked("auth_url", auth_url, allow_insecure) if auth_url else auth,
+    )
+
+
+def is_here(url: str) -> bool:
+    """Say whether an address is on this machine.
+
+    Examples
+    --------
+    >>> [is_here(url) for url in ("http://localhost:8000", "http://[::1]:80", "http://10.0.0.1")]
+    [True, True, False]
+    """
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _checked(argument: str, url: str, allow_insecure: bool) -> str:
+    parts = _parts(url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        shown = "it" if "@" in str(url) else f"{str(url)[:_LONGEST_SHOWN]!r}"
+        raise InvalidRequest(
+            f"{argument}: {shown} is no address; allowed: such as 'https://attribution.example'",
+            field=argument,
+        )
+    if parts.username is not None or parts.query or parts.fragment:
+        # Not shown: it may hold a password.
+        raise InvalidRequest(
+            f"{argument}: holds a user name, a query or a fragment; allowed: a host and a path",
+            field=argument,
+        )
+    if parts.scheme == "http" and not is_here(url) and not allow_insecure:
+        raise InvalidRequest(
+            f"{argument}: {url!r} would send tokens and data in the open; give 'https://{parts.netloc}', or "
+            "allow_insecure=True on a network that you trust",
+            field=argument,
+        )
+    return url.strip().rstrip("/")
+
+
+def _parts(url: object) -> SplitResult | None:
+    try:
+        parts = urlsplit(url.strip()) if isinstance(url, str) else None
+        # Reading it checks it.
+        _ = parts.port if parts else None
+    except ValueError:
+        return None
+    return parts

@@ -1,0 +1,178 @@
+"""Reads a page of JSON records as it arrives, so that its text is never held as a whole."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import pyarrow as pa
+
+from attrib_ds.json_records import from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Records turned into columns at one time.
+_BATCH: Final = 2_048
+#: Characters beyond which a single value is not taken for one.
+_LONGEST_VALUE: Final = 2**27
+_BLANK: Final = " \t\n\r"
+
+
+class Unreadable(ValueError):
+    """What came is no answer, or ends before its end."""
+
+
+def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
+    """Read a page of records, or an array of them.
+
+    Parameters
+    ----------
+    chunks : iterable of bytes
+        Together one JSON text: an object with records in ``data``, or an array of records.
+    columns : pyarrow.Schema
+        Of the table.
+
+    Returns
+    -------
+    Table
+        One row per record, in their order.
+    dict
+        The other members of the object; without ``data`` among them for a page.
+
+    Raises
+    ------
+    Unreadable
+        If the text is another one.
+    ServiceFailure
+        If a value does not fit its column.
+
+    Examples
+    --------
+    >>> columns = pa.schema([("n", pa.int64())])
+    >>> table, others = read_records([b'{"total": 2, "da', b'ta": [{"n": 1}, {"n": 2.0}]}'], columns)
+    >>> table["n"].to_pylist(), others
+    ([1, 2], {'total': 2})
+    """
+    text = _Text(chunks)
+    batches: list[pa.RecordBatch] = []
+    others: dict[str, Any] = {}
+    if text.peek() == "[":
+        _read_array(text, columns, batches)
+    else:
+        text.take("{")
+        has_records = False
+        while text.peek() != "}":
+            name = text.value()
+            text.take(":")
+            # Of two members with one name the last one counts (G-044).
+            if name == "data" and text.peek() == "[":
+                batches.clear()
+                has_records = True
+                _read_array(text, columns, batches)
+            else:
+                others[name] = text.value()
+            if text.peek() != "}":
+                text.take(",")
+                if text.peek() == "}":
+                    raise Unreadable("a comma stands before the end of an object")
+        text.take("}")
+        if not has_records:
+            raise Unreadable("it has no array in data")
+    if text.peek():
+        raise Unreadable("there is more behind its end")
+    return pa.Table.from_batches(batches, columns), others
+
+
+def _read_array(text: _Text, columns: pa.Schema, batches: list[pa.RecordBatch]) -> None:
+    text.take("[")
+    records: list[Any] = []
+    while text.peek() != "]":
+        records.append(text.value())
+        if len(records) == _BATCH:
+            batches += from_json(records, columns).to_batches()
+            records = []
+        if text.peek() != "]":
+            text.take(",")
+            if text.peek() == "]":
+                raise Unreadable("a comma stands before the end of an array")
+    text.take("]")
+    if records:
+        batches += from_json(records, columns).to_batches()
+
+
+class _Text:
+    """JSON text of which only what is not read yet is held."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
+        self._text = ""
+        self._at = 0
+        self._is_all = False
+        self._json = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)
+
+    def peek(self) -> str:
+        """Return the next character that is not blank, "" at the end."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _BLANK:
+                self._at += 1
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more(1):
+                return ""
+
+    def take(self, character: str) -> None:
+        """Go behind a character, which must be the next one."""
+        if self.peek() != character:
+            raise Unreadable(f"{character!r} is missing")
+        self._at += 1
+
+    def value(self) -> Any:
+        """Read one value."""
+        self.peek()
+        wanted = 1
+        while True:
+            try:
+                value, end = self._json.raw_decode(self._text, self._at)
+            except (ValueError, ArithmeticError, RecursionError) as error:
+                problem = str(error) or type(error).__name__
+                is_whole = False
+            else:
+                # A number at the end of what has arrived may go on.
+                is_whole = end < len(self._text)
+                problem = "it breaks off"
+            if is_whole:
+                break
+            if len(self._text) - self._at > _LONGEST_VALUE:
+                raise Unreadable("a value has no end")
+            # Twice as much each time: a long value is not read again for every piece of it.
+            if not self._more(wanted):
+                if problem == "it breaks off":
+                    break
+                raise Unreadable(problem.partition(":")[0])
+            wanted = len(self._text) - self._at
+        self._at = end
+        return value
+
+    def _more(self, wanted: int) -> bool:
+        """Hold at least so many further characters, as far as there are any; false if there are none."""
+        pieces = [self._text[self._at :]]
+        arrived = 0
+        while arrived < wanted and not self._is_all:
+            chunk = next(self._chunks, None)
+            self._is_all = chunk is None
+            try:
+                pieces.append(self._utf8.decode(chunk or b"", final=self._is_all))
+            except UnicodeDecodeError:
+                raise Unreadable("it is not UTF-8") from None
+            arrived += len(pieces[-1])
+        self._text = "".join(pieces)
+        self._at = 0
+        return arrived > 0
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,0 +1,307 @@
+"""A service somewhere else, spoken to over HTTP."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from attrib_ds.contract import OPERATIONS, Stream, to_wire
+from attrib_ds.contract.accounts import JWT_BEARER
+from attrib_ds.contract.columns import columns
+from attrib_ds.errors import NotSupported, Unauthorized, Unavailable
+from attrib_ds.transports.http import answers
+from attrib_ds.transports.http.addresses import is_here
+from attrib_ds.transports.http.assertions import make_assertion
+from attrib_ds.transports.http.clock import Clock, ServiceTime
+from attrib_ds.transports.http.pace import Pace
+from attrib_ds.transports.http.refusals import failed
+from attrib_ds.transports.http.retrying import Failed, Patience, Retrying
+from attrib_ds.transports.http.session import Call, Session, Timeouts
+from attrib_ds.transports.http.streaming import announce, has_pages, open_stream, read_all
+from attrib_ds.transports.http.tokens import Grant, Tokens, is_about_time, read_grant
+from attrib_ds.transports.http.walking import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from attrib_ds.attribution.tables import Tables
+    from attrib_ds.contract import Answer, Operation, Request
+    from attrib_ds.transports.http.addresses import Addresses
+    from attrib_ds.transports.http.credentials import Credentials
+    from attrib_ds.transports.http.secret import Secret
+    from attrib_ds.transports.http.session import Response
+
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How a transport speaks; the defaults suit people, others suit tests and mirrors.
+
+    Parameters
+    ----------
+    accept : str
+        Forms of records that are asked for: Arrow or JSON by default.
+    timeouts : Timeouts
+        How long the service may be silent.
+    patience : Patience
+        How long a request is tried.
+    clock : Clock
+        Where time comes from.
+    page : int, default 10,000
+        Records that are asked for at once.
+    workers : int, default 4
+        Pages of one search that are read at one time.
+    """
+
+    accept: str = answers.EITHER
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    patience: Patience = field(default_factory=Patience)
+    clock: Clock = field(default_factory=Clock)
+    page: int = 10_000
+    workers: int = 4
+
+
+class Http:
+    """Send requests to a remote service.
+
+    Any number of threads may share it: they share its connections, its token, and its pace.
+
+    Parameters
+    ----------
+    addresses : Addresses
+        Of the service.
+    credentials : Credentials, optional
+        Of a service account; sending events alone may need none.
+    operations : mapping of str to Operation, optional
+        With the methods and paths of the service.
+    manner : Manner, optional
+        How it speaks.
+    """
+
+    def __init__(
+        self,
+        addresses: Addresses,
+        credentials: Credentials | None = None,
+        *,
+        operations: Mapping[str, Operation] = OPERATIONS,
+        manner: Manner | None = None,
+    ) -> None:
+        manner = manner or Manner()
+        self._addresses = addresses
+        self._credentials = credentials
+        self._operations = operations
+        self._accept = manner.accept
+        self._page = manner.page
+        self._workers = manner.workers
+        self._time = ServiceTime(manner.clock)
+        self._session = Session(manner.timeouts)
+        self._retrying = Retrying(clock=manner.clock, pace=Pace(manner.clock), patience=manner.patience)
+        self._tokens = Tokens(self._ask_token, manner.clock)
+        self._is_closed = False
+
+    @property
+    def address(self) -> str:
+        """The service's address."""
+        return self._addresses.v1
+
+    def send(self, operation: Operation, request: Request) -> Answer:
+        """Carry out one operation, trying again where that is safe.
+
+        Parameters
+        ----------
+        operation : Operation
+            From ``OPERATIONS``.
+        request : Request
+            Of the operation.
+
+        Returns
+        -------
+        Answer
+            As an embedded project gives it.
+
+        Raises
+        ------
+        NotSupported
+            If only an embedded project can do it.
+        Unauthorized
+            If there is no key, or the service does not accept it.
+        TooManyRequests, Unavailable
+            If the service could not be reached in time; ``retry_after`` tells when it may.
+        AttribError
+            Whatever else the service refuses, as an embedded project does.
+        """
+        if has_pages(operation, request, page=self._page):
+            return read_all(self._source(operation), request)
+        answer = self._carry_out(operation, request)
+        if operation.answer.resource is not None and answer.table is not None:
+            unknown = answer.table.column_names[len(columns(operation, request)) :]
+            announce(operation, unknown, are_kept=True)
+        return answer
+
+    def stream(self, operation: Operation, request: Request) -> Stream:
+        """Carry out one operation that answers with records, page by page.
+
+        Parameters
+        ----------
+        operation, request
+            As for :meth:`send`, which raises the same errors.
+
+        Returns
+        -------
+        Stream
+            Pages are read ahead, a few of them at once, until it is closed.
+        """
+        if has_pages(operation, request, page=self._page):
+            return open_stream(self._source(operation), request)
+        answer = self._carry_out(operation, request)
+        assert answer.table is not None  # noqa: S101  (the operation answers with records)
+        expected = columns(operation, request)
+        announce(operation, answer.table.column_names[len(expected) :], are_kept=False)
+        return Stream(expected, iter([answer.table.select(expected.names)]), answer.total)
+
+    def _source(self, operation: Operation) -> Source:
+        stop, caller = threading.Event(), threading.current_thread()
+
+        def ask(asked: Operation, request: Any) -> Answer:
+            # Who calls can be interrupted; threads of this package have to look.
+            is_mine = threading.current_thread() is caller
+            return self._carry_out(asked, request, is_wanted=None if is_mine else lambda: not stop.is_set())
+
+        return Source(operation, ask, self._page, self._workers, stop)
+
+    def _carry_out(
+        self, operation: Operation, request: Request, *, is_wanted: Callable[[], bool] | None = None
+    ) -> Answer:
+        """Carry out one operation by one request."""
+        if operation.base in ("embedded", "auth"):
+            raise NotSupported(
+                f"{operation.name}: a remote project cannot do it; connect(…, path=…) opens an "
+                "embedded one, which can"
+            )
+        if self._is_closed:
+            raise Unavailable("the project is closed; connect() opens it again")
+        routed = self._operations[operation.name]
+        wire = to_wire(routed, request)
+        call = Call(
+            method=routed.method,
+            url=self._addresses.of(routed, wire.path),
+            query=wire.query,
+            content=getattr(request, routed.upload) if routed.upload else wire.content(),
+            headers=self._headers(routed, has_body=wire.body is not None),
+        )
+        return self._retrying.run(
+            partial(self._authorised, routed, request, call),
+            is_safe=operation.idempotent,
+            is_wanted=is_wanted,
+        )
+
+    def tables(self) -> Tables:
+        """Refuse: attribution reads whole tables, which are not here."""
+        raise NotSupported(
+            "attribution reads the project's tables, which are at the remote service; mirror the project "
+            "with sync(project, to=…) and use the embedded project that it returns"
+        )
+
+    def close(self) -> None:
+        """Close the connections; closing twice does nothing."""
+        self._is_closed = True
+        self._session.close()
+
+    def __repr__(self) -> str:
+        return f"<Http {self.address}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a connection cannot be pickled; call connect() in the process that needs the project"
+        )
+
+    def _headers(self, operation: Operation, *, has_body: bool) -> dict[str, str]:
+        has_records = operation.answer.resource is not None
+        accept = "*/*" if operation.answer.kind == "file" else answers.JSON
+        headers = {"Accept": self._accept if has_records else accept}
+        media = "application/octet-stream" if operation.upload else answers.JSON
+        return headers | ({"Content-Type": media} if has_body else {})
+
+    def _authorised(self, operation: Operation, request: Request, call: Call) -> Answer:
+        """Send with a token; where it is refused, once more with another one."""
+        token = self._token(operation)
+        try:
+            return self._answered(operation, request, call, token)
+        except Failed as failure:
+            if not isinstance(failure.error, Unauthorized) or token is None:
+                raise
+        return self._answered(operation, request, call, self._tokens.renewed(token))
+
+    def _token(self, operation: Operation) -> Secret[str] | None:
+        if self._credentials is not None:
+            return self._tokens.current()
+        if operation.token:
+            raise Unauthorized(
+                f"{operation.name}: needs the key of a service account; give connect(…, key='key.json') or "
+                "name its file in ATTRIB_DS_KEY",
+                field="key",
+            )
+        return None
+
+    def _answered(
+        self, operation: Operation, request: Request, call: Call, token: Secret[str] | None
+    ) -> Answer:
+        request_id = str(uuid.uuid4())
+
+        def read(response: Response) -> Answer | Failed:
+            self._time.note(response.headers.get("Date"))
+            if 200 <= response.status < 300:
+                return answers.read_answer(response, operation, request)
+            return failed(
+                response,
+                operation,
+                url=call.url,
+                request_id=request_id,
+                now=self._time.now(),
+                secrets=[] if token is None else [token],
+            )
+
+        identified = replace(call, headers={**call.headers, "X-Request-Id": request_id}, token=token)
+        result = self._session.exchange(identified, read, direct=is_here(call.url))
+        if isinstance(result, Failed):
+            raise result
+        return result
+
+    def _ask_token(self) -> Grant:
+        """Ask for a token; a second time where the first tells that this machine's clock is wrong."""
+        operation = self._operations["exchange_token"]
+        url = self._addresses.of(operation, operation.path)
+
+        def attempt() -> Grant:
+            result, has_learnt = self._exchanged(url)
+            if has_learnt and is_about_time(result):
+                result, _ = self._exchanged(url)
+            if isinstance(result, Failed):
+                raise result
+            return result
+
+        return self._retrying.run(attempt, is_safe=True)
+
+    def _exchanged(self, url: str) -> tuple[Grant | Failed, bool]:
+        assert self._credentials is not None  # noqa: S101  (asked before a token is)
+        assertion = make_assertion(self._credentials, audience=url, now=self._time.now())
+        call = Call(
+            method="POST",
+            url=url,
+            headers={"Accept": answers.JSON, "Content-Type": _FORM},
+            form={
+                "grant_type": JWT_BEARER,
+                "client_id": self._credentials.client_id,
+                "assertion": assertion,
+            },
+        )
+
+        def read(response: Response) -> tuple[Grant | Failed, bool]:
+            has_learnt = self._time.note(response.headers.get("Date"))
+            return read_grant(response, assertion=assertion, now=self._time.now()), has_learnt
+
+        return self._session.exchange(call, read, direct=is_here(url))

@@ -1,0 +1,142 @@
+"""Reads from a large project: streaming over HTTP, insights, restarting, checking and backing up.
+
+    PYTHONPATH=tests python tests/benchmarks/service_reads.py [--interactions 2000000] [--events 1000000]
+
+Prints one table. Everything is measured on the machine it runs on; only ratios can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import psutil
+from service.http.caller import Caller, answering, token_of
+
+from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.service import Service
+from attrib_ds.service.accounts.administration import create_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What the tests' callers call the project with many records.
+NAME = "big-shop"
+STREAMED = 1_000_000
+SERVE = (
+    "import sys; from attrib_ds.service.http.serving import serve; "
+    "from attrib_ds.service.http.settings import Settings; "
+    "serve(sys.argv[1], port=0, settings=Settings(rates=None))"
+)
+VISITS = (
+    "SELECT printf('%024x', range) AS _id, printf('%024x', hash(range) % 300000) AS userId, "
+    "'node-' || (hash(range, 1) % 12) AS nodeId, "
+    "strftime(TIMESTAMP '2024-01-01' + to_seconds(CAST(hash(range, 2) % 31536000 AS BIGINT)), "
+    "'%Y-%m-%dT%H:%M:%SZ') AS startDate, CAST(hash(range, 3) % 900 AS DOUBLE) AS duration, "
+    "CAST(hash(range, 4) % 9 AS BIGINT) AS hitCount, "
+    "['FR', 'DE', 'NO', 'US'][CAST(1 + hash(range, 5) % 4 AS BIGINT)] AS \"geo.countryCode\" FROM range({})"
+)
+EVENTS = (
+    "SELECT CAST(uuidv7() AS VARCHAR) AS _id, printf('%024x', hash(range) % 300000) AS userId, "
+    "strftime(TIMESTAMP '2024-01-01' + to_seconds(CAST(hash(range, 2) % 31536000 AS BIGINT)), "
+    "'%Y-%m-%dT%H:%M:%SZ') AS eventDate, 'order' AS eventType, "
+    'CAST(hash(range, 6) % 100 AS DOUBLE) AS "statistics.items" FROM range({})'
+)
+BARE = (
+    "SELECT strftime(startDate, '%Y-%m-%d') AS interval, count(*), sum(hitCount), sum(duration) "
+    "FROM interactions WHERE NOT isBot AND trafficFilterId IS NULL GROUP BY interval ORDER BY interval"
+)
+
+
+def ask(service: Service, name: str, **arguments: object):
+    operation = OPERATIONS[name]
+    return service.answer(operation, build(operation, project_id=NAME, **arguments))
+
+
+def seconds(work, times: int = 5) -> float:
+    """Return the median of some runs, after one that is not counted."""
+    work()
+    measured = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        measured.append(time.perf_counter() - began)
+    return statistics.median(measured)
+
+
+def once(work) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def fill(path: Path, interactions: int, events: int) -> None:
+    with closing(Service.open(NAME, path)) as service, duckdb.connect() as made:
+        for resource, query in (
+            ("interactions", VISITS.format(interactions)),
+            ("events", EVENTS.format(events)),
+        ):
+            rows: pa.Table = made.execute(query).to_arrow_table()
+            answer = ask(service, "load_records", resource=resource, source=rows)
+            assert answer.table.num_rows == 0, answer.table.slice(0, 3).to_pylist()
+
+
+def stream(home: Path) -> tuple[float, float]:
+    """Search a million interactions over HTTP; return the seconds, and the growth of the server in MB."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(home)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            url = process.stdout.readline().split()[-1]
+            call = Caller(url, token_of(url, create_key(home, home / "key.json")))
+            # The project is open, and what a first answer loads is loaded.
+            with answering(call, {"limit": 10_000}) as response:
+                response.read()
+            server = psutil.Process(process.pid)
+            before = largest = server.memory_info().rss
+            began = time.perf_counter()
+            with answering(call, {"limit": STREAMED}) as response:
+                while response.read(2**22):
+                    largest = max(largest, server.memory_info().rss)
+            return time.perf_counter() - began, (largest - before) / 1e6
+        finally:
+            process.kill()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure reads from a large project.")
+    parser.add_argument("--interactions", type=int, default=2_000_000)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    options = parser.parse_args()
+    rows: list[tuple[str, str]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        path = home / f"{NAME}.duckdb"
+        rows.append(
+            ("load all of it", f"{once(lambda: fill(path, options.interactions, options.events)):.1f} s")
+        )
+        rows.append(("open and close again", f"{seconds(lambda: Service.open(NAME, path).close(), 3):.2f} s"))
+        with closing(Service.open(NAME, path)) as service:
+            insight = seconds(lambda: ask(service, "interaction_insights", interval="day"))
+            with service._store.cursor() as cursor:
+                bare = seconds(lambda: cursor.execute(BARE).fetchall())
+            rows.append(("insight by day", f"{insight * 1e3:.0f} ms, {insight / bare:.2f} of the bare query"))
+            rows.append(("check", f"{once(lambda: ask(service, 'check_project')):.1f} s"))
+            rows.append(("backup", f"{once(lambda: ask(service, 'back_up_project').value.close()):.1f} s"))
+        taken, growth = stream(home)
+        rows.append((f"stream {STREAMED:,} over HTTP", f"{taken:.1f} s, the server grows by {growth:.0f} MB"))
+    print(f"{options.interactions:,} interactions, {options.events:,} events")
+    for name, told in rows:
+        print(f"  {name:28} {told}")
+
+
+if __name__ == "__main__":
+    main()

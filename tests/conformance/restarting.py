@@ -1,0 +1,85 @@
+"""A service of one project that is stopped and started, or killed in the middle of its work.
+
+Run as a program it starts a service, sends it events, tells what was answered, and dies at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from conformance.shop import event, made, send_event
+from conformance.transports import Embedded, OverHttp, Project
+from service.http.caller import token_of
+
+from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.key_files import KeyFile
+from attrib_ds.service.http.server import running
+from attrib_ds.service.http.settings import Settings
+
+ID = "killed-shop"
+
+
+class Restarting:
+    """The service of the project ``killed-shop``, in a folder of its own, over one of the transports."""
+
+    def __init__(self, name: str, home: Path) -> None:
+        self.home = home
+        self._name = name
+        self._running = ExitStack()
+
+    @property
+    def file(self) -> Path:
+        return self.home / f"{ID}.duckdb"
+
+    def start(self, **records) -> Project:
+        """Start the service and return the project, which is made when it is not there."""
+        transport = self._transport()
+        if not self.file.exists():
+            return made(transport, ID, **records)
+        if self._name == "embedded":
+            transport.open(ID, lambda service: None)
+        return Project(ID, transport)
+
+    def stop(self) -> None:
+        """Stop the service, as an operator does."""
+        self._running.close()
+
+    def restart(self) -> Project:
+        self.stop()
+        return self.start()
+
+    def _transport(self) -> Embedded | OverHttp:
+        if self._name == "embedded":
+            transport = Embedded(self.home)
+            self._running.callback(transport.close)
+            return transport
+        path = self.home / "key.json"
+        key = KeyFile(**json.loads(path.read_text())) if path.exists() else create_key(self.home, path)
+        url = self._running.enter_context(running(self.home, settings=Settings(rates=None)))
+        return OverHttp(self.home, url, token_of(url, key))
+
+
+def main(name: str, home: str) -> None:
+    service = Restarting(name, Path(home))
+    project = service.start()
+    told = {"state": send_event(project, "known@example.com", data={"turnover": 5})}
+    place = {"id": told["state"], "storageKey": "confirmed"}
+    project.send("update_event_state", place, body={"value": 1}).ok()
+    bodies = [
+        event(project, f"user-{number % 2}@example.com", data={"turnover": 1 if number % 4 else "much"})
+        for number in range(24)
+    ]
+    told["bodies"] = bodies
+    told["ids"] = [project.send("create_event", body=body).ok() for body in bodies]
+    sys.stdout.write(json.dumps(told))
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,165 @@
+"""The small shop of these tests: records to load, an event type, and bodies to send."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from conformance.transports import Project, carry_out, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_numbers = itertools.count(1)
+
+NOON = "2025-01-31T12:00:00Z"
+VENDOR = "my-ads"
+
+
+def hex_id(number: int) -> str:
+    return f"{number:024x}"
+
+
+def uuid(number: int) -> str:
+    return f"00000000-0000-7000-8000-{number:012x}"
+
+
+def table(*records: dict) -> pa.Table:
+    """Return records as an Arrow table with a column for every key of any of them."""
+    names = dict.fromkeys(name for record in records for name in record)
+    return pa.table({name: [record.get(name) for record in records] for name in names})
+
+
+def visit(number: int, start: str = NOON, **properties: Any) -> dict:
+    """Return an interaction to load; ``geo__city`` stands for ``geo.city``."""
+    usual = {"_id": hex_id(number), "userId": hex_id(900), "nodeId": "ads", "startDate": start}
+    return usual | {name.replace("__", "."): value for name, value in properties.items()}
+
+
+def hit(number: int, session: int, date: str, **properties: Any) -> dict:
+    usual = {"id": uuid(number), "sessionId": hex_id(session), "serverDate": date, "hitType": "pageview"}
+    return usual | {name.replace("__", "."): value for name, value in properties.items()}
+
+
+def node(id: str, kind: str = "campaign", parent: str | None = None, **properties: Any) -> dict:
+    return {"_id": id, "type": kind, "name": id.title(), "parentId": parent, **properties}
+
+
+def declared(kind: str, entity: str, key: str, **others: Any) -> dict:
+    return {"type": kind, "entity": entity, "storageKey": key, **others}
+
+
+#: Of an order: the email is mandatory and read from the key ``mail``, the rest is optional.
+FIELDS = [
+    declared("email", "user", "email", ingestionKey="mail", discriminant=True, isPii=True),
+    declared("phone", "user", "phone", discriminant=True, optional=True),
+    declared("string", "user", "firstName", optional=True),
+    declared("string", "user", "vendorUserId", optional=True),
+    declared("location", "user", "address", isMostProbableLocation=True, optional=True),
+    declared("string", "event", "coupon", optional=True),
+    declared("currency", "event", "turnover", optional=True),
+    declared("number", "event", "items", optional=True),
+    declared("state", "event", "confirmed"),
+    declared("state", "event", "returned"),
+]
+ORDER = {
+    "reference": "order",
+    "name": "Order",
+    "fields": FIELDS,
+    "phoneParsingConfig": [{"order": 2, "countryCode": "GB"}, {"order": 1, "countryCode": "FR"}],
+}
+
+
+def made(transport: Any, project_id: str, *, prepare: Any = None, **records: Any) -> Project:
+    """Make a project with an integration and an event type."""
+
+    def fill(service: Any) -> None:
+        carry_out(service, project_id, "create_integration", vendorId=VENDOR, name="My ads")
+        carry_out(service, project_id, "create_event_type", **ORDER)
+        load(service, project_id, **records)
+        if prepare is not None:
+            prepare(service)
+
+    transport.open(project_id, fill)
+    return Project(project_id, transport)
+
+
+def new(word: str = "n") -> str:
+    """Return a text that no other call returns."""
+    return f"{word}-{next(_numbers)}"
+
+
+def email() -> str:
+    return f"{new('user')}@example.com"
+
+
+def event(project: Any, mail: str = "anna@example.com", **parts: Any) -> dict:
+    """Return the envelope of a valid order; ``data`` is merged into what it holds."""
+    data = {"mail": mail, **parts.pop("data", {})}
+    usual = {"projectId": project.id, "eventType": "order", "eventDate": NOON, "nonce": new("nonce")}
+    return usual | {"data": data} | parts
+
+
+def send_event(project: Any, mail: str = "anna@example.com", **parts: Any) -> str:
+    """Send a valid order, wait until it is processed, and return its id."""
+    return project.send("create_event_sync", body=event(project, mail, **parts)).ok()
+
+
+def computed(project: Any, id: str) -> dict:
+    return project.send("get_event", {"id": id}).ok()
+
+
+def metrics(project: Any, id: str) -> dict[str, dict]:
+    """Return the metrics of an event that are not deleted, by key."""
+    kept = [each for each in computed(project, id)["metrics"] if each["deletedAt"] is None]
+    by_key = {each["key"]: each for each in kept}
+    assert len(by_key) == len(kept), "a key is there twice"
+    return by_key
+
+
+def search(project: Any, **body: Any) -> dict:
+    return project.send("search_interactions", body=body).ok()
+
+
+def found(project: Any, **body: Any) -> list[int]:
+    """Return the numbers of the interactions that a search finds, in its order."""
+    return [int(each["_id"], 16) for each in search(project, **body)["data"]]
+
+
+def trashed(project: Any, id: str) -> dict:
+    """Return a trashed event, once it is there."""
+
+    def look() -> dict | None:
+        listed = project.send("list_trashed_events").ok()["data"]
+        return next((each for each in listed if each["_id"] == id), None)
+
+    return eventually(look)
+
+
+def trash(project: Any, **parts: Any) -> dict:
+    """Send an event that is not valid and return what became of it."""
+    return trashed(project, project.send("create_event", body=event(project, **parts)).ok())
+
+
+def eventually(look: Callable[[], Any], seconds: float = 20) -> Any:
+    """Ask until the answer is something."""
+    until = time.monotonic() + seconds
+    while not (answer := look()):
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+    return answer
+
+
+def predicate(field: str, operator: str, *value: Any) -> dict:
+    held = {"value": value[0]} if value else {}
+    return {"type": "predicate", "field": field, "operator": operator, **held}
+
+
+def on_node(filter_id: str, operator: str, value: Any) -> dict:
+    return {"id": "p", "type": "predicate", "filterId": filter_id, "operator": operator, "value": value}
+
+
+def condition(*rules: dict, combinator: str = "AND") -> dict:
+    return {"id": "c", "type": "condition", "condition": combinator, "rules": list(rules)}

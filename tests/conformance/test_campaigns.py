@@ -1,0 +1,197 @@
+"""Custom campaigns (R095 to R097, R118, R119, R278 to R289)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conformance.shop import NOON, VENDOR, email, new
+from conformance.transports import carry_out
+
+PLACE = {"vendorId": VENDOR}
+
+
+def create(project, slug=None, vendor=VENDOR, **parts):
+    body = {"campaignSlug": slug or new("slug"), "name": "Summer", **parts}
+    return project.send("create_campaign", {"vendorId": vendor}, body=body)
+
+
+def get(project, id, vendor=VENDOR):
+    return project.send("get_campaign", {"vendorId": vendor, "id": id})
+
+
+def implicit(project, slug):
+    """Let traffic make a campaign that nobody created, and return its id."""
+    node_data = {"vendorId": VENDOR, "campaignSlug": slug}
+    body = {"date": NOON, "userData": {"email": email()}, "nodeData": node_data}
+    project.send("create_offline_interaction", body=body).ok()
+    (campaign,) = project.send("list_campaigns", PLACE, {"campaignSlug": slug}).ok()["data"]
+    return campaign["id"]
+
+
+@pytest.fixture(scope="module")
+def listed(new_project):
+    """A project with four campaigns, one of them inactive and one implicit, and a second integration."""
+
+    def prepare(opened):
+        carry_out(opened, opened._store.meta.project_id, "create_integration", vendorId="posters", name="P")
+
+    project = new_project(prepare=prepare)
+    names = {"a": "Summer_100%", "b": "summer sale", "c": "Winter.*"}
+    for slug, name in names.items():
+        create(project, slug, name=name, active=slug != "b").ok()
+    implicit(project, "zzz")
+    return project
+
+
+def slugs(project, **query):
+    return [each["campaignSlug"] for each in project.send("list_campaigns", PLACE, query).ok()["data"]]
+
+
+def test_r095_a_campaign_has_an_id_that_is_not_its_slug(service):
+    slug = new("slug")
+    record = get(service, create(service, slug).ok()["id"]).ok()
+    assert "_id" not in record
+    assert record["id"] != slug == record["campaignSlug"]
+
+
+def test_r096_a_slug_is_unique_within_its_integration(listed, fresh):
+    assert create(listed, "a").status == 409
+    assert create(listed, "a", "posters").status == 200
+    assert create(fresh, "a").status == 200
+    assert create(fresh, "A").status == 200  # slugs are compared to the letter
+
+
+def test_r097_campaigns_of_people_are_explicit_and_those_of_traffic_are_not(service):
+    assert get(service, create(service).ok()["id"]).ok()["explicit"] is True
+    assert get(service, implicit(service, new("seen"))).ok()["explicit"] is False
+
+
+def test_r118_a_campaign_is_turned_off_and_on(service):
+    id = create(service).ok()["id"]
+    for active in (False, True, False):
+        body = {"active": active}
+        assert service.send("update_campaign", {**PLACE, "id": id}, body=body).ok() == {"modifiedCount": 1}
+        assert get(service, id).ok()["active"] is active
+
+
+def test_r119_a_campaign_is_active_unless_said_otherwise(service):
+    assert get(service, create(service).ok()["id"]).ok()["active"] is True
+    assert get(service, create(service, active=False).ok()["id"]).ok()["active"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("summer", ["a", "b"]), ("SUMMER", ["a", "b"]), ("mer s", ["b"]), ("x", [])]
+)
+def test_r278_names_are_found_in_any_case(listed, text, expected):
+    assert sorted(slugs(listed, nameLike=text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%", ["a"]),
+        ("_", ["a"]),
+        ("*", ["c"]),
+        (".", ["c"]),
+        ("r.*", ["c"]),
+        ("s%", []),
+        (".*", ["c"]),
+        ("\\", []),
+    ],
+)
+def test_r279_wildcards_are_plain_characters(listed, text, expected):
+    assert slugs(listed, nameLike=text) == expected
+
+
+def test_r280_campaigns_are_filtered(listed):
+    assert slugs(listed, active="false") == ["b"]
+    assert slugs(listed, explicit="false") == ["zzz"]
+    assert slugs(listed, campaignSlug="c") == ["c"]
+    (record,) = listed.send("list_campaigns", PLACE, {"campaignSlug": "c"}).ok()["data"]
+    assert slugs(listed, campaignId=record["id"]) == ["c"]
+    assert slugs(listed, campaignId="c") == []
+    assert "b" not in slugs(listed, active="true")
+
+
+def test_r280_campaigns_are_sorted(listed):
+    page = listed.send("list_campaigns", PLACE).ok()["data"]
+    for sort, key in [("name", "name"), ("campaignId", "id"), ("active", "active")]:
+        for order in ("ASC", "DESC"):
+            data = listed.send("list_campaigns", PLACE, {"sort": sort, "order": order}).ok()["data"]
+            values = [each[key] for each in data]
+            assert values == sorted((each[key] for each in page), reverse=order == "DESC")
+    assert listed.send("list_campaigns", PLACE, {"sort": "createdAt"}).status == 400
+    assert listed.send("list_campaigns", PLACE, {"sort": "name", "order": "asc"}).status == 400
+
+
+def test_r281_the_page_has_five_members(listed):
+    page = listed.send("list_campaigns", PLACE, {"offset": 1, "limit": 2}).ok()
+    assert set(page) == {"data", "count", "total", "offset", "limit"}
+    assert (page["offset"], page["limit"], page["count"], len(page["data"])) == (1, 2, 2, 2)
+
+
+@pytest.mark.parametrize("missing", ["campaignSlug", "name"])
+def test_r282_slug_and_name_are_required(service, missing):
+    body = {"campaignSlug": new("slug"), "name": "Summer"}
+    del body[missing]
+    assert service.send("create_campaign", PLACE, body=body).status == 400
+
+
+def test_r282_the_campaign_is_active_and_explicit(service):
+    record = get(service, create(service).ok()["id"]).ok()
+    assert (record["active"], record["explicit"]) == (True, True)
+
+
+def test_r283_creating_answers_200_with_the_id_alone(service):
+    reply = create(service)
+    assert reply.status == 200
+    assert set(reply.body) == {"id"}
+    assert isinstance(reply.body["id"], str)
+
+
+def test_r284_a_slug_that_is_taken_is_409(service):
+    slug = new("slug")
+    create(service, slug).ok()
+    assert create(service, slug, name="Another").status == 409
+    assert len(service.send("list_campaigns", PLACE, {"campaignSlug": slug}).ok()["data"]) == 1
+
+
+def test_r285_of_many_at_once_one_succeeds(service):
+    slug = new("slug")
+    with ThreadPoolExecutor(6) as threads:
+        statuses = list(threads.map(lambda _: create(service, slug).status, range(6)))
+    assert sorted(statuses) == [200, 409, 409, 409, 409, 409]
+
+
+def test_r286_a_campaign_is_read_by_its_id(service):
+    slug = new("slug")
+    id = create(service, slug).ok()["id"]
+    assert get(service, id).ok()["campaignSlug"] == slug
+    assert get(service, slug).status == 404
+    assert get(service, "nonsense").status == 404
+    seen = implicit(service, new("seen"))
+    assert get(service, seen).ok()["id"] == seen
+
+
+def test_r287_updating_answers_how_many_were_modified(service):
+    id = create(service).ok()["id"]
+    place = {**PLACE, "id": id}
+    assert service.send("update_campaign", place, body={"name": "Autumn"}).ok() == {"modifiedCount": 1}
+    assert service.send("update_campaign", place, body={"name": "Autumn"}).ok() == {"modifiedCount": 0}
+    assert service.send("update_campaign", place, body={}).ok() == {"modifiedCount": 0}
+    record = get(service, id).ok()
+    assert (record["name"], record["active"]) == ("Autumn", True)
+
+
+@pytest.mark.parametrize("vendor", [VENDOR, "no-such-vendor"])
+def test_r288_an_unknown_id_modifies_nothing(service, vendor):
+    reply = service.send("update_campaign", {"vendorId": vendor, "id": "nonsense"}, body={"name": "x"})
+    assert (reply.status, reply.body) == (200, {"modifiedCount": 0})
+
+
+def test_r289_the_slug_stays(service):
+    slug = new("slug")
+    id = create(service, slug).ok()["id"]
+    service.send("update_campaign", {**PLACE, "id": id}, body={"campaignSlug": "other", "name": "New"})
+    assert get(service, id).ok()["campaignSlug"] == slug

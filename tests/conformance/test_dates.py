@@ -1,0 +1,152 @@
+"""The date-time rule (R009 to R014)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from conformance.shop import (
+    VENDOR,
+    computed,
+    email,
+    event,
+    found,
+    hit,
+    node,
+    predicate,
+    search,
+    table,
+    trash,
+    uuid,
+    visit,
+)
+
+RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+#: The first moment of 2025.
+SAME = [
+    "2025-01-01T00:00:00",
+    "2025-01-01T00:00:00Z",
+    "2025-01-01T02:00:00+02:00",
+    "2024-12-31T12:30:00-11:30",
+]
+NO_DATES = ["yesterday", "", 5, 1735689600000, True, [], {}, "2025-02-30T00:00:00Z", "2025-13-01T00:00:00Z"]
+
+
+@pytest.fixture(scope="module")
+def records():
+    visits = [
+        visit(1, "2024-12-31T23:59:59.999Z"),
+        visit(2, "2025-01-01T00:00:00Z", firstHitId=uuid(1), createdAt="2025-01-01T00:00:00Z", hitCount=1),
+        # As text 2025-01-01T09 is later than 2025-01-01T08, as an instant it is earlier.
+        visit(3, "2025-01-01T09:00:00+05:00"),
+        visit(4, "2025-01-01T08:00:00Z"),
+    ]
+    return {
+        "nodes": table(node("ads")),
+        "interactions": table(*visits),
+        "hits": table(hit(1, 2, "2025-01-01T00:00:00Z")),
+    }
+
+
+def test_r009_without_an_offset_a_value_is_utc(service):
+    assert found(service, until="2025-01-01T00:00:00", sort={"_id": 1}) == [1, 2]
+    assert found(service, since="2025-01-01T00:00:00", sort={"_id": 1}) == [2, 3, 4]
+
+
+def test_r009_also_where_it_is_stored(service):
+    id = service.send("create_event_sync", body=event(service, eventDate="2025-01-31T12:00:00")).ok()
+    assert computed(service, id)["eventDate"] == "2025-01-31T12:00:00.000Z"
+
+
+@pytest.mark.parametrize("offset", ["+02:00", "-11:30", "Z", "+14:00", "-00:00"])
+def test_r010_any_offset_is_taken_in_a_body(service, offset):
+    assert service.send("search_interactions", body={"since": f"2025-01-01T00:00:00{offset}"}).status == 200
+
+
+@pytest.mark.parametrize("offset", ["+02:00", "-11:30", "Z"])
+def test_r010_any_offset_is_taken_in_a_query(service, offset):
+    query = {"since": f"2025-01-01T00:00:00{offset}", "until": f"2030-01-01T00:00:00{offset}"}
+    assert service.send("list_trashed_events", query=query).status == 200
+    assert service.send("list_outlays", {"vendorId": VENDOR, "parentCampaignId": "x"}, query).status == 200
+
+
+@pytest.mark.parametrize("bound", SAME)
+def test_r011_one_instant_in_any_offset_selects_the_same(service, bound):
+    assert found(service, since=bound, until=bound) == [2]
+    rule = predicate("startDate", "equals", bound)
+    assert found(service, interactionFilter=rule) == [2]
+
+
+@pytest.mark.parametrize("date", SAME)
+def test_r011_one_instant_in_any_offset_is_stored_as_the_same(service, date):
+    id = service.send("create_event_sync", body=event(service, eventDate=date)).ok()
+    assert computed(service, id)["eventDate"] == "2025-01-01T00:00:00.000Z"
+
+
+def dates(record):
+    """Return every member named for a date, at any depth."""
+    if isinstance(record, list):
+        return [each for item in record for each in dates(item)]
+    if not isinstance(record, dict):
+        return []
+    own = [
+        value
+        for name, value in record.items()
+        if re.search(r"(Date|At|^date)$", name) and value is not None and not isinstance(value, dict)
+    ]
+    return own + [each for value in record.values() for each in dates(value)]
+
+
+def test_r012_every_date_that_comes_back_is_rfc_3339(service):
+    id = service.send("create_event_sync", body=event(service, data={"confirmed": 1})).ok()
+    trash(service, data={"mail": None})
+    campaign = {"campaignSlug": "dates", "name": "Dates"}
+    place = {
+        "vendorId": VENDOR,
+        "id": service.send("create_campaign", {"vendorId": VENDOR}, body=campaign).ok()["id"],
+    }
+    answers = {
+        "interactions": search(service),
+        "hits": service.send("list_hits", {"firstHitId": uuid(1)}).ok(),
+        "event": computed(service, id),
+        "raw": service.send("get_raw_event", {"id": id}).ok(),
+        "trash": service.send("list_trashed_events").ok(),
+        "types": service.send("list_event_types").ok(),
+        "campaign": service.send("get_campaign", place).ok(),
+    }
+    for name, answer in answers.items():
+        told = dates(answer)
+        assert told, name
+        assert [each for each in told if not RFC_3339.fullmatch(each)] == [], name
+
+
+@pytest.mark.parametrize("value", NO_DATES, ids=str)
+def test_r013_what_is_no_date_is_refused_in_a_body(service, value):
+    assert service.send("search_interactions", body={"since": value}).status == 400
+    assert service.send("interaction_insights", body={"until": value}).status == 400
+    insights = {"until": "2025-02-01T00:00:00Z", "metrics": [], "groupBy": "project", "interval": "day"}
+    assert service.send("event_insights", body={**insights, "since": value}).status == 400
+    offline = {"userData": {"email": email()}, "nodeData": {"vendorId": VENDOR}}
+    assert service.send("create_offline_interaction", body={**offline, "date": value}).status == 400
+
+
+@pytest.mark.parametrize("value", ["yesterday", "5", "2025-02-30T00:00:00Z"])
+def test_r013_what_is_no_date_is_refused_in_a_query(service, value):
+    assert service.send("list_trashed_events", query={"since": value}).status == 400
+    place = {"vendorId": VENDOR, "parentCampaignId": "x"}
+    assert service.send("list_outlays", place, {"until": value}).status == 400
+
+
+def test_r014_dates_are_filtered_as_instants(service):
+    rule = predicate("startDate", "lessThan", "2025-01-01T03:00:00-01:00")
+    assert found(service, interactionFilter=rule, sort={"_id": 1}) == [1, 2]
+    rule = predicate("startDate", "lessThanOrEquals", "2025-01-01T03:00:00-01:00")
+    assert found(service, interactionFilter=rule, sort={"_id": 1}) == [1, 2, 3]
+    # Not all have been created at a known moment.
+    rule = predicate("createdAt", "in", ["2025-01-01T05:30:00+05:30"])
+    assert found(service, interactionFilter=rule) == [2]
+
+
+def test_r014_dates_are_sorted_as_instants(service):
+    assert found(service, sort={"startDate": 1}) == [1, 2, 3, 4]
+    assert found(service, sort={"startDate": -1}) == [4, 3, 2, 1]

@@ -1,0 +1,171 @@
+"""Exporting users (R256 to R262)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from xml.etree import ElementTree
+
+import pytest
+from conformance.shop import hex_id, table, uuid
+
+USERS = [hex_id(0x20 + number) for number in range(3)]
+COLUMNS = ["_id", "fields.firstName", "eventTypesCount.order", "metrics.turnover.sum", "firstEventDate"]
+REQUIRED = ["filename", "exporterDataConfig", "outputFormatConfig", "transformerConfig"]
+_CELL = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+
+
+@pytest.fixture(scope="module")
+def records():
+    """Three users, with one, two and three orders of 10 each."""
+    events = [
+        {
+            "_id": uuid(10 * number + each),
+            "userId": user,
+            "eventType": "order",
+            "eventDate": f"2025-01-0{1 + number}T10:20:30Z",
+            "user.firstName": name,
+            "statistics.turnover.amount": 10.0,
+            "statistics.turnover.currency": "EUR",
+        }
+        for number, (user, name) in enumerate(zip(USERS, ["Anna", 'Ben, "B"', "=1+1"], strict=True))
+        for each in range(number + 1)
+    ]
+    return {"events": table(*events)}
+
+
+def body_of(columns=COLUMNS, kind="csv", **parts):
+    data = {"columns": list(columns), **parts.pop("data", {})}
+    usual = {
+        "filename": "our users",
+        "exporterDataConfig": data,
+        "outputFormatConfig": {"type": kind},
+        "transformerConfig": [],
+    }
+    return {name: value for name, value in {**usual, **parts}.items() if value is not ...}
+
+
+def ask(project, *columns, **parts):
+    return project.send("export_users", body=body_of(columns or COLUMNS, **parts))
+
+
+def rows(project, *columns, **parts):
+    """Return the rows of a CSV file, of which the first is the header."""
+    return list(csv.reader(io.StringIO(ask(project, *columns, **parts).ok().decode(), newline="")))
+
+
+@pytest.mark.parametrize("missing", REQUIRED)
+def test_r256_four_members_are_required(service, missing):
+    assert ask(service, **{missing: ...}).status == 400
+    assert ask(service, **{missing: None}).status == 400
+
+
+def test_r256_there_may_be_no_transformer(service):
+    assert ask(service, transformerConfig=[]).status == 200
+
+
+@pytest.mark.parametrize("filename", ["", "a/b", "a\\b", "x" * 129, "a\nb", 5])
+def test_r256_the_file_needs_a_name(service, filename):
+    assert ask(service, filename=filename).status == 400
+
+
+def test_r257_the_answer_is_a_csv_file(service):
+    reply = ask(service)
+    assert reply.headers["Content-Type"].startswith("text/csv")
+    assert "our users.csv" in reply.headers["Content-Disposition"]
+    assert reply.body.startswith(",".join(COLUMNS).encode() + b"\r\n")
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "XLSX"])
+def test_r257_the_answer_is_a_workbook(service, kind):
+    reply = ask(service, kind=kind)
+    assert "our users.xlsx" in reply.headers["Content-Disposition"]
+    with zipfile.ZipFile(io.BytesIO(reply.ok())) as archive:
+        sheet = next(name for name in archive.namelist() if name.startswith("xl/worksheets/"))
+        found = ElementTree.fromstring(archive.read(sheet)).iter(f"{_CELL}row")
+        assert len(list(found)) == 4
+
+
+@pytest.mark.parametrize("kind", ["pdf", "", "CSVX", None])
+def test_r257_another_format_is_refused(service, kind):
+    assert ask(service, kind=kind).status == 400
+
+
+@pytest.mark.parametrize("key", ["nonsense", "fields.shoeSize", "metrics.turnover", "eventTypesCount.refund"])
+def test_r258_an_unknown_column_is_refused(service, key):
+    assert ask(service, "_id", key).status == 400
+
+
+def test_r258_columns_are_keys(service):
+    columns = ["_id", "eventCount", "eventTypesCount.order", "lastEventDate", "metrics.turnover.sum"]
+    found = rows(service, *columns)[1:]
+    assert [each[:4] for each in found] == [
+        [USERS[0], "1", "1", "2025-01-01T10:20:30.000Z"],
+        [USERS[1], "2", "2", "2025-01-02T10:20:30.000Z"],
+        [USERS[2], "3", "3", "2025-01-03T10:20:30.000Z"],
+    ]
+    assert [float(each[4]) for each in found] == [10, 20, 30]
+
+
+MANY = {"type": "eventTypesCount", "field": "order", "operator": "greaterThan", "value": 1}
+FEW = {"type": "counters", "field": "eventCount", "operator": "lessThan", "value": 3}
+
+
+def test_r259_filters_and_an_audience_choose_the_rows(service):
+    assert rows(service, "_id", data={"filters": MANY})[1:] == [[USERS[1]], [USERS[2]]]
+    assert rows(service, "_id", data={"filters": MANY, "audience": FEW})[1:] == [[USERS[1]]]
+    audience = service.send("create_audience", body={"name": "Few", "condition": FEW}).ok()["_id"]
+    assert rows(service, "_id", data={"audience": audience})[1:] == [[USERS[0]], [USERS[1]]]
+    assert ask(service, data={"filters": {"type": "nonsense"}}).status == 400
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "level", "expected"),
+    [
+        ("firstEventDate", "date", "month", "2025-01"),
+        ("firstEventDate", "date", "day", "2025-01-01"),
+        ("metrics.turnover.sum", "number", 1, "10.0"),
+        ("fields.firstName", "case", "upper", "ANNA"),
+    ],
+)
+def test_r260_a_transformer_has_type_key_and_level(service, key, kind, level, expected):
+    transformers = [{"type": kind, "key": key, "level": level}]
+    ((_, value), *_) = rows(service, "_id", key, transformerConfig=transformers)[1:]
+    assert value.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"type": "rotate", "key": "_id", "level": 1},
+        {"type": "date", "key": "lastEventDate", "level": "day"},
+        {"type": "date", "key": "firstEventDate", "level": "fortnight"},
+        {"type": "date", "level": "day"},
+        {"key": "firstEventDate", "level": "day"},
+        "date",
+    ],
+    ids=str,
+)
+def test_r260_another_transformer_is_refused(service, wrong):
+    assert ask(service, transformerConfig=[wrong]).status == 400
+
+
+@pytest.mark.parametrize("filters", [None, MANY, FEW])
+def test_r261_the_rows_are_the_users_that_a_search_finds(service, filters):
+    page = service.send("search_users", body={"fields": [], "filters": filters}).ok()
+    assert [id for (id,) in rows(service, "_id", data={"filters": filters})[1:]] == [
+        each["_id"] for each in page["data"]
+    ]
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[::-1], COLUMNS[2:] + COLUMNS[:2]])
+def test_r262_columns_come_in_the_order_given(service, columns):
+    header, first, *_ = rows(service, *columns)
+    assert header == columns
+    values = dict(zip(header, first, strict=True))
+    assert (values["_id"], values["fields.firstName"], values["eventTypesCount.order"]) == (
+        USERS[0],
+        "Anna",
+        "1",
+    )

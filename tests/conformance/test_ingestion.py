@@ -1,0 +1,206 @@
+"""Sending events (R113 to R117, R189 to R204)."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import pytest
+from conformance.shop import computed, email, event, eventually, new, trashed, uuid
+
+OPERATIONS = ["create_event", "create_event_sync"]
+
+
+def events_of(project):
+    """Return how many events a project has, by its own count."""
+    body = {"since": "1990-01-01T00:00:00Z", "until": "2100-01-01T00:00:00Z", "metrics": ["event-count", "turnover"],
+            "groupBy": "project", "interval": "monthOfYear"}  # fmt: skip
+    records = project.send("event_insights", body=body).ok()
+    return tuple(sum(each["values"][key] for each in records) for key in body["metrics"])
+
+
+def settled(project, id):
+    """Say what became of an event, once something did."""
+
+    def look():
+        if project.send("get_event", {"id": id}).status == 200:
+            return "computed"
+        listed = project.send("list_trashed_events").ok()["data"]
+        return "trashed" if id in [each["_id"] for each in listed] else None
+
+    return eventually(look)
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"data": {"mail": None}}, {"eventType": "x"}, {"eventDate": "no date"}], ids=str
+)
+def test_r113_r193_r320_whatever_is_accepted_is_answered_200(service, parts):
+    reply = service.send("create_event", body=event(service, **parts))
+    assert reply.status == 200
+    assert str(UUID(reply.body)) == reply.body
+
+
+def test_r114_a_valid_event_ends_computed(service):
+    id = service.send("create_event", body=event(service)).ok()
+    assert settled(service, id) == "computed"
+
+
+def test_r115_an_invalid_event_ends_in_the_trash(service):
+    id = service.send("create_event", body=event(service, data={"mail": None})).ok()
+    assert trashed(service, id)["_id"] == id
+
+
+def test_r116_no_accepted_event_stays_undecided(service):
+    bodies = [event(service, email(), data={"items": "x" if number % 3 == 0 else 1}) for number in range(12)]
+    with ThreadPoolExecutor(4) as threads:
+        ids = list(threads.map(lambda body: service.send("create_event", body=body).ok(), bodies))
+    ends = [settled(service, id) for id in ids]
+    assert ends == ["trashed" if number % 3 == 0 else "computed" for number in range(12)]
+
+
+def test_r117_after_a_synchronous_200_the_event_is_there(service):
+    for _ in range(5):
+        id = service.send("create_event_sync", body=event(service)).ok()
+        assert service.send("get_event", {"id": id}).status == 200
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("missing", ["projectId", "eventType", "nonce", "data"])
+def test_r189_four_members_are_required(service, operation, missing):
+    body = event(service)
+    del body[missing]
+    reply = service.send(operation, body=body)
+    assert reply.status == 400
+    assert missing in reply.body["message"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_r189_the_date_and_the_tracker_are_optional(service, operation):
+    body = event(service)
+    del body["eventDate"]
+    assert service.send(operation, body=body).status == 200
+    assert service.send(operation, body=event(service, trackerId="t")).status == 200
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("project_id", ["SHOP", "no_shop", "ab", 5, None, "no-such-project-here"])
+def test_r190_the_project_is_named_in_the_body(service, operation, project_id):
+    assert service.send(operation, body=event(service, projectId=project_id)).status == 400
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("data", [[], "{}", None, 5, True, [{"mail": "a@example.com"}]], ids=str)
+def test_r191_data_is_an_object(service, operation, data):
+    body = event(service)
+    body["data"] = data
+    assert service.send(operation, body=body).status == 400
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_r192_r201_the_answer_is_a_text_that_is_a_uuid(service, operation):
+    reply = service.send(operation, body=event(service))
+    assert (reply.status, type(reply.body)) == (200, str)
+    assert str(UUID(reply.body)) == reply.body
+
+
+def test_r194_without_a_tracker_no_tracker_is_bound(service):
+    """With one, anonymous events of one browser are of one user."""
+    bound = [computed(service, service.send("create_event_sync", body=event(service, email(), trackerId=tracker)).ok())
+             for tracker in (None, None)]  # fmt: skip
+    assert bound[0]["userId"] != bound[1]["userId"]
+    kind = {"reference": new("anonymous"), "name": "Anonymous", "fields": []}
+    service.send("create_event_type", body=kind).ok()
+    tracker = new("tracker")
+    users = []
+    for id in (tracker, tracker, None, None):
+        body = event(service, eventType=kind["reference"], data={}, trackerId=id)
+        users.append(computed(service, service.send("create_event_sync", body=body).ok())["userId"])
+    assert users[0] == users[1]
+    assert len(set(users)) == 3
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_r195_a_repeated_nonce_makes_one_event(fresh, operation):
+    body = event(fresh, data={"turnover": 5})
+    ids = {fresh.send(operation, body=body).ok() for _ in range(3)}
+    assert len(ids) == 1
+    assert settled(fresh, ids.pop()) == "computed"
+    assert events_of(fresh) == (1, 5)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_r196_many_sends_at_once_make_one_event(fresh, operation):
+    body = event(fresh, data={"turnover": 5, "confirmed": 1})
+    with ThreadPoolExecutor(6) as threads:
+        ids = set(threads.map(lambda _: fresh.send(operation, body=body).ok(), range(6)))
+    (id,) = ids
+    assert settled(fresh, id) == "computed"
+    assert events_of(fresh) == (1, 5)
+    keys = [each["key"] for each in computed(fresh, id)["metrics"]]
+    assert sorted(keys) == ["confirmed", "event-count", "state-delay-confirmed", "turnover"]
+
+
+def test_r198_one_nonce_in_two_projects_makes_two_events(service, fresh):
+    nonce = new("shared")
+    ids = [each.send("create_event_sync", body=event(each, nonce=nonce)).ok() for each in (service, fresh)]
+    assert ids[0] != ids[1]
+    assert computed(service, ids[0])["_id"] == ids[0]
+    assert computed(fresh, ids[1])["_id"] == ids[1]
+    assert service.send("get_event", {"id": ids[1]}).status == 404
+
+
+@pytest.mark.parametrize("first", OPERATIONS)
+def test_r199_the_nonce_holds_over_both_operations(fresh, first):
+    body = event(fresh)
+    second = next(each for each in OPERATIONS if each != first)
+    assert fresh.send(first, body=body).ok() == fresh.send(second, body=body).ok()
+    assert events_of(fresh)[0] == 1
+
+
+def test_r200_the_statuses_of_the_asynchronous_operation(service):
+    body = event(service)
+    assert service.send("create_event", body=body).status == 200
+    assert service.send("create_event", body={**body, "data": {"mail": "other@example.com"}}).status == 200
+    assert service.send("create_event", body={}).status == 400
+
+
+def test_r202_the_statuses_of_the_synchronous_operation(service):
+    body = event(service)
+    assert service.send("create_event_sync", body=body).status == 200
+    assert (
+        service.send("create_event_sync", body={**body, "data": {"mail": "other@example.com"}}).status == 409
+    )
+    assert service.send("create_event_sync", body={}).status == 400
+    invalid = service.send("create_event_sync", body=event(service, data={"mail": None}))
+    assert invalid.status == 400
+    assert trashed(service, invalid.body["eventId"])
+
+
+ODD = {
+    "deep": b'{"a":' * 60 + b"1" + b"}" * 60,
+    "deeper": b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    "large": b'{"items": 1e400, "mail": 1}',
+    "huge": b'{"items": ' + b"9" * 5_000 + b"}",
+    "surrogate": b'{"mail": "\\ud800@example.com"}',
+    "surrogate in an optional field": b'{"mail": "a@example.com", "coupon": "\\udfff"}',
+    "surrogate key": b'{"mail": "a@example.com", "\\ud800": 1}',
+    "NaN": b'{"mail": "a@example.com", "items": NaN}',
+    "Infinity": b'{"mail": "a@example.com", "turnover": -Infinity}',
+    "null byte": b'{"mail": "a@example.com", "coupon": "a\\u0000b"}',
+    "not UTF-8": b'{"mail": "\xff"}',
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", ODD)
+def test_r204_odd_data_are_never_a_500(service, operation, name):
+    head = json.dumps({"projectId": service.id, "eventType": "order", "nonce": new("odd")})[:-1].encode()
+    reply = service.send(operation, body=head + b', "data": ' + ODD[name] + b"}")
+    assert reply.status in (200, 400)
+    if reply.status == 200:
+        assert settled(service, reply.body)
+
+
+def test_r204_an_unknown_id_of_an_event_is_no_failure(service):
+    assert service.send("get_raw_event", {"id": uuid(0)}).status == 404

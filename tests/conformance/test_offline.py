@@ -1,0 +1,74 @@
+"""Creating offline interactions (R184 to R188)."""
+
+from __future__ import annotations
+
+import pytest
+from conformance.shop import NOON, VENDOR, email, hex_id, search
+
+
+def send(project, **parts):
+    usual = {"date": NOON, "userData": {"email": email()}, "nodeData": {"vendorId": VENDOR}}
+    body = {name: value for name, value in {**usual, **parts}.items() if value is not ...}
+    return project.send("create_offline_interaction", body=body)
+
+
+@pytest.mark.parametrize(
+    "node_data", [{}, {"campaignId": "c"}, {"vendorId": None}, {"vendorId": 5}, None, [], ...]
+)
+def test_r184_node_data_without_vendor_id_is_refused(service, node_data):
+    reply = send(service, nodeData=node_data)
+    assert reply.status == 400
+    assert "nodeData" in reply.body["message"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"nodeData": {}},
+        {"nodeData": {"vendorId": "unknown"}},
+        {"userData": {}},
+        {"userData": {"email": "no email"}},
+        {"userData": {"email": "anna@example.com", "shoeSize": 42}},
+        {"userData": ...},
+        {"date": "2025-02-30T00:00:00Z"},
+        {"date": ...},
+    ],
+    ids=str,
+)
+def test_r185_what_is_refused_is_not_stored(service, wrong):
+    before = search(service, isBot=None, filtered=None)["total"]
+    assert send(service, **wrong).status == 400
+    assert search(service, isBot=None, filtered=None)["total"] == before
+
+
+def test_r185_what_is_accepted_can_be_read_at_once(service):
+    for _ in range(3):
+        created = send(service)
+        assert created.status == 201
+        assert service.send("get_interaction", {"id": created.body["_id"]}).ok() == created.body
+        assert created.body["_id"] in [each["_id"] for each in search(service)["data"]]
+
+
+@pytest.mark.parametrize("field", ["email", "phone", "vendorUserId"])
+def test_r186_identity_fields_are_taken(service, field):
+    value = {"email": email(), "phone": "+33612345678", "vendorUserId": "v-1"}[field]
+    assert send(service, userData={field: value}).ok()["userData"] == {field: value}
+
+
+@pytest.mark.parametrize("field", ["firstName", "coupon", "turnover", "mail", "shoeSize", "_id", "userId"])
+def test_r186_other_fields_are_refused(service, field):
+    """The first is a field of the user's schema that identifies nobody, the next ones are of the event."""
+    assert send(service, userData={"email": email(), field: "x"}).status == 400
+
+
+def test_r187_what_is_created_is_offline_and_starts_at_its_date(service):
+    created = send(service, date="2025-01-31T13:30:00+01:00").ok()
+    assert (created["type"], created["isBot"]) == ("offline", False)
+    assert created["startDate"] == created["endDate"] == "2025-01-31T12:30:00.000Z"
+    session_only = {"firstHitId", "hitCount", "firstPage", "firstPageUrl", "userAgent", "asn", "geo"}
+    assert session_only & set(created) == set()
+
+
+@pytest.mark.parametrize("vendor", ["unknown", "MY-ADS", "", hex_id(1)])
+def test_r188_an_unknown_vendor_is_refused(service, vendor):
+    assert send(service, nodeData={"vendorId": vendor}).status == 400

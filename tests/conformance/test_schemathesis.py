@@ -1,0 +1,102 @@
+"""Requests drawn from our own description of the interface: no failure, no status and no body it does not tell."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+import schemathesis
+from conformance.shop import VENDOR, event, hex_id, hit, made, node, send_event, table, uuid, visit
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+from service.http.caller import token_of
+
+from attrib_ds.contract.openapi import document
+from attrib_ds.service.accounts.administration import create_key
+
+#: Requests drawn for each operation, the same ones in every run.
+EXAMPLES = {GenerationMode.POSITIVE: 5, GenerationMode.NEGATIVE: 3}
+PROJECT = "drawn-shop"
+DESCRIBED = document()
+NAMES = [
+    (each["operationId"], method, path)
+    for path, methods in DESCRIBED["paths"].items()
+    for method, each in methods.items()
+]
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture(scope="module")
+def token(http):
+    """The token of an account that may use the project alone: any other one is forbidden to it."""
+    key = create_key(http.home, http.home / "drawn.json", projects=[PROJECT])
+    return token_of(http.url, key)
+
+
+@pytest.fixture(scope="module")
+def drawn(http):
+    """The description, in which values that must exist are those of one project."""
+    visits = table(visit(1, firstHitId=uuid(1), hitCount=1))
+    records = {
+        "nodes": table(node("ads")),
+        "interactions": visits,
+        "hits": table(hit(1, 1, "2025-01-31T12:00:00Z")),
+    }
+    project = made(http, PROJECT, **records)
+    known = {
+        "projectId": [project.id],
+        "vendorId": [VENDOR],
+        "id": [send_event(project), hex_id(1), hex_id(900), "order", "ads"],
+        "firstHitId": [uuid(1)],
+        "storageKey": ["confirmed", "turnover"],
+    }
+    project.send("create_event", body=event(project, eventType="unknown")).ok()
+    described = deepcopy(DESCRIBED)
+    for methods in described["paths"].values():
+        for operation in methods.values():
+            for parameter in operation["parameters"]:
+                _narrow(parameter, "schema", known.get(parameter["name"]), parameter["name"])
+            for media in operation.get("requestBody", {}).get("content", {}).values():
+                properties = media["schema"].get("properties", {})
+                if "projectId" in properties:
+                    properties["projectId"] = {"enum": known["projectId"]}
+    return schemathesis.openapi.from_dict(described)
+
+
+def _narrow(holder, name, values, parameter):
+    """Let a parameter be one of the known values; ids may be any other too."""
+    if values:
+        some = {"enum": values}
+        holder[name] = some if parameter in ("projectId", "vendorId") else {"anyOf": [some, holder[name]]}
+
+
+@pytest.mark.http_only
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["good", "bad"])
+@pytest.mark.parametrize(("name", "method", "path"), NAMES, ids=[name for name, *_ in NAMES])
+def test_no_answer_is_undescribed(http, token, drawn, name, method, path, mode):
+    operation = drawn[path][method.upper()]
+    statuses = {int(each) for each in DESCRIBED["paths"][path][method]["responses"] if each != "default"}
+    statuses |= {405} if mode is GenerationMode.NEGATIVE else set()
+    count = 0
+
+    @settings(
+        max_examples=EXAMPLES[mode],
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case):
+        nonlocal count
+        count += 1
+        headers = {"Authorization": f"Bearer {token}"}
+        response = case.call(base_url=http.url, headers=headers, timeout=60)
+        assert response.status_code in statuses, (response.status_code, response.content[:500])
+        case.validate_response(response, checks=CHECKS)
+
+    ask()
+    assert count > 0

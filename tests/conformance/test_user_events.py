@@ -1,0 +1,113 @@
+"""Events and metrics of a user (R263 to R269)."""
+
+from __future__ import annotations
+
+import pytest
+from conformance.shop import hex_id, node, table, uuid, visit
+
+ANNA = hex_id(100)
+
+
+@pytest.fixture(scope="module")
+def records():
+    """Three orders, of which the first came before any interaction; one has a state that came later."""
+    usual = {"userId": ANNA, "eventType": "order"}
+    events = [
+        {**usual, "_id": uuid(3), "eventDate": "2025-01-10T00:00:00Z", "createdAt": "2025-03-03T00:00:00Z",
+         "updatedAt": "2025-03-04T00:00:00Z", "statistics.items": 3.0},
+        {**usual, "_id": uuid(1), "eventDate": "2025-01-20T00:00:00Z", "createdAt": "2025-03-01T00:00:00Z",
+         "updatedAt": "2025-03-05T00:00:00Z", "statistics.items": 1.0, "states.confirmed": 1,
+         "states.confirmed.date": "2025-01-25T00:00:00Z"},
+        {**usual, "_id": uuid(2), "eventDate": "2025-01-01T00:00:00Z", "createdAt": "2025-03-02T00:00:00Z",
+         "updatedAt": "2025-03-03T00:00:00Z", "statistics.items": 2.0},
+    ]  # fmt: skip
+    visits = table(visit(1, "2025-01-05T00:00:00Z", userId=ANNA))
+    return {"nodes": table(node("ads")), "events": table(*events), "interactions": visits}
+
+
+def events(project, id=ANNA, **query):
+    return project.send("list_user_events", {"id": id}, query)
+
+
+def order_of(project, **query):
+    return [int(each["_id"][-1]) for each in events(project, **query).ok()["data"]]
+
+
+def metrics(project, id=ANNA, **query):
+    return project.send("list_user_metrics", {"id": id}, query)
+
+
+def keys(project, **query):
+    return sorted(each["key"] for each in metrics(project, **query).ok()["data"])
+
+
+def test_r263_attributable_keeps_attributable_events(service):
+    """An interaction on the fifth can have led to what came after it alone."""
+    assert sorted(order_of(service, attributable="true")) == [1, 3]
+    assert sorted(order_of(service)) == sorted(order_of(service, attributable="false")) == [1, 2, 3]
+    assert {each["attributable"] for each in events(service, attributable="true").ok()["data"]} == {True}
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [("eventDate", [2, 3, 1]), ("createdAt", [1, 2, 3]), ("updatedAt", [2, 3, 1]), ("_id", [1, 2, 3])],
+)
+def test_r264_events_are_sorted_by_four_properties(service, sort, expected):
+    assert order_of(service, sort=sort, order="ASC") == expected
+    assert order_of(service, sort=sort, order="DESC") == expected[::-1]
+
+
+@pytest.mark.parametrize("wrong", [{"sort": "eventType"}, {"sort": "_id", "order": "asc"}, {"limit": "-1"}])
+def test_r264_other_sorts_are_refused(service, wrong):
+    assert events(service, **wrong).status == 400
+
+
+def test_r265_the_page_has_five_members(service):
+    page = events(service, offset=1, limit=1, sort="_id").ok()
+    assert set(page) == {"count", "total", "offset", "limit", "data"}
+    assert (page["count"], page["total"], page["offset"], page["limit"]) == (1, 3, 1, 1)
+    assert page["data"] == [service.send("get_event", {"id": uuid(2)}).ok()]
+
+
+@pytest.mark.parametrize("id", [hex_id(999), "nonsense"])
+def test_r265_an_unknown_user_has_an_empty_page(service, id):
+    reply = events(service, id)
+    assert (reply.status, reply.body["total"], reply.body["data"]) == (200, 0, [])
+
+
+def test_r266_metrics_are_states_or_statistics_alone(service):
+    assert keys(service, type="state") == ["confirmed"]
+    statistics = keys(service, type="statistic")
+    assert {"items", "event-count"} <= set(statistics)
+    assert "confirmed" not in statistics
+    assert keys(service) == sorted(["confirmed", *statistics])
+    assert metrics(service, type="metric").status == 400
+
+
+def test_r267_the_bounds_are_about_the_date_of_the_metric(service):
+    """The state is of an event before the bound; records were made long after both."""
+    assert keys(service, since="2025-01-25T00:00:00Z", type="state") == ["confirmed"]
+    assert keys(service, until="2025-01-25T00:00:00Z", type="state") == ["confirmed"]
+    assert keys(service, since="2025-01-25T00:00:00.001Z", type="state") == []
+    assert keys(service, until="2025-01-24T23:59:59.999Z", type="state") == []
+    first = metrics(
+        service, since="2025-01-01T00:00:00Z", until="2025-01-09T00:00:00Z", type="statistic"
+    ).ok()
+    assert {each["eventId"] for each in first["data"]} == {uuid(2)}
+
+
+@pytest.mark.parametrize(
+    ("sort", "name"), [("createdAt", "createdAt"), ("updatedAt", "updatedAt"), ("metricDate", "date")]
+)
+def test_r268_metrics_are_sorted_by_three_properties(service, sort, name):
+    page = metrics(service).ok()["data"]
+    values = sorted(each[name] if name in each else each["data"][name] for each in page)
+    for order, expected in (("ASC", values), ("DESC", values[::-1])):
+        found = metrics(service, sort=sort, order=order).ok()["data"]
+        assert [each[name] if name in each else each["data"][name] for each in found] == expected
+    assert metrics(service, sort="date").status == 400
+
+
+@pytest.mark.parametrize("id", [hex_id(999), "nonsense"])
+def test_r269_metrics_of_an_unknown_user_are_404(service, id):
+    assert metrics(service, id).status == 404

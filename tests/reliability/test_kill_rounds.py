@@ -1,0 +1,16 @@
+"""A few of the rounds of ``kill_rounds.py``, which runs as many as one has time for."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from reliability.kill_rounds import run
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+
+
+def test_r116_r197_r203_what_was_acknowledged_survives_kills():
+    summary = run(3, seed=1, tell=lambda _: None)
+    assert summary.problems == []
+    assert summary.accepted > 0

@@ -1,0 +1,279 @@
+"""A person is forgotten for good, and told beforehand what is known."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from service.invariants import assert_users_agree, rows_of
+from service.people import declare, see, user_of, users
+from service.records import hex_id, order, send, table, uuid, visit
+
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.service import Service
+from attrib_ds.service.tables import TABLES
+
+ANNA = "Anna.Secret@example.com"
+NAMES = ("anna.secret", "browser-of-anna", "vendor-anna", "Annabel", "nonce-of-anna")
+MODES = pytest.mark.parametrize("mode", ["anonymise", "delete"])
+
+
+@pytest.fixture
+def service():
+    opened = Service.open("shop", ":memory:")
+    declare(opened)
+    send(opened, "create_integration", vendorId="shops", name="Shops")
+    yield opened
+    assert_users_agree(opened)
+    opened.close()
+
+
+@pytest.fixture
+def anna(service):
+    """A user of whom there is something in every table, merged from two; and another user."""
+    data = {"email": ANNA, "vendorUserId": "vendor-anna", "firstName": "Annabel", "note": "for Annabel"}
+    see(service, "nonce-of-anna-0", "browser-of-anna")
+    known = user_of(service, see(service, "nonce-of-anna-1", vendorUserId="vendor-anna"))
+    event = see(
+        service, "nonce-of-anna-2", "browser-of-anna", **data, product="shoes", confirmed=1, other="Annabel"
+    )
+    send(service, "update_event_state", id=event, storageKey="confirmed", value=0)
+    with pytest.raises(InvalidRequest):
+        send(service, "create_event_sync", event_type="nothing", nonce="nonce-of-anna-3", data={"a": [ANNA]})
+    seen = visit(
+        1,
+        userId=known,
+        userData=json.dumps({"email": ANNA}),
+        rawUserData=json.dumps({"email": ANNA}),
+        firstHitId=uuid(70),
+        hitCount=1,
+        referrer="https://mail.example/?u=anna.secret",
+        firstPageUrl__search="?mail=anna.secret@example.com",
+    )
+    hit = {
+        "id": uuid(70),
+        "sessionId": hex_id(1),
+        "serverDate": "2025-01-31T12:00:00Z",
+        "pageUrl.search": "?u=anna.secret",
+    }
+    assert send(service, "load_records", resource="interactions", source=table(seen)).table.num_rows == 0
+    assert send(service, "load_records", resource="hits", source=table(hit)).table.num_rows == 0
+    offline(service)
+    see(service, "n-ben", "browser-of-ben", email="ben@example.com", firstName="Ben")
+    return known
+
+
+def ben_of(service):
+    ((user,),) = rows_of(service, "SELECT userId FROM identities WHERE value = 'ben@example.com'")
+    return user
+
+
+def offline(service, date="2025-01-31T12:00:00Z"):
+    node = {"vendorId": "shops"}
+    return send(service, "create_offline_interaction", date=date, userData={"email": ANNA}, nodeData=node)
+
+
+def everything(service):
+    return {
+        name: rows_of(service, f"SELECT * FROM {name}") for name in TABLES if name not in ("meta", "settings")
+    }
+
+
+@MODES
+def test_g209_nothing_names_the_person_afterwards(service, anna, mode):
+    told = str(everything(service)).lower()
+    assert all(name.lower() in told for name in NAMES)
+    assert send(service, "delete_user", id=anna, mode=mode).value == 1
+    left = str(everything(service)).lower()
+    assert [name for name in NAMES if name.lower() in left] == []
+    assert "ben@example.com" in left
+
+
+def test_anonymising_keeps_what_counts(service, anna):
+    names = ["eventCount", "interactionCount", "hitCount", "metrics.confirmed.sum", "eventTypesCount.view"]
+
+    def counted():
+        found = send(service, "search_users", fields=names).table.to_pylist()
+        return next(each for each in found if each["_id"] == anna)
+
+    before = counted()
+    assert (before["eventCount"], before["interactionCount"], before["hitCount"]) == (3, 2, 1)
+    send(service, "delete_user", id=anna)
+    assert counted() == before
+    listed = send(service, "list_user_events", id=anna).table.to_pylist()
+    products = [json.loads(each["event"]).get("product") for each in listed]
+    assert [each["current"] for each in products if each] == ["shoes"]
+    users_fields = [each for record in listed for each in json.loads(record["user"]).values()]
+    assert {(each["raw"], each["current"], each["anonymized"]) for each in users_fields} == {
+        (None, None, True)
+    }
+
+
+def test_deleting_keeps_nothing(service, anna):
+    send(service, "delete_user", id=anna, mode="delete")
+    assert anna not in users(service)
+    for operation in ("get_user", "list_user_metrics", "delete_user", "export_user_data"):
+        with pytest.raises(NotFound):
+            send(service, operation, id=anna)
+    left = {name: len(rows) for name, rows in everything(service).items()}
+    assert {
+        name: left[name] for name in ("events", "raw_events", "interactions", "hits", "metric_history")
+    } == {
+        "events": 1,
+        "raw_events": 1,
+        "interactions": 0,
+        "hits": 0,
+        "metric_history": 0,
+    }
+    assert (left["users"], left["merged_users"], left["trashed_events"], left["identities"]) == (1, 0, 0, 2)
+
+
+@MODES
+def test_g210_a_repeat_of_an_erased_nonce_stores_nothing(service, anna, mode):
+    send(service, "delete_user", id=anna, mode=mode)
+    before = everything(service)
+    ids = [
+        see(service, "nonce-of-anna-2", "browser-of-anna", email=ANNA, firstName="Annabel") for _ in range(2)
+    ]
+    send(service, "create_event", event_type="view", nonce="nonce-of-anna-1", data={"email": ANNA})
+    assert ids[0] == ids[1]
+    assert everything(service) == before
+
+
+def test_a_repeat_answers_the_id_of_what_was_anonymised(service, anna):
+    (id,) = rows_of(service, "SELECT _id FROM raw_events WHERE nonce = 'nonce-of-anna-2'")[0]
+    send(service, "delete_user", id=anna)
+    assert see(service, "nonce-of-anna-2", email=ANNA) == id
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("tracker", "data"),
+    [(None, {"email": ANNA}), (None, {"vendorUserId": "vendor-anna"}), ("browser-of-anna", {})],
+)
+def test_g209_an_event_from_before_brings_nobody_back(service, anna, mode, tracker, data):
+    send(service, "delete_user", id=anna, mode=mode)
+    before = {name: rows for name, rows in everything(service).items() if name != "tombstones"}
+    id = see(service, "another-nonce", tracker, **data)
+    with pytest.raises(NotFound):
+        send(service, "get_event", id=id)
+    assert {name: rows for name, rows in everything(service).items() if name != "tombstones"} == before
+    # Nor does a repeat of that.
+    see(service, "another-nonce", tracker, **data)
+    assert {name: rows for name, rows in everything(service).items() if name != "tombstones"} == before
+
+
+def test_who_comes_back_later_is_somebody_new(service, anna):
+    send(service, "delete_user", id=anna, mode="delete")
+    id = see(service, "later", "browser-of-anna", date=None, email=ANNA)
+    assert user_of(service, id) not in {anna, ben_of(service)}
+
+
+@MODES
+def test_g209_nor_does_a_backup_that_is_loaded(service, anna, mode):
+    send(service, "delete_user", id=anna, mode=mode)
+    before = everything(service)
+    rows = {
+        "interactions": [
+            visit(11, userId=anna),
+            visit(12, userId=hex_id(12), userData=json.dumps({"email": ANNA})),
+            visit(13, userId=hex_id(13), userData=json.dumps({"trackerId": "browser-of-anna"})),
+        ],
+        "events": [order(11, userId=anna), order(12, userId=hex_id(12), **{"user.email": ANNA})],
+    }
+    for resource, records in rows.items():
+        answer = send(service, "load_records", resource=resource, source=table(*records))
+        assert answer.value[resource] == 0
+        reasons = set(answer.table["reason"].to_pylist())
+        assert reasons == {"userId: is somebody whose data was erased later than this"}
+    with pytest.raises(InvalidRequest, match="user_data: is somebody whose data was erased later"):
+        offline(service)
+    after = everything(service)
+    assert {name for name in before if before[name] != after[name]} <= {"nodes"}
+
+
+def test_what_is_loaded_with_a_later_date_is_taken(service, anna):
+    send(service, "delete_user", id=anna)
+    answer = send(
+        service,
+        "load_records",
+        resource="interactions",
+        source=table(visit(11, userId=anna, startDate="2099-01-01T00:00:00Z")),
+    )
+    assert answer.value["interactions"] == 1
+
+
+def test_what_waits_to_be_processed_is_dropped_too(service, anna):
+    """An event that was accepted before the erasure and is processed after it."""
+    insert = (
+        "INSERT INTO raw_events (_id, projectId, nonce, eventType, createdAt, data, eventDate) "
+        f"VALUES ('{uuid(99)}', 'shop', 'waiting', 'view', TIMESTAMP '2025-01-31', ?, NULL)"
+    )
+    service._store.write(
+        lambda connection: connection.execute(insert, [json.dumps({"email": ANNA})]).fetchall()
+    )
+    pending = f"INSERT INTO pending_events VALUES ('{uuid(99)}')"
+    service._store.write(lambda connection: connection.execute(pending).fetchall())
+    send(service, "delete_user", id=anna, mode="delete")
+    assert rows_of(service, "SELECT * FROM pending_events") == []
+    assert rows_of(service, "SELECT * FROM raw_events WHERE nonce = 'waiting'") == []
+
+
+def test_a_merged_id_is_erased_with_its_survivor(service, anna):
+    ((merged,),) = rows_of(service, "SELECT _id FROM merged_users")
+    send(service, "delete_user", id=merged, mode="delete")
+    assert anna not in users(service)
+    answer = send(service, "load_records", resource="interactions", source=table(visit(11, userId=merged)))
+    assert answer.value["interactions"] == 0
+
+
+def test_what_was_anonymised_cannot_be_split(service, anna):
+    ((merged,),) = rows_of(service, "SELECT _id FROM merged_users")
+    send(service, "delete_user", id=anna)
+    assert send(service, "get_user", id=merged).table["_id"].to_pylist() == [anna]
+    with pytest.raises(Conflict, match="nothing is left"):
+        send(service, "split_user", id=anna, userId=merged)
+
+
+def test_g211_the_audit_log_tells_of_it_without_naming(service, anna):
+    send(service, "export_user_data", id=anna)
+    send(service, "delete_user", id=anna, mode="delete")
+    told = rows_of(service, "SELECT operation, subject, details, account FROM audit ORDER BY _id")
+    assert told == [
+        ("export_user_data", anna, "{}", None),
+        ("delete_user", anna, '{"mode":"delete"}', None),
+    ]
+
+
+def test_the_salt_is_kept_and_hashes_are_no_values(service, anna):
+    send(service, "delete_user", id=anna)
+    marks = rows_of(service, "SELECT kind, hash FROM tombstones ORDER BY kind")
+    assert {kind for kind, _ in marks} >= {"userId", "nonce", "identity:email", "identity:trackerId"}
+    assert all(len(digest) == 64 for _, digest in marks)
+    salt = rows_of(service, "SELECT value FROM settings WHERE name = 'tombstoneSalt'")
+    send(service, "delete_user", id=ben_of(service))
+    assert rows_of(service, "SELECT value FROM settings WHERE name = 'tombstoneSalt'") == salt
+
+
+def test_g209_a_person_is_told_everything(service, anna):
+    told = send(service, "export_user_data", id=anna).value
+    assert set(told) == {
+        *("user", "identities", "mergedUserIds", "interactions", "hits", "events", "rawEvents"),
+        "earlierMetrics",
+    }
+    text = json.dumps(told, default=str).lower()
+    assert all(name.lower() in text for name in NAMES)
+    assert "ben@example.com" not in text
+    sizes = {name: len(told[name]) for name in told if name != "user"}
+    assert sizes == {
+        "identities": 3,
+        "mergedUserIds": 1,
+        "interactions": 2,
+        "hits": 1,
+        "events": 3,
+        "rawEvents": 3,
+        "earlierMetrics": 2,
+    }
+    assert told["user"]["_id"] == anna
+    assert told["user"]["fields"]["firstName"][0]["current"] == "Annabel"
+    assert {"email": ANNA} in [each["userData"] for each in told["interactions"]]

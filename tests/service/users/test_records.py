@@ -1,0 +1,44 @@
+"""Reading one user, whole."""
+
+from __future__ import annotations
+
+import pytest
+from service.records import hex_id, send
+
+from attrib_ds import schema
+from attrib_ds.errors import InvalidRequest, NotFound
+
+
+def test_r255_a_user_is_complete(crowd):
+    answer = send(crowd, "get_user", id=hex_id(1))
+    assert answer.table.schema == schema.USER
+    (record,) = answer.table.to_pylist()
+    assert {name for name, value in record.items() if value is None} == {
+        f"mostProbableLocation.{name}"
+        for name in ("source", "confidence", "location.type", "location.coordinates")
+    }
+    assert (record["_id"], record["projectId"], record["eventCount"]) == (hex_id(1), "shop", 2)
+
+
+@pytest.mark.parametrize("malformed", ["x", "A" * 24, hex_id(1)[1:]])
+def test_r255_a_malformed_id_is_refused(crowd, malformed):
+    with pytest.raises(InvalidRequest, match="^id: "):
+        send(crowd, "get_user", id=malformed)
+
+
+def test_r255_an_unknown_id_is_not_found(crowd):
+    with pytest.raises(NotFound, match="id: there is no user") as error:
+        send(crowd, "get_user", id=hex_id(99))
+    assert error.value.field == "id"
+
+
+def test_g148_an_id_that_was_merged_away_answers_with_the_survivor(crowd):
+    row = f"('{hex_id(70)}', '{hex_id(2)}', TIMESTAMP '2100-01-01', '{{}}')"
+    crowd._store.write(lambda connection: connection.execute(f"INSERT INTO merged_users VALUES {row}"))
+    try:
+        (record,) = send(crowd, "get_user", id=hex_id(70)).table.to_pylist()
+        assert record == send(crowd, "get_user", id=hex_id(2)).table.to_pylist()[0]
+        assert (record["_id"], record["updatedAt"].year) == (hex_id(2), 2100)
+        assert send(crowd, "search_users", fields=[], id_from=hex_id(70)).total == 0
+    finally:
+        crowd._store.write(lambda connection: connection.execute("DELETE FROM merged_users"))
