@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         search_interactions,
     )
     from attrib_ds.loading import load, sample_project
+    from attrib_ds.mirroring import sync
     from attrib_ds.nodes import list_nodes
     from attrib_ds.project import Project, connect
     from attrib_ds.rates import list_rates, set_rates
@@ -158,6 +159,7 @@ _HOMES = {
         "search_interactions",
     ],
     "loading": ["load", "sample_project"],
+    "mirroring": ["sync"],
     "nodes": ["list_nodes"],
     "project": ["Project", "connect"],
     "rates": ["list_rates", "set_rates"],
@@ -258,6 +260,7 @@ __all__ = [
     "set_rates",
     "simulate",
     "split_user",
+    "sync",
     "to_json",
     "transition_matrix",
     "update_campaign",

@@ -25,6 +25,7 @@ _ARGUMENTS = {
     "fields": "fields",
     "metadata": "metadata",
     "phoneParsingConfig": "phone_parsing_config",
+    "expirationPolicy": "expiration_policy",
 }
 #: What a file that was exported holds beside them.
 _GIVEN_BY_THE_SERVICE = frozenset({"_id", "projectId", "createdAt", "updatedAt", "archivedAt"})

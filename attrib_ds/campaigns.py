@@ -626,7 +626,7 @@ def _place(outlay: Any) -> tuple[Any, ...]:
 
 
 def _stored(
-    project: Project, vendor_id: str, campaign: str, *, without: set[str]
+    project: Project, vendor_id: str, campaign: str, *, without: frozenset[str]
 ) -> dict[tuple[Any, ...], list[str]]:
     """Return the ids of a campaign's outlays by what makes two outlays the same."""
     outlays: Any = project.send("list_outlays", vendor_id=vendor_id, parent_campaign_id=campaign).table

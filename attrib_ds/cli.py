@@ -24,11 +24,15 @@ from attrib_ds.filters import from_json
 from attrib_ds.frames import to_pandas
 from attrib_ds.journey_files import OPTIONS, Journeys, read_journeys, read_sequences, read_spend
 from attrib_ds.loading import load, sample_project
+from attrib_ds.mirroring import sync
 from attrib_ds.project import connect, home
 from attrib_ds.report import side_by_side, write_report
+from attrib_ds.transports.http.configuration import find_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from attrib_ds.project import Project
 
 
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
@@ -73,7 +77,11 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="credit the conversions of the shipped sample shop")
     demo.add_argument(
-        "--out", type=Path, default=Path("attribution-report"), metavar="DIR", help="where to write"
+        "--out",
+        type=Path,
+        default=Path("attribution-report"),
+        metavar="DIR",
+        help="where to write (default attribution-report)",
     )
     demo.set_defaults(run=_demo)
 
@@ -97,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
         "--separator", default=" > ", help="between the nodes of aggregated paths (default ' > ')"
     )
     own.add_argument("--spend", type=Path, metavar="FILE", help="spend per node: node, spend, currency")
-    own.add_argument("--models", metavar="NAMES", help="names of models, separated by commas")
+    own.add_argument(
+        "--models", metavar="NAMES", help="such as linear,time_decay (default: the rules of the demo)"
+    )
     own.add_argument("--lookback", default="30D", help="how far back touchpoints count (default 30D)")
     own.add_argument("--confidence", type=float, metavar="LEVEL", help="add intervals, such as 0.95")
     own.add_argument("--out", type=Path, metavar="DIR", help="also write a report and the credits there")
@@ -111,6 +121,10 @@ def _parser() -> argparse.ArgumentParser:
     actions = projects.add_subparsers(title="actions", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make an embedded project")
     create.add_argument("project", metavar="PROJECT")
+    create.add_argument("--currency", metavar="CODE", help="its currency (default EUR)")
+    create.add_argument(
+        "--timezone", metavar="NAME", help="its time zone, such as Europe/Paris (default UTC)"
+    )
     create.set_defaults(run=_create_project)
     listed = actions.add_parser("list", help="list the embedded projects")
     listed.set_defaults(run=_list_projects)
@@ -137,6 +151,21 @@ def _parser() -> argparse.ArgumentParser:
     known = actions.add_parser("list", help="list the integrations of a project")
     known.add_argument("project", metavar="PROJECT")
     known.set_defaults(run=_list_integrations)
+
+    mirrored = commands.add_parser("sync", help="mirror a project of a remote service into a file")
+    mirrored.add_argument("project", metavar="PROJECT")
+    mirrored.add_argument("--to", type=Path, required=True, metavar="PATH", help="file of the mirror")
+    mirrored.add_argument("--url", help="address of the service (default: as connect() finds it)")
+    mirrored.add_argument("--key", type=Path, metavar="FILE", help="key file of a service account")
+    mirrored.add_argument("--since", metavar="INSTANT", help="read what is dated from here on")
+    mirrored.add_argument("--until", metavar="INSTANT", help="read what is dated until here")
+    mirrored.add_argument("--hits", action="store_true", default=None, help="mirror the hits of sessions too")
+    mirrored.add_argument(
+        "--personal", action="store_true", default=None, help="mirror identity data of interactions too"
+    )
+    mirrored.add_argument("--currency", metavar="CODE", help="of the project (default EUR)")
+    mirrored.add_argument("--timezone", metavar="ZONE", help="of the project (default UTC)")
+    mirrored.set_defaults(run=_sync)
 
     administered = list(add_commands(commands))
 
@@ -173,8 +202,13 @@ def _parser() -> argparse.ArgumentParser:
     exported.set_defaults(run=_export)
 
     serving = serving_commands.add_commands(commands)
-    for command in (create, listed, filled, joined, known, *administered, exported, *serving):
-        command.add_argument("--home", type=Path, metavar="DIR", help="folder of embedded projects")
+    for command in (create, listed, filled, joined, known, mirrored, *administered, exported, *serving):
+        command.add_argument(
+            "--home",
+            type=Path,
+            metavar="DIR",
+            help="folder of embedded projects (default ATTRIB_DS_HOME, or your data folder)",
+        )
     return parser
 
 
@@ -258,7 +292,8 @@ def _create_project(options: argparse.Namespace) -> None:
     file = home() / f"{options.project}.duckdb"
     if file.exists():
         raise InvalidRequest(f"the project {options.project!r} is there already: {file}")
-    with connect(options.project) as project:
+    made = connect(options.project, path=file, currency=options.currency, timezone=options.timezone)
+    with made as project:
         print(f"Created {project!r}")
 
 
@@ -304,6 +339,33 @@ def _load(options: argparse.Namespace) -> None:
             f"{first['table']} ({first['reason']}){where}",
             file=sys.stderr,
         )
+
+
+def _sync(options: argparse.Namespace) -> None:
+    with (
+        _source(options) as source,
+        sync(
+            source,
+            options.to,
+            since=options.since,
+            until=options.until,
+            hits=options.hits,
+            personal=options.personal,
+            currency=options.currency,
+            timezone=options.timezone,
+        ) as mirror,
+    ):
+        interactions = mirror.send("search_interactions", limit=0, filtered=None, bots=None).total
+        users = mirror.send("search_users", fields=(), limit=0).total
+    print(f"{options.to} holds {interactions:,} interactions and {users:,} users of {options.project}")
+
+
+def _source(options: argparse.Namespace) -> Project:
+    """Open the project of a service, or where none is known the embedded one, which must be there."""
+    is_embedded = options.url is None and find_remote({"key": options.key}) is None
+    if is_embedded:
+        return existing(options.project)
+    return connect(options.project, url=options.url, key=options.key)
 
 
 def _export(options: argparse.Namespace) -> None:

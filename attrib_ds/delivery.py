@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attrib_ds.contract import Request
-    from attrib_ds.journal import Journal
+    from attrib_ds.journal import Journal, Outcome
     from attrib_ds.project import Project
-    from attrib_ds.sending import Outcome, Send
+    from attrib_ds.sending import Send
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +178,9 @@ class Run:
     recording: Recording | None = None
 
     @property
-    def known_ids(self) -> set[str]:
+    def known_ids(self) -> frozenset[str]:
         """The ids that rows of earlier runs were given."""
-        return self.journal.ids if self.journal else set()
+        return self.journal.ids if self.journal else frozenset()
 
     @property
     def is_over(self) -> bool:

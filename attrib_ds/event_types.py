@@ -48,7 +48,9 @@ def list_event_types(
     -------
     DataFrame
         One row per event type: ``_id``, ``createdAt``, ``updatedAt``, ``archivedAt``, ``projectId``,
-        ``reference``, ``name``, ``fields``, ``metadata`` and ``phoneParsingConfig`` (JSON text).
+        ``reference``, ``name``, ``fields``, ``metadata`` and ``phoneParsingConfig`` (JSON text), and
+        ``expirationPolicy.retentionDurationInDays`` and ``expirationPolicy.piiFields`` (missing where the
+        project's settings count).
         ``frame.attrs["total"]`` counts all that match.
 
     Raises
@@ -118,6 +120,7 @@ def create_event_type(
     fields: Sequence[Mapping[str, Any]] = (),
     metadata: Mapping[str, Any] | None = None,
     phone_parsing_config: Sequence[Mapping[str, Any]] = (),
+    expiration_policy: Mapping[str, Any] | None = None,
 ) -> pd.Series[Any]:
     """Create an event type; its events are accepted at once.
 
@@ -141,6 +144,10 @@ def create_event_type(
         Kept as it is; empty by default.
     phone_parsing_config : sequence of mapping
         Countries to read national phone numbers in: ``{"order": 1, "countryCode": "FR"}``.
+    expiration_policy : mapping, optional
+        ``{"retentionDurationInDays": 365, "piiFields": ["email"]}``: the days after an event in which its
+        personal values are kept (0: for ever), and the storage keys of those; what is not given is as in
+        :func:`attrib_ds.update_settings`.
 
     Returns
     -------
@@ -178,6 +185,7 @@ def create_event_type(
         fields=fields,
         metadata=metadata,
         phone_parsing_config=phone_parsing_config,
+        expiration_policy=expiration_policy,
     )
     return to_record(answer.table)
 
@@ -190,6 +198,7 @@ def update_event_type(
     fields: Sequence[Mapping[str, Any]] = (),
     metadata: Mapping[str, Any] | None = None,
     phone_parsing_config: Sequence[Mapping[str, Any]] | None = None,
+    expiration_policy: Mapping[str, Any] | None = None,
 ) -> pd.Series[Any]:
     """Change an event type; what is not given stays.
 
@@ -210,6 +219,9 @@ def update_event_type(
         Kept in place of the one before.
     phone_parsing_config : sequence of mapping, optional
         Countries to read national phone numbers in, in place of those before.
+    expiration_policy : mapping, optional
+        As for :func:`attrib_ds.create_event_type`, in place of the one before; ``{}`` for what the project
+        chose. Events that are there keep theirs.
 
     Returns
     -------
@@ -243,6 +255,7 @@ def update_event_type(
         fields=fields,
         metadata=metadata,
         phone_parsing_config=phone_parsing_config,
+        expiration_policy=expiration_policy,
     )
     return to_record(answer.table)
 

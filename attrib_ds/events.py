@@ -67,8 +67,8 @@ def send_events(
         Whether to wait until each event is processed, and learn what is wrong with it. Otherwise the service
         processes it later; :func:`attrib_ds.list_trashed_events` tells which were not valid.
     nonce_columns : sequence of str, optional
-        Columns that tell the rows of an event type apart, such as ``["data.orderId"]``; the nonce is a hash of
-        them. A column that is named here and is no property of events is not sent.
+        Columns that tell the rows of an event type apart, such as ``["data.orderId"]``; the nonce is a hash
+        of them. A column that is named here and is no property of events is not sent.
     dry_run : bool, default False
         Whether to check the rows only, each against its event type too where the service can do that; nothing
         is stored, and a journal is neither read nor written.

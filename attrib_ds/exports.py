@@ -86,10 +86,10 @@ def export_users(
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> from attrib_ds import connect, export_users, load
-    >>> visits = {"userId": ["5f0c0ffee0ddba11ad0be123"], "nodeId": ["ads"], "startDate": ["2025-01-31"]}
     >>> import pyarrow as pa
+    >>> from attrib_ds import connect, export_users, load
+    >>> day = "2025-01-31T12:00:00Z"
+    >>> visits = {"userId": ["5f0c0ffee0ddba11ad0be123"], "nodeId": ["ads"], "startDate": [day]}
     >>> with connect("my-shop", path=":memory:") as shop, tempfile.TemporaryDirectory() as folder:
     ...     loaded = load(shop, interactions=pa.table(visits))
     ...     file = export_users(shop, f"{folder}/users.csv", columns=["_id", "interactionCount"])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from attrib_ds.delivery import Delivery
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas, to_record
+from attrib_ds.large_results import search
 from attrib_ds.sending import read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    import os
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -19,6 +21,63 @@ if TYPE_CHECKING:
     from attrib_ds.filters import Predicate
     from attrib_ds.journal import Outcome
     from attrib_ds.project import Project
+
+
+@overload
+def search_interactions(
+    project: Project,
+    *,
+    where: Predicate | None = ...,
+    nodes: Predicate | None = ...,
+    since: datetime | str | None = ...,
+    until: datetime | str | None = ...,
+    columns: Sequence[str] | None = ...,
+    sort: Mapping[str, int] | None = ...,
+    limit: int | None = ...,
+    offset: int = ...,
+    filtered: bool | None = ...,
+    bots: bool | None = ...,
+    chunks: Literal[False] = ...,
+    to: None = ...,
+) -> pd.DataFrame: ...
+
+
+@overload
+def search_interactions(
+    project: Project,
+    *,
+    where: Predicate | None = ...,
+    nodes: Predicate | None = ...,
+    since: datetime | str | None = ...,
+    until: datetime | str | None = ...,
+    columns: Sequence[str] | None = ...,
+    sort: Mapping[str, int] | None = ...,
+    limit: int | None = ...,
+    offset: int = ...,
+    filtered: bool | None = ...,
+    bots: bool | None = ...,
+    chunks: Literal[True],
+    to: None = ...,
+) -> Iterator[pd.DataFrame]: ...
+
+
+@overload
+def search_interactions(
+    project: Project,
+    *,
+    where: Predicate | None = ...,
+    nodes: Predicate | None = ...,
+    since: datetime | str | None = ...,
+    until: datetime | str | None = ...,
+    columns: Sequence[str] | None = ...,
+    sort: Mapping[str, int] | None = ...,
+    limit: int | None = ...,
+    offset: int = ...,
+    filtered: bool | None = ...,
+    bots: bool | None = ...,
+    chunks: Literal[False] = ...,
+    to: str | os.PathLike[str],
+) -> Path: ...
 
 
 def search_interactions(
@@ -34,7 +93,9 @@ def search_interactions(
     offset: int = 0,
     filtered: bool | None = False,
     bots: bool | None = False,
-) -> pd.DataFrame:
+    chunks: bool = False,
+    to: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame | Iterator[pd.DataFrame] | Path:
     """Search the interactions of a project.
 
     Parameters
@@ -62,12 +123,18 @@ def search_interactions(
         True: only traffic captured by a traffic filter; False: only the rest; None: both.
     bots : bool or None, default False
         True: only bots; False: only the rest; None: both.
+    chunks : bool, default False
+        Return the rows frame by frame, for what does not fit into memory.
+    to : path-like, optional
+        Write the rows to this Parquet file instead, in place of one that is there.
 
     Returns
     -------
     DataFrame
         One row per interaction; nested properties are dotted columns (``geo.city``). Columns and dtypes do
         not depend on the rows. ``frame.attrs["total"]`` counts all that match.
+        With ``chunks`` an iterator of such frames, at least one, and with ``to`` the path of the file, which
+        is there when all rows are in it.
 
     Raises
     ------
@@ -84,22 +151,19 @@ def search_interactions(
     >>> list(french.columns)
     ['_id', 'geo.city']
     """
-    answer = project.send(
-        "search_interactions",
-        where=where,
-        nodes=nodes,
-        since=since,
-        until=until,
-        columns=columns,
-        sort=sort,
-        limit=limit,
-        offset=offset,
-        filtered=filtered,
-        bots=bots,
-    )
-    frame = to_pandas(answer.table)
-    frame.attrs["total"] = answer.total
-    return frame
+    arguments = {
+        "where": where,
+        "nodes": nodes,
+        "since": since,
+        "until": until,
+        "columns": columns,
+        "sort": sort,
+        "limit": limit,
+        "offset": offset,
+        "filtered": filtered,
+        "bots": bots,
+    }
+    return search(project, "search_interactions", arguments, chunks=chunks, to=to)
 
 
 def get_interaction(project: Project, id: str) -> pd.Series[Any]:
@@ -257,8 +321,8 @@ def _refuse_unnamed(external_ids: Sequence[Any], labels: Sequence[Hashable]) -> 
     unnamed = [label for label, each in zip(labels, external_ids, strict=True) if each is None]
     if unnamed:
         raise InvalidRequest(
-            f"journal: {len(unnamed):,} rows have no externalId (the first is row {unnamed[0]!r}), so that it "
-            "could not be known whether they were stored when a run ended; give each one, or no journal",
+            f"journal: {len(unnamed):,} rows have no externalId (the first is row {unnamed[0]!r}), so that "
+            "it could not be known whether they were stored when a run ended; give each one, or no journal",
             field="journal",
             details=[{"row": label, "problem": "has no externalId"} for label in unnamed],
         )

@@ -100,12 +100,19 @@ class Journal:
         self._file = file
         self._salt = salt
         self._known = {line.row: line for line in lines}
+        self._ids = {line.id for line in lines if line.id is not None}
         self._lock = threading.Lock()
 
     @property
-    def ids(self) -> set[str]:
-        """The ids that rows of earlier runs were given."""
-        return {line.id for line in self._known.values() if line.id is not None}
+    def ids(self) -> frozenset[str]:
+        """The ids that rows were given so far."""
+        with self._lock:
+            return frozenset(self._ids)
+
+    def knows_id(self, id: str | None) -> bool:
+        """Say whether a row was given an id."""
+        with self._lock:
+            return id in self._ids
 
     def line(self, entry: Entry) -> _Line:
         """Return a row as a line without a status."""
@@ -126,6 +133,7 @@ class Journal:
             self._file.sync(appended)
         with self._lock:
             self._known.update((line.row, line) for line in news)
+            self._ids.update(line.id for line in news if line.id is not None)
 
     def _hash(self, text: str) -> str:
         content = text.encode("utf-8", "surrogatepass")
@@ -179,11 +187,12 @@ class Recording:
     ) -> list[Outcome | AttribError]:
         """Note what became of rows, and return what to tell of them.
 
-        A row that was on its way when an earlier run ended, and is found stored, was stored by that run.
+        A row that was on its way when an earlier run ended, and is found stored, was stored by that run,
+        unless it is what another row stored.
         """
         settled = [
-            ("created", each[1], each[2])
-            if position in self._doubtful and not isinstance(each, AttribError) and each[0] == "present"
+            ("created", *each[1:])
+            if not isinstance(each, AttribError) and self._was_created(position, each)
             else each
             for position, each in zip(positions, told, strict=True)
         ]
@@ -195,6 +204,9 @@ class Recording:
         # Lost with the machine, they are asked for again, which stores nothing twice.
         self._journal.note([line for line in lines if line is not None], is_lasting=False)
         return settled
+
+    def _was_created(self, position: int, told: Outcome) -> bool:
+        return told[0] == "present" and position in self._doubtful and not self._journal.knows_id(told[1])
 
     def _is_harmless(self, line: _Line) -> bool:
         """Say whether the journal tells all that sending a row could change."""

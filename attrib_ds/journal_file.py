@@ -52,11 +52,12 @@ class JournalFile:
         self.lines = whole.split(b"\n") if whole else []
 
     def repair(self) -> None:
-        """Cut off the line that was not finished."""
-        if self.rest:
-            with self._told():
+        """Cut off the line that was not finished, and put the others on the disk."""
+        with self._told():
+            if self.rest:
                 os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - len(self.rest))
-            self.rest = b""
+            os.fsync(self._descriptor)
+        self.rest = b""
 
     def append(self, lines: Sequence[bytes]) -> int:
         """Append lines, which are safe from the end of this process, not yet from that of the machine.

@@ -76,10 +76,14 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
     is_offline = None
     if resource == "Interaction" and "type" in batch.schema.names:
         is_offline = pc.equal(batch["type"], "offline").fill_null(False).to_pylist()
-    return _objects(tree, is_offline)
+    # Only of events the specification has them, and they are null there.
+    absent = _ABSENT_UNKNOWN if resource != "EventType" else _NULL_UNKNOWN
+    return _objects(tree, is_offline, absent)
 
 
-def _objects(tree: _Tree, is_offline: list[bool] | None = None) -> list[str]:
+def _objects(
+    tree: _Tree, is_offline: list[bool] | None = None, absent: frozenset[str] = _ABSENT_UNKNOWN
+) -> list[str]:
     """Write one object per row; each member has a comma before it, so that any of them may be missing."""
     columns: list[list[str]] = []
     template: list[str] = []
@@ -88,7 +92,7 @@ def _objects(tree: _Tree, is_offline: list[bool] | None = None) -> list[str]:
         key = f",{_quote(name)}:"
         if isinstance(part, dict) and name in _ABSENT_UNKNOWN | _NULL_UNKNOWN:
             unknown = _objects(_unknown(part))[0]
-            if name in _NULL_UNKNOWN:
+            if name not in absent:
                 texts = [_NULL if text == unknown else text for text in texts]
             else:
                 texts = ["" if text == unknown else key + text for text in texts]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from attrib_ds.attribution.tables import Tables
-    from attrib_ds.contract import Answer
+    from attrib_ds.contract import Answer, Stream
     from attrib_ds.transports import Transport
     from attrib_ds.transports.http.configuration import Remote
 
@@ -43,6 +43,11 @@ class Project:
         """Build the request of an operation, which checks it, and carry it out."""
         declared = OPERATIONS[operation]
         return self.transport.send(declared, build(declared, project_id=self.project_id, **arguments))
+
+    def stream(self, operation: str, **arguments: Any) -> Stream:
+        """Build the request of an operation that answers with records, and begin to read these."""
+        declared = OPERATIONS[operation]
+        return self.transport.stream(declared, build(declared, project_id=self.project_id, **arguments))
 
     def tables(self) -> Tables:
         """Return the tables that attribution reads."""
@@ -73,6 +78,8 @@ def connect(
     auth_url: str | None = None,
     key: str | Path | Mapping[str, str] | None = None,
     routes: str | Path | None = None,
+    currency: str | None = None,
+    timezone: str | None = None,
     read_only: bool = False,
     allow_insecure: bool = False,
 ) -> Project:
@@ -98,6 +105,9 @@ def connect(
     routes : str or Path, optional
         A TOML file of methods and paths in which the service differs: ``[list_nodes]``, then
         ``path = "/projects/{projectId}/sources"``; by default ``ATTRIB_DS_ROUTES``.
+    currency, timezone : str, optional
+        Of a new embedded project: three capital letters (ISO 4217) and an IANA name, by default ``"EUR"`` and
+        ``"UTC"``. One that is there keeps what it has, and refuses another.
     read_only : bool, default False
         Open the file of an embedded project without writing to it; several processes may do so at once.
     allow_insecure : bool, default False
@@ -130,17 +140,41 @@ def connect(
     del key
     remote = _find_remote(said, path)
     if remote is not None:
-        if read_only:
-            raise InvalidRequest("read_only: is for embedded projects; leave it out", field="read_only")
+        embedded_only = {"read_only": read_only, "currency": currency, "timezone": timezone}
+        for name, value in embedded_only.items():
+            if value:
+                raise InvalidRequest(f"{name}: is for embedded projects; leave it out", field=name)
         # Imported late: who has no remote project does not wait for it.
         from attrib_ds.transports.http.opening import open_http
 
         return Project(project_id, open_http(remote, allow_insecure=allow_insecure))
+    file = path if path is not None else home() / f"{project_id}.duckdb"
+    return open_embedded(project_id, file, currency=currency, timezone=timezone, read_only=read_only)
+
+
+def open_embedded(
+    project_id: str,
+    path: str | Path,
+    *,
+    currency: str | None = None,
+    timezone: str | None = None,
+    read_only: bool = False,
+) -> Project:
+    """Open an embedded project; for the parameters see :func:`connect`."""
     # The only line of the client that knows the service, imported late so that a client never loads it.
     from attrib_ds.service import Service
 
-    file = str(path) if path is not None else str(home() / f"{project_id}.duckdb")
-    return Project(project_id, Embedded(Service.open(project_id, file, read_only=read_only)))
+    chosen = {name: value for name, value in (("currency", currency), ("timezone", timezone)) if value}
+    opened = Service.open(project_id, str(path), read_only=read_only, **chosen)
+    for name, value in chosen.items():
+        held = getattr(opened, name)
+        if held != value:
+            opened.close()
+            raise InvalidRequest(
+                f"{name}: {value!r} is not that of the project, which is {held!r} and stays so; leave it out",
+                field=name,
+            )
+    return Project(project_id, Embedded(opened))
 
 
 def _veiled(key: str | Path | Mapping[str, str] | None) -> Any:

@@ -194,6 +194,9 @@ EVENT_TYPE: Final = pa.schema(
         *_instants("createdAt", "updatedAt", "archivedAt"),
         *_text("projectId", "reference", "name"),
         *_json("fields", "metadata", "phoneParsingConfig"),
+        # Beyond the specification: absent from the JSON where the project's rule is that of the type (G-208).
+        *_counts("expirationPolicy.retentionDurationInDays"),
+        pa.field("expirationPolicy.piiFields", _TEXTS),
     ]
 )
 

@@ -3,18 +3,86 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-import pandas as pd
+import pyarrow as pa
 
 from attrib_ds.frames import to_pandas, to_record
+from attrib_ds.large_results import search
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
+
+    import pandas as pd
 
     from attrib_ds.filters import Predicate
     from attrib_ds.project import Project
+
+
+@overload
+def search_users(
+    project: Project,
+    *,
+    fields: Sequence[str],
+    where: Predicate | None = ...,
+    audience: Predicate | Mapping[str, Any] | None = ...,
+    sql: str | None = ...,
+    sort: str | None = ...,
+    descending: bool | None = ...,
+    id_after: str | None = ...,
+    id_from: str | None = ...,
+    id_to: str | None = ...,
+    multi_field_mode: str = ...,
+    limit: int | None = ...,
+    offset: int = ...,
+    chunks: Literal[False] = ...,
+    to: None = ...,
+) -> pd.DataFrame: ...
+
+
+@overload
+def search_users(
+    project: Project,
+    *,
+    fields: Sequence[str],
+    where: Predicate | None = ...,
+    audience: Predicate | Mapping[str, Any] | None = ...,
+    sql: str | None = ...,
+    sort: str | None = ...,
+    descending: bool | None = ...,
+    id_after: str | None = ...,
+    id_from: str | None = ...,
+    id_to: str | None = ...,
+    multi_field_mode: str = ...,
+    limit: int | None = ...,
+    offset: int = ...,
+    chunks: Literal[True],
+    to: None = ...,
+) -> Iterator[pd.DataFrame]: ...
+
+
+@overload
+def search_users(
+    project: Project,
+    *,
+    fields: Sequence[str],
+    where: Predicate | None = ...,
+    audience: Predicate | Mapping[str, Any] | None = ...,
+    sql: str | None = ...,
+    sort: str | None = ...,
+    descending: bool | None = ...,
+    id_after: str | None = ...,
+    id_from: str | None = ...,
+    id_to: str | None = ...,
+    multi_field_mode: str = ...,
+    limit: int | None = ...,
+    offset: int = ...,
+    chunks: Literal[False] = ...,
+    to: str | os.PathLike[str],
+) -> Path: ...
 
 
 def search_users(
@@ -32,7 +100,9 @@ def search_users(
     multi_field_mode: str = "latest",
     limit: int | None = None,
     offset: int = 0,
-) -> pd.DataFrame:
+    chunks: bool = False,
+    to: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame | Iterator[pd.DataFrame] | Path:
     """Search the users of a project; all criteria hold together.
 
     Parameters
@@ -65,6 +135,10 @@ def search_users(
         At most so many, 0 or more; all by default.
     offset : int, default 0
         How many to skip.
+    chunks : bool, default False
+        Return the rows frame by frame, for what does not fit into memory.
+    to : path-like, optional
+        Write the rows to this Parquet file instead, in place of one that is there.
 
     Returns
     -------
@@ -73,6 +147,8 @@ def search_users(
         ``float64``, instants ``datetime64[us, UTC]``, lists as objects, whole objects JSON text.
         ``mostProbableLocation`` has a column for each member. Columns and dtypes do not depend on the rows.
         ``frame.attrs["total"]`` counts all that match.
+        With ``chunks`` an iterator of such frames, at least one, and with ``to`` the path of the file, which
+        is there when all rows are in it.
 
     Raises
     ------
@@ -105,27 +181,21 @@ def search_users(
     >>> list(buyers.columns)
     ['_id', 'eventTypesCount.order', 'metrics.turnover.sum']
     """
-    answer = project.send(
-        "search_users",
-        fields=fields,
-        where=where,
-        audience=audience,
-        sql=sql,
-        sort=sort,
-        descending=descending,
-        id_after=id_after,
-        id_from=id_from,
-        id_to=id_to,
-        multi_field_mode=multi_field_mode,
-        limit=limit,
-        offset=offset,
-    )
-    frame = to_pandas(answer.table)
-    for name in frame.columns:
-        if name.startswith("fields."):
-            frame[name] = pd.Series([_text(entries) for entries in frame[name]], frame.index, "str")
-    frame.attrs["total"] = answer.total
-    return frame
+    arguments = {
+        "fields": fields,
+        "where": where,
+        "audience": audience,
+        "sql": sql,
+        "sort": sort,
+        "descending": descending,
+        "id_after": id_after,
+        "id_from": id_from,
+        "id_to": id_to,
+        "multi_field_mode": multi_field_mode,
+        "limit": limit,
+        "offset": offset,
+    }
+    return search(project, "search_users", arguments, chunks=chunks, to=to, read=_with_texts)
 
 
 def get_user(project: Project, id: str) -> pd.Series[Any]:
@@ -442,6 +512,15 @@ def list_user_metrics(
     frame = to_pandas(answer.table)
     frame.attrs["total"] = answer.total
     return frame
+
+
+def _with_texts(table: pa.Table) -> pa.Table:
+    """Return users with what their fields say in place of the entries."""
+    for position, name in enumerate(table.column_names):
+        if name.startswith("fields."):
+            texts = pa.array([_text(entries) for entries in table[name].to_pylist()], pa.string())
+            table = table.set_column(position, name, texts)
+    return table
 
 
 def _text(entries: object) -> str | None:

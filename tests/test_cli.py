@@ -11,6 +11,7 @@ import pytest
 
 from attrib_ds import connect, search_interactions
 from attrib_ds.cli import main
+from attrib_ds.errors import InvalidRequest
 
 TOUCHES = "user_id,date,channel\nu,2025-01-01T10:00:00Z,search\nu,2025-01-02,email\nv,2025-01-02,<b>tv</b>\n"
 ORDERS = "order_id,user_id,date,value,currency\n1,u,2025-01-05,100,EUR\n2,w,2025-01-05,50,EUR\n"
@@ -88,6 +89,21 @@ def test_aggregated_paths(tmp_path, capsys):
     file.write_text("path,conversions,nulls\na | b,3,1\nb,1,0\n", encoding="utf-8")
     assert main(["attribute", "--paths", str(file), "--separator", " | "]) == 0
     assert row_of(capsys.readouterr().out, "b")[:2] == [1.0, 4.0]
+
+
+def test_a_project_is_made_in_a_currency_and_a_time_zone(tmp_path, capsys):
+    create = ["projects", "create", "my-shop", "--home", str(tmp_path), "--currency", "NOK"]
+    assert main([*create, "--timezone", "Europe/Oslo"]) == 0
+    with connect("my-shop", path=tmp_path / "my-shop.duckdb", currency="NOK") as shop:
+        assert shop.tables().currency == "NOK"
+    with pytest.raises(InvalidRequest, match="currency: 'EUR' is not that of the project, which is 'NOK'"):
+        connect("my-shop", path=tmp_path / "my-shop.duckdb", currency="EUR")
+    with pytest.raises(InvalidRequest, match="timezone: 'UTC' is not that of the project"):
+        connect("my-shop", path=tmp_path / "my-shop.duckdb", timezone="UTC")
+    wrong = ["projects", "create", "other", "--home", str(tmp_path), "--timezone", "Oslo"]
+    assert main(wrong) == 1
+    assert "timezone: 'Oslo' is not allowed" in capsys.readouterr().err
+    assert not (tmp_path / "other.duckdb").exists()
 
 
 def test_projects_and_load(tmp_path, capsys, own_home):

@@ -3,6 +3,7 @@
 import inspect
 import pickle
 
+import pandas as pd
 import pytest
 
 from attrib_ds import errors
@@ -63,3 +64,10 @@ def test_a_choice_names_what_came_what_is_allowed_and_the_closest():
     assert str(error) == "level: 'Campain' is not allowed (did you mean 'campaign'?); allowed: ad, campaign"
     assert error.field == "level"
     assert str(errors.InvalidRequest.choice("level", 3, ["ad"])) == "level: 3 is not allowed; allowed: ad"
+
+
+def test_what_was_reached_travels_with_an_error():
+    error = errors.Unavailable("busy")
+    assert error.partial is None
+    error.partial = pd.DataFrame({"status": ["failed", "unsent"]})
+    assert pickle.loads(pickle.dumps(error)).partial["status"].tolist() == ["failed", "unsent"]

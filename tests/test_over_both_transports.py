@@ -149,6 +149,12 @@ def backed_up(project):
             return [at.search_interactions(copied), at.list_campaigns(copied, "ads")]
 
 
+def mirrored(project, read):
+    day = {"since": "2025-01-01T00:00:00Z", "until": "2025-01-02T12:00:00Z"}
+    with at.sync(project, ":memory:", **day) as mirror:
+        return read(mirror)
+
+
 def busiest(project):
     """Return the id of the user with most events."""
     return first(at.search_users(project, fields=["eventCount"], sort="eventCount", descending=True, limit=1))
@@ -181,6 +187,8 @@ READS = {
         lambda p: at.interaction_insights(p, interval="custom", segments=3, **YEAR),
         lambda p: at.interaction_insights(p, group="geo"),
     ],
+    # Who asked differs, so what was asked is compared where settings are updated.
+    "list_audit": [lambda p: at.list_audit(p, operation_name="split_user")],
     "list_audiences": [lambda p: at.list_audiences(p)],
     "list_campaigns": [lambda p: at.list_campaigns(p, "ads"), lambda p: at.list_campaigns(p, "unknown")],
     "list_event_types": [lambda p: at.list_event_types(p), lambda p: at.list_event_types(p, sort={"name": -1}, limit=1)],
@@ -220,6 +228,10 @@ READS = {
         lambda p: at.search_users(p, fields=[], sql="SELECT userId FROM interactions LIMIT 0"),
     ],
     "export_users": [exported],
+    "sync": [
+        lambda p: mirrored(p, at.search_interactions),
+        lambda p: mirrored(p, lambda mirror: at.search_users(mirror, fields=["eventCount"])),
+    ],
 }  # fmt: skip
 
 
@@ -424,7 +436,11 @@ WRITES = {
     "update_campaign": changed_campaign,
     "update_event_type": changed_event_type,
     "update_outlay": changed_outlay,
-    "update_settings": lambda p: [at.update_settings(p, lenient_optional_fields=True), at.get_settings(p)],
+    "update_settings": lambda p: [
+        at.update_settings(p, lenient_optional_fields=True),
+        at.get_settings(p),
+        at.list_audit(p, operation_name="update_settings").drop(columns=["_id", "date", "account"]),
+    ],
     "update_states": updated_states,
     "update_statistics": updated_statistics,
     "validate_events": lambda p: [

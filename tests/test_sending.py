@@ -1,5 +1,6 @@
 """Rows that are sent: what the service says of each, and what stops all."""
 
+import signal
 import threading
 import time
 
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, ServiceFailure, Unavailable
-from attrib_ds.sending import read_rows, send_rows
+from attrib_ds.sending import _work_together, read_rows, send_rows
 
 INDEX = pd.RangeIndex(12)
 
@@ -53,8 +54,56 @@ def test_a_failing_service_stops_the_rest_and_what_was_sent_is_told(keys):
 
 @pytest.mark.parametrize("keys", [None, [1] * 3])
 def test_a_failure_before_anything_was_sent_is_raised(keys):
-    with pytest.raises(ServiceFailure, match="broken"):
+    with pytest.raises(ServiceFailure, match="broken") as caught:
         outcomes(InvalidRequest("a"), ServiceFailure("broken"), "1", keys=keys)
+    assert rows(caught.value.partial) == [
+        ("rejected", None, "a"),
+        ("failed", None, "broken"),
+        ("unsent", None, None),
+    ]
+
+
+@pytest.mark.parametrize("keys", [None, [1, 2, 1, 2]])
+def test_what_is_found_is_not_sent(keys):
+    def find(position):
+        if position == 3:
+            raise Conflict("two of them")
+        return ("present", "p", None) if position % 2 else None
+
+    advanced = []
+    told = send_rows(
+        INDEX[:4],
+        lambda positions: [("created", str(positions[0]), None)],
+        keys=keys,
+        find=find,
+        advance=advanced.append,
+    )
+    assert rows(told) == [
+        ("created", "0", None),
+        ("present", "p", None),
+        ("created", "2", None),
+        ("rejected", None, "two of them"),
+    ]
+    assert advanced == [1] * 4
+
+
+@pytest.mark.parametrize("keys", [None, [1] * 12, range(12)])
+def test_an_interrupt_ends_the_run_and_leaves_no_thread(keys):
+    before = set(threading.enumerate())
+    sent = []
+
+    def send(positions):
+        sent.extend(positions)
+        if len(sent) > 3:
+            raise KeyboardInterrupt
+        return [("created", "1", None)]
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        send_rows(INDEX, send, keys=keys)
+    (note,) = caught.value.__notes__
+    assert note.endswith("of 12 rows were answered; the same call sends the rest")
+    assert set(threading.enumerate()) == before
+    assert keys == range(12) or len(sent) == 4
 
 
 @pytest.mark.parametrize("keys", [None, [1, 2]])
@@ -91,6 +140,22 @@ def test_rows_of_one_key_keep_their_order_and_the_others_do_not_wait():
     assert told["id"].tolist() == [str(row) for row in INDEX]
     for key in range(3):
         assert [row for row in order if row % 3 == key] == [key, key + 3, key + 6, key + 9]
+
+
+def test_ctrl_c_reaches_workers_between_two_requests():
+    before = set(threading.enumerate())
+    meet, is_over, told = threading.Barrier(2, timeout=30), threading.Event(), []
+
+    def work(part):
+        meet.wait()
+        if part == [0]:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        told.append(is_over.wait(timeout=30))
+
+    with pytest.raises(KeyboardInterrupt):
+        _work_together(work, [[0], [1]], is_over)
+    assert told == [True, True]
+    assert set(threading.enumerate()) == before
 
 
 def test_each_row_of_a_request_has_an_outcome_of_its_own():

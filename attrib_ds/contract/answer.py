@@ -12,7 +12,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind = Literal[
-    "page", "array", "record", "id", "modified", "uuid", "file", "token", "counts", "outcomes", "errors", "object"
+    "page",
+    "array",
+    "record",
+    "id",
+    "modified",
+    "uuid",
+    "file",
+    "token",
+    "counts",
+    "outcomes",
+    "errors",
+    "object",
 ]
 
 _PIECE: Final = 1 << 16

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from attrib_ds.contract.identifiers import Name, PathText, Reference, StorageKey, Text
 from attrib_ds.contract.request import Part, ProjectRequest, disagreement
 from attrib_ds.contract.rule import choice, pattern
+from attrib_ds.contract.settings import RetentionDays
 from attrib_ds.contract.values import BOUNDED, Flag, JsonObject, Limit, Offset, sorting_text, whole
 from attrib_ds.schema import EVENT_TYPE, is_json
 
@@ -83,6 +84,16 @@ class PhoneParsing(Part):
     countryCode: CountryCode
 
 
+class ExpirationPolicy(Part):
+    """How long values of the type's events are kept, and which of them are personal (G-208).
+
+    What is None is as the project chose.
+    """
+
+    retentionDurationInDays: RetentionDays | None = None
+    piiFields: Annotated[tuple[StorageKey, ...], BOUNDED] | None = None
+
+
 class ListEventTypes(ProjectRequest):
     """The event types of a project."""
 
@@ -103,6 +114,7 @@ class CreateEventType(ProjectRequest):
     fields: Annotated[tuple[EventTypeField, ...], BOUNDED] = ()
     metadata: JsonObject = Field(default_factory=dict)
     phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], BOUNDED] = ()
+    expirationPolicy: ExpirationPolicy | None = None
 
     @model_validator(mode="after")
     def _check_storage_keys(self) -> Self:
@@ -128,12 +140,14 @@ class UpdateEventType(GetEventType):
     """Changes of an event type; what is not given stays (G-158).
 
     A field with a storage key that the event type has takes the place of that one; the other ones are added.
+    An expiration policy takes the place of the one before, and counts for events that come later.
     """
 
     name: Name | None = None
     fields: Annotated[tuple[EventTypeField, ...], BOUNDED] = ()
     metadata: JsonObject | None = None
     phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], BOUNDED] | None = None
+    expirationPolicy: ExpirationPolicy | None = None
 
     @model_validator(mode="after")
     def _check_storage_keys(self) -> Self:

@@ -177,7 +177,7 @@ def _body(operation: Operation, request: dict[str, Any]) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     error = {"$ref": f"{_SCHEMAS}{'TokenError' if operation.base == 'auth' else 'Error'}"}
     responses: dict[str, Any] = {}
-    for status in sorted({*operation.statuses, *operation.also}):
+    for status in operation.answered_statuses:
         listed = operation.extension or status in operation.statuses
         phrase = _PHRASES[status] + ("" if listed else " (not listed by the specification)")
         content = _content(operation) if status < 300 else {_JSON: {"schema": error}}

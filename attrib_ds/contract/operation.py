@@ -93,6 +93,16 @@ class Operation:
         named = {each: _snake_case(each) for each in self.request.model_fields if each not in nested}
         object.__setattr__(self, "arguments", {**named, **self.arguments})
 
+    @property
+    def answered_statuses(self) -> tuple[int, ...]:
+        """Every status it answers, in order.
+
+        Whatever names its project in the path answers 400 to a malformed name, and 404 for a project that is
+        not there, as far as the caller may know that (G-178, G-179).
+        """
+        of_project = (400, 404) if "{projectId}" in self.path else ()
+        return tuple(sorted({*self.statuses, *self.also, *of_project}))
+
     def location(self, attribute: str) -> Location:
         """Say where an attribute of the request travels: in the path, the query or the body."""
         if attribute in _PLACEHOLDER.findall(self.path):

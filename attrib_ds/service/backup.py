@@ -16,7 +16,7 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract.answer import File
 from attrib_ds.errors import Unavailable
 from attrib_ds.service.file_errors import explained
-from attrib_ds.service.writer import log_of
+from attrib_ds.service.writer import logs_of
 from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def passing_file(beside: Path) -> Iterator[Path]:
     try:
         yield part
     finally:
-        for each in (part, log_of(part)):
+        for each in (part, *logs_of(part)):
             with suppress(OSError):
                 each.unlink(missing_ok=True)
 

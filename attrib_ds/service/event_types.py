@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.event_types import GetEventType
+from attrib_ds.contract.event_types import ExpirationPolicy, GetEventType
 from attrib_ds.contract.json_text import encode
-from attrib_ds.errors import Conflict, NotFound
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service.batches import insert_records, naive
 from attrib_ds.service.interactions import ordering
 from attrib_ds.service.records import changes_of, insert_record, read_record, update_record
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import duckdb
+    import ibis.expr.types as ir
+    from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.event_types import (
         ArchiveEventType,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
         UpdateEventType,
     )
     from attrib_ds.service.store import Store
+
+_POLICY: Final = "expirationPolicy"
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class EventType:
 def list_event_types(store: Store, request: ListEventTypes) -> Answer:
     """Answer one page of event types, by reference unless another order is asked for."""
     with store.read() as backend:
-        found = backend.table("event_types")
+        found = _resources(backend)
         kept = [found.archivedAt.notnull() if request.archived else found.archivedAt.isnull()]
         if request.search is not None:
             wanted = request.search.lower()
@@ -80,10 +84,16 @@ def list_event_types(store: Store, request: ListEventTypes) -> Answer:
     return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
 
 
+def _resources(backend: Backend) -> ir.Table:
+    """Return the event types with their expiration policies as the resource names them."""
+    types = backend.table("event_types")
+    return types.mutate(**{f"{_POLICY}.{name}": types[name] for name in ExpirationPolicy.model_fields})
+
+
 def get_event_type(store: Store, request: GetEventType) -> Answer:
     """Answer one event type, archived or not, by its reference (R276)."""
     with store.read() as backend:
-        types = backend.table("event_types")
+        types = _resources(backend)
         found = types.filter(types.reference == request.id).select(schema.EVENT_TYPE.names)
         table = answered(found, schema.EVENT_TYPE)
     if not table.num_rows:
@@ -106,6 +116,7 @@ def create_event_type(store: Store, request: CreateEventType) -> Answer:
         "metadata": encode(request.metadata),
         "phoneParsingConfig": encode([each.model_dump() for each in request.phoneParsingConfig]),
         "version": 1,
+        **_policy(request.expirationPolicy, request.fields),
     }
 
     def write(connection: duckdb.DuckDBPyConnection) -> None:
@@ -144,6 +155,10 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
         found = _existing(connection, request.id)
         fields = encode(_with_fields(json.loads(found["fields"]), request.fields))
         changes = changes_of(found, {**asked, "fields": fields})
+        if request.expirationPolicy is not None:
+            # Null is a value here: what the project chose.
+            policy = _policy(request.expirationPolicy, json.loads(fields))
+            changes |= {name: value for name, value in policy.items() if value != found[name]}
         if "fields" in changes:
             changes["version"] = found["version"] + 1
             _keep_version(connection, found["_id"], request.id, changes["version"], fields, now)
@@ -153,6 +168,20 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
 
     store.write(write)
     return get_event_type(store, GetEventType(projectId=request.projectId, id=request.id))
+
+
+def _policy(
+    policy: ExpirationPolicy | None, fields: Iterable[EventTypeField | dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the columns of a policy, which names fields that the type has."""
+    if policy is None:
+        return {}
+    known = {each["storageKey"] if isinstance(each, dict) else each.storageKey for each in fields}
+    for position, key in enumerate(policy.piiFields or ()):
+        if key not in known:
+            raise InvalidRequest.choice(f"expiration_policy/piiFields/{position}", key, known)
+    named = None if policy.piiFields is None else list(dict.fromkeys(policy.piiFields))
+    return {"retentionDurationInDays": policy.retentionDurationInDays, "piiFields": named}
 
 
 def archive_event_type(store: Store, request: ArchiveEventType) -> Answer:

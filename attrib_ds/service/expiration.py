@@ -109,6 +109,28 @@ def read_policies(connection: duckdb.DuckDBPyConnection) -> Policies:
     return Policies(by_type, Policy(days, settings.pii_fields) if days else None)
 
 
+def read_personal(connection: duckdb.DuckDBPyConnection) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """Return the storage keys that the project, and each event type beyond it, names as personal.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+
+    Returns
+    -------
+    project : frozenset of str
+        Of all events.
+    by_type : dict of str to frozenset
+        By reference of the event type, those that name any.
+    """
+    found = connection.execute(
+        "SELECT reference, piiFields FROM event_types WHERE piiFields IS NOT NULL"
+    ).fetchall()
+    by_type = {reference: frozenset(fields) for reference, fields in found}
+    return frozenset(read_settings(connection).pii_fields), by_type
+
+
 def assign_policies(connection: duckdb.DuckDBPyConnection) -> None:
     """Give the events that have no policy the one of their type.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attrib_ds.contract.integrations import CreateIntegration, ListIntegrations
     from attrib_ds.service.store import Store
 
-_CUSTOM_ADS: Final = "custom-ads"
+CUSTOM_ADS: Final = "custom-ads"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def create_integration(store: Store, request: CreateIntegration) -> Answer:
     record = {
         "projectId": request.projectId,
         "vendorId": request.vendorId,
-        "type": _CUSTOM_ADS,
+        "type": CUSTOM_ADS,
         "name": request.name,
         "currency": request.currency or store.meta.currency,
         "parameters": "{}",

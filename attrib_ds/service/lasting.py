@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from attrib_ds.service import audit
 from attrib_ds.service.batches import lent
@@ -28,6 +28,7 @@ _TABLES: Final = ("tombstones", "audit")
 _ERASURES: Final = "SELECT subject, details FROM audit WHERE operation = 'delete_user' ORDER BY date"
 #: How it is erased again where nobody wrote down how it was.
 _UNTOLD: Final = "delete"
+_NEW: Final = "temp.new_tombstones"
 
 
 @dataclass(frozen=True)
@@ -92,35 +93,38 @@ def carry_over(lasting: Lasting, part: Path, line: Line | None) -> None:
 def _insert(connection: duckdb.DuckDBPyConnection, lasting: Lasting) -> bool:
     """Add what the file does not have yet; say whether more was erased than it knows of."""
     tombstones.add_salts(connection, lasting.salts)
-    added = {}
     for name, rows in lasting.tables.items():
         with lent(connection, rows) as view:
-            new = f"SELECT * FROM {view} EXCEPT SELECT * FROM {name}"
-            ((added[name],),) = connection.execute(f"INSERT INTO {name} BY NAME {new}").fetchall()
-    return bool(added["tombstones"])
+            connection.execute(
+                f"CREATE TEMP TABLE new_{name} AS SELECT * FROM {view} EXCEPT SELECT * FROM main.{name}"
+            )
+        connection.execute(f"INSERT INTO main.{name} BY NAME FROM temp.new_{name}")
+    return bool(connection.execute(f"SELECT 1 FROM {_NEW} LIMIT 1").fetchall())
 
 
 def _erase_again(connection: duckdb.DuckDBPyConnection) -> None:
-    """Erase the users, and the events of others, that tombstones name and that were there before them."""
+    """Erase the users, and the events of others, that new tombstones name and that were there before them."""
+
+    def named(rows: str) -> dict[str, datetime]:
+        return tombstones.named(connection, f"({rows})", among=_NEW)
+
     modes = {subject: audit.mode_of(details) for subject, details in connection.execute(_ERASURES).fetchall()}
-    of_ids = tombstones.named(
-        connection, "(SELECT _id AS row, 'userId' AS kind, _id AS value, createdAt AS seen FROM users)"
+    kind = f"'{tombstones.USER}' AS kind"
+    found = named(f"SELECT _id AS row, {kind}, _id AS value, createdAt AS seen FROM users")
+    merged = named(f"SELECT _id AS row, {kind}, _id AS value, mergedAt AS seen FROM merged_users")
+    for id, date in merged.items():
+        # Who was parted from another user before the erasure is parted from them first.
+        if find_survivor(connection, id) not in found and split_off(connection, id, date):
+            found[id] = date
+    of_identities = named(
+        f"SELECT userId AS row, '{tombstones.IDENTITY}' || kind AS kind, value, createdAt AS seen "
+        "FROM identities JOIN users ON users._id = userId"
     )
-    of_merged = tombstones.named(
-        connection, "(SELECT _id AS row, 'userId' AS kind, _id AS value, mergedAt AS seen FROM merged_users)"
-    )
-    # Somebody who was parted from another user later is not that one.
-    for id, date in of_merged.items():
-        if find_survivor(connection, id) not in of_ids and split_off(connection, id, date):
-            of_ids[id] = date
-    identities = (
-        f"(SELECT userId AS row, '{tombstones.IDENTITY}' || kind AS kind, value, createdAt AS seen "
-        "FROM identities JOIN users ON users._id = userId)"
-    )
-    found: dict[str, datetime] = {**tombstones.named(connection, identities), **of_ids}
+    found = of_identities | found
     for id, date in sorted(found.items()):
         erase(connection, id, modes.get(id, _UNTOLD), date)
-    events = "(SELECT _id AS row, 'nonce' AS kind, nonce AS value, createdAt AS seen FROM raw_events)"
-    dates: Any = tombstones.named(connection, events)
-    if dates:
-        erase_events(connection, sorted(dates), max(dates.values()))
+    events = named(
+        f"SELECT _id AS row, '{tombstones.NONCE}' AS kind, nonce AS value, createdAt AS seen FROM raw_events"
+    )
+    if events:
+        erase_events(connection, sorted(events), max(events.values()))

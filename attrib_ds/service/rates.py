@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import ibis
 import pyarrow as pa
 
 from attrib_ds import schema
@@ -12,6 +11,8 @@ from attrib_ds.contract import Answer
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.batches import insert_records, lent, naive
 from attrib_ds.service.records import read_page
+from attrib_ds.service.selection import rows_of
+from attrib_ds.sources import literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract.rates import ListRates, SetRates
     from attrib_ds.service.store import Store
-
-#: What conversion leaves of an amount: as many digits as amounts have.
-_AMOUNT: Final = "decimal(24, 6)"
 
 
 def in_project_currency(backend: Backend, metrics: ir.Table, currency: str) -> ir.Table:
@@ -63,14 +61,32 @@ def in_project_currency(backend: Backend, metrics: ir.Table, currency: str) -> i
     ['17.000000', '5.000000']
     >>> store.close()
     """
-    rates = backend.table("rates").select(rate_currency="currency", rate_date="date", rate="rate")
-    rated = metrics.asof_join(
-        rates, on=metrics.date >= rates.rate_date, predicates=[metrics.currency == rates.rate_currency]
-    )
+    return rows_of(backend, rated(str(backend.compile(metrics)), literal(currency)))
+
+
+def rated(metrics: str, currency: str) -> str:
+    """Return the query of what :func:`in_project_currency` returns, of metrics in SQL too.
+
+    Parameters
+    ----------
+    metrics : str
+        The query of the metrics.
+    currency : str
+        The project's, as an expression.
+
+    Returns
+    -------
+    str
+        SQL.
+    """
+    amount = "amount::DECIMAL(24, 6)"
     # What is beyond all amounts is null like what has no rate.
-    product = (rated.amount.cast("float64") * rated.rate).try_cast(_AMOUNT)
-    converted = ibis.ifelse(rated.currency == currency, rated.amount.cast(_AMOUNT), product)
-    return rated.mutate(converted=converted).drop("rate_currency", "rate_date", "rate")
+    product = "try_cast(amount::DOUBLE * rate AS DECIMAL(24, 6))"
+    return (
+        f"SELECT told.*, CASE WHEN told.currency = {currency} THEN {amount} ELSE {product} END AS converted "
+        f"FROM ({metrics}) AS told ASOF LEFT JOIN rates "
+        "ON told.currency = rates.currency AND told.date >= rates.date"
+    )
 
 
 def set_rates(store: Store, request: SetRates) -> Answer:

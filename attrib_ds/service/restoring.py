@@ -15,7 +15,7 @@ from attrib_ds.service.file_errors import DAMAGED, explained
 from attrib_ds.service.lasting import Lasting, carry_over, read_lasting
 from attrib_ds.service.store import Store, check_meta, open_file, read_meta
 from attrib_ds.service.tables import TABLES, differences, foreign
-from attrib_ds.service.writer import log_of
+from attrib_ds.service.writer import logs_of
 from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ def exchange(part: Path, target: Path, line: Line | None = None) -> None:
             if lasting is not None:
                 carry_over(lasting, part, line)
             # What was committed to a file that is gone, or broken, must not be read into the new one.
-            log = log_of(target)
-            if log.exists():
-                log.replace(log.with_name(f"{log.name}.{uuid4().hex}.old"))
+            for log in logs_of(target):
+                if log.exists():
+                    log.replace(log.with_name(f"{log.name}.{uuid4().hex}.old"))
             put_in_place(part, target)
     except OSError as error:
         raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}", field="path") from error

@@ -74,3 +74,23 @@ def answered(table: ir.Table, columns: pa.Schema) -> pa.Table:
         In the order of the query's columns.
     """
     return table.to_pyarrow().cast(pa.schema([columns.field(name) for name in table.columns]))
+
+
+def rows_of(backend: Backend, query: str) -> ir.Table:
+    """Return the rows of a query in SQL as a table of Ibis.
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`.
+    query : str
+        SQL.
+
+    Returns
+    -------
+    ibis.Table
+        The same rows.
+    """
+    # Not left to `sql` of Ibis 12, which finds the columns by a call that DuckDB 1.5 warns of.
+    columns = backend.con.execute(f"SELECT * FROM ({query}) AS asked LIMIT 0").to_arrow_table().schema
+    return backend.sql(query, schema=ibis.Schema.from_pyarrow(columns))

@@ -44,6 +44,7 @@ from attrib_ds.service.interactions import (
     search_interactions,
 )
 from attrib_ds.service.loading import load_records
+from attrib_ds.service.mirroring import begin_mirror, keep_mirror, mirror_records
 from attrib_ds.service.nodes import get_node, list_nodes
 from attrib_ds.service.offline import create_offline_interaction
 from attrib_ds.service.outlays import (
@@ -184,6 +185,11 @@ class Service:
     def currency(self) -> str:
         """The project's currency."""
         return self._store.meta.currency
+
+    @property
+    def timezone(self) -> str:
+        """The project's time zone."""
+        return self._store.meta.timezone
 
     def answer(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
         """Carry out one operation, and write down what is to be (G-211).
@@ -398,7 +404,7 @@ class Service:
 
 
 def _load(store: Store, request: LoadRecords) -> Answer:
-    counts, rejected = load_records(store, request.resource, request.source)
+    counts, rejected = load_records(store, request.resource, request.source, replace=request.replace)
     return Answer(table=rejected, value=counts)
 
 
@@ -453,6 +459,9 @@ _HANDLERS: Final[dict[str, Callable[[Store, Any], Answer]]] = {
     "export_user_data": export_user_data,
     "anonymise_expired": anonymise_expired,
     "load_records": _load,
+    "begin_mirror": begin_mirror,
+    "keep_mirror": keep_mirror,
+    "mirror_records": mirror_records,
 }
 #: Searches, whose answers may be larger than memory.
 _STREAMING: Final[dict[str, Callable[[Store, Any], Rows]]] = {

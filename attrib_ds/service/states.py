@@ -42,7 +42,7 @@ class _Update:
     request: UpdateEventState | UpdateEventStatistic
     #: Naive, in UTC.
     received: datetime
-    line: Line | None
+    line: Line | None = None
 
 
 class States:

@@ -17,6 +17,8 @@ import ibis
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds.contract.identifiers import ProjectId
+from attrib_ds.contract.integrations import Currency
+from attrib_ds.contract.values import TimeZone
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.service.compiled import Compiled
 from attrib_ds.service.connections import CLOSED, Connections
@@ -147,12 +149,17 @@ class Store:
         'NOK'
         >>> store.close()
         """
-        try:
-            TypeAdapter(ProjectId).validate_python(project_id)
-        except ValidationError as error:
-            allowed = error.errors()[0]["msg"]
-            message = f"project_id: {project_id!r} is not allowed; allowed: {allowed}"
-            raise InvalidRequest(message, field="project_id") from error
+        for name, kind, value in (
+            ("project_id", ProjectId, project_id),
+            ("currency", Currency, currency),
+            ("timezone", TimeZone, timezone),
+        ):
+            try:
+                TypeAdapter(kind).validate_python(value)
+            except ValidationError as error:
+                allowed = error.errors()[0]["msg"]
+                message = f"{name}: {value!r} is not allowed; allowed: {allowed}"
+                raise InvalidRequest(message, field=name) from error
         connection = open_file(path, read_only=read_only)
         try:
             connection.execute("SET GLOBAL TimeZone = 'UTC'")

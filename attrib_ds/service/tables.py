@@ -86,7 +86,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "pending_events": {"_id": "VARCHAR"},
     "trashed_events": _columns(schema.TRASHED_EVENT),
     "event_types": {
-        **_columns(schema.EVENT_TYPE),
+        **_columns(
+            schema.EVENT_TYPE, without=frozenset(schema.leaves(schema.EVENT_TYPE, "expirationPolicy"))
+        ),
         "version": "INTEGER",
         # How long values of its events that are personal are kept; null for the project's rule (G-208).
         "retentionDurationInDays": "BIGINT",

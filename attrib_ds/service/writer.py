@@ -38,6 +38,12 @@ def log_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.wal")
 
 
+def logs_of(file: Path) -> list[Path]:
+    """Return every place where DuckDB keeps such, those for a while within a checkpoint or a recovery too."""
+    log = log_of(file)
+    return [log, *(log.with_name(f"{log.name}.{step}") for step in ("checkpoint", "recovery"))]
+
+
 @dataclass(frozen=True, eq=False)
 class _Entry:
     job: Callable[[duckdb.DuckDBPyConnection], Any]

@@ -203,6 +203,9 @@ ANSWERS = {
     "create_integration": ("id", None, True),
     "list_integrations": ("array", "Integration", True),
     "load_records": ("counts", None, True),
+    "begin_mirror": ("object", None, True),
+    "keep_mirror": ("object", None, True),
+    "mirror_records": ("modified", None, True),
 }
 
 BY_TITLE = {operation.title: operation for operation in OPERATIONS.values()}
@@ -240,6 +243,9 @@ def test_every_operation_of_the_specification_is_declared_and_nothing_else() -> 
         "create_integration",
         "list_integrations",
         "load_records",
+        "begin_mirror",
+        "keep_mirror",
+        "mirror_records",
     }
 
 
@@ -280,7 +286,7 @@ def test_nodes_are_an_extension_of_the_same_form() -> None:
     assert set(nodes.request.model_fields) == {"projectId", "type", "search", "offset", "limit"}
 
 
-@pytest.mark.parametrize("name", ["load_records", "create_integration", "list_integrations"])
+@pytest.mark.parametrize("name", ["load_records", "mirror_records", "create_integration", "list_integrations"])
 def test_what_only_an_embedded_project_does_has_no_path(name: str) -> None:
     operation = OPERATIONS[name]
     assert (operation.base, operation.method, operation.path) == ("embedded", "", "")

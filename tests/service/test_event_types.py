@@ -176,3 +176,73 @@ def test_g158_what_a_key_in_use_holds_cannot_change(service, field, where):
 def test_g158_a_key_cannot_be_there_twice(service):
     with pytest.raises(InvalidRequest, match="fields/1/storageKey: 'paid' is there twice"):
         update(service, fields=[declared("state", "event", "paid")] * 2)
+
+
+def test_g208_an_expiration_policy_is_kept_and_shown(service):
+    policy = {"retentionDurationInDays": 30, "piiFields": ["email", "email"]}
+    email = declared("email", "user", "email")
+    made = record(
+        send(
+            service,
+            "create_event_type",
+            reference="lead",
+            name="Lead",
+            fields=[email],
+            expirationPolicy=policy,
+        )
+    )
+    assert made["expirationPolicy.retentionDurationInDays"] == 30
+    assert made["expirationPolicy.piiFields"] == ["email"]
+    order = record(send(service, "get_event_type", id="order"))
+    assert (order["expirationPolicy.retentionDurationInDays"], order["expirationPolicy.piiFields"]) == (
+        None,
+        None,
+    )
+    phone = declared("phone", "user", "phone")
+    renamed = record(send(service, "update_event_type", id="lead", name="Leads"))
+    assert renamed["expirationPolicy.retentionDurationInDays"] == 30
+    # One that is given takes the place of the whole, and may name fields that come with it.
+    changed = record(
+        send(
+            service, "update_event_type", id="lead", fields=[phone], expirationPolicy={"piiFields": ["phone"]}
+        )
+    )
+    assert changed["expirationPolicy.retentionDurationInDays"] is None
+    assert changed["expirationPolicy.piiFields"] == ["phone"]
+    for_ever = {"retentionDurationInDays": 0, "piiFields": []}
+    assert (
+        record(send(service, "update_event_type", id="lead", expirationPolicy=for_ever))[
+            "expirationPolicy.piiFields"
+        ]
+        == []
+    )
+    (listed,) = [
+        each for each in send(service, "list_event_types").table.to_pylist() if each["reference"] == "lead"
+    ]
+    assert listed["expirationPolicy.retentionDurationInDays"] == 0
+    emptied = record(send(service, "update_event_type", id="lead", expirationPolicy={}))
+    assert (emptied["expirationPolicy.retentionDurationInDays"], emptied["expirationPolicy.piiFields"]) == (
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "where"),
+    [
+        (
+            {"piiFields": ["email", "emial"]},
+            "expiration_policy/piiFields/1: 'emial' is not allowed .*'email'",
+        ),
+        ({"retentionDurationInDays": -1}, "expiration_policy/retentionDurationInDays"),
+    ],
+)
+def test_g208_a_policy_that_cannot_be_is_refused(service, policy, where):
+    email = declared("email", "user", "email")
+    asked = {"fields": [email], "expirationPolicy": policy}
+    with pytest.raises(InvalidRequest, match=f"^{where}"):
+        send(service, "create_event_type", reference="lead", name="Lead", **asked)
+    with pytest.raises(InvalidRequest, match=f"^{where}"):
+        send(service, "update_event_type", id="order", **asked)
+    assert references(service) == ["order"]
+    assert record(send(service, "get_event_type", id="order"))["expirationPolicy.piiFields"] is None

@@ -70,12 +70,12 @@ def test_the_fields_declared_personal_are_the_default(service):
 
 def test_an_event_type_has_the_last_word(service):
     keep(service, 30, "firstName")
-    set_type = "UPDATE event_types SET retentionDurationInDays = ?, piiFields = ? WHERE reference = 'view'"
-    service._store.write(lambda connection: connection.execute(set_type, [7, ["note"]]).fetchall())
+    policy = {"retentionDurationInDays": 7, "piiFields": ["note"]}
+    send(service, "update_event_type", id="view", expirationPolicy=policy)
     record = event(service, see(service, "n1"))
     assert record["expirationPolicy.expiresAt"] == utc(2025, 2, 7, 12)
     assert record["expirationPolicy.piiFields"] == ["note"]
-    service._store.write(lambda connection: connection.execute(set_type, [0, None]).fetchall())
+    send(service, "update_event_type", id="view", expirationPolicy={"retentionDurationInDays": 0})
     assert event(service, see(service, "n2"))["expirationPolicy.expiresAt"] is None
 
 

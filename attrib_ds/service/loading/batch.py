@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from attrib_ds.service.tables import TABLES
 from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import duckdb
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 #: Problems that only the tables can tell: found inside the transaction that writes.
 LATE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
+
+#: When a record was made, which nothing changes; where it is not told it is the moment of loading.
+_MADE: Final = frozenset({"createdAt", "ingestedAt"})
 
 
 @dataclass(frozen=True)
@@ -71,17 +75,23 @@ class Good:
         All rows.
     late : str
         Table of problems found in the transaction.
+    known : str
+        Table of rows that tell nothing new, by :meth:`make_way`.
+    is_replacing : bool, default False
+        Whether stored records of the same ids give way instead of being a problem.
     """
 
     staged: Staged
     late: str = "temp.late_problems"
+    known: str = "temp.known_rows"
+    is_replacing: bool = False
 
     @property
     def rows(self) -> str:
         """SQL for the good rows, to stand in a FROM clause."""
         return (
             f"(SELECT * FROM {self.staged.relation} ANTI JOIN {self.staged.problems} USING (row) "
-            f"ANTI JOIN {self.late} USING (row))"
+            f"ANTI JOIN {self.late} USING (row) ANTI JOIN {self.known} USING (row))"
         )
 
     def reject(self, connection: duckdb.DuckDBPyConnection, query: str) -> None:
@@ -89,14 +99,56 @@ class Good:
         connection.execute(f"INSERT INTO {self.late} (row, reason) {query}")
 
     def reject_stored(self, connection: duckdb.DuckDBPyConnection, table: str, name: str) -> None:
-        """List rows whose id a stored record has."""
-        if name in self.staged.given:
+        """List rows whose id a stored record has, unless that gives way."""
+        if name in self.staged.given and not self.is_replacing:
             reason = f"{literal(f'{name}: ')} || '''' || {quoted(name)} || ''' is already loaded'"
             stored = f"SELECT {quoted(name)} FROM {table}"
             self.reject(
                 connection,
                 f"SELECT row, {reason} FROM {self.staged.relation} WHERE {quoted(name)} IN ({stored})",
             )
+
+    @contextmanager
+    def make_way(
+        self, connection: duckdb.DuckDBPyConnection, table: str, name: str, *, changed: str | None = None
+    ) -> Iterator[str]:
+        """Take away stored records of the same ids, and leave out rows that tell nothing new.
+
+        Rows tell nothing new that are stored as they are, or of which a later change is stored. When a record
+        was made does not change, so that it is not compared.
+
+        Parameters
+        ----------
+        connection : duckdb.DuckDBPyConnection
+            Inside the transaction that writes, after all that rejects.
+        table, name : str
+            Of the stored records, and the column of their ids.
+        changed : str, optional
+            Column of when a record was last changed.
+
+        Yields
+        ------
+        str
+            A table of the records that were taken away, until the block ends; without rows unless stored
+            records give way.
+        """
+        gone = "temp.replaced"
+        both = f"{self.rows} AS given JOIN {table} AS stored ON stored.{quoted(name)} = given.{quoted(name)}"
+        if not self.is_replacing:
+            both = f"{both} WHERE false"
+        else:
+            compared = [each for each in TABLES[table] if each in self.staged.columns and each not in _MADE]
+            same = " AND ".join(
+                f"stored.{quoted(each)} IS NOT DISTINCT FROM given.{quoted(each)}" for each in compared
+            )
+            is_known = f"({same})"
+            if changed in self.staged.columns:
+                is_known += f" OR coalesce(stored.{quoted(changed)} > given.{quoted(changed)}, false)"
+            connection.execute(f"INSERT INTO {self.known} SELECT row FROM {both} WHERE {is_known}")
+        connection.execute(f"CREATE TEMP TABLE {gone.removeprefix('temp.')} AS SELECT stored.* FROM {both}")
+        connection.execute(f"DELETE FROM {table} WHERE {quoted(name)} IN (SELECT {quoted(name)} FROM {gone})")
+        yield gone
+        connection.execute(f"DROP TABLE {gone}")
 
     def insert(
         self,

@@ -17,7 +17,7 @@ from attrib_ds.service.loading.checks import Checks, given, is_json, not_json, s
 from attrib_ds.service.loading.erased import reject_erased
 from attrib_ds.service.users.learning import learn, of_events
 from attrib_ds.service.users.merging import surviving
-from attrib_ds.service.users.registry import register
+from attrib_ds.service.users.registry import forget_absent, register
 from attrib_ds.sources import Source, literal, quoted
 
 if TYPE_CHECKING:
@@ -85,10 +85,14 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     def insert(writer: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]:
         good.reject_stored(writer, "events", "_id")
         reject_erased(writer, good, of_events(good.rows))
-        rows = surviving(writer, good.rows)
-        loaded = good.insert(writer, "events", rows=rows)
-        register(writer, f"(SELECT userId, createdAt AS seen FROM {rows})")
-        learn(writer, of_events(rows), naive(datetime.now(UTC)))
+        with good.make_way(writer, "events", "_id", changed="updatedAt") as replaced:
+            writer.execute(f"DELETE FROM metrics WHERE eventId IN (SELECT _id FROM {replaced})")
+            rows = surviving(writer, good.rows)
+            loaded = good.insert(writer, "events", rows=rows)
+            register(writer, f"(SELECT userId, createdAt AS seen FROM {rows})")
+            forget_absent(writer, replaced)
+        # Who is who has been decided where replacing records come from.
+        learn(writer, of_events(rows), naive(datetime.now(UTC)), uniting=not good.is_replacing)
         assign_policies(writer)
         return {"events": loaded, "metrics": metrics.insert(writer, good, table, project, count=count)}
 

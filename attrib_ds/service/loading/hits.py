@@ -72,9 +72,10 @@ def _insert(connection: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]
         f"SELECT row, 'sessionId: ' || {session} || ' is offline and has no hits' "
         f"FROM {good.staged.relation} AS staged {sessions} WHERE session.type = 'offline'",
     )
-    touched = f"SELECT sessionId FROM {good.rows}"
-    connection.execute(f"CREATE TEMP TABLE touched_sessions AS SELECT DISTINCT sessionId FROM ({touched})")
-    loaded = good.insert(connection, "hits")
+    with good.make_way(connection, "hits", "id") as replaced:
+        touched = f"SELECT sessionId FROM {good.rows} UNION SELECT sessionId FROM {replaced}"
+        connection.execute(f"CREATE TEMP TABLE touched_sessions AS {touched}")
+        loaded = good.insert(connection, "hits")
     # A session counts the hits that can be listed (R036) and was opened by one of them (R035).
     connection.execute(
         "UPDATE interactions SET hitCount = counted.hits, firstHitId = counted.opening FROM ("

@@ -16,7 +16,7 @@ from attrib_ds.service.loading.erased import reject_erased
 from attrib_ds.service.users.learning import learn, of_interactions
 from attrib_ds.service.users.lifetimes import renumber
 from attrib_ds.service.users.merging import surviving
-from attrib_ds.service.users.registry import register
+from attrib_ds.service.users.registry import forget_absent, register
 from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
@@ -117,18 +117,39 @@ def _check_properties(checks: Checks) -> None:
 def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
     good.reject_stored(connection, "interactions", "_id")
     reject_erased(connection, good, of_interactions(good.rows))
-    implicit = insert_implicit_nodes(connection, good, project, column="nodeId", kind="channel")
-    rows = surviving(connection, good.rows)
-    connection.execute(
-        "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "
-        f"WHERE userId IN (SELECT userId FROM {rows})"
-    )
-    position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
-    loaded = good.insert(connection, "interactions", values={"userLifetimeIndex": position}, rows=rows)
-    register(connection, f"(SELECT userId, ingestedAt AS seen FROM {rows})")
-    # Of users known before, the positions go over the stored interactions too.
-    renumber(connection, "SELECT userId FROM temp.returning_users")
-    connection.execute("DROP TABLE temp.returning_users")
+    with good.make_way(connection, "interactions", "_id", changed="updateDate") as replaced:
+        _forget_hits(connection, good, replaced)
+        implicit = insert_implicit_nodes(connection, good, project, column="nodeId", kind="channel")
+        rows = surviving(connection, good.rows)
+        connection.execute(
+            "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "
+            f"WHERE userId IN (SELECT userId FROM {rows}) UNION SELECT userId FROM {replaced}"
+        )
+        position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
+        loaded = good.insert(connection, "interactions", values={"userLifetimeIndex": position}, rows=rows)
+        register(connection, f"(SELECT userId, ingestedAt AS seen FROM {rows})")
+        # Of users known before, the positions go over the stored interactions too.
+        renumber(connection, "SELECT userId FROM temp.returning_users")
+        connection.execute("DROP TABLE temp.returning_users")
+        forget_absent(connection, replaced)
     if "userData" in good.staged.columns:
-        learn(connection, of_interactions(rows), naive(datetime.now(UTC)))
+        # Who is who has been decided where replacing records come from.
+        learn(connection, of_interactions(rows), naive(datetime.now(UTC)), uniting=not good.is_replacing)
     return {"interactions": loaded, "implicit_nodes": implicit}
+
+
+def _forget_hits(connection: duckdb.DuckDBPyConnection, good: Good, replaced: str) -> None:
+    """Forget the hits of sessions that count others by now: they are loaded anew, or not known (R036)."""
+    if not good.is_replacing:
+        return
+    counted = {
+        name: f"given.{quoted(name)}" if name in good.staged.columns else "NULL"
+        for name in ("hitCount", "firstHitId")
+    }
+    differs = " OR ".join(
+        f"stored.{quoted(name)} IS DISTINCT FROM {value}" for name, value in counted.items()
+    )
+    connection.execute(
+        f"DELETE FROM hits WHERE sessionId IN (SELECT stored._id FROM {replaced} AS stored "
+        f"JOIN {good.rows} AS given USING (_id) WHERE {differs})"
+    )

@@ -36,7 +36,9 @@ _CHECKS: Final[dict[str, tuple[Check, pa.Schema]]] = {
 }
 
 
-def load_records(store: Store, resource: str, source: object) -> tuple[dict[str, int], pa.Table]:
+def load_records(
+    store: Store, resource: str, source: object, *, replace: bool = False
+) -> tuple[dict[str, int], pa.Table]:
     """Load records of one kind: those that keep all rules, in one transaction.
 
     Parameters
@@ -48,6 +50,9 @@ def load_records(store: Store, resource: str, source: object) -> tuple[dict[str,
     source : DataFrame, Arrow table, record batch or reader, or path
         As for :func:`attrib_ds.sources.open_source`: columns with the names of the resource, dotted where
         they are nested, or nested objects.
+    replace : bool, default False
+        Whether rows take the place of stored records of the same ids, unless a later change of those is
+        stored; otherwise such rows are rejected. Rows that are stored already as they are do not count.
 
     Returns
     -------
@@ -85,16 +90,20 @@ def load_records(store: Store, resource: str, source: object) -> tuple[dict[str,
     with store.scratch() as connection:
         opened = open_source(connection, source, argument=resource, opaque=opaque)
         batch = check(connection, opened, project)
-        counts, late = store.write(lambda writer: _insert(writer, batch))
+        counts, late = store.write(lambda writer: _insert(writer, batch, is_replacing=replace))
         return dict(counts), _rejected(connection, batch, opened, late)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, batch: Batch) -> tuple[Mapping[str, int], pa.Table]:
-    good = Good(batch.staged)
+def _insert(
+    connection: duckdb.DuckDBPyConnection, batch: Batch, *, is_replacing: bool
+) -> tuple[Mapping[str, int], pa.Table]:
+    good = Good(batch.staged, is_replacing=is_replacing)
     connection.execute(f"CREATE TEMP TABLE {good.late.removeprefix('temp.')} (row BIGINT, reason VARCHAR)")
+    connection.execute(f"CREATE TEMP TABLE {good.known.removeprefix('temp.')} (row BIGINT)")
     counts = batch.insert(connection, good)
     late = connection.execute(f"SELECT row, reason FROM {good.late}").to_arrow_table().cast(LATE)
     connection.execute(f"DROP TABLE {good.late}")
+    connection.execute(f"DROP TABLE {good.known}")
     return counts, late
 
 

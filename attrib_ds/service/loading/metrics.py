@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.ids import HEX_ID
 from attrib_ds.service.loading.checks import (
     CURRENCY,
     CURRENCY_FORM,
@@ -203,6 +204,8 @@ def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, pro
         f"INSERT INTO {table} SELECT row, {columns} FROM {table} "
         f"JOIN (SELECT row, eventDate FROM {staged.relation}) USING (row) WHERE type = 'state' AND number = 1"
     )
+    if "metrics" in staged.given:
+        _recognise(connection, staged, table)
     repeated = f"SELECT row, key FROM {table} GROUP BY row, key HAVING count(*) > 1"
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 900, "
@@ -291,6 +294,38 @@ def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project:
         f"FROM {table} WHERE problem IS NOT NULL"
     )
     return table
+
+
+def _recognise(connection: duckdb.DuckDBPyConnection, staged: Staged, table: str) -> None:
+    """Give what the service counts itself the ids and dates that it came with, and keep deleted delays."""
+    known = f"{staged.relation.rsplit('.', 1)[0]}.known_metrics"
+    connection.execute(
+        f"""
+        CREATE TABLE {known} AS
+        WITH listed AS (
+            SELECT row, unnest(from_json(metrics, '{_SHAPE}')) AS metric FROM {staged.relation}
+        )
+        SELECT row, metric._id AS _id, metric.key AS key,
+            {instant("metric.createdAt")} AS createdAt, {instant("metric.updatedAt")} AS updatedAt,
+            {instant("metric.deletedAt")} AS deletedAt, {instant("metric.data.date")} AS date,
+            TRY_CAST(json_extract_string(metric.data.current, '$') AS DOUBLE) AS number
+        FROM listed WHERE metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-')
+        QUALIFY count(*) OVER (PARTITION BY row, metric.key) = 1
+            AND count(*) OVER (PARTITION BY metric._id) = 1 AND regexp_full_match(metric._id, '{HEX_ID}')
+        """
+    )
+    connection.execute(
+        f"UPDATE {table} AS metric SET _id = known._id, createdAt = known.createdAt, "
+        f"updatedAt = known.updatedAt FROM {known} AS known "
+        "WHERE metric.row = known.row AND metric.key = known.key"
+    )
+    values = {"type": "'statistic'", "dataType": "'number'", "anonymized": "false", "invalid": "false"}
+    given = ("_id", "key", "date", "number", "createdAt", "updatedAt", "deletedAt")
+    selected = ", ".join(values.get(name, name if name in given else "NULL") for name in _COLUMNS)
+    connection.execute(
+        f"INSERT INTO {table} SELECT row, {selected} FROM {known} ANTI JOIN {table} USING (row, key) "
+        "WHERE deletedAt IS NOT NULL AND date IS NOT NULL AND isfinite(number)"
+    )
 
 
 def insert(

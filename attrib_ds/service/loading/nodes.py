@@ -60,7 +60,8 @@ def _insert(connection: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]
     good.reject_stored(connection, "(SELECT * FROM nodes WHERE NOT implicit)", "_id")
     _reject_homeless(connection, good)
     connection.execute(f"DELETE FROM nodes WHERE implicit AND _id IN (SELECT _id FROM {good.rows})")
-    loaded = good.insert(connection, "nodes", values={"path": "[]", "implicit": "false"})
+    with good.make_way(connection, "nodes", "_id", changed="updatedAt"):
+        loaded = good.insert(connection, "nodes", values={"path": "[]", "implicit": "false"})
     connection.execute(
         "WITH RECURSIVE tree AS ("
         "SELECT _id, CAST([] AS VARCHAR[]) AS path FROM nodes WHERE parentId IS NULL UNION ALL "

@@ -64,6 +64,11 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
 
 def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
     good.reject_stored(connection, "outlays", "_id")
+    with good.make_way(connection, "outlays", "_id", changed="updatedAt"):
+        return _insert_new(connection, good, project)
+
+
+def _insert_new(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
     # A node that interactions named is taken for a channel until its spend tells better.
     connection.execute(
         f"UPDATE nodes SET type = 'campaign' WHERE implicit AND _id IN (SELECT campaignId FROM {good.rows})"

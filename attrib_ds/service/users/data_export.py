@@ -13,6 +13,7 @@ from attrib_ds.json_records import to_json
 from attrib_ds.service.events import computed
 from attrib_ds.service.metrics import as_resource
 from attrib_ds.service.selection import answered
+from attrib_ds.service.users.events_of_user import in_order
 from attrib_ds.service.users.merging import find_survivor
 from attrib_ds.service.users.records import get_user
 
@@ -46,6 +47,7 @@ def _gathered(backend: Backend, user_id: str) -> dict[str, list[Any]]:
     seen = hits.semi_join(visits, hits.sessionId == visits["_id"]).order_by("serverDate", "id")
     sent = raw_events.semi_join(own, "_id").order_by("createdAt", "_id")
     replaced = history.semi_join(own, history.eventId == own["_id"]).order_by("eventId", "key", "updatedAt")
+    ids = own.to_pyarrow()["_id"].to_pylist()
     held = backend.con.execute(
         "SELECT kind, value FROM identities WHERE userId = ? ORDER BY kind, value", [user_id]
     ).fetchall()
@@ -57,7 +59,7 @@ def _gathered(backend: Backend, user_id: str) -> dict[str, list[Any]]:
             answered(visits.select(schema.INTERACTION.names), schema.INTERACTION), "Interaction"
         ),
         "hits": _records(answered(seen.select(schema.HIT.names), schema.HIT), "Hit"),
-        "events": _records(computed(backend, own), "Event"),
+        "events": _records(in_order(computed(backend.con, ids), ids), "Event"),
         "rawEvents": _records(answered(sent.select(schema.RAW_EVENT.names), schema.RAW_EVENT), "RawEvent"),
         "earlierMetrics": _records(as_resource(replaced.to_pyarrow().to_pylist()), "Metric"),
     }

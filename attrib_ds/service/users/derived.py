@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import ibis
 import pyarrow as pa
 
 from attrib_ds import schema
+from attrib_ds.service.compiled import Compiled
+from attrib_ds.service.selection import rows_of
 from attrib_ds.service.users import event_counts, interaction_counts, metric_totals, places
-from attrib_ds.service.users.field_values import as_entry, field_values, reduced, text_of, to_json
+from attrib_ds.service.users.field_values import as_entry, field_values, object_of, reduced, text_of
 from attrib_ds.service.users.vocabulary import Vocabulary
+from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,15 +21,11 @@ if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
 _VENDOR: Final = "vendorUserId"
-#: Columns that are null where nothing is known; of the others nothing is a value too.
-_UNKNOWN: Final = ("string", "timestamp")
+_FIELDS: Final = "fields."
 
 
 def described(backend: Backend, users: ir.Table, keys: Iterable[str], mode: str = "latest") -> ir.Table:
     """Add what keys ask for to users; nothing else is computed.
-
-    Bots and the traffic that a filter captured do not count as interactions, as in searches and insights
-    where nothing else is asked for. What identifies a user is taken from them all the same.
 
     Parameters
     ----------
@@ -35,36 +33,73 @@ def described(backend: Backend, users: ir.Table, keys: Iterable[str], mode: str 
         From :meth:`Store.read`.
     users : ibis.Table
         With the column ``_id``.
+    keys, mode
+        As for :func:`described_query`.
+
+    Returns
+    -------
+    ibis.Table
+        The rows of :func:`described_query`.
+    """
+    ids = backend.compile(users.select("_id"))
+    return rows_of(backend, described_query(backend, f"({ids}) AS users", keys, mode, compiled=Compiled()))
+
+
+def described_query(
+    backend: Backend, users: str, keys: Iterable[str], mode: str, *, compiled: Compiled
+) -> str:
+    """Return the query that adds what keys ask for to users; nothing else is computed.
+
+    It is SQL, since an expression of Ibis takes longer to compile than a page of users takes to describe.
+    Bots and the traffic that a filter captured do not count as interactions, as in searches and insights
+    where nothing else is asked for. What identifies a user is taken from them all the same.
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`.
+    users : str
+        SQL that stands in a FROM clause, with the column ``_id``.
     keys : iterable of str
         As in searches; further ``fields``, every value of every field, and the members of
         ``mostProbableLocation``.
     mode : {"latest", "earliest", "alphabetical"}
         Which value of a field stands for all.
+    compiled : Compiled
+        Remembers what takes long.
 
     Returns
     -------
-    ibis.Table
-        One row per user, in no order: ``_id`` and the columns of
+    str
+        SQL. One row per user, in no order: ``_id`` and the columns of
         :func:`attrib_ds.schema.user_columns`; instants are naive, in UTC.
     """
     columns = schema.user_columns(keys)
     names = [name for name in columns.names if name != "_id"]
-    ids = users.select("_id")
-    found = ids
-    for part in _PARTS:
-        made = part(backend, ids, names, mode)
-        if made is not None:
-            found = found.left_join(made, found["_id"] == made.owner).drop("owner")
-    filled = {
-        name: found[name].fill_null(_nothing(columns.field(name)))
-        for name in names
-        if _is_total(columns.field(name))
-    }
-    return found.mutate(**filled).select("_id", *names) if names else found
+    vocabulary = Vocabulary(backend.con)
+    made = [part(vocabulary, names, mode) for part in _PARTS]
+    if "audienceIds" in names:
+        made.append(_audiences(backend, users, vocabulary, compiled))
+    parts = {f"part_{number}": part for number, part in enumerate(made) if part is not None}
+    named = "".join(f", {name} AS ({part})" for name, part in parts.items())
+    joined = "".join(f" LEFT JOIN {name} ON {name}.owner = ids._id" for name in parts)
+    told = "".join(f", {_filled(columns.field(name))}" for name in names)
+    return f"WITH ids AS (SELECT _id FROM {users}){named} SELECT ids._id{told} FROM ids{joined}"
+
+
+def _filled(column: pa.Field) -> str:
+    """Return a column; users of whom nothing is known have a zero, an empty list or an empty object."""
+    name = quoted(column.name)
+    if not _is_total(column):
+        return name
+    if schema.is_json(column):
+        nothing = "'[]'" if column.name.startswith(_FIELDS) else "'{}'"
+    else:
+        nothing = "[]" if pa.types.is_list(column.type) else "0"
+    return f"coalesce({name}, {nothing}) AS {name}"
 
 
 def _is_total(column: pa.Field) -> bool:
-    """Say whether a user of whom nothing is known has a value: none, an empty list or an empty object."""
     if column.name.startswith("metrics."):
         return not column.nullable
     is_place = column.name.startswith("mostProbableLocation.")
@@ -72,99 +107,92 @@ def _is_total(column: pa.Field) -> bool:
     return not is_place and (schema.is_json(column) or not is_scalar)
 
 
-def _nothing(column: pa.Field) -> Any:
-    if schema.is_json(column):
-        return "[]" if column.name.startswith("fields.") else "{}"
-    if pa.types.is_list(column.type):
-        return ibis.literal([], type="array<string>")
-    return 0
-
-
-def _registered(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001  (one of the parts)
+def _registered(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (one of the parts)
     """Return what the list of users itself says, and when anything about a user last changed."""
-    wanted = [name for name in ("projectId", "createdAt", "updatedAt") if name in names]
+    columns = {
+        "projectId": "(SELECT project_id FROM meta)",
+        "createdAt": "createdAt",
+        "updatedAt": "greatest(createdAt, changed)",
+    }
+    wanted = [f'{column} AS "{name}"' for name, column in columns.items() if name in names]
     if not wanted:
         return None
-    users = backend.table("users")
-    kept = users.semi_join(ids, users["_id"] == ids["_id"])
-    kept = kept.select(owner="_id", createdAt="createdAt")
-    if "projectId" in wanted:
-        kept = kept.mutate(projectId=backend.table("meta").project_id.as_scalar())
-    if "updatedAt" in wanted:
-        changed = _changes(backend, ids)
-        kept = kept.left_join(changed, kept.owner == changed.whose).drop("whose")
-        kept = kept.mutate(updatedAt=ibis.greatest(kept.createdAt, kept.changed.fill_null(kept.createdAt)))
-    return kept.select("owner", *wanted)
+    changes = f"LEFT JOIN ({_CHANGES}) AS changes ON whose = _id" if "updatedAt" in names else ""
+    return f"SELECT _id AS owner, {', '.join(wanted)} FROM users {changes} WHERE _id IN (SELECT _id FROM ids)"
 
 
-def _changes(backend: Backend, ids: ir.Table) -> ir.Table:
-    events, interactions, merged = (
-        backend.table(name) for name in ("events", "interactions", "merged_users")
-    )
-    seen = ibis.coalesce(interactions.updateDate, interactions.ingestedAt, interactions.createdAt)
-    changes = ibis.union(
-        events.select(whose="userId", moment="updatedAt"),
-        interactions.select(whose="userId", moment=seen.cast(events.updatedAt.type())),
-        merged.select(whose="userId", moment="mergedAt"),
-    )
-    changes = changes.semi_join(ids, changes.whose == ids["_id"])
-    return changes.group_by("whose").agg(changed=changes.moment.max())
+_CHANGES: Final = (
+    "SELECT whose, max(moment) AS changed FROM ("
+    "SELECT userId AS whose, updatedAt AS moment FROM events "
+    "UNION ALL SELECT userId, coalesce(updateDate, ingestedAt, createdAt) FROM interactions "
+    "UNION ALL SELECT userId, mergedAt FROM merged_users"
+    ") AS moments WHERE whose IN (SELECT _id FROM ids) GROUP BY whose"
+)
 
 
-def _fields(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:
+def _fields(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:
     """Return one column per field: the JSON of a list of its one value (G-105)."""
-    keys = [name.removeprefix("fields.") for name in names if name.startswith("fields.")]
+    keys = [name.removeprefix(_FIELDS) for name in names if name.startswith(_FIELDS)]
     if not keys:
         return None
-    values = reduced(field_values(backend, ids, Vocabulary(backend.con), keys=keys), mode)
-    values = values.select("userId", "key", entry=as_entry(values))
-    text = ibis.literal("[") + values.entry.cast("string") + "]"
+    values = reduced(field_values(vocabulary, "ids", keys=keys), mode)
     # There is one row per key, so any of them is the one.
-    return values.group_by(owner="userId").agg(
-        **{f"fields.{key}": text.max(where=values.key == key) for key in keys}
+    columns = ", ".join(
+        f"any_value(text) FILTER (WHERE key = {literal(key)}) AS {quoted(f'{_FIELDS}{key}')}" for key in keys
     )
+    entries = f"SELECT userId, key, '[' || {as_entry()}::VARCHAR || ']' AS text FROM ({values}) AS reduced"
+    return f"SELECT userId AS owner, {columns} FROM ({entries}) AS entries GROUP BY userId"
 
 
-def _all_fields(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001
+def _all_fields(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Return every value of every field as one object."""
     if "fields" not in names:
         return None
-    values = field_values(backend, ids, Vocabulary(backend.con))
-    values = values.mutate(entry=as_entry(values))
-    order = [values.date, values.sourceId, values.source]
-    by_key = values.group_by("userId", "key").agg(entries=to_json(values.entry.collect(order_by=order)))
-    maps = ibis.map(by_key.key.collect(order_by=by_key.key), by_key.entries.collect(order_by=by_key.key))
-    return by_key.group_by(owner="userId").agg(fields=to_json(maps).cast("string"))
+    by_key = (
+        f"SELECT userId, key, to_json(list({as_entry()} ORDER BY date, sourceId, source)) AS entries "
+        f"FROM ({field_values(vocabulary, 'ids')}) AS told GROUP BY userId, key"
+    )
+    return (
+        f"SELECT userId AS owner, {object_of('key', 'entries')} AS fields "
+        f"FROM ({by_key}) AS by_key GROUP BY userId"
+    )
 
 
-def _vendors(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001
+def _vendors(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Return the vendor's own ids of each user, in the order in which they came up."""
     if "vendorUserIds" not in names:
         return None
-    values = field_values(backend, ids, Vocabulary(backend.con), keys=[_VENDOR])
-    values = values.select("userId", "date", "sourceId", text=text_of(values.current)).filter(
-        ibis._.text.notnull()
+    values = field_values(vocabulary, "ids", keys=[_VENDOR])
+    first = (
+        f"SELECT userId, {text_of('current')} AS text, min(date) AS date, min(sourceId) AS id "
+        f"FROM ({values}) AS told WHERE text IS NOT NULL GROUP BY userId, text"
     )
-    first = values.group_by("userId", "text").agg(date=values.date.min(), id=values.sourceId.min())
-    listed = first.text.collect(order_by=[first.date, first.id, first.text])
-    return first.group_by(owner="userId").agg(vendorUserIds=listed)
+    return (
+        "SELECT userId AS owner, list(text ORDER BY date, id, text) AS vendorUserIds "
+        f"FROM ({first}) AS first_seen GROUP BY userId"
+    )
 
 
-def _audiences(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001
-    if "audienceIds" not in names:
-        return None
+def _audiences(backend: Backend, users: str, vocabulary: Vocabulary, compiled: Compiled) -> str:
     # Imported late: the condition of an audience may ask for anything else that is derived here.
     from attrib_ds.service.users.audience_conditions import memberships
 
-    members = memberships(backend, ids)
-    if members is None:
-        return ids.select(owner="_id", audienceIds=ibis.literal([], type="array<string>"))
-    listed = members.audienceId.collect(order_by=members.audienceId)
-    return members.group_by(owner="userId").agg(audienceIds=listed)
+    kept = tuple(backend.con.execute("SELECT _id, condition FROM audiences ORDER BY _id").fetchall())
+    if not kept:
+        return "SELECT NULL::VARCHAR AS owner, NULL::VARCHAR[] AS audienceIds WHERE false"
+    members = compiled.get(
+        (users, kept, vocabulary.declarations),
+        lambda: backend.compile(memberships(backend, rows_of(backend, f"SELECT _id FROM {users}"))),
+    )
+    return (
+        "SELECT userId AS owner, list(audienceId ORDER BY audienceId) AS audienceIds "
+        f"FROM ({members}) AS members GROUP BY userId"
+    )
 
 
-#: Each returns its columns, as far as they are asked for, by ``owner``; None if none is.
-_PARTS: Final[tuple[Callable[[Backend, ir.Table, list[str], str], ir.Table | None], ...]] = (
+#: Each returns the query of its columns, as far as they are asked for, by ``owner``; None if none is. The
+#: users are in ``ids``.
+_PARTS: Final[tuple[Callable[[Vocabulary, list[str], str], str | None], ...]] = (
     _registered,
     event_counts.totals,
     event_counts.maps,
@@ -174,6 +202,5 @@ _PARTS: Final[tuple[Callable[[Backend, ir.Table, list[str], str], ir.Table | Non
     _fields,
     _all_fields,
     _vendors,
-    _audiences,
     places.most_probable,
 )

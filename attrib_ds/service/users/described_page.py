@@ -1,49 +1,112 @@
-"""Describes the users of a page by a query that is compiled once for all pages like it."""
+"""Describes the users of a page."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.service.users.derived import described
-from attrib_ds.service.users.vocabulary import Vocabulary
+from attrib_ds import schema
+from attrib_ds.service.rows import BATCH_ROWS, Rows
+from attrib_ds.service.users.derived import described_query
+from attrib_ds.service.users.selection import kept
+from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import ibis.expr.types as ir
+    import pyarrow as pa
     from ibis.backends.duckdb import Backend
 
     from attrib_ds.service.store import Store
 
 #: The table of the connection that holds the users of a page.
 PAGE: Final = "users_of_page"
-_DESCRIBED: Final = "described_users"
+_LISTED: Final = "listed_users"
+#: The first rows come early; of more at once each costs less.
+_FIRST_USERS: Final = 2_048
+_USERS_AT_ONCE: Final = 20_000
 
 
-def described_page(store: Store, backend: Backend, keys: Iterable[str], mode: str = "latest") -> ir.Table:
-    """Return what :func:`described` returns of the users in the table :data:`PAGE`.
+def described_page(store: Store, backend: Backend, keys: Iterable[str], mode: str = "latest") -> str:
+    """Return the query of the users in the table :data:`PAGE`, described.
 
     Parameters
     ----------
     store : Store
-        Remembers the query.
+        Remembers what takes long to compile.
     backend : ibis.backends.duckdb.Backend
         From its :meth:`~Store.read`, with that table.
     keys, mode
-        As for :func:`described`.
+        As for :func:`described_query`.
 
     Returns
     -------
-    ibis.Table
-        One row per user, in no order; a view of the connection.
+    str
+        SQL for that connection, from :func:`described_query`.
+    """
+    return described_query(backend, PAGE, keys, mode, compiled=store.compiled)
+
+
+def open_described(
+    store: Store, find: Callable[[Backend], tuple[ir.Table, int]], keys: Iterable[str], mode: str = "latest"
+) -> Rows:
+    """Begin to describe users some thousands at a time, so that never all of them are held at once.
+
+    Parameters
+    ----------
+    store : Store
+        Where they are.
+    find : callable
+        Takes a backend of the store; returns the users with their ``_id`` and ``place``, from 0 in the order
+        of the rows, and how many match in all. The rows and that number are from one snapshot (G-104).
+    keys, mode
+        As for :func:`described_page`.
+
+    Returns
+    -------
+    Rows
+        To be closed. Their columns are those of :func:`attrib_ds.schema.user_columns`.
+
+    Raises
+    ------
+    ServiceFailure
+        If the database failed.
     """
     wanted = tuple(keys)
-    audiences = ()
-    if "audienceIds" in wanted:
-        audiences = tuple(backend.con.execute("SELECT _id, condition FROM audiences ORDER BY _id").fetchall())
-    question = (wanted, mode, Vocabulary(backend.con).declarations, audiences)
-    query = store.compiled.get(
-        question, lambda: str(backend.compile(described(backend, backend.table(PAGE), wanted, mode)))
+    columns = schema.user_columns(wanted)
+    with ExitStack() as stack:
+        backend = stack.enter_context(store.read())
+        users, total = find(backend)
+        kept(backend, users.select("_id", "place"), _LISTED)
+        ((count,),) = backend.con.execute(f"SELECT count(*) FROM {_LISTED}").fetchall()
+        turn_to(backend, 0, _FIRST_USERS)
+        query = described_page(store, backend, wanted, mode)
+        return Rows(
+            columns,
+            _pages(backend, query, columns, count),
+            count=count,
+            total=total,
+            close=stack.pop_all().close,
+        )
+
+
+def turn_to(backend: Backend, first: int, end: int) -> None:
+    """Put the users of the places from one to before another one into the table :data:`PAGE`."""
+    backend.con.execute(
+        f"CREATE OR REPLACE TEMP TABLE {PAGE} AS FROM {_LISTED} WHERE place >= {first} AND place < {end}"
     )
-    backend.con.execute(f"CREATE OR REPLACE TEMP VIEW {_DESCRIBED} AS {query}")
-    return backend.table(_DESCRIBED)
+
+
+def _pages(backend: Backend, query: str, columns: pa.Schema, count: int) -> Iterator[pa.RecordBatch]:
+    listed = ", ".join(f"described.{quoted(name)}" for name in columns.names)
+    in_order = (
+        f"SELECT {listed} FROM ({query}) AS described JOIN {PAGE} AS page USING (_id) ORDER BY page.place"
+    )
+    first, size = 0, _FIRST_USERS
+    while first < count:
+        if first:
+            turn_to(backend, first, first + size)
+        for batch in backend.con.execute(in_order).to_arrow_reader(BATCH_ROWS):
+            yield batch.cast(columns)
+        first, size = first + size, _USERS_AT_ONCE

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
 from attrib_ds.service.batches import naive
+from attrib_ds.service.expiration import read_personal
 from attrib_ds.service.users import tombstones
 from attrib_ds.service.users.learning import carried, of_events, of_interactions
 from attrib_ds.service.users.merging import find_survivor
-from attrib_ds.service.users.redaction import redact, tells_who
+from attrib_ds.service.users.redaction import Field, redact, tells_who
 from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _read_person(connection: duckdb.DuckDBPyConnection, id: str) -> _Person:
     ).fetchall()
     merged = connection.execute("SELECT _id FROM merged_users WHERE userId = ?", [id]).fetchall()
     marks = {(tombstones.identity_kind(kind), value) for kind, value in identities}
-    marks |= {(tombstones.NONCE, nonce) for (nonce,) in nonces}
+    marks |= {(tombstones.NONCE, nonce) for (nonce,) in nonces if not tombstones.is_hidden(nonce)}
     marks |= {(tombstones.USER, each) for each in (id, *(gone for (gone,) in merged))}
     return _Person(id, frozenset(marks), tuple(others))
 
@@ -207,11 +208,19 @@ def _anonymise(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) ->
 
 
 def _hide(connection: duckdb.DuckDBPyConnection, events: list[str], now: datetime) -> None:
-    redact(connection, events, now, is_personal=tells_who, whole=True)
+    of_project, by_type = read_personal(connection)
+
+    def is_personal(field: Field) -> bool:
+        named = of_project | by_type.get(field.event_type, frozenset())
+        return tells_who(field) or field.key in named
+
+    redact(connection, events, now, is_personal=is_personal, whole=True)
     nonces = connection.execute(
         "SELECT _id, nonce FROM raw_events WHERE _id IN (SELECT unnest(?))", [events]
     ).fetchall()
     for event_id, nonce in nonces:
+        if tombstones.is_hidden(nonce):
+            continue
         connection.execute(
             "UPDATE raw_events SET nonce = ?, trackerId = NULL, fingerprint = NULL WHERE _id = ?",
             [tombstones.hidden_nonce(connection, nonce), event_id],

@@ -1,57 +1,53 @@
-"""Counts the events of users."""
+"""Counts the events of users, in SQL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import ibis
-
-from attrib_ds.service.users.field_values import instant_text, to_json
+from attrib_ds.service.users.field_values import instant_text, object_of
+from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
+    from attrib_ds.service.users.vocabulary import Vocabulary
 
 _OF_TYPE: Final = "eventTypesCount."
+_COLUMNS: Final = {
+    "eventCount": "count(*)",
+    "firstEventDate": "min(eventDate)",
+    "lastEventDate": "max(eventDate)",
+}
+_META: Final = (
+    f"{{'count': number, 'firstDate': {instant_text('earliest')}, 'lastDate': {instant_text('latest')}}}"
+)
 
 
-def totals(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001  (one of the parts)
+def totals(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (one of the parts)
     """Return the number of events, those of single types among them, and when the first and last were."""
-    events = backend.table("events")
-    kept = events.semi_join(ids, events.userId == ids["_id"])
-    columns = {
-        "eventCount": kept.count(),
-        "firstEventDate": kept.eventDate.min(),
-        "lastEventDate": kept.eventDate.max(),
-    }
-    wanted = {name: column for name, column in columns.items() if name in names}
+    wanted = {name: column for name, column in _COLUMNS.items() if name in names}
     for name in names:
         if name.startswith(_OF_TYPE):
-            wanted[name] = kept.count(where=kept.eventType == name.removeprefix(_OF_TYPE))
-    return kept.group_by(owner="userId").agg(**wanted) if wanted else None
-
-
-def maps(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001
-    """Return the objects that tell the events of every type."""
-    wanted = [name for name in ("eventTypesCount", "eventTypeMeta") if name in names]
+            kind = literal(name.removeprefix(_OF_TYPE))
+            wanted[name] = f"count(*) FILTER (WHERE eventType = {kind})"
     if not wanted:
         return None
-    events = backend.table("events")
-    kept = events.semi_join(ids, events.userId == ids["_id"])
-    by_type = kept.group_by("userId", "eventType").agg(
-        count=kept.count(), first=kept.eventDate.min(), last=kept.eventDate.max()
+    columns = ", ".join(f"{column} AS {quoted(name)}" for name, column in wanted.items())
+    return (
+        f"SELECT userId AS owner, {columns} FROM events WHERE userId IN (SELECT _id FROM ids) GROUP BY userId"
     )
-    meta = ibis.struct(
-        {
-            "count": by_type["count"],
-            "firstDate": instant_text(by_type["first"]),
-            "lastDate": instant_text(by_type["last"]),
-        }
+
+
+def maps(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+    """Return the objects that tell the events of every type."""
+    values = {"eventTypesCount": "number", "eventTypeMeta": _META}
+    wanted = [
+        f"{object_of('eventType', value)} AS {quoted(name)}"
+        for name, value in values.items()
+        if name in names
+    ]
+    if not wanted:
+        return None
+    by_type = (
+        "SELECT userId, eventType, count(*) AS number, min(eventDate) AS earliest, max(eventDate) AS latest "
+        "FROM events WHERE userId IN (SELECT _id FROM ids) GROUP BY userId, eventType"
     )
-    values = {"eventTypesCount": by_type["count"], "eventTypeMeta": meta}
-    types = by_type.eventType.collect(order_by=by_type.eventType)
-    objects = {
-        name: to_json(ibis.map(types, values[name].collect(order_by=by_type.eventType))).cast("string")
-        for name in wanted
-    }
-    return by_type.group_by(owner="userId").agg(**objects)
+    return f"SELECT userId AS owner, {', '.join(wanted)} FROM ({by_type}) AS by_type GROUP BY userId"

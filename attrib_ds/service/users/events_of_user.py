@@ -10,16 +10,19 @@ import pyarrow.compute as pc
 
 from attrib_ds import schema
 from attrib_ds.errors import NotFound
-from attrib_ds.service.events import attributable, computed
+from attrib_ds.service.batches import naive
+from attrib_ds.service.events import ATTRIBUTABLE, computed
 from attrib_ds.service.interactions import ordering
 from attrib_ds.service.metrics import as_resource
 from attrib_ds.service.rows import BATCH_ROWS, Rows
 from attrib_ds.service.selection import moment
 from attrib_ds.service.users.merging import find_survivor
+from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import duckdb
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
 
@@ -37,19 +40,44 @@ def list_user_events(store: Store, request: ListUserEvents) -> Answer:
 
 def open_user_events(store: Store, request: ListUserEvents) -> Rows:
     """Begin to list the events of a user, the newest first unless another order is asked for."""
+    with ExitStack() as stack:
+        backend = stack.enter_context(store.read())
+        user_id = find_survivor(backend.con, request.id)
+        ids = _event_ids(backend.con, request, user_id)
+        page = ids[request.offset :][: request.limit]
 
-    def find(backend: Backend) -> ir.Table:
-        events = backend.table("events")
-        found = events.filter(events.userId == find_survivor(backend.con, request.id))
-        found = _between(found, "eventDate", request)
-        # Without the parameter, and with false, all events are listed (G-151).
-        return found.semi_join(attributable(backend, found), "_id") if request.attributable else found
+        def batches() -> Iterator[pa.RecordBatch]:
+            for start in range(0, len(page), BATCH_ROWS):
+                part = page[start : start + BATCH_ROWS]
+                yield from in_order(computed(backend.con, part), part).to_batches()
 
-    def read(backend: Backend, ids: list[str]) -> pa.Table:
-        events = backend.table("events")
-        return computed(backend, events.filter(events["_id"].isin(ids)))
+        return Rows(
+            schema.EVENT,
+            batches(),
+            count=len(page),
+            total=len(ids),
+            offset=request.offset,
+            limit=request.limit,
+            close=stack.pop_all().close,
+        )
 
-    return _open(store, request, find, read, schema.EVENT, request.sort or "eventDate")
+
+def _event_ids(connection: duckdb.DuckDBPyConnection, request: ListUserEvents, user_id: str) -> list[str]:
+    """Return the ids of all events that match, in their order."""
+    bounds = {"eventDate >= ?": request.since, "eventDate <= ?": request.until}
+    given = {condition: naive(bound) for condition, bound in bounds.items() if bound is not None}
+    kept = " AND ".join(["userId = ?", *given])
+    # Without the parameter, and with false, all events are listed (G-151).
+    attributable = f"WHERE _id IN ({ATTRIBUTABLE})" if request.attributable else ""
+    direction = request.order or ("ASC" if request.sort else "DESC")
+    order = f"{quoted(request.sort or 'eventDate')} {direction} NULLS LAST, _id"
+    # SQL as it stands: an expression is compiled in ten times the time in which few events are read.
+    found = connection.execute(
+        f"WITH wanted AS (SELECT * FROM events WHERE {kept}) "
+        f"SELECT _id FROM wanted {attributable} ORDER BY {order}",
+        [user_id, *given.values()],
+    )
+    return [id for (id,) in found.fetchall()]
 
 
 def list_user_metrics(store: Store, request: ListUserMetrics) -> Answer:
@@ -83,7 +111,7 @@ def open_user_metrics(store: Store, request: ListUserMetrics) -> Rows:
     return _open(store, request, find, read, schema.METRIC, _METRIC_DATE.get(sort, sort))
 
 
-def _between(found: ir.Table, date: str, request: ListUserEvents | ListUserMetrics) -> ir.Table:
+def _between(found: ir.Table, date: str, request: ListUserMetrics) -> ir.Table:
     if request.since is not None:
         found = found.filter(found[date] >= moment(request.since))
     if request.until is not None:
@@ -93,7 +121,7 @@ def _between(found: ir.Table, date: str, request: ListUserEvents | ListUserMetri
 
 def _open(
     store: Store,
-    request: ListUserEvents | ListUserMetrics,
+    request: ListUserMetrics,
     find: Callable[[Backend], ir.Table],
     read: Callable[[Backend, list[str]], pa.Table],
     columns: pa.Schema,
@@ -112,7 +140,7 @@ def _open(
         def batches() -> Iterator[pa.RecordBatch]:
             for start in range(0, len(ids), BATCH_ROWS):
                 part = ids[start : start + BATCH_ROWS]
-                yield from _in_order(read(backend, part), part).cast(columns).to_batches()
+                yield from in_order(read(backend, part), part).cast(columns).to_batches()
 
         return Rows(
             columns,
@@ -125,6 +153,7 @@ def _open(
         )
 
 
-def _in_order(rows: pa.Table, ids: list[str]) -> pa.Table:
+def in_order(rows: pa.Table, ids: list[str]) -> pa.Table:
+    """Return rows in the order of their ids."""
     places: Any = pc.index_in(pa.array(ids, pa.string()), value_set=rows["_id"].combine_chunks())
     return rows.take(places)

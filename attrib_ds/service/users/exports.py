@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import duckdb
+import ibis
 
-from attrib_ds import schema
 from attrib_ds.contract import Answer, File
 from attrib_ds.errors import ServiceFailure
-from attrib_ds.service.rows import open_page
 from attrib_ds.service.users.cells import cells_of, rows_of
 from attrib_ds.service.users.csv_files import csv_pieces
-from attrib_ds.service.users.derived import described
+from attrib_ds.service.users.described_page import open_described
 from attrib_ds.service.users.selection import select_users
 from attrib_ds.service.users.transformers import transforming
 from attrib_ds.service.users.vocabulary import Vocabulary
@@ -54,16 +53,14 @@ def export_users(store: Store, request: ExportUsers) -> Answer:
 
 def _open(store: Store, request: ExportUsers) -> Rows:
     asked = request.exporterDataConfig
-    columns = schema.user_columns(asked.columns)
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
         Vocabulary(backend.con).check(asked.columns, argument="columns")
         users = select_users(backend, filters=asked.filters, audience=asked.audience)
-        found = described(backend, users, asked.columns)
         total = int(users.count().to_pyarrow().as_py())
-        return found.order_by("_id").select(columns.names), total
+        return users.mutate(place=ibis.row_number().over(order_by=users["_id"])), total
 
-    return open_page(store.read(), find, columns, offset=0, limit=None)
+    return open_described(store, find, asked.columns)
 
 
 def _batches(rows: Rows, request: ExportUsers) -> Iterator[list[tuple[Cell, ...]]]:

@@ -1,20 +1,17 @@
-"""Finds the values of user fields in what events and interactions say of their users."""
+"""Finds the values of user fields in what events and interactions say of their users, in SQL."""
 
 from __future__ import annotations
 
+import re
+import string
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
-
-import ibis
-import ibis.expr.datatypes as dt
+from typing import TYPE_CHECKING, Final
 
 from attrib_ds.service.users.vocabulary import ALWAYS
+from attrib_ds.sources import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
 
     from attrib_ds.service.users.vocabulary import UserField, Vocabulary
 
@@ -24,255 +21,205 @@ _KEY: Final = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 _LONGER: Final = ("ß", "ŉ", "ǰ", "ﬀ", "ﬁ", "ﬂ", "ﬃ", "ﬄ", "ﬅ", "ﬆ", "և", "ﬓ", "ﬔ", "ﬕ", "ﬖ", "ﬗ")
 #: One past the last letter that folds into another one.
 _LAST_FOLDED: Final = 0x1E944
+#: How text is read, by the type of its field; of all other types it stays text.
+TYPED: Final = {
+    "number": "try_cast({} AS DOUBLE)",
+    "boolean": "try_cast({} AS BOOLEAN)",
+    "date": "try_cast({} AS TIMESTAMPTZ)::TIMESTAMP",
+}
+#: A member of a document; unlike a path, a pointer is not broken by any of the keys that are filtered out.
+_MEMBER: Final = "json_extract({}, concat('/', key))"
 
 
-@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
-def json_extract_path(text: str, path: str) -> dt.JSON:
-    """Return a part of JSON text; the JSON null is not the missing value."""
+def is_key(text: str) -> bool:
+    """Say whether a field may have this key."""
+    return re.fullmatch(_KEY.strip("^$"), text) is not None
 
 
-@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
-def json_extract_path_text(text: str, path: str) -> str:  # type: ignore[empty-body]
-    """Return a part of JSON text, text without its quotes; the JSON null is missing."""
-
-
-@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
-def json_keys(text: str) -> dt.Array(dt.string):  # type: ignore[valid-type]
-    """Return the keys of the object that JSON text holds."""
-
-
-@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
-def to_json(value) -> dt.JSON:  # type: ignore[no-untyped-def]
-    """Write a value as JSON."""
-
-
-def field_values(
-    backend: Backend, users: ir.Table, vocabulary: Vocabulary, *, keys: Iterable[str] | None = None
-) -> ir.Table:
-    """Return the values of user fields.
+def field_values(vocabulary: Vocabulary, users: str, *, keys: Iterable[str] | None = None) -> str:
+    """Return the query of the values of user fields.
 
     Parameters
     ----------
-    backend : ibis.backends.duckdb.Backend
-        From :meth:`Store.read`.
-    users : ibis.Table
-        With the column ``_id``: whose values.
     vocabulary : Vocabulary
         Of the project.
+    users : str
+        SQL that stands in a FROM clause, with the column ``_id``: whose values.
     keys : iterable of str, optional
         The fields; all by default.
 
     Returns
     -------
-    ibis.Table
-        One row per value, in no order: ``userId``, ``key``, ``type``, ``current`` and ``raw`` (JSON),
+    str
+        SQL. One row per value, in no order: ``userId``, ``key``, ``type``, ``current`` and ``raw`` (JSON),
         ``date`` (naive, in UTC), ``invalid``, ``anonymized``, ``discriminant``, ``placing`` (whether it
         tells the most probable location), ``source`` (``event`` or ``interaction``) and ``sourceId``.
         Of equal values of a field that follow each other directly only the first is there.
     """
-    given = given_values(backend, users, vocabulary, keys=keys)
-    in_order = ibis.window(group_by=["userId", "key"], order_by=["date", "sourceId", "source"])
-    same = ["current", "type", "anonymized", "invalid"]
-    compared = given.mutate(
-        **{f"{name} before": given[name].cast("string").lag().over(in_order) for name in same},
-        position=ibis.row_number().over(in_order),
+    told = "{'current': current::VARCHAR, 'type': type, 'anonymized': anonymized, 'invalid': invalid}"
+    return (
+        f"SELECT * FROM ({given_values(vocabulary, users, keys=keys)}) AS given "
+        f"QUALIFY {told} IS DISTINCT FROM lag({told}) OVER "
+        "(PARTITION BY userId, key ORDER BY date, sourceId, source)"
     )
-    repeats = [compared[name].cast("string").identical_to(compared[f"{name} before"]) for name in same]
-    is_new = (compared.position == 0) | ~(repeats[0] & repeats[1] & repeats[2] & repeats[3])
-    return compared.filter(is_new).drop("position", *(f"{name} before" for name in same))
 
 
-def given_values(
-    backend: Backend, users: ir.Table, vocabulary: Vocabulary, *, keys: Iterable[str] | None = None
-) -> ir.Table:
-    """Return the values of user fields as often as they were given, which takes less time to find.
+def given_values(vocabulary: Vocabulary, users: str, *, keys: Iterable[str] | None = None) -> str:
+    """Return the query of the values as often as they were given, which takes less time to find.
 
     For the parameters and the columns see :func:`field_values`.
     """
     wanted = None if keys is None else list(dict.fromkeys(keys))
-    return _of_events(backend, users, vocabulary, wanted).union(
-        _of_interactions(backend, users, vocabulary, wanted)
-    )
+    return f"{_of_events(vocabulary, users, wanted)} UNION ALL {_of_interactions(vocabulary, users, wanted)}"
 
 
-def reduced(values: ir.Table, mode: str) -> ir.Table:
-    """Return one value per user and field (G-105).
+def reduced(values: str, mode: str) -> str:
+    """Return the query of one value per user and field (G-105).
 
     Parameters
     ----------
-    values : ibis.Table
+    values : str
         From :func:`field_values`.
     mode : {"latest", "earliest", "alphabetical"}
         The last or the first value, or that of the smallest text.
 
     Returns
     -------
-    ibis.Table
-        Some of the rows.
+    str
+        SQL of some of the rows.
     """
-    if mode == "latest":
-        order = [values.date.desc(), values.sourceId.desc(), values.source.desc()]
-    else:
-        order = [values.date.asc(), values.sourceId.asc(), values.source.asc()]
+    direction = "DESC" if mode == "latest" else "ASC"
+    order = f"date {direction}, sourceId {direction}, source {direction}"
     if mode == "alphabetical":
-        text = text_of(values.current)
-        order = [folded(text).asc(), text.asc(), *order]
-    window = ibis.window(group_by=[values.userId, values.key], order_by=order)
-    numbered = values.mutate(place=ibis.row_number().over(window))
-    return numbered.filter(numbered.place == 0).drop("place")
-
-
-def as_entry(values: ir.Table) -> ir.JSONValue:
-    """Return the JSON of each value, as the resource nests it (R077)."""
-    return to_json(
-        ibis.struct(
-            {
-                "type": values.type,
-                "current": values.current,
-                "raw": values.raw,
-                "date": instant_text(values.date),
-                "invalid": values.invalid,
-                "anonymized": values.anonymized,
-                "discriminant": values.discriminant,
-                "from": ibis.struct({"type": values.source, "id": values.sourceId}),
-            }
-        )
+        text = text_of("current")
+        order = f"{folded(text)}, {text}, {order}"
+    return (
+        f"SELECT * FROM ({values}) AS kept "
+        f"QUALIFY row_number() OVER (PARTITION BY userId, key ORDER BY {order}) = 1"
     )
 
 
-def instant_text(instant: ir.TimestampValue) -> ir.StringValue:
-    """Write an instant in UTC as :func:`attrib_ds.instants.format` does (G-036)."""
-    text = instant.strftime("%Y-%m-%dT%H:%M:%S.%f")
-    return ibis.ifelse(text.endswith("000"), text.left(23), text) + "Z"
-
-
-def text_of(current: ir.JSONValue) -> ir.StringValue:
-    """Return what a value says as text: an address of a location, otherwise the text or its JSON."""
-    text = current.cast("string")
-    return ibis.coalesce(
-        json_extract_path_text(text, "$.formattedAddress"), json_extract_path_text(text, "$")
-    )
-
-
-def folded(text: ir.StringValue) -> ir.StringValue:
-    """Return text in the form in which letters compare whatever their case (G-106)."""
-    letters, forms = _singly_folded()
-    lowered = text.lower().translate(letters, forms)
-    for letter in _LONGER:
-        lowered = lowered.replace(letter, letter.casefold())
-    # Most text has none of these letters, and is a hundred times quicker to fold.
-    return ibis.ifelse(text.re_search("[^\\x00-\\x7F]"), lowered, text.lower())
-
-
-def typed(current: ir.JSONValue, kind: str) -> Any:
-    """Return values in the type that values of a field of some type compare in."""
-    text = text_of(current)
-    if kind == "number":
-        return text.try_cast("float64")
-    if kind == "boolean":
-        return text.try_cast("boolean")
-    if kind == "date":
-        return text.try_cast("timestamp('UTC', 6)").cast("timestamp(6)")
-    return text
-
-
-def _of_events(backend: Backend, users: ir.Table, vocabulary: Vocabulary, keys: list[str] | None) -> ir.Table:
-    events = backend.table("events")
-    rows = events.semi_join(users, events.userId == users["_id"]).select(
-        "userId", "eventDate", "eventType", "eventTypeVersion", sourceId="_id", document="user"
-    )
-    entries = _entries(rows, keys)
-    text = entries.entry.cast("string")
-    date = json_extract_path_text(text, "$.date").try_cast("timestamp('UTC', 6)").cast("timestamp(6)")
-    current = json_extract_path(text, "$.current")
-    raw = json_extract_path(text, "$.raw")
-    version = entries.eventTypeVersion.cast("string").fill_null("")
-    label = entries.eventType + " " + version + "/" + entries.key
-    default = _by_key(entries.key, {key: kind for key, (kind, _) in ALWAYS.items()}, "string")
-    flags = {
-        name: json_extract_path_text(text, f"$.{name}").try_cast("boolean").fill_null(False)
-        for name in ("invalid", "anonymized")
+def as_entry() -> str:
+    """Return the JSON of a value, as the resource nests it (R077), in SQL over :func:`field_values`."""
+    members = {
+        **{name: name for name in ("type", "current", "raw")},
+        "date": instant_text("date"),
+        **{name: name for name in ("invalid", "anonymized", "discriminant")},
+        "from": "{'type': source, 'id': sourceId}",
     }
-    return entries.select(
-        "userId",
-        "key",
-        type=json_extract_path_text(text, "$.type").fill_null(default),
-        current=ibis.coalesce(current, raw),
-        raw=ibis.coalesce(raw, current),
-        date=date.fill_null(entries.eventDate),
-        **flags,
-        discriminant=_is_declared(label, vocabulary.fields, "discriminating")
-        | _is_undeclared(entries, vocabulary),
-        placing=_is_declared(label, vocabulary.fields, "placing"),
-        source=ibis.literal("event"),
-        sourceId="sourceId",
+    return f"to_json({{{', '.join(f'{literal(name)}: {value}' for name, value in members.items())}}})"
+
+
+def object_of(key: str, value: str) -> str:
+    """Return the text of an object with a member for each row of a group, by key in order, in SQL."""
+    return f"to_json(map(list({key} ORDER BY {key}), list({value} ORDER BY {key})))::VARCHAR"
+
+
+def instant_text(instant: str) -> str:
+    """Write an instant in UTC as :func:`attrib_ds.instants.format` does (G-036), in SQL."""
+    return f"regexp_replace(strftime({instant}, '%Y-%m-%dT%H:%M:%S.%f'), '000$', '') || 'Z'"
+
+
+def text_of(current: str) -> str:
+    """Return what a value says as text: an address of a location, otherwise the text or its JSON, in SQL."""
+    return (
+        f"coalesce(json_extract_string({current}, '$.formattedAddress'), json_extract_string({current}, '$'))"
     )
 
 
-def _of_interactions(
-    backend: Backend, users: ir.Table, vocabulary: Vocabulary, keys: list[str] | None
-) -> ir.Table:
-    interactions = backend.table("interactions")
-    rows = interactions.filter(interactions.userData.notnull())
-    rows = rows.semi_join(users, rows.userId == users["_id"]).select(
-        "userId", "startDate", sourceId="_id", document="userData", sent="rawUserData"
+def folded(text: str) -> str:
+    """Return text in the form in which letters compare whatever their case (G-106), in SQL."""
+    letters, forms = _singly_folded()
+    lowered = f"translate(lower({text}), {literal(letters)}, {literal(forms)})"
+    for letter in _LONGER:
+        lowered = f"replace({lowered}, {literal(letter)}, {literal(letter.casefold())})"
+    # Most text has none of these letters, and is a hundred times quicker to fold.
+    return f"CASE WHEN regexp_matches({text}, '[^\\x00-\\x7F]') THEN {lowered} ELSE lower({text}) END"
+
+
+def typed(current: str, kind: str) -> str:
+    """Return values in the type that values of a field of some type compare in, in SQL."""
+    return TYPED.get(kind, "{}").format(text_of(current))
+
+
+def _of_events(vocabulary: Vocabulary, users: str, keys: list[str] | None) -> str:
+    columns = 'userId, eventDate, eventType, eventTypeVersion, _id AS sourceId, "user" AS document'
+    current, raw = "json_extract(entry, '$.current')", "json_extract(entry, '$.raw')"
+    date = TYPED["date"].format("json_extract_string(entry, '$.date')")
+    default = _by_key({key: kind for key, (kind, _) in ALWAYS.items()}, "string")
+    discriminant = _is_declared(vocabulary.fields, "discriminating")
+    return (
+        f"""SELECT userId, key, coalesce(json_extract_string(entry, '$.type'), {default}) AS type, """
+        f"coalesce({current}, {raw}) AS current, coalesce({raw}, {current}) AS raw, "
+        f"coalesce({date}, eventDate) AS date, "
+        f"{_flag('invalid')} AS invalid, {_flag('anonymized')} AS anonymized, "
+        f"{discriminant} OR {_is_undeclared(vocabulary)} AS discriminant, "
+        f"""{_is_declared(vocabulary.fields, "placing")} AS "placing", 'event' AS source, sourceId """
+        f"FROM ({_entries(columns, 'events', users, keys)}) AS entries"
     )
-    entries = _entries(rows, keys)
-    text = json_extract_path_text(entries.entry.cast("string"), "$")
-    entries = entries.filter(text.strip() != "")
-    text = json_extract_path_text(entries.entry.cast("string"), "$")
-    is_email = entries.key == "email"
-    sent = json_extract_path(entries.sent, _pointer(entries.key))
+
+
+def _of_interactions(vocabulary: Vocabulary, users: str, keys: list[str] | None) -> str:
+    columns = "userId, startDate, _id AS sourceId, userData AS document, rawUserData AS sent"
     kinds = {key: field.type for key, field in vocabulary.fields.items()}
     certain = [key for key, field in vocabulary.fields.items() if _identifies(key, field)]
-    return entries.select(
-        "userId",
-        "key",
-        type=_by_key(entries.key, kinds, "string"),
+    text = f"trim(json_extract_string(entry, '$'), {literal(string.whitespace)})"
+    return (
+        f"SELECT userId, key, {_by_key(kinds, 'string')} AS type, "
         # Of loaded interactions nobody normalised anything.
-        current=ibis.ifelse(is_email, to_json(text.strip().lower()), entries.entry),
-        raw=ibis.coalesce(sent, entries.entry),
-        date=entries.startDate.cast("timestamp(6)"),
-        invalid=ibis.literal(False),
-        anonymized=ibis.literal(False),
-        discriminant=entries.key.isin(certain),
-        placing=ibis.literal(False),
-        source=ibis.literal("interaction"),
-        sourceId="sourceId",
+        f"CASE WHEN key = 'email' THEN to_json(lower({text})) ELSE entry END AS current, "
+        f"coalesce({_MEMBER.format('sent')}, entry) AS raw, startDate AS date, "
+        f"false AS invalid, false AS anonymized, "
+        f'{_is_one_of(certain)} AS discriminant, false AS "placing", '
+        "'interaction' AS source, sourceId "
+        f"FROM ({_entries(columns, 'interactions', users, keys)}) AS entries WHERE {text} <> ''"
     )
 
 
-def _entries(rows: ir.Table, keys: list[str] | None) -> ir.Table:
+def _entries(columns: str, table: str, users: str, keys: list[str] | None) -> str:
     """Return one row per member of the documents, those of the keys if any are named."""
-    if keys is None:
-        rows = rows.mutate(key=json_keys(rows.document).unnest())
-        rows = rows.filter(rows.key.re_search(_KEY))
-    else:
-        rows = rows.mutate(key=ibis.array(keys).unnest())
-    rows = rows.mutate(entry=json_extract_path(rows.document, _pointer(rows.key)))
-    return rows.filter(rows.entry.notnull())
+    each = "json_keys(document)" if keys is None else f"{_listed(keys)}::VARCHAR[]"
+    rows = (
+        f"SELECT *, unnest({each}) AS key FROM (SELECT {columns} FROM {table} "
+        f"WHERE userId IN (SELECT _id FROM {users})) AS told WHERE document IS NOT NULL"
+    )
+    named = f"AND regexp_matches(key, '{_KEY}')" if keys is None else ""
+    return (
+        f"SELECT *, {_MEMBER.format('document')} AS entry FROM ({rows}) AS named "
+        f"WHERE entry IS NOT NULL {named}"
+    )
 
 
-def _pointer(key: ir.StringValue) -> ir.StringValue:
-    """Return a JSON pointer to a member; unlike a path, none of the keys that are filtered out breaks it."""
-    return ibis.literal("/") + key
+def _flag(name: str) -> str:
+    return f"coalesce(try_cast(json_extract_string(entry, '$.{name}') AS BOOLEAN), false)"
 
 
-def _by_key(key: ir.StringValue, values: Mapping[str, str], otherwise: str) -> ir.StringValue:
-    cases = [(key == name, ibis.literal(value)) for name, value in values.items()]
-    return ibis.cases(*cases, else_=otherwise)
+def _listed(values: Iterable[str]) -> str:
+    return f"[{', '.join(literal(value) for value in values)}]"
 
 
-def _is_declared(label: ir.StringValue, fields: Mapping[str, UserField], flag: str) -> ir.BooleanValue:
+def _is_one_of(keys: list[str]) -> str:
+    return f"key IN ({', '.join(map(literal, keys))})" if keys else "false"
+
+
+def _by_key(values: Mapping[str, str], otherwise: str) -> str:
+    cases = (f"WHEN {literal(key)} THEN {literal(value)}" for key, value in values.items())
+    return f"CASE key {' '.join(cases)} ELSE {literal(otherwise)} END"
+
+
+def _is_declared(fields: Mapping[str, UserField], flag: str) -> str:
     labels = sorted(f"{each}/{key}" for key, field in fields.items() for each in getattr(field, flag))
-    return label.isin(labels) if labels else ibis.literal(False)
+    if not labels:
+        return "false"
+    # As `vocabulary.label` names an event type.
+    label = "eventType || ' ' || coalesce(eventTypeVersion::VARCHAR, '') || '/' || key"
+    return f"({label}) IN ({', '.join(map(literal, labels))})"
 
 
-def _is_undeclared(entries: ir.Table, vocabulary: Vocabulary) -> ir.BooleanValue:
+def _is_undeclared(vocabulary: Vocabulary) -> str:
     """Say whether a field that no event type declares is one that identifies in every project."""
     declared = vocabulary.declared
-    certain = [key for key, (_, is_certain) in ALWAYS.items() if is_certain and key not in declared]
-    return entries.key.isin(certain) if certain else ibis.literal(False)
+    return _is_one_of([key for key, (_, is_certain) in ALWAYS.items() if is_certain and key not in declared])
 
 
 def _identifies(key: str, field: UserField) -> bool:

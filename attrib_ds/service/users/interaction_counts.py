@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
+
+    from attrib_ds.service.users.vocabulary import Vocabulary
+
+#: The interactions that count, in SQL, as :func:`counted` says it.
+COUNTED: Final = "NOT coalesce(isBot, false) AND trafficFilterId IS NULL"
+_COLUMNS: Final = {
+    "interactionCount": "count(*)",
+    "hitCount": "sum(hitCount)::BIGINT",
+    "averageHitCount": "sum(hitCount) / count(*)",
+    "interactionDuration": "sum(duration)",
+    "averageInteractionDuration": "sum(duration) / count(*)",
+    "firstInteractionDate": "min(startDate)",
+    "lastInteractionDate": "max(startDate)",
+    "firstInteractionNodeId": "first(nodeId ORDER BY startDate, _id)",
+    "lastInteractionNodeId": "first(nodeId ORDER BY startDate DESC, _id DESC)",
+}
 
 
 def counted(backend: Backend) -> ir.Table:
@@ -15,23 +33,12 @@ def counted(backend: Backend) -> ir.Table:
     return interactions.filter(~interactions.isBot.fill_null(False), interactions.trafficFilterId.isnull())
 
 
-def totals(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001  (one of the parts)
+def totals(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (one of the parts)
     """Return the number of interactions and what they add up to, the first and the last one (G-063, R039)."""
-    kept = counted(backend)
-    kept = kept.semi_join(ids, kept.userId == ids["_id"])
-    count, hits, seconds = kept.count(), kept.hitCount.sum().cast("int64"), kept.duration.sum()
-    earliest = [kept.startDate.asc(), kept["_id"].asc()]
-    latest = [kept.startDate.desc(), kept["_id"].desc()]
-    columns = {
-        "interactionCount": count,
-        "hitCount": hits,
-        "averageHitCount": hits / count,
-        "interactionDuration": seconds,
-        "averageInteractionDuration": seconds / count,
-        "firstInteractionDate": kept.startDate.min(),
-        "lastInteractionDate": kept.startDate.max(),
-        "firstInteractionNodeId": kept.nodeId.first(order_by=earliest, include_null=True),
-        "lastInteractionNodeId": kept.nodeId.first(order_by=latest, include_null=True),
-    }
-    wanted = {name: column for name, column in columns.items() if name in names}
-    return kept.group_by(owner="userId").agg(**wanted) if wanted else None
+    wanted = [f"{column} AS {quoted(name)}" for name, column in _COLUMNS.items() if name in names]
+    if not wanted:
+        return None
+    return (
+        f"SELECT userId AS owner, {', '.join(wanted)} FROM interactions "
+        f"WHERE {COUNTED} AND userId IN (SELECT _id FROM ids) GROUP BY userId"
+    )

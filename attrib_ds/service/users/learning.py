@@ -97,7 +97,9 @@ def carried(connection: duckdb.DuckDBPyConnection, carrying: Carrying, *, also: 
     )
 
 
-def learn(connection: duckdb.DuckDBPyConnection, carrying: Carrying, now: datetime) -> None:
+def learn(
+    connection: duckdb.DuckDBPyConnection, carrying: Carrying, now: datetime, *, uniting: bool = True
+) -> None:
     """Make the identities that loaded records carry known (R004, R005).
 
     Who carried an identity first holds it, and of a browser who used it last. Users that were loaded under
@@ -112,6 +114,8 @@ def learn(connection: duckdb.DuckDBPyConnection, carrying: Carrying, now: dateti
         The records.
     now : datetime
         The moment, naive, in UTC.
+    uniting : bool, default True
+        Whether users may be merged at all.
     """
     connection.execute(
         "CREATE TEMP TABLE carried AS SELECT kind, value, userId, min(seen) AS earliest, max(seen) AS latest "
@@ -136,7 +140,8 @@ def learn(connection: duckdb.DuckDBPyConnection, carrying: Carrying, now: dateti
     ).fetchall()
     connection.execute("DROP TABLE temp.contested")
     connection.execute("DROP TABLE temp.carried")
-    merge(connection, _united(connection, contested), now)
+    if uniting:
+        merge(connection, _united(connection, contested), now)
 
 
 def _united(connection: duckdb.DuckDBPyConnection, contested: list[tuple[str, str]]) -> dict[str, str]:

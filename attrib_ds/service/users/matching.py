@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
 from attrib_ds.filters.engine import to_ibis
+from attrib_ds.service.selection import rows_of
 from attrib_ds.service.users.derived import described
 from attrib_ds.service.users.field_values import given_values, typed
 from attrib_ds.service.users.vocabulary import Vocabulary
+from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -72,15 +74,17 @@ def comparisons(predicate: Predicate) -> list[Comparison]:
 def _of_fields(backend: Backend, users: ir.Table, vocabulary: Vocabulary, kinds: dict[str, str]) -> ir.Table:
     """Return the values of fields, an array for each."""
     keys = [name.removeprefix(_FIELDS) for name in kinds]
-    values = given_values(backend, users, vocabulary, keys=keys)
+    values = given_values(vocabulary, f"({backend.compile(users)}) AS users", keys=keys)
     # Each type is read from the column before any is collected, so that none is read in another's rows.
-    read = {f"as {kind}": typed(values.current, kind) for kind in dict.fromkeys(kinds.values())}
-    values = values.select("userId", "key", **read)
-    arrays = {
-        name: values[f"as {kind}"].collect(where=values.key == name.removeprefix(_FIELDS))
-        for name, kind in kinds.items()
-    }
-    return values.group_by(owner="userId").agg(**arrays)
+    types = dict.fromkeys(kinds.values())
+    read = ", ".join(f"{typed('current', kind)} AS {quoted(f'as {kind}')}" for kind in types)
+    arrays = ", ".join(
+        f"list({column}) FILTER (WHERE key = {literal(key)} AND {column} IS NOT NULL) "
+        f"AS {quoted(f'{_FIELDS}{key}')}"
+        for key, column in zip(keys, (quoted(f"as {kind}") for kind in kinds.values()), strict=True)
+    )
+    read = f"SELECT userId, key, {read} FROM ({values}) AS given"
+    return rows_of(backend, f"SELECT userId AS owner, {arrays} FROM ({read}) AS read GROUP BY userId")
 
 
 def _settled(predicate: Predicate, vocabulary: Vocabulary, argument: str) -> Predicate:

@@ -1,82 +1,77 @@
-"""Sums up the states and statistics of users' events."""
+"""Sums up the states and statistics of users' events, in SQL."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-import ibis
-
-from attrib_ds.service.rates import in_project_currency
-from attrib_ds.service.users.field_values import to_json
+from attrib_ds.service.rates import rated
+from attrib_ds.service.users.field_values import object_of
+from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
+    from attrib_ds.service.users.vocabulary import Vocabulary
+
+_TOLD: Final = ("type", "sum", "max", "min", "count", "average")
 
 
-def totals(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001  (one of the parts)
+def totals(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (one of the parts)
     """Return single aggregations of metrics, one column for each."""
     asked = {
         name: name.removeprefix("metrics.").rpartition(".") for name in names if name.startswith("metrics.")
     }
     if not asked:
         return None
-    keys = {metric for metric, _, _ in asked.values()}
-    by_key = _by_key(backend, ids, keys)
-    return by_key.group_by(owner="userId").agg(
-        **{name: by_key[part].max(where=by_key.key == metric) for name, (metric, _, part) in asked.items()}
+    columns = ", ".join(
+        f"max({quoted(part)}) FILTER (WHERE key = {literal(metric)}) AS {quoted(name)}"
+        for name, (metric, _, part) in asked.items()
     )
+    of_keys = _by_key({metric for metric, _, _ in asked.values()})
+    return f"SELECT userId AS owner, {columns} FROM ({of_keys}) AS by_key GROUP BY userId"
 
 
-def whole(backend: Backend, ids: ir.Table, names: list[str], mode: str) -> ir.Table | None:  # noqa: ARG001
+def whole(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Return the aggregations of every metric as one object (R080).
 
     Amounts that no rate converts are told beside, where there are any (G-065).
     """
     if "metrics" not in names:
         return None
-    by_key = _by_key(backend, ids, None)
-    parts: dict[str, Any] = {name: by_key[name] for name in ("type", "sum", "max", "min", "count", "average")}
-    told = ibis.struct({**parts, "count_unconverted": by_key.unconverted})
-    entry = ibis.ifelse(by_key.unconverted > 0, to_json(told), to_json(ibis.struct(parts)))
-    by_key = by_key.select("userId", "key", entry=entry)
-    objects = ibis.map(by_key.key.collect(order_by=by_key.key), by_key.entry.collect(order_by=by_key.key))
-    return by_key.group_by(owner="userId").agg(metrics=to_json(objects).cast("string"))
-
-
-def _by_key(backend: Backend, ids: ir.Table, keys: Collection[str] | None) -> ir.Table:
-    """Return what the metrics of each user and key add up to: states as 0 and 1, no deleted ones."""
-    events, metrics = backend.table("events"), backend.table("metrics")
-    mine = events.semi_join(ids, events.userId == ids["_id"]).select("userId", event="_id")
-    kept = metrics.filter(metrics.deletedAt.isnull())
-    if keys is not None:
-        kept = kept.filter(kept.key.isin(sorted(keys)))
-    kept = kept.inner_join(mine, kept.eventId == mine.event)
-    kept = kept.select("userId", "key", "type", "dataType", "date", "number", "amount", "currency")
-    rated = in_project_currency(backend, kept, _currency(backend))
-    value = ibis.ifelse(rated.dataType == "currency", rated.converted.cast("float64"), rated.number)
-    rated = rated.mutate(value=value)
-    by_key = rated.group_by("userId", "key").agg(
-        type=rated.type.max(),
-        # Amounts are added exactly.
-        amounts=rated.converted.sum().cast("float64"),
-        numbers=rated.number.sum(where=rated.dataType != "currency"),
-        max=rated.value.max(),
-        min=rated.value.min(),
-        count=rated.value.count(),
-        unconverted=rated.count(where=rated.amount.notnull() & rated.converted.isnull()),
+    told = ", ".join(f"{literal(name)}: {quoted(name)}" for name in _TOLD)
+    entry = (
+        f"CASE WHEN unconverted > 0 THEN to_json({{{told}, 'count_unconverted': unconverted}}) "
+        f"ELSE to_json({{{told}}}) END"
     )
-    # Of nothing there is no sum.
-    added = by_key.amounts.fill_null(0.0) + by_key.numbers.fill_null(0.0)
-    by_key = by_key.mutate(sum=ibis.ifelse(by_key["count"] > 0, added, ibis.null("float64")))
-    average = by_key["sum"] / by_key["count"].nullif(0)
-    # Rounding must not carry the average beyond what it is the average of (R081).
-    within = ibis.greatest(ibis.least(average, by_key["max"]), by_key["min"])
-    by_key = by_key.mutate(average=ibis.ifelse(by_key["count"] > 0, within, ibis.null("float64")))
-    return by_key.drop("amounts", "numbers")
+    return (
+        f"SELECT userId AS owner, {object_of('key', entry)} AS metrics "
+        f"FROM ({_by_key(None)}) AS by_key GROUP BY userId"
+    )
 
 
-def _currency(backend: Backend) -> str:
-    return str(backend.con.execute("SELECT currency FROM meta").fetchall()[0][0])
+def _by_key(keys: Collection[str] | None) -> str:
+    """Return what the metrics of each user and key add up to: states as 0 and 1, no deleted ones."""
+    named = "" if keys is None else f"AND key IN ({', '.join(map(literal, sorted(keys)))})"
+    kept = (
+        "SELECT userId, key, type, dataType, date, number, amount, currency FROM metrics "
+        "JOIN (SELECT _id AS event, userId FROM events WHERE userId IN (SELECT _id FROM ids)) AS mine "
+        f"ON eventId = event WHERE deletedAt IS NULL {named}"
+    )
+    by_key = (
+        "SELECT userId, key, max(type) AS type, "
+        # Amounts are added exactly.
+        "coalesce(sum(converted)::DOUBLE, 0.0::DOUBLE) "
+        "+ coalesce(sum(number) FILTER (WHERE dataType <> 'currency'), 0.0::DOUBLE) AS added, "
+        "max(worth) AS max, min(worth) AS min, count(worth) AS count, "
+        "count(*) FILTER (WHERE amount IS NOT NULL AND converted IS NULL) AS unconverted "
+        "FROM (SELECT *, CASE WHEN dataType = 'currency' THEN converted::DOUBLE ELSE number END AS worth "
+        f"FROM ({rated(kept, '(SELECT currency FROM meta)')}) AS rated) AS valued GROUP BY userId, key"
+    )
+    return (
+        "SELECT userId, key, type, max, min, count, unconverted, "
+        # Of nothing there is no sum.
+        "CASE WHEN count > 0 THEN added END AS sum, "
+        # Rounding must not carry the average beyond what it is the average of (R081).
+        "CASE WHEN count > 0 THEN greatest(least(added / nullif(count, 0), max), min) END AS average "
+        f"FROM ({by_key}) AS added_up"
+    )

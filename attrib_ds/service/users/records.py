@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
-from attrib_ds.service.selection import answered
+from attrib_ds.service.records import read_table
 from attrib_ds.service.users.described_page import PAGE, described_page
 from attrib_ds.service.users.merging import find_survivor
-from attrib_ds.service.users.selection import kept
 
 if TYPE_CHECKING:
     from attrib_ds.contract.users import GetUser
@@ -21,10 +20,9 @@ def get_user(store: Store, request: GetUser) -> Answer:
     """Answer one user with every property; an id that was merged away stands for the survivor (G-148)."""
     with store.read() as backend:
         survivor = find_survivor(backend.con, request.id)
-        users = backend.table("users")
-        kept(backend, users.filter(users["_id"] == survivor).select("_id"), PAGE)
+        backend.con.execute(f"CREATE TEMP TABLE {PAGE} AS SELECT _id FROM users WHERE _id = ?", [survivor])
         found = described_page(store, backend, schema.USER.names)
-        table = answered(found.select(schema.USER.names), schema.USER)
+        table = read_table(backend.con, f"({found})", [], schema.USER)
     if not table.num_rows:
         raise NotFound(f"id: there is no user {request.id!r}", field="id")
     return Answer(table=table)

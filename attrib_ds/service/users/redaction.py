@@ -29,13 +29,14 @@ class Field:
 
     Parameters
     ----------
-    event_id, entity, key, type : str
-        The event, ``user`` or ``event``, and the value's storage key and type.
+    event_id, event_type, entity, key, type : str
+        The event and its type, ``user`` or ``event``, and the value's storage key and type.
     is_declared_personal : bool
         What the event type says.
     """
 
     event_id: str
+    event_type: str
     entity: str
     key: str
     type: str
@@ -90,13 +91,13 @@ def redact(
             for key, value in values.items():
                 declared = fields.get((entity, key), {})
                 kind = str(value.get("type")) if isinstance(value, dict) else ""
-                if is_personal(Field(id, entity, key, kind, bool(declared.get("isPii")))):
+                if is_personal(Field(id, reference, entity, key, kind, bool(declared.get("isPii")))):
                     values[key] = _without_value(value)
                     sent = _without(sent, declared.get("ingestionKey", key))
             texts[entity] = None if text is None else encode(values)
         # What was never read into a value may be personal too.
         for (entity, key), each in fields.items():
-            if is_personal(Field(id, entity, key, each["type"], each["isPii"])):
+            if is_personal(Field(id, reference, entity, key, each["type"], each["isPii"])):
                 sent = _without(sent, each["ingestionKey"])
         kept = dict.fromkeys(sent) if whole else sent
         rows.append((id, texts["event"], texts["user"], None if data is None else encode(kept)))

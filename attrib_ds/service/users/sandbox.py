@@ -93,7 +93,10 @@ def user_ids(backend: Backend, sql: str) -> pa.Table:
     >>> store.close()
     """
     admitted = admit(sql, VIEWS)
-    queries = {view: query_of(backend, view, columns) for view, columns in admitted.columns.items()}
+    queries = {
+        view: query_of(backend, view, columns, limits=admitted.limits.get(view))
+        for view, columns in admitted.columns.items()
+    }
     with ExitStack() as stack:
         readers = [stack.enter_context(closing(backend.con.cursor())) for _ in range(admitted.tables)]
         _begin(readers)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import ibis
 
-from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.rows import open_page
+from attrib_ds.service.selection import rows_of
 from attrib_ds.service.users.derived import described
-from attrib_ds.service.users.described_page import PAGE, described_page
-from attrib_ds.service.users.field_values import folded, given_values, reduced, typed
-from attrib_ds.service.users.selection import kept, select_users
+from attrib_ds.service.users.described_page import open_described
+from attrib_ds.service.users.field_values import TYPED, folded, given_values, reduced, typed
+from attrib_ds.service.users.selection import select_users
 from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -53,11 +52,8 @@ def open_users(store: Store, request: SearchUsers) -> Rows:
             f"sort: {request.sort!r} is an object, which has no order; allowed: another key",
             field="sort",
         )
-    columns = schema.user_columns(request.fields)
-    total = 0
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
-        nonlocal total
         vocabulary = Vocabulary(backend.con)
         vocabulary.check(request.fields, argument="fields")
         if request.sort is not None:
@@ -73,21 +69,14 @@ def open_users(store: Store, request: SearchUsers) -> Rows:
         )
         total = int(users.count().to_pyarrow().as_py())
         ranked = _ranked(backend, users, request)
+        placed = ranked.mutate(place=ibis.row_number().over(order_by=_order(ranked, request)))
         if request.limit is not None or request.offset:
-            ordered = ranked.order_by(_order(ranked, request))
-            ranked = ordered.limit(request.limit, offset=request.offset)
-        ranked = kept(backend, ranked, PAGE)
-        found = described_page(store, backend, request.fields, request.multiFieldMode)
-        if "rank" in ranked.columns:
-            ranks = ranked.select(ranked_id="_id", rank="rank")
-            found = found.inner_join(ranks, found["_id"] == ranks.ranked_id)
-        return found.order_by(_order(found, request)).select(columns.names), total
+            # The page is cut before its users are described.
+            placed = placed.order_by("place").limit(request.limit, offset=request.offset)
+        return placed.mutate(place=placed.place - request.offset), total
 
-    # The page is cut above, before its users are described.
-    rows = open_page(store.read(), find, columns, offset=0, limit=None)
-    left = max(total - request.offset, 0)
-    count = left if request.limit is None else min(left, request.limit)
-    return replace(rows, count=count, offset=request.offset, limit=request.limit)
+    rows = open_described(store, find, request.fields, request.multiFieldMode)
+    return replace(rows, offset=request.offset, limit=request.limit)
 
 
 def _ranked(backend: Backend, users: ir.Table, request: SearchUsers) -> ir.Table:
@@ -107,11 +96,11 @@ def _field_ranks(backend: Backend, users: ir.Table, key: str, mode: str) -> ir.T
     """Return the value that each user is sorted by: text whatever its case (G-106)."""
     vocabulary = Vocabulary(backend.con)
     # Of equal values that follow each other, whichever stands for them sorts alike.
-    values = reduced(given_values(backend, users, vocabulary, keys=[key]), mode)
-    value = typed(values.current, vocabulary.find_field(key, argument="sort").type)
-    if value.type().is_string():
-        value = folded(value)
-    return values.select(owner="userId", rank=value)
+    values = reduced(given_values(vocabulary, f"({backend.compile(users)}) AS users", keys=[key]), mode)
+    kind = vocabulary.find_field(key, argument="sort").type
+    value = typed("current", kind)
+    rank = value if kind in TYPED else folded(value)
+    return rows_of(backend, f"SELECT userId AS owner, {rank} AS rank FROM ({values}) AS reduced")
 
 
 def _order(table: ir.Table, request: SearchUsers) -> list[ir.Value]:

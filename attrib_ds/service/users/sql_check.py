@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -16,6 +16,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.service.users.sql_functions import ALLOWED, NAMED, OVER_FRAMES, TYPES, UNITS, WINDOWS
+from attrib_ds.service.users.sql_limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,11 +57,14 @@ class Admitted:
         What it reads: columns by view. It may use fewer of them.
     tables : int
         Scans of views that it takes at most.
+    limits : dict of str to dict
+        By view, the values that it limits columns to.
     """
 
     text: str
     columns: dict[str, tuple[str, ...]]
     tables: int
+    limits: dict[str, Limits] = field(default_factory=dict)
 
 
 def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
@@ -86,7 +90,7 @@ def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
     Examples
     --------
     >>> admit("SELECT _id FROM users -- all", {"users": ("_id", "createdAt")})
-    Admitted(text='SELECT "_id" FROM "users"', columns={'users': ('_id',)}, tables=1)
+    Admitted(text='SELECT "_id" FROM "users"', columns={'users': ('_id',)}, tables=1, limits={})
     >>> admit("SELECT * FROM 'notes.csv'", {"users": ("_id",)})
     Traceback (most recent call last):
         ...
@@ -102,7 +106,7 @@ def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
     _checked(again, views)
     if _written(again) != text:
         _refuse("it cannot be written in a plain form")
-    return Admitted(text, columns, tables)
+    return Admitted(text, columns, tables, limits_of(again, views, lambda table: _view(table, views)))
 
 
 def without_literals(sql: str) -> str:

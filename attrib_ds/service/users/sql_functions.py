@@ -48,9 +48,7 @@ ALLOWED: Final = (
     *_STRUCTURE, *_VALUES, *_OPERATORS, *_SCALARS, *_AGGREGATES, *WINDOWS, exp.Anonymous,
 )  # fmt: skip
 #: Functions that the parser knows no class for, or not one of their own.
-NAMED: Final = frozenset(
-    {"now", "date_part", "epoch_ms", "isfinite", "suffix", "prefix"}
-)
+NAMED: Final = frozenset({"now", "date_part", "epoch_ms", "isfinite", "suffix", "prefix"})
 #: Types that a value may be cast to.
 TYPES: Final = frozenset(
     {"VARCHAR", "TEXT", "CHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "FLOAT",

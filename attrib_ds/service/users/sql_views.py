@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
+from attrib_ds.service.selection import rows_of
 from attrib_ds.service.users.derived import described
-from attrib_ds.service.users.field_values import field_values, text_of
+from attrib_ds.service.users.field_values import field_values, is_key, text_of
 from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
@@ -55,7 +56,9 @@ VIEWS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def query_of(backend: Backend, view: str, columns: Iterable[str]) -> str:
+def query_of(
+    backend: Backend, view: str, columns: Iterable[str], *, limits: Mapping[str, Sequence[str]] | None = None
+) -> str:
     """Return the SQL of a view, of which only what is asked for is computed.
 
     Parameters
@@ -66,6 +69,8 @@ def query_of(backend: Backend, view: str, columns: Iterable[str]) -> str:
         One of :data:`VIEWS`.
     columns : iterable of str
         Some of its columns.
+    limits : mapping of str to sequence of str, optional
+        Values of columns beyond which nothing is asked for.
 
     Returns
     -------
@@ -73,19 +78,34 @@ def query_of(backend: Backend, view: str, columns: Iterable[str]) -> str:
         For a connection to the same database.
     """
     wanted = list(columns)
-    return str(backend.compile(_MADE[view](backend, wanted).select(wanted)))
+    limited = limits or {}
+    made = _MADE[view](backend, wanted, limited)
+    kept = [made[column].isin(list(values)) for column, values in limited.items()]
+    return str(backend.compile((made.filter(kept) if kept else made).select(wanted)))
 
 
-def _users(backend: Backend, columns: list[str]) -> ir.Table:
-    return described(backend, backend.table("users"), columns)
+def _users(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:
+    return described(backend, _only(backend, limits.get("_id")), columns)
 
 
-def _user_fields(backend: Backend, columns: list[str]) -> ir.Table:  # noqa: ARG001  (one of the views)
-    values = field_values(backend, backend.table("users"), Vocabulary(backend.con))
-    return values.mutate(value=text_of(values.current))
+def _user_fields(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001  (one of the views)
+    users, keys = _only(backend, limits.get("userId")), limits.get("key")
+    if keys is not None:
+        keys = [key for key in keys if is_key(key)]
+        if not keys:
+            # No field has such a key.
+            users, keys = users.limit(0), None
+    ids = f"({backend.compile(users)}) AS users"
+    values = field_values(Vocabulary(backend.con), ids, keys=keys)
+    return rows_of(backend, f"SELECT *, {text_of('current')} AS value FROM ({values}) AS told")
 
 
-def _metrics(backend: Backend, columns: list[str]) -> ir.Table:
+def _only(backend: Backend, ids: Sequence[str] | None) -> ir.Table:
+    users = backend.table("users")
+    return users if ids is None else users.filter(users["_id"].isin(list(ids)))
+
+
+def _metrics(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001
     metrics = backend.table("metrics")
     kept = metrics.filter(metrics.deletedAt.isnull())
     if not {"userId", "eventType"} & set(columns):
@@ -94,11 +114,11 @@ def _metrics(backend: Backend, columns: list[str]) -> ir.Table:
     return kept.inner_join(events, kept.eventId == events.event)
 
 
-def _stored(name: str) -> Callable[[Backend, list[str]], ir.Table]:
-    return lambda backend, _: backend.table(name)
+def _stored(name: str) -> Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]:
+    return lambda backend, *_: backend.table(name)
 
 
-_MADE: Final[dict[str, Callable[[Backend, list[str]], ir.Table]]] = {
+_MADE: Final[dict[str, Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]]] = {
     "users": _users,
     "user_fields": _user_fields,
     "events": _stored("events"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_OID, uuid5
@@ -150,30 +151,32 @@ def buried(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
     str or None
         SQL query of ``row``; None as long as nothing was erased.
     """
-    found = _matched(connection, rows)
+    found = _matched(connection, rows, "tombstones")
     return None if found is None else f"SELECT DISTINCT row {found}"
 
 
-def named(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, datetime]:
+def named(connection: duckdb.DuckDBPyConnection, rows: str, *, among: str) -> dict[str, datetime]:
     """Return which rows tell of what was erased after them, and when that was last.
 
     Parameters
     ----------
     connection, rows
         As for :func:`buried`.
+    among : str
+        Table of the tombstones that count.
 
     Returns
     -------
     dict of str to datetime
         By ``row``; naive, in UTC.
     """
-    found = _matched(connection, rows)
+    found = _matched(connection, rows, among)
     if found is None:
         return {}
-    return dict(connection.execute(f"SELECT row, max(tombstones.date) {found} GROUP BY row").fetchall())
+    return dict(connection.execute(f"SELECT row, max(stones.date) {found} GROUP BY row").fetchall())
 
 
-def _matched(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
+def _matched(connection: duckdb.DuckDBPyConnection, rows: str, among: str) -> str | None:
     salts = read_salts(connection)
     if not salts:
         return None
@@ -183,8 +186,13 @@ def _matched(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
     # Hashed before they are joined, each row once by each salt.
     return (
         f"FROM (SELECT marked.*, unnest([{hashes}]) AS digest FROM {rows} AS marked) AS marked "
-        "JOIN tombstones ON tombstones.kind = marked.kind AND hash = digest AND seen <= tombstones.date"
+        f"JOIN {among} AS stones ON stones.kind = marked.kind AND hash = digest AND seen <= stones.date"
     )
+
+
+def is_hidden(nonce: str) -> bool:
+    """Say whether a nonce stands for one of an event whose content was erased."""
+    return re.fullmatch("erased [0-9a-f]{64}", nonce) is not None
 
 
 def hidden_nonce(connection: duckdb.DuckDBPyConnection, nonce: str) -> str:

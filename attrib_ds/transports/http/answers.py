@@ -14,11 +14,14 @@ from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.json_pages import read_page
 from attrib_ds.json_records import decode, from_json
 from attrib_ds.schema import RESOURCES
+from attrib_ds.transports.http.arrow_spool import ArrowSpool
 from attrib_ds.transports.http.json_stream import Unreadable, read_records
 from attrib_ds.transports.http.retrying import Failed
 from attrib_ds.transports.http.values import read_value, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from attrib_ds.contract import Operation, Request
     from attrib_ds.transports.http.session import Response
 
@@ -88,24 +91,82 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
 
 
 def _arrow(response: Response, expected: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
+    told: dict[str, Any] = {}
+    tables = list(_arrow_tables(response, expected, told))
+    return pa.concat_tables([expected.empty_table(), *tables]), told
+
+
+def spool_answer(
+    response: Response, operation: Operation, request: Request, *, advance: Callable[[int], None]
+) -> ArrowSpool | None:
+    """Read a long answer of success to the disk, which is whole then.
+
+    Parameters
+    ----------
+    response : Response
+        Of which the body is not read.
+    operation : Operation
+        What was asked.
+    request : Request
+        With what.
+    advance : callable
+        Takes how many more rows have come.
+
+    Returns
+    -------
+    ArrowSpool, optional
+        To be closed; None if the answer is no Arrow.
+
+    Raises
+    ------
+    Failed
+        If it is not the answer of this operation, or breaks off.
+    """
+    if response.media != ARROW:
+        return None
+    expected = columns(operation, request)
+
+    def tables() -> Iterator[pa.Table]:
+        for table in _arrow_tables(response, expected, {}):
+            yield table
+            advance(table.num_rows)
+
+    spool = ArrowSpool(expected)
+    try:
+        spool.fill(tables())
+    except ServiceFailure as failure:
+        problem, is_broken = failure.message, False
+    except (Unreadable, pa.ArrowInvalid) as error:
+        problem, is_broken = _described(response, error), True
+    else:
+        return spool
+    raise Failed(ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_broken else "never")
+
+
+def _arrow_tables(response: Response, expected: pa.Schema, told: dict[str, Any]) -> Iterator[pa.Table]:
+    """Read tables as they come; what the answer tells beside them is put into ``told``."""
+    rows = 0
     try:
         with pa.ipc.open_stream(pa.PythonFile(response.file(), mode="r")) as reader:
-            table = reader.read_all()
+            numbers = (reader.schema.metadata or {}).items()
+            told |= {name.decode(): int(number) for name, number in numbers if number.isdigit()}
+            for batch in reader:
+                rows += batch.num_rows
+                yield _as_expected(batch, expected)
     except OSError as error:
         # Of Arrow itself; those of the connection are of kinds of their own.
         if type(error) is not OSError:
             raise
         raise Unreadable(str(error)) from None
-    told = {
-        name.decode(): int(number)
-        for name, number in (table.schema.metadata or {}).items()
-        if number.isdigit()
-    }
     if "total" in told:
         # A stream that ends between two batches looks whole.
         left = max(told["total"] - told.get("offset", 0), 0)
-        if table.num_rows != min(left, told.get("limit", left)):
+        if rows != min(left, told.get("limit", left)):
             raise Unreadable("it breaks off")
+
+
+def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
+    table = pa.Table.from_batches([batch])
     arrays = []
     for field in expected:
         held = table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
@@ -115,7 +176,7 @@ def _arrow(response: Response, expected: pa.Schema) -> tuple[pa.Table, dict[str,
             raise ServiceFailure(
                 f"the service answered {field.name} as {held.type}, not as {field.type}"
             ) from None
-    return pa.table(arrays, schema=expected), told
+    return pa.table(arrays, schema=expected)
 
 
 def _json(response: Response, expected: pa.Schema, known: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:

@@ -69,7 +69,7 @@ def walk_interactions(source: Source, request: Any) -> Pages:
         request = request.model_copy(update={"projection": (*request.projection, _START)})
 
     def parts() -> Pages:
-        whole = _Slice(source, _Place(request))
+        whole = _Slice(source, _Place(request), is_all=True)
         first = next(whole.pages())
         yield first
         if whole.is_done:
@@ -117,10 +117,10 @@ class _Place:
         return bool(self.request.sort[_START] == -1)
 
     def within(self, begin: datetime | None, end: datetime | None) -> _Place:
-        """Return the place with other bounds, as far as they are given."""
-        bounds = {"since": begin, "until": end}
-        changes = {name: bound for name, bound in bounds.items() if bound is not None}
-        return replace(self, request=self.request.model_copy(update=changes))
+        """Return the place with narrower bounds, as far as they are given; they never become wider."""
+        since = max((each for each in (self.request.since, begin) if each is not None), default=None)
+        until = min((each for each in (self.request.until, end) if each is not None), default=None)
+        return replace(self, request=self.request.model_copy(update={"since": since, "until": until}))
 
     def at(self, bound: datetime, seen: frozenset[str]) -> _Place:
         """Return the place from a millisecond on, of which some were seen."""
@@ -141,8 +141,9 @@ class _Place:
 class _Slice:
     """Interactions of a time, each page from the last startDate of the one before."""
 
-    def __init__(self, source: Source, place: _Place) -> None:
+    def __init__(self, source: Source, place: _Place, *, is_all: bool = False) -> None:
         self._source = source
+        self._is_all = is_all
         self._begun = place
         self.place = place
         self.total = 0
@@ -159,7 +160,7 @@ class _Slice:
             if self._is_first:
                 self._is_first, self.total = False, total
             self.is_done = table.num_rows >= total
-            if not table.num_rows or (self.is_done and not place.seen):
+            if not table.num_rows or (self.is_done and self._is_all):
                 # Nothing depends on their order.
                 self.rows += table.num_rows
                 yield table

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm.std import tqdm
 
 from attrib_ds.contract import Answer, Stream
 from attrib_ds.contract.columns import columns
@@ -21,7 +20,7 @@ from attrib_ds.transports.http.user_walk import is_by_id, walk_users
 from attrib_ds.transports.http.walking import ByOffset, cut, verified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from attrib_ds.contract import Operation
     from attrib_ds.transports.http.walking import Pages, Source
@@ -54,16 +53,19 @@ def read_all(source: Source, request: Any) -> Answer:
         As one answer with all of them would be, fields that the schema does not have behind the others.
     """
     sort: Any = getattr(request, "sort", None)
-    if source.operation.name == "search_interactions" and not is_by_time(sort):
-        # The order of time needs no offsets; the other one is made here, by what may not have been asked for.
-        asked: Any = request.projection
-        projection = None if asked is None else tuple(dict.fromkeys([*asked, *sort]))
-        changes = {"sort": None, "projection": projection, "offset": 0, "limit": None}
-        whole = request.model_copy(update=changes)
-        table = _joined(walk_interactions(source, whole), source, whole)
-        table = table.take(_order(table, sort)).slice(request.offset, request.limit)
-    else:
-        table = _joined(_tables(source, request, is_whole=True), source, request)
+    with _bar(source, request) as bar:
+        tables = _at_once(source, request, bar)
+        if tables is None and source.operation.name == "search_interactions" and not is_by_time(sort):
+            # The order of time needs no offsets; the other one is made here, by what may not be asked for.
+            asked: Any = request.projection
+            projection = None if asked is None else tuple(dict.fromkeys([*asked, *sort]))
+            changes = {"sort": None, "projection": projection, "offset": 0, "limit": None}
+            table = _joined(walk_interactions(source, request.model_copy(update=changes)), bar)
+            table = table.take(_order(table, sort)).slice(request.offset, request.limit)
+        elif tables is None:
+            table = _joined(_walked(source, request, is_whole=True), bar)
+        else:
+            table = _joined(tables)
     expected = columns(source.operation, request)
     unknown = sorted(set(table.column_names) - set(_known(source.operation, request)))
     announce(source.operation, unknown, are_kept=True)
@@ -118,14 +120,18 @@ def announce(operation: Operation, unknown: Iterable[str], *, are_kept: bool) ->
 def _pages(source: Source, request: Any, expected: pa.Schema) -> Pages:
     known = set(_known(source.operation, request))
     is_told = False
-    with closing(_shown(_tables(source, request, is_whole=False), source, request)) as tables:
-        for table in tables:
-            unknown = sorted(set(table.column_names) - known)
-            # Once for each call. Chunks have the same columns, so that they cannot have some of their own.
-            if unknown and not is_told:
-                is_told = True
-                announce(source.operation, unknown, are_kept=False)
-            yield table.select(expected.names)
+    with _bar(source, request) as bar:
+        tables = _at_once(source, request, bar)
+        if tables is None:
+            tables = _counting(_walked(source, request, is_whole=False), bar)
+        with closing(tables):
+            for table in tables:
+                unknown = sorted(set(table.column_names) - known)
+                # Once for each call. Chunks have the same columns, so they cannot have some of their own.
+                if unknown and not is_told:
+                    is_told = True
+                    announce(source.operation, unknown, are_kept=False)
+                yield table.select(expected.names)
 
 
 def _resumed(first: pa.Table, pages: Pages) -> Pages:
@@ -139,7 +145,28 @@ def _close(source: Source, pages: Pages) -> None:
     pages.close()
 
 
-def _tables(source: Source, request: Any, *, is_whole: bool) -> Pages:
+def _at_once(source: Source, request: Any, bar: Callable[[int], None]) -> Pages | None:
+    """Return all records by one answer, None where they have to be walked through.
+
+    An answer of Arrow is of one snapshot, in any order, and several times as fast as its pages; it is on the
+    disk as a whole before anything of it is handed on, so that it can be asked for again.
+    """
+    if source.gives_arrow() is False:
+        return None
+    limit = source.page if request.limit is None else min(source.page, request.limit)
+    first, _ = source.fetch(request, limit=limit)
+    wanted = _expected(source, request)
+    if wanted is None or first.num_rows >= wanted:
+        return _one(first)
+    spool = source.spool(request, bar) if source.gives_arrow() else None
+    return None if spool is None else spool.tables()
+
+
+def _one(table: pa.Table) -> Pages:
+    yield table
+
+
+def _walked(source: Source, request: Any, *, is_whole: bool) -> Pages:
     """Go through the records by their keys where their order allows it, otherwise by offset."""
     name = source.operation.name
     if name == "search_interactions" and is_by_time(request.sort):
@@ -149,26 +176,38 @@ def _tables(source: Source, request: Any, *, is_whole: bool) -> Pages:
     return verified(lambda: ByOffset(source, request), source, is_whole=is_whole)
 
 
-def _joined(tables: Pages, source: Source, request: Any) -> pa.Table:
-    with closing(_shown(tables, source, request)) as shown:
-        return pa.concat_tables(shown, promote_options="default").combine_chunks()
+def _joined(tables: Pages, bar: Callable[[int], None] | None = None) -> pa.Table:
+    with closing(tables if bar is None else _counting(tables, bar)) as pages:
+        return pa.concat_tables(pages, promote_options="default").combine_chunks()
 
 
-def _shown(tables: Pages, source: Source, request: Any) -> Pages:
+def _counting(tables: Pages, bar: Callable[[int], None]) -> Pages:
+    with closing(tables):
+        for table in tables:
+            bar(table.num_rows)
+            yield table
+
+
+@contextmanager
+def _bar(source: Source, request: Any) -> Iterator[Callable[[int], None]]:
     """Show a bar of how many records there are, where somebody looks on and it takes its time."""
     if not is_watched():
-        with closing(tables):
-            yield from tables
+        yield lambda _: None
         return
-    with (
-        closing(tables),
-        tqdm(desc=source.operation.name, unit=" records", unit_scale=True, delay=_SECONDS_BEFORE_BAR,
-             file=sys.stderr, leave=False) as bar,
-    ):  # fmt: skip
-        for table in tables:
+    from tqdm.std import tqdm
+
+    class Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
+        monitor_interval = 0  # no thread that outlives the bar
+
+    with Bar(
+        desc=source.operation.name, unit=" records", file=sys.stderr, delay=_SECONDS_BEFORE_BAR, leave=False
+    ) as bar:
+
+        def advance(count: int) -> None:
             bar.total = _expected(source, request)
-            bar.update(table.num_rows)
-            yield table
+            bar.update(count)
+
+        yield advance
 
 
 def _expected(source: Source, request: Any) -> int | None:
@@ -182,7 +221,7 @@ def _order(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:
     """Return the rows in the order of the service: nulls last, ties by the id (G-099)."""
     keys = [(name, "ascending" if direction == 1 else "descending") for name, direction in sort.items()]
     keys += [] if "_id" in sort else [("_id", "ascending")]
-    return pc.sort_indices(table, sort_keys=keys, null_placement="at_end")
+    return pc.sort_indices(table, sort_keys=keys)  # nulls are last unless told otherwise
 
 
 def _known(operation: Operation, request: Any) -> list[str]:

@@ -6,7 +6,7 @@ import threading
 import uuid
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from attrib_ds.contract import OPERATIONS, Stream, to_wire
 from attrib_ds.contract.accounts import JWT_BEARER
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.tables import Tables
     from attrib_ds.contract import Answer, Operation, Request
     from attrib_ds.transports.http.addresses import Addresses
+    from attrib_ds.transports.http.arrow_spool import ArrowSpool
     from attrib_ds.transports.http.credentials import Credentials
     from attrib_ds.transports.http.secret import Secret
     from attrib_ds.transports.http.session import Response
+
+T = TypeVar("T")
 
 _FORM: Final = "application/x-www-form-urlencoded"
 
@@ -101,6 +104,8 @@ class Http:
         self._session = Session(manner.timeouts)
         self._retrying = Retrying(clock=manner.clock, pace=Pace(manner.clock), patience=manner.patience)
         self._tokens = Tokens(self._ask_token, manner.clock)
+        #: Whether the service answers searches in Arrow; None as long as it is not known.
+        self._gives_arrow = None if answers.ARROW in manner.accept else False
         self._is_closed = False
 
     @property
@@ -136,7 +141,7 @@ class Http:
         """
         if has_pages(operation, request, page=self._page):
             return read_all(self._source(operation), request)
-        answer = self._carry_out(operation, request)
+        answer = self._carry_out(operation, request, answers.read_answer)
         if operation.answer.resource is not None and answer.table is not None:
             unknown = answer.table.column_names[len(columns(operation, request)) :]
             announce(operation, unknown, are_kept=True)
@@ -157,7 +162,7 @@ class Http:
         """
         if has_pages(operation, request, page=self._page):
             return open_stream(self._source(operation), request)
-        answer = self._carry_out(operation, request)
+        answer = self._carry_out(operation, request, answers.read_answer)
         assert answer.table is not None  # noqa: S101  (the operation answers with records)
         expected = columns(operation, request)
         announce(operation, answer.table.column_names[len(expected) :], are_kept=False)
@@ -169,13 +174,31 @@ class Http:
         def ask(asked: Operation, request: Any) -> Answer:
             # Who calls can be interrupted; threads of this package have to look.
             is_mine = threading.current_thread() is caller
-            return self._carry_out(asked, request, is_wanted=None if is_mine else lambda: not stop.is_set())
+            is_wanted = None if is_mine else (lambda: not stop.is_set())
+            return self._carry_out(asked, request, answers.read_answer, is_wanted=is_wanted)
 
-        return Source(operation, ask, self._page, self._workers, stop)
+        def spool(request: Any, advance: Callable[[int], None]) -> ArrowSpool | None:
+            read = partial(answers.spool_answer, advance=advance)
+            return self._carry_out(operation, request, read)
+
+        return Source(
+            operation,
+            ask,
+            self._page,
+            self._workers,
+            stop,
+            spool=spool,
+            gives_arrow=lambda: self._gives_arrow,
+        )
 
     def _carry_out(
-        self, operation: Operation, request: Request, *, is_wanted: Callable[[], bool] | None = None
-    ) -> Answer:
+        self,
+        operation: Operation,
+        request: Request,
+        read: Callable[[Response, Operation, Request], T],
+        *,
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> T:
         """Carry out one operation by one request."""
         if operation.base in ("embedded", "auth"):
             raise NotSupported(
@@ -194,7 +217,7 @@ class Http:
             headers=self._headers(routed, has_body=wire.body is not None),
         )
         return self._retrying.run(
-            partial(self._authorised, routed, request, call),
+            partial(self._authorised, routed, request, call, read),
             is_safe=operation.idempotent,
             is_wanted=is_wanted,
         )
@@ -226,15 +249,21 @@ class Http:
         media = "application/octet-stream" if operation.upload else answers.JSON
         return headers | ({"Content-Type": media} if has_body else {})
 
-    def _authorised(self, operation: Operation, request: Request, call: Call) -> Answer:
+    def _authorised(
+        self,
+        operation: Operation,
+        request: Request,
+        call: Call,
+        read: Callable[[Response, Operation, Request], T],
+    ) -> T:
         """Send with a token; where it is refused, once more with another one."""
         token = self._token(operation)
         try:
-            return self._answered(operation, request, call, token)
+            return self._answered(operation, request, call, token, read)
         except Failed as failure:
             if not isinstance(failure.error, Unauthorized) or token is None:
                 raise
-        return self._answered(operation, request, call, self._tokens.renewed(token))
+        return self._answered(operation, request, call, self._tokens.renewed(token), read)
 
     def _token(self, operation: Operation) -> Secret[str] | None:
         if self._credentials is not None:
@@ -248,14 +277,21 @@ class Http:
         return None
 
     def _answered(
-        self, operation: Operation, request: Request, call: Call, token: Secret[str] | None
-    ) -> Answer:
+        self,
+        operation: Operation,
+        request: Request,
+        call: Call,
+        token: Secret[str] | None,
+        read_answer: Callable[[Response, Operation, Request], T],
+    ) -> T:
         request_id = str(uuid.uuid4())
 
-        def read(response: Response) -> Answer | Failed:
+        def read(response: Response) -> T | Failed:
             self._time.note(response.headers.get("Date"))
             if 200 <= response.status < 300:
-                return answers.read_answer(response, operation, request)
+                if operation.answer.kind == "page" and self._gives_arrow is not False:
+                    self._gives_arrow = response.media == answers.ARROW
+                return read_answer(response, operation, request)
             return failed(
                 response,
                 operation,

@@ -48,7 +48,7 @@ def walk_users(source: Source, request: Any) -> Pages:
     request = request.model_copy(update={"sort": "_id", "order": request.order or "ASC", "offset": 0})
 
     def parts() -> Pages:
-        whole = _Range(source, request)
+        whole = _Range(source, request, is_all=True)
         first = next(whole.pages())
         yield first
         if whole.is_done:
@@ -67,8 +67,9 @@ def walk_users(source: Source, request: Any) -> Pages:
 class _Range:
     """Users between two ids."""
 
-    def __init__(self, source: Source, request: Any) -> None:
+    def __init__(self, source: Source, request: Any, *, is_all: bool = False) -> None:
         self._source = source
+        self._is_all = is_all
         self._begun = request
         self.request = request
         self.total = 0
@@ -87,7 +88,7 @@ class _Range:
                 self.total = total
             self.is_done = table.num_rows >= total
             ids = table["_id"].combine_chunks()
-            if table.num_rows and not (self.is_done and not self.rows):
+            if table.num_rows and not (self.is_done and self._is_all):
                 # On the order of a page that is all nothing depends.
                 self._check(ids)
                 last = ids[-1].as_py()

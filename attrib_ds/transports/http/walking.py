@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from attrib_ds.errors import ServiceFailure
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Generator
 
     import pyarrow as pa
 
     from attrib_ds.contract import Answer, Operation
+    from attrib_ds.transports.http.arrow_spool import ArrowSpool
 
     Pages: TypeAlias = Generator[pa.Table, None, None]
 
@@ -44,6 +45,10 @@ class Source:
         Pages that are read at one time.
     stop : threading.Event
         Set when nobody wants further pages.
+    spool : callable
+        Reads a whole answer of Arrow to the disk; takes a request, and what is told of the rows that come.
+    gives_arrow : callable
+        Tells whether the service answers in Arrow; None as long as it is not known.
     total : int, optional
         All matching records, as the first answer tells it.
     """
@@ -52,7 +57,9 @@ class Source:
     ask: Callable[[Operation, Any], Answer]
     page: int
     workers: int
-    stop: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event
+    spool: Callable[[Any, Callable[[int], None]], ArrowSpool | None]
+    gives_arrow: Callable[[], bool | None]
     total: int | None = None
 
     def fetch(self, request: Any, *, limit: int | None = None, **changes: Any) -> tuple[pa.Table, int]:
@@ -63,7 +70,8 @@ class Source:
         assert table is not None  # noqa: S101  (the operation answers with records)
         if total is None and table.num_rows == limit:
             raise ServiceFailure(
-                f"{self.operation.name}: the service does not tell how many there are; ask for less at once (limit=)"
+                f"{self.operation.name}: the service does not tell how many there are; ask for "
+                "less at once (limit=)"
             )
         if self.total is None:
             self.total = total

@@ -277,3 +277,24 @@ def test_g209_a_person_is_told_everything(service, anna):
     assert told["user"]["_id"] == anna
     assert told["user"]["fields"]["firstName"][0]["current"] == "Annabel"
     assert {"email": ANNA} in [each["userData"] for each in told["interactions"]]
+
+
+@pytest.mark.parametrize("names", ["project", "event type"])
+def test_g209_fields_that_are_named_personal_are_taken_away_too(service, anna, names):
+    """Text of an event that no field's own type or flag tells to be personal."""
+    if names == "project":
+        send(service, "update_settings", piiFields=["product"])
+    else:
+        send(service, "update_event_type", id="view", expirationPolicy={"piiFields": ["product"]})
+    assert "shoes" in str(everything(service))
+    send(service, "delete_user", id=anna)
+    assert "shoes" not in str(everything(service))
+
+
+def test_erasing_again_changes_nothing(service, anna):
+    send(service, "delete_user", id=anna)
+    nonces = rows_of(service, "SELECT _id, nonce FROM raw_events ORDER BY ALL")
+    marks = rows_of(service, "SELECT DISTINCT kind, hash FROM tombstones ORDER BY ALL")
+    send(service, "delete_user", id=anna)
+    assert rows_of(service, "SELECT _id, nonce FROM raw_events ORDER BY ALL") == nonces
+    assert rows_of(service, "SELECT DISTINCT kind, hash FROM tombstones ORDER BY ALL") == marks

@@ -1,0 +1,60 @@
+"""Keeps a long answer of Arrow on the disk until it is whole."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+
+class ArrowSpool:
+    """Tables on the disk, to be read once more; the file is gone when it is closed.
+
+    Parameters
+    ----------
+    columns : pyarrow.Schema
+        Of every table.
+
+    Examples
+    --------
+    >>> spool = ArrowSpool(pa.schema([("n", pa.int64())]))
+    >>> spool.fill([pa.table({"n": [1, 2]}), pa.table({"n": [3]})])
+    3
+    >>> [table["n"].to_pylist() for table in spool.tables()]
+    [[1, 2], [3]]
+    """
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+
+    def fill(self, tables: Iterable[pa.Table]) -> int:
+        """Write tables and return how many rows they have; closed where one cannot be had."""
+        rows = 0
+        try:
+            with pa.ipc.new_file(self._file, self._columns) as writer:
+                for table in tables:
+                    writer.write_table(table)
+                    rows += table.num_rows
+        except BaseException:
+            self.close()
+            raise
+        return rows
+
+    def tables(self) -> Generator[pa.Table, None, None]:
+        """Go through the tables, then close."""
+        try:
+            self._file.seek(0)
+            with pa.ipc.open_file(self._file) as reader:
+                for number in range(reader.num_record_batches):
+                    yield pa.Table.from_batches([reader.get_batch(number)], self._columns)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the file; closing twice does nothing."""
+        self._file.close()

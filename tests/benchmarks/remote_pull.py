@@ -1,0 +1,163 @@
+"""Measure pulling interactions out of a server: by JSON and by Arrow, in pages and in one stream.
+
+Run ``python tests/benchmarks/remote_pull.py``. The server is a process of its own; each pull too, so that its memory
+is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def fill(folder: Path, rows: int) -> None:
+    """Make a project of so many interactions with values in most columns."""
+    import numpy as np
+    import pyarrow as pa
+
+    import attrib_ds as at
+
+    draw = np.random.default_rng(1)
+    number = np.arange(rows)
+    starts = np.datetime64("2025-01-01T00:00:00", "us") + draw.integers(0, 365 * 86_400_000, rows) * 1_000
+    words = np.array([f"word-{each}" for each in range(200)])
+    visits = {
+        "_id": [f"{each:024x}" for each in number],
+        "userId": [f"{each:024x}" for each in draw.integers(0, rows // 3, rows)],
+        "nodeId": ["ads"] * rows,
+        "startDate": pa.array(starts, pa.timestamp("us", tz="UTC")),
+        "hitCount": draw.integers(1, 20, rows),
+        "duration": draw.random(rows) * 600,
+    }
+    names = (
+        "geo.city",
+        "geo.countryCode",
+        "device.browser.name",
+        "device.os.name",
+        "landingPage.url",
+        "referrer",
+    )
+    from attrib_ds.schema import INTERACTION
+
+    visits |= {name: draw.choice(words, rows) for name in names if name in INTERACTION.names}
+    with at.connect("shop", path=folder / "shop.duckdb") as shop:
+        assert at.load(shop, interactions=pa.table(visits)).rejected.empty
+
+
+@contextmanager
+def served(folder: Path):
+    """Serve the folder in another process."""
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(folder, theirs))
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send("stop")
+        process.join()
+
+
+def _serve(folder: Path, pipe) -> None:
+    from attrib_ds.service.accounts.administration import create_key
+    from attrib_ds.service.http.server import running
+    from attrib_ds.service.http.settings import Settings
+
+    with running(folder, settings=Settings(rates=None)) as url:
+        create_key(folder, folder / "key.json", projects=["shop"])
+        pipe.send(url)
+        pipe.recv()
+
+
+def pull(url: str, folder: Path, way: str, until: str | None) -> dict:
+    """Pull once and return seconds, rows, and how much the process grew."""
+    import attrib_ds as at
+    from attrib_ds import Project
+    from attrib_ds.transports.http import answers
+    from attrib_ds.transports.http.configuration import Remote
+    from attrib_ds.transports.http.opening import open_http
+    from attrib_ds.transports.http.transport import Manner
+
+    form, kind, *workers = way.split()
+    accept = answers.JSON if form == "json" else answers.EITHER
+    manner = Manner(accept=accept, workers=int(workers[0]) if workers else 4)
+    with Project("shop", open_http(Remote(url=url, key=folder / "key.json"), manner=manner)) as shop:
+        at.search_interactions(shop, limit=10)
+        if kind == "pages":
+            # As with a service that has no Arrow, of which it could give all at once.
+            shop.transport._gives_arrow = False
+        before, start = _peak(), time.perf_counter()
+        if kind in ("frame", "pages"):
+            rows = len(at.search_interactions(shop, until=until))
+        else:
+            at.search_interactions(shop, until=until, to=folder / "pulled.parquet")
+            rows = None
+        return {"seconds": time.perf_counter() - start, "rows": rows, "mb": _peak() - before}
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+#: Form, what is wanted, and how many pages are read at once (4).
+WAYS = (
+    "arrow frame",
+    "arrow pages",
+    "arrow pages 1",
+    "json frame",
+    "json frame 1",
+    "arrow file",
+    "json file",
+)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--ways", nargs="*", default=WAYS)
+    parser.add_argument("--pull", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.pull:
+        url, folder, way, until = options.pull
+        print(json.dumps(pull(url, Path(folder), way, until or None)))
+        return
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        # In a process of its own: what a parent holds counts to the peak of its children.
+        filling = multiprocessing.get_context("spawn").Process(target=fill, args=(folder, options.rows))
+        filling.start()
+        filling.join()
+        with served(folder) as url:
+            print(f"{options.rows:,} interactions; least of {options.rounds} rounds\n")
+            print(f"{'':20}{'seconds':>9}{'rows/s':>10}{'grew MB':>9}{'MB for a quarter':>18}")
+            for way in options.ways:
+                whole = [_run(url, folder, way, "") for _ in range(options.rounds)]
+                part = _run(url, folder, way, "2025-04-02T06:00:00Z")
+                seconds = min(each["seconds"] for each in whole)
+                assert whole[0]["rows"] in (None, options.rows)
+                grew = min(each["mb"] for each in whole)
+                print(
+                    f"{way:20}{seconds:9.2f}{options.rows / seconds:10,.0f}{grew:9.0f}{part['mb']:18.0f}",
+                    flush=True,
+                )
+
+
+def _run(url: str, folder: Path, way: str, until: str) -> dict:
+    command = [sys.executable, __file__, "--pull", url, str(folder), way, until]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise SystemExit(finished.stderr)
+    return json.loads(finished.stdout)
+
+
+if __name__ == "__main__":
+    main()

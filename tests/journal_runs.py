@@ -1,0 +1,177 @@
+"""Runs that send with a journal and may be killed, and what they need."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+import attrib_ds as at
+from attrib_ds import Project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Processes that begin with the package imported.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["journal_runs", "attrib_ds.service", "attrib_ds.transports.http.opening"])
+
+FIELDS = [
+    {"type": "email", "entity": "user", "storageKey": "email"},
+    {"type": "currency", "entity": "event", "storageKey": "turnover", "optional": True},
+    {"type": "state", "entity": "event", "storageKey": "won", "ingestionKey": None},
+    {"type": "state", "entity": "event", "storageKey": "paid", "ingestionKey": None},
+]
+YEAR = {"since": "2025-01-01T00:00:00Z", "until": "2025-12-31T00:00:00Z", "interval": "year"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a run sends to; it can be handed to another process."""
+
+    path: Path | None = None
+    url: str | None = None
+    key: Path | None = None
+    routes: Path | None = None
+
+    def open(self):
+        return at.connect("my-shop", path=self.path, url=self.url, key=self.key, routes=self.routes)
+
+
+def prepare(path):
+    """Make a project with an event type, an integration and a campaign."""
+    with at.connect("my-shop", path=path) as project:
+        project.send("create_integration", vendor_id="ads", name="Ads", currency="EUR")
+        at.create_event_type(project, reference="order", name="Order", fields=FIELDS)
+        at.create_campaign(project, "ads", campaign_slug="spring", name="Spring")
+
+
+def orders(count, *, spoiled=True):
+    """Return orders; unless told otherwise the second is not valid and the third is refused."""
+    frame = pd.DataFrame(
+        {
+            "eventDate": "2025-03-01T12:00:00Z",
+            "data.orderId": [f"order-{number}" for number in range(count)],
+            "data.email": [f"person-{number}@example.com" for number in range(count)],
+        }
+    )
+    if spoiled and count > 2:
+        frame.loc[1, "data.email"] = "nobody"
+        frame["data.weight"] = 1.5
+        frame.loc[2, "data.weight"] = float("inf")
+    return frame
+
+
+def campaign(project):
+    return at.list_campaigns(project, "ads")["id"].item()
+
+
+def spent(project, *amounts):
+    """Return what was spent; equal amounts are outlays of their own."""
+    days = {"startDate": "2025-03-03T00:00:00Z", "endDate": "2025-03-10T00:00:00Z"}
+    return pd.DataFrame({"campaignId": campaign(project), "amount": amounts, **days})
+
+
+def calls(count):
+    frame = pd.DataFrame({"externalId": [f"call-{number}" for number in range(count)]}, dtype="str")
+    frame["date"] = "2025-01-31T12:00:00Z"
+    frame["userData.email"] = [f"person-{number}@example.com" for number in range(count)]
+    frame["nodeData.vendorId"] = "ads"
+    frame["nodeData.campaignSlug"] = "spring"
+    return frame
+
+
+def updates(ids, key="won"):
+    """Return three updates of each event, the last of which counts."""
+    frame = pd.DataFrame({"id": [id for id in ids for _ in range(3)]}, dtype="str")
+    frame["storageKey"] = key
+    frame["value"] = [0, 1, 1 if key == "won" else 0] * len(ids)
+    frame["date"] = ["2025-03-02T12:00:00Z", "2025-03-03T12:00:00Z", "2025-03-04T12:00:00Z"] * len(ids)
+    return frame
+
+
+def send_orders(project, count, journal):
+    return at.send_events(
+        project, orders(count), event_type="order", nonce_columns=["data.orderId"], journal=journal
+    )
+
+
+def send_spent(project, count, journal):
+    # Every amount twice.
+    return at.create_outlays(
+        project, "ads", spent(project, *[1.5 + number // 2 for number in range(count)]), journal=journal
+    )
+
+
+def send_updates(project, ids, journal):
+    return at.update_states(project, updates(ids), journal=journal)
+
+
+def carry_out(target, function, what, journal):
+    """Run a function, in a process of its own."""
+    with target.open() as project:
+        function(project, what, journal)
+
+
+def killed(target, function, what, journal, *, rows, seed, kills):
+    """Run a function in another process and kill it at a random moment, again and again."""
+    draw = random.Random(seed)
+    for _ in range(kills):
+        # Each row is a line before it is sent, and another one afterwards.
+        wanted = lines_of(journal) + draw.randrange(1, 1 + 2 * rows // kills)
+        process = PROCESSES.Process(target=carry_out, args=(target, function, what, journal), daemon=True)
+        process.start()
+        while process.is_alive() and lines_of(journal) < wanted:
+            time.sleep(0.002)
+        time.sleep(draw.random() * 0.01)
+        process.kill()
+        process.join()
+
+
+def lines_of(journal):
+    return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+
+class Interrupted(BaseException):
+    """Stands for the end of the process."""
+
+
+class Watching:
+    """Hands requests to a transport, notes them, and ends the run before or after one of them."""
+
+    def __init__(self, inner, *, before=None, after=None, error=Interrupted):
+        self.inner, self.before, self.after, self.error = inner, before, after, error
+        self.sent = []
+        self.lock = threading.Lock()
+
+    @property
+    def address(self):
+        return self.inner.address
+
+    def send(self, operation, request):
+        if operation.name.startswith("list_") or (operation.name == "create_events" and not request.events):
+            return self.inner.send(operation, request)
+        with self.lock:
+            self.sent.append(operation.name)
+            number = len(self.sent)
+        if number == self.before:
+            raise self.error
+        answer = self.inner.send(operation, request)
+        if number == self.after:
+            raise self.error
+        return answer
+
+    def tables(self):
+        return self.inner.tables()
+
+    def close(self):
+        self.inner.close()
+
+
+def watched(project, **moment):
+    return Project(project.project_id, Watching(project.transport, **moment))
