@@ -14,7 +14,10 @@ SHARED = sorted(set(OPERATIONS) & set(attrib_ds.__all__))
 ONLY_IN_PYTHON = {("event_insights", "groupBy"): "project", ("event_insights", "interval"): "day"}
 #: Arguments that say how records are handed on, and are no part of a request.
 HOW_THEY_COME = {"search_interactions": {"chunks", "to"}, "search_users": {"chunks", "to"}}
-ONLY_IN_PYTHON |= {("export_users", "outputFormatConfig/type"): None, ("export_users", "transformerConfig"): ()}
+ONLY_IN_PYTHON |= {
+    ("export_users", "outputFormatConfig/type"): None,
+    ("export_users", "transformerConfig"): (),
+}
 
 
 def fields_of(operation):
@@ -80,7 +83,9 @@ def test_parameters_are_the_attributes_of_the_request(name):
     project, *parameters = inspect.signature(getattr(attrib_ds, name)).parameters.values()
     assert project.name == "project"
     asked = {operation.arguments.get(attribute, attribute) for attribute in fields_of(operation)}
-    assert {parameter.name for parameter in parameters} == asked - {"project_id"} | HOW_THEY_COME.get(name, set())
+    assert {parameter.name for parameter in parameters} == asked - {"project_id"} | HOW_THEY_COME.get(
+        name, set()
+    )
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -57,6 +57,8 @@ READS = {
     "validate_event": [({}, {}, {"eventType": "same", "nonce": "same", "data": {}})],
     "get_settings": [({}, {}, None)],
     "list_rates": [({}, {}, None)],
+    # Other reads are written down themselves.
+    "list_audit": [({}, {"operationName": "create_campaign"}, None)],
     "export_user_data": [({"id": "{user}"}, {}, None)],
 }
 #: What changes a project; none of these may change another one.
@@ -213,6 +215,7 @@ def test_r003_the_marks_are_where_they_can_be_seen(asked):
         "validate_event",
         "check_project",
         "get_settings",
+        "list_audit",
         "list_rates",
         "list_user_metrics",
     }

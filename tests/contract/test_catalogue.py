@@ -286,7 +286,9 @@ def test_nodes_are_an_extension_of_the_same_form() -> None:
     assert set(nodes.request.model_fields) == {"projectId", "type", "search", "offset", "limit"}
 
 
-@pytest.mark.parametrize("name", ["load_records", "mirror_records", "create_integration", "list_integrations"])
+@pytest.mark.parametrize(
+    "name", ["load_records", "mirror_records", "create_integration", "list_integrations"]
+)
 def test_what_only_an_embedded_project_does_has_no_path(name: str) -> None:
     operation = OPERATIONS[name]
     assert (operation.base, operation.method, operation.path) == ("embedded", "", "")

@@ -370,7 +370,10 @@ def test_json_is_what_others_read_as_json(memory_store, name):
 
 
 def test_a_list_of_texts_is_what_others_read_as_json(memory_store):
-    source = table(order(1, **{"expirationPolicy.piiFields": '["a",]'}), order(2, **{"expirationPolicy.piiFields": '["a"]'}))
+    source = table(
+        order(1, **{"expirationPolicy.piiFields": '["a",]'}),
+        order(2, **{"expirationPolicy.piiFields": '["a"]'}),
+    )
     counts, rejected = load_records(memory_store, "events", source)
     assert counts["events"] == 1
     assert "is not a list of texts" in rejected["reason"].to_pylist()[0]

@@ -360,7 +360,9 @@ def test_a_closed_project_says_so(memory_store):
         load(memory_store, visit(1))
 
 
-@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": [1,]}', '{"a": -Infinity}', '{"a": 1, }', '{"a": nan}'])
+@pytest.mark.parametrize(
+    "text", ['{"a": NaN}', '{"a": [1,]}', '{"a": -Infinity}', '{"a": 1, }', '{"a": nan}']
+)
 def test_json_is_what_others_read_as_json(memory_store, rows, text):
     """DuckDB takes more, which whoever reads the record would fail on."""
     good = '{"a": "NaN, inf ,]", "b\\": [1,]": "\\\\", "c": "Infinity"}'

@@ -141,11 +141,17 @@ def test_nobody_erased_comes_back_and_nothing_of_theirs_is_lost(filled):
 
 
 def test_users_stay_apart_whatever_identifies_them(filled):
-    one = visit(3, userId=BEN, type="offline", rawUserData="{}", userData='{"email":"anna@example.com"}')
-    put(filled, "interactions", one)
-    two = order(2, userId=hex_id(903), user='{"email":"anna@example.com"}')
-    put(filled, "events", two)
+    ben = '{"email":"ben@example.com"}'
+    put(filled, "interactions", visit(3, userId=BEN, type="offline", rawUserData="{}", userData=ben))
+    put(filled, "events", order(2, userId=hex_id(903), user=ben))
     assert rows_of(filled, "SELECT count(*) FROM merged_users") == [(0,)]
+    assert_users_agree(filled)
+
+
+def test_who_had_only_interactions_is_forgotten_with_the_last(filled):
+    put(filled, "interactions", visit(3, userId=BEN))
+    put(filled, "interactions", visit(3, userId=ANNA))
+    assert rows_of(filled, "SELECT _id FROM users") == [(ANNA,)]
     assert_users_agree(filled)
 
 

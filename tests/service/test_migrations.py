@@ -71,7 +71,7 @@ def test_who_loaded_records_tell_of_is_known(old):
             "('i5', 'dora', '2025-01-02', '{\"email\": \" \", \"vendorUserId\": \"v2\"}')"
         )
         connection.execute(
-            "INSERT INTO events (_id, userId, eventDate, \"user\") VALUES "
+            'INSERT INTO events (_id, userId, eventDate, "user") VALUES '
             "('e3', 'emil', '2025-01-01', '{\"email\": {\"current\": \"emil@example.com\"}}')"
         )
         connection.execute("INSERT INTO identities VALUES ('vendorUserId', 'v2', 'anna')")

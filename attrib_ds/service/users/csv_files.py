@@ -46,7 +46,7 @@ def csv_pieces(
     >>> from attrib_ds.contract.exports import OutputFormat
     >>> rows = [("a,b", 1.5), ("=1+1", None)]
     >>> b"".join(csv_pieces(["text", "number"], [rows], OutputFormat(type="csv"))).decode()
-    "text,number\r\n\"a,b\",1.5\r\n'=1+1,\r\n"
+    'text,number\r\n"a,b",1.5\r\n\'=1+1,\r\n'
     """
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, delimiter=form.delimiter, lineterminator="\r\n")

@@ -268,7 +268,11 @@ def test_every_operation_has_a_scope(name):
 def narrow(server, home):
     """Call with each scope alone."""
     key = create_key(home, home / "narrow.json", projects=["shop"])
-    return {scope: Caller(server, token_of(server, key, scope=scope)) for scope in SCOPES if scope != "full_access"}
+    return {
+        scope: Caller(server, token_of(server, key, scope=scope))
+        for scope in SCOPES
+        if scope != "full_access"
+    }
 
 
 @pytest.mark.parametrize("name", WITH_PROJECT)

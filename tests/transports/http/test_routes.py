@@ -45,7 +45,10 @@ def test_the_token_route_too(open_shop, service, routes):
     shop = open_shop(routes=routes('[exchange_token]\npath = "/token"\n'))
     service.script = [Reply(body={"access_token": "x"}), page()]
     list_nodes(shop, limit=5)
-    assert [each.path for each in service.asked] == ["/auth/token", "/api/v1/projects/shop/nodes?offset=0&limit=5"]
+    assert [each.path for each in service.asked] == [
+        "/auth/token",
+        "/api/v1/projects/shop/nodes?offset=0&limit=5",
+    ]
 
 
 def test_what_is_not_named_stays(routes):
