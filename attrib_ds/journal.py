@@ -285,10 +285,12 @@ def _read(file: JournalFile, path: str, purpose: Purpose) -> tuple[bytes | None,
     if not file.lines and (_MAGIC.startswith(file.rest[: len(_MAGIC)]) or not file.rest.strip(b"\0")):
         return None, []
     header, *lines = file.lines or [b""]
+    salt, found = None, None
     try:
-        told = json.loads(header) if header.startswith(_MAGIC) else None
-        salt = bytes.fromhex(told["salt"]) if told and told["version"] == _VERSION else None
-        found = Purpose(**{name: told[name] for name in vars(purpose)}) if salt else None
+        told: dict[str, Any] = json.loads(header) if header.startswith(_MAGIC) else {}
+        if told.get("version") == _VERSION:
+            salt = bytes.fromhex(told["salt"])
+            found = Purpose(**{name: told[name] for name in vars(purpose)})
     except (ValueError, KeyError, TypeError):
         salt = found = None
     if salt is None or found is None:
