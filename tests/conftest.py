@@ -1,5 +1,7 @@
 """Fixtures for every test: no network, no user's own folders, and a small shop."""
 
+import signal
+
 import pandas as pd
 import pytest
 
@@ -88,3 +90,11 @@ def shop():
         report = load(project, nodes=nodes, interactions=interactions, events=events, spend=spend)
         assert report.rejected.empty, report.rejected.to_dict("records")
         yield project
+
+
+@pytest.fixture
+def interruptible():
+    """Let Ctrl-C raise KeyboardInterrupt, also where the tests were started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

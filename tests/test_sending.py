@@ -142,6 +142,7 @@ def test_rows_of_one_key_keep_their_order_and_the_others_do_not_wait():
         assert [row for row in order if row % 3 == key] == [key, key + 3, key + 6, key + 9]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_reaches_workers_between_two_requests():
     before = set(threading.enumerate())
     meet, is_over, told = threading.Barrier(2, timeout=30), threading.Event(), []

@@ -209,6 +209,8 @@ def test_g178_who_may_use_all_projects_is_told_which_do_not_exist(admin, name):
 
 
 BODIES = {
+    "merge_users": {"userId": "0" * 24},
+    "split_user": {"userId": "0" * 24},
     "create_offline_interaction": {
         "date": "2025-01-01T00:00:00Z",
         "userData": {"email": "a@example.com"},

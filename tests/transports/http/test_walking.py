@@ -486,6 +486,7 @@ def test_fields_that_are_not_known_are_kept_and_told_once(open_shop, shelf):
     assert {tuple(each.columns) for each in frames} == {("_id", "startDate")}
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_while_pages_are_awaited_leaves_nothing_behind(open_shop, shelf, service):
     """Let the user press Ctrl-C while the service is silent; the page that is on its way is cut off after."""
     main = threading.main_thread().ident
