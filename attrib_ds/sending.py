@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: A service writes what arrives together with one flush of its file.
 _AT_ONCE: Final = 128
+#: How long Ctrl-C may go unnoticed.
+_SECONDS_TO_NOTICE: Final = 0.5
 _UNSENT: Final = ("unsent", None, None)
 _NOT_SENT: Final = ("unsent", "rejected", "failed")
 #: What the service says about one row, and not about itself or the account.
@@ -207,6 +209,9 @@ def _work_together(
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
         for future in [pool.submit(work, part) for part in parts]:
+            # In short waits: a signal that comes just before a wait begins is seen when it ends.
+            while not future.done():
+                wait([future], timeout=_SECONDS_TO_NOTICE)
             future.result()
     except BaseException:
         is_over.set()

@@ -16,6 +16,8 @@ _NO_PAGE: Final = object()
 _DEPTH: Final = 2
 #: Seconds that are waited for a page which nobody wants any more.
 _SECONDS_TO_END: Final = 10.0
+#: How long Ctrl-C may go unnoticed.
+_SECONDS_TO_NOTICE: Final = 0.5
 
 
 def in_order(
@@ -103,7 +105,8 @@ class _Work(Generic[T]):
             if lane.is_done:
                 return _NO_PAGE
             self._begin()
-            self._changed.wait()
+            # In short waits: a signal that comes just before a wait begins is seen when it ends.
+            self._changed.wait(_SECONDS_TO_NOTICE)
 
     def _begin(self) -> None:
         """Read on in the lanes that come next, as far as their pages may wait."""
