@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-from uuid import uuid4
 
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.frames import to_pandas
@@ -98,18 +95,8 @@ def back_up(project: Project, path: str | Path) -> Path:
     if not file.parent.is_dir():
         raise InvalidRequest(f"path: there is no folder {str(file.parent)!r}", field="path")
     content = cast("File", project.send("back_up_project").value)
-    part = file.with_name(f".{file.name}.{uuid4().hex}.part")
-    with closing(content):
-        try:
-            with part.open("xb") as sink:
-                for piece in content.pieces:
-                    sink.write(piece)
-                sink.flush()
-                os.fsync(sink.fileno())
-            part.replace(file)
-        except OSError as error:
-            raise Unavailable(f"path: {str(file)!r} cannot be written: {error}", field="path") from error
-        finally:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+    try:
+        content.save(file)
+    except OSError as error:
+        raise Unavailable(f"path: {str(file)!r} cannot be written: {error}", field="path") from error
     return file

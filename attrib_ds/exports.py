@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
 
 from attrib_ds.errors import InvalidRequest
 
@@ -113,7 +111,7 @@ def export_users(
         sanitize_formulas=sanitize_formulas,
         transformers=list(transformers),
     )
-    _write(cast("File", answer.value), file)
+    cast("File", answer.value).save(file)
     return file
 
 
@@ -125,18 +123,3 @@ def _format(file: Path) -> str:
             field="format",
         )
     return ending
-
-
-def _write(content: File, file: Path) -> None:
-    """Write beside the file first: what is broken off never takes its place."""
-    unfinished = file.with_name(f".{uuid4().hex}.unfinished")
-    with closing(content):
-        try:
-            with unfinished.open("xb") as sink:
-                for piece in content.pieces:
-                    sink.write(piece)
-            unfinished.replace(file)
-        except BaseException:
-            with suppress(OSError):
-                unfinished.unlink()
-            raise

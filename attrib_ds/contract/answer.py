@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Self
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -59,6 +63,30 @@ class File:
         [b'_id']
         """
         return cls(iter(partial(stream.read, _PIECE), b""), stream.close)
+
+    def save(self, path: Path) -> None:
+        """Write it beside a path, then put it in place and let go of it; what breaks off leaves nothing.
+
+        Examples
+        --------
+        >>> import io, tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     File.of(io.BytesIO(b"_id")).save(Path(folder, "users.csv"))
+        ...     [(each.name, each.read_bytes()) for each in Path(folder).iterdir()]
+        [('users.csv', b'_id')]
+        """
+        part = path.with_name(f".{uuid4().hex}.part")
+        with closing(self):
+            try:
+                with part.open("xb") as sink:
+                    sink.writelines(self.pieces)
+                    sink.flush()
+                    os.fsync(sink.fileno())
+                part.replace(path)
+            finally:
+                with suppress(OSError):
+                    part.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

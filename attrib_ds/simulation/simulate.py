@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,7 +58,6 @@ class Simulation:
     touchpoints: pd.DataFrame
     conversions: pd.DataFrame
     withheld: pd.DataFrame
-    _holdout: float = field(default=0.0, repr=False)
 
     def truth(self, *, shapley: bool = False) -> pd.DataFrame:
         """Count the conversions that each channel caused, by living the same days without it.
@@ -168,7 +167,7 @@ def simulate(
     ]
     joined = [pd.concat(frames, ignore_index=True) for frames in zip(*parts, strict=True)]
     people_frame, touchpoints, conversions, withheld_frame = joined
-    return Simulation(known, seed, people_frame, touchpoints, conversions, withheld_frame, holdout)
+    return Simulation(known, seed, people_frame, touchpoints, conversions, withheld_frame)
 
 
 def _check(*, users: int, seed: int, holdout: float) -> None:
