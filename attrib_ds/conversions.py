@@ -11,7 +11,9 @@ import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.attribution.durations import parse_duration
-from attrib_ds.attribution.paths import DIRECT, MILESTONE, Paths, pair
+from attrib_ds.attribution.pairing import DIRECT, pair
+from attrib_ds.attribution.path_inputs import MILESTONE
+from attrib_ds.attribution.paths import Paths
 from attrib_ds.attribution.tree import ancestors_at, lazy, replaced
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate

@@ -208,7 +208,8 @@ def _tidy(label: str, model: Model, rows: pd.DataFrame) -> pd.DataFrame:
         low = credited - rows["reach"]
         credits["low"] = low if isinstance(model, PathModel) and model.signed else low.clip(lower=0.0)
         credits["high"] = credited + rows["reach"]
-    order = credits.assign(unattributed=credits["node_id"].isna())
+    # The engine adds up in any order: what differs by its last digit is equal here.
+    order = credits.assign(unattributed=credits["node_id"].isna(), conversions=credited.round(9))
     order = order.sort_values(
         ["unattributed", "conversions", "node_id", "currency"], ascending=[True, False, True, True]
     )

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import ibis
-import pyarrow as pa
 
+from attrib_ds.attribution.aggregated import read_sequences
 from attrib_ds.attribution.durations import parse_duration
 from attrib_ds.attribution.inputs import Input, engine
+from attrib_ds.attribution.pairing import pair
+from attrib_ds.attribution.path_inputs import MILESTONE, read_conversions, read_observed, read_touchpoints
 from attrib_ds.attribution.tree import lazy, replaced
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     import ibis.expr.types as ir
     import pandas as pd
-
-#: How direct traffic is named, in lower case.
-DIRECT = ("direct", "(direct)", "(direct) / (none)", "direct / (none)", "direct / none")
-
-#: Prefix of the conversion columns that hold milestone dates.
-MILESTONE = "milestone."
-
-_MICROSECONDS_A_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,14 +132,14 @@ class Paths:
         """
         window = parse_duration(lookback, argument="lookback")
         backend = engine()
-        points = _touchpoints(
+        points = read_touchpoints(
             Input.open(backend, touchpoints, argument="touchpoints"),
             user=user,
             node=node,
             date=date,
             touch=touch,
         )
-        converted = _conversions(
+        converted = read_conversions(
             Input.open(backend, conversions, argument="conversions"),
             user=user,
             date=date,
@@ -156,7 +150,7 @@ class Paths:
         )
         observed = None
         if users is not None:
-            observed = _observed(Input.open(backend, users, argument="users"), user=user)
+            observed = read_observed(Input.open(backend, users, argument="users"), user=user)
         return cls(
             touches=pair(points, converted, lookback=window),
             touchpoints=points,
@@ -211,7 +205,7 @@ class Paths:
         >>> Paths.from_sequences(frame, path="path", conversions="n").lengths()["conversions"].tolist()
         [1.0, 3.0]
         """
-        touches, points = _sequences(
+        touches, points = read_sequences(
             frame, path=path, conversions=conversions, value=value, nulls=nulls, separator=separator
         )
         return cls(touches=touches, touchpoints=points, has_dates=False, has_users=False)
@@ -335,159 +329,3 @@ class Paths:
         named = lazy(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
-
-
-def pair(touchpoints: ir.Table, conversions: ir.Table, *, lookback: timedelta) -> ir.Table:
-    """Join each conversion with the touchpoints of its user inside the lookback, in order.
-
-    Parameters
-    ----------
-    touchpoints : ibis.Table
-        ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` and, where more than the node's id tells
-        it, ``is_direct``.
-    conversions : ibis.Table
-        ``event_id``, ``user_id``, ``event_date``, ``conversions``, ``value``, ``currency`` and milestones.
-    lookback : timedelta
-        Length of the window that ends at the conversion; its start is not part of it.
-
-    Returns
-    -------
-    ibis.Table
-        As :attr:`Paths.touches`.
-    """
-    known = [
-        name for name in ("node_id", "date", "touch_id", "type", "is_direct") if name in touchpoints.columns
-    ]
-    points = touchpoints.select(*known, touch_user=touchpoints.user_id)
-    microseconds = lookback // timedelta(microseconds=1)
-    opened = conversions.mutate(opens=conversions.event_date - ibis.interval(microseconds=microseconds))
-    joined = opened.left_join(
-        points,
-        [
-            opened.user_id == points.touch_user,
-            points.date <= opened.event_date,
-            points.date > opened.opens,
-        ],
-    ).drop("touch_user", "opens")
-    if "is_direct" not in known:
-        # After the join, which leaves far fewer rows than there are touchpoints.
-        joined = joined.mutate(is_direct=joined.node_id.lower().isin(DIRECT))
-    of_event = ibis.window(group_by=joined.event_id)
-    in_order = ibis.window(group_by=joined.event_id, order_by=[joined.date, joined.touch_id])
-    age_days = joined.event_date.delta(joined.date, unit="microsecond") / float(_MICROSECONDS_A_DAY)
-    return joined.mutate(
-        position=ibis.ifelse(joined.node_id.isnull(), 0, ibis.row_number().over(in_order) + 1),
-        length=joined.node_id.count().over(of_event),
-        age_days=age_days,
-        youngest_days=age_days.min().over(of_event),
-    )
-
-
-def _touchpoints(given: Input, *, user: str, node: str, date: str, touch: str | None) -> ir.Table:
-    columns = {
-        "user_id": given.keys(user, role="user"),
-        "node_id": given.keys(node, role="node"),
-        "date": given.instants(date, role="date"),
-    }
-    columns["touch_id"] = (
-        columns["node_id"] if touch is None else given.keys(touch, role="touch", unique=True)
-    )
-    given.check()
-    return given.table.select(**columns, type=ibis.null("string"))
-
-
-def _observed(given: Input, *, user: str) -> ir.Table:
-    columns = {
-        "user_id": given.keys(user, role="user", unique=True),
-        "since": given.instants("since", role="since"),
-        "until": given.instants("until", role="until"),
-    }
-    given.check()
-    others = [name for name in given.table.columns if name not in (user, "since", "until")]
-    return given.table.select(**columns, **{name: given.table[name] for name in others})
-
-
-def _conversions(
-    given: Input,
-    *,
-    user: str,
-    date: str,
-    conversion: str,
-    value: str | None,
-    currency: str | None,
-    milestones: Mapping[str, str],
-) -> ir.Table:
-    columns: dict[str, Any] = {
-        "event_id": given.keys(conversion, role="conversion", unique=True),
-        "user_id": given.keys(user, role="user"),
-        "event_date": given.instants(date, role="date"),
-        "conversions": ibis.literal(1.0),
-        "value": ibis.null("float64"),
-        "currency": ibis.null("string"),
-    }
-    if value is not None or given.has("value"):
-        columns["value"] = given.numbers(value or "value", role="value")
-    if currency is not None or given.has("currency"):
-        columns["currency"] = given.texts(currency or "currency", role="currency")
-    for name, source in milestones.items():
-        columns[f"{MILESTONE}{name}"] = given.instants(source, role="milestones", optional=True)
-    given.check()
-    return given.table.select(**columns)
-
-
-def _sequences(
-    frame: pd.DataFrame,
-    *,
-    path: str,
-    conversions: str,
-    value: str | None,
-    nulls: str | None,
-    separator: str,
-) -> tuple[ir.Table, ir.Table]:
-    if not separator:
-        raise InvalidRequest("separator: it is empty; allowed: the text between two nodes", field="separator")
-    given = Input.open(engine(), frame, argument="frame")
-    columns = {
-        "path": given.keys(path, role="path"),
-        "conversions": given.numbers(conversions, role="conversions", minimum=0),
-        "value": ibis.null("float64") if value is None else given.numbers(value, role="value"),
-        "nulls": ibis.literal(0.0) if nulls is None else given.numbers(nulls, role="nulls", minimum=0),
-    }
-    given.check()
-    rows = to_pandas(given.table.select(**columns).to_pyarrow())
-    texts = rows.pop("path")
-    rows["event_id"] = rows.index.astype("str")
-    rows["node_id"] = texts.str.split(separator, regex=False)
-    rows["length"] = rows["node_id"].str.len()
-    touches = rows.explode("node_id", ignore_index=True)
-    touches["node_id"] = touches["node_id"].astype("str").str.strip()
-    empty = touches["node_id"] == ""
-    if empty.any():
-        row = int(touches.loc[empty, "event_id"].iloc[0])
-        raise InvalidRequest(
-            f"frame: the path in row {row} has an empty node ({texts[row]!r}, separated by "
-            f"{separator!r}); allowed: at least one node and none of them empty",
-            field="frame",
-        )
-    touches["position"] = touches.groupby("event_id", sort=False).cumcount() + 1
-    arrow = pa.Table.from_pandas(touches, preserve_index=False)
-    arrow = arrow.set_column(
-        arrow.column_names.index("node_id"), "node_id", arrow["node_id"].cast(pa.string())
-    )
-    nothing = {
-        "user_id": pa.string(),
-        "type": pa.string(),
-        "touch_id": pa.string(),
-        "date": pa.timestamp("us"),
-        "event_date": pa.timestamp("us"),
-        "age_days": pa.float64(),
-        "youngest_days": pa.float64(),
-        "currency": pa.string(),
-    }
-    for name, kind in nothing.items():
-        arrow = arrow.append_column(name, pa.nulls(arrow.num_rows, kind))
-    backend = engine()
-    backend.con.register("sequences", arrow)
-    points = backend.table("sequences")
-    points = points.mutate(is_direct=points.node_id.lower().isin(DIRECT))
-    return points.filter(points.conversions > 0).drop("nulls"), points

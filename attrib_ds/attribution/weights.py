@@ -14,7 +14,7 @@ import ibis
 
 from attrib_ds.attribution import models
 from attrib_ds.attribution.durations import as_days
-from attrib_ds.attribution.paths import MILESTONE
+from attrib_ds.attribution.path_inputs import MILESTONE
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
