@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from attrib_ds.project import Project, connect
     from attrib_ds.rates import list_rates, set_rates
     from attrib_ds.settings import get_settings, update_settings
-    from attrib_ds.simulation.scenarios import Channel, Scenario
+    from attrib_ds.simulation.scenarios import Channel, Scenario, varied_scenario
     from attrib_ds.simulation.simulate import simulate
     from attrib_ds.users import (
         create_audience,
@@ -174,7 +174,7 @@ _HOMES = {
         "list_user_metrics",
         "search_users",
     ],
-    "simulation.scenarios": ["Channel", "Scenario"],
+    "simulation.scenarios": ["Channel", "Scenario", "varied_scenario"],
     "simulation.simulate": ["simulate"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -271,6 +271,7 @@ __all__ = [
     "update_statistics",
     "user",
     "validate_events",
+    "varied_scenario",
 ]
 
 

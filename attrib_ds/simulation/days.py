@@ -125,12 +125,17 @@ def live(
         lean *= people.activity ** np.float32(0.3)
     intent = np.searchsorted(np.cumsum(_INTENTS)[:-1], random.random(count)).astype(np.int8)
     adstock = np.zeros((len(channels), count), np.float32)
+    # What was seen and is still to have its effect.
+    coming = np.zeros_like(adstock) if scenario.adstock == "delayed" else adstock
     since_visit = np.full(count, 127, np.int8)
     converted = np.full(count, -1, np.int16)
     touches: list[tuple[NDArray[np.intp], int, int]] = []
     for day in range(scenario.days):
         for each, factor in zip(adstock, kept, strict=True):
             each *= factor
+        if coming is not adstock:
+            coming *= np.float32(0.5)
+            adstock += coming
         intent = _next_intent(intent, pull, _upstream(channels, adstock, scenario), random)
         reached = _exposures(
             channels, reach, intent, since_visit, people, random, follows_intent=scenario.follows_intent
@@ -147,7 +152,7 @@ def live(
                 is_reached = np.zeros(count, bool)
             elif withheld is not None:
                 is_reached &= ~withheld[position]
-            adstock[position] += is_reached
+            coming[position] += is_reached
             # What follows visitors must not make visitors, or it would feed itself for ever.
             if channels[position].delivery in {"category_search", "brand_search", "subscribers"}:
                 visits |= is_reached
@@ -228,7 +233,14 @@ def _unserved(
 
 
 def _saturated(adstock: Numbers, scenario: Scenario) -> Numbers:
-    return adstock / (1 + np.float32(scenario.saturation) * adstock)
+    speed = np.float32(scenario.saturation)
+    if not speed:
+        return adstock
+    if scenario.saturates == "hyperbola":
+        return adstock / (1 + speed * adstock)
+    if scenario.saturates == "logarithm":
+        return np.asarray(np.log1p(speed * adstock) / speed)
+    return np.asarray(-np.expm1(-speed * adstock) / speed)
 
 
 def _upstream(channels: Sequence[Channel], adstock: Numbers, scenario: Scenario) -> Any:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, get_args
+
+import numpy as np
 
 from attrib_ds.errors import InvalidRequest
 
 #: How a channel finds the people it reaches, in a world where exposure follows intent.
 Delivery = Literal["broad", "lookalikes", "category_search", "brand_search", "visitors", "subscribers"]
+
+#: How the effect of an exposure goes: it fades from the first day, or comes on over days and then fades.
+Adstock = Literal["fading", "delayed"]
+
+#: How the effect of many exposures falls behind their number.
+Saturation = Literal["hyperbola", "logarithm", "exponential"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,13 @@ class Scenario:
     synergies : tuple of (str, str, float)
         Growth of the hazard per product of two channels' saturated adstocks.
     saturation : float, default 0.35
-        A channel's adstock a counts as ``a / (1 + saturation * a)``.
+        How fast a channel's adstock ``a`` saturates; 0 is never.
+    saturates : str, default "hyperbola"
+        ``a`` counts as ``a / (1 + s * a)``; as ``log(1 + s * a) / s`` (``"logarithm"``); or as
+        ``(1 - exp(-s * a)) / s`` (``"exponential"``), with ``s`` the saturation.
+    adstock : str, default "fading"
+        An exposure's effect fades from the first day on; or it is ``"delayed"``: half of what is still to
+        come comes on with each day, and fades from then on.
     days : int, default 30
         How long everybody is observed, or until they convert.
 
@@ -82,6 +96,8 @@ class Scenario:
     follows_intent: bool = False
     synergies: tuple[tuple[str, str, float], ...] = ()
     saturation: float = 0.35
+    saturates: Saturation = "hyperbola"
+    adstock: Adstock = "fading"
     days: int = field(default=30, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -96,6 +112,13 @@ class Scenario:
             for name in (first, second):
                 if name not in names:
                     raise InvalidRequest.choice("synergies", name, names)
+        if not self.saturation >= 0:
+            raise InvalidRequest(
+                f"saturation: {self.saturation!r} is not allowed; allowed: 0 or more", field="saturation"
+            )
+        for argument, allowed in (("saturates", Saturation), ("adstock", Adstock)):
+            if getattr(self, argument) not in get_args(allowed):
+                raise InvalidRequest.choice(argument, getattr(self, argument), get_args(allowed))
         if self.days < 1:
             raise InvalidRequest(f"days: {self.days!r} is not allowed; allowed: 1 or more", field="days")
 
@@ -141,3 +164,54 @@ def scenario_named(scenario: str | Scenario) -> Scenario:
     if scenario not in SCENARIOS:
         raise InvalidRequest.choice("scenario", scenario, SCENARIOS)
     return SCENARIOS[scenario]
+
+
+def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
+    """Draw the parameters of a scenario afresh.
+
+    A model that is judged in one world alone can be tuned to it.
+
+    Parameters
+    ----------
+    scenario : str or Scenario
+        What to vary; who is reached, and whether exposure follows intent, stay as they are.
+    seed : int
+        Of the draw.
+
+    Returns
+    -------
+    Scenario
+        Half-lives, rates, effects, synergies and the saturation are multiplied by random factors, most of
+        them between two thirds and one and a half (effects: half and double); the shapes of saturation
+        and adstock are drawn too.
+
+    Examples
+    --------
+    >>> from attrib_ds import varied_scenario
+    >>> [round(each.half_life, 1) for each in varied_scenario("random", seed=1).channels[:2]]
+    [7.8, 6.6]
+    """
+    known = scenario_named(scenario)
+    random = np.random.default_rng(seed)
+
+    def factor(spread: float) -> float:
+        return float(np.exp(spread * random.standard_normal()))
+
+    channels = tuple(
+        replace(
+            each,
+            half_life=each.half_life * factor(0.3),
+            rate=min(1.0, each.rate * factor(0.25)),
+            direct=each.direct * factor(0.5),
+            upstream=each.upstream * factor(0.35),
+        )
+        for each in known.channels
+    )
+    return replace(
+        known,
+        channels=channels,
+        synergies=tuple((first, second, effect * factor(0.4)) for first, second, effect in known.synergies),
+        saturation=known.saturation * factor(0.4),
+        saturates=str(random.choice(get_args(Saturation))),  # type: ignore[arg-type]
+        adstock=str(random.choice(get_args(Adstock))),  # type: ignore[arg-type]
+    )

@@ -11,7 +11,7 @@ import pytest
 
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.simulation.scenarios import SCENARIOS, Channel, Scenario
+from attrib_ds.simulation.scenarios import SCENARIOS, Channel, Scenario, varied_scenario
 
 IDLE = Channel("poster", half_life=5, rate=0.1)
 
@@ -83,8 +83,11 @@ def test_exposure_is_as_frequent_as_the_channel_says():
     assert touched == pytest.approx(0.1 * days, abs=5 * math.sqrt(0.09 * days))
 
 
-def test_without_effects_as_many_convert_as_the_rates_say():
-    """Follow the three intents of a user by hand, over the latent propensity and the trait."""
+def converting(growth):
+    """Follow the three intents of a user by hand, over the latent propensity and the trait.
+
+    ``growth`` is by how much the hazard is raised on each day, for everybody alike.
+    """
     start, hazard = np.array([0.84, 0.12, 0.04]), np.array([0.00025, 0.0015, 0.010])
     moves = np.array([[0.994, 0.006, 0], [0.05, 0.915, 0.035], [0, 0.07, 0.93]])
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
@@ -92,12 +95,56 @@ def test_without_effects_as_many_convert_as_the_rates_say():
     for node, weight in zip(nodes, weights / math.sqrt(2 * math.pi), strict=True):
         for trait, share in ((0, 0.7), (1, 0.3)):
             alive = start.copy()
-            for _ in range(30):
-                alive = (alive @ moves) * np.exp(-hazard * math.exp(0.5 * trait + 0.5 * node))
+            for factor in growth:
+                alive = (alive @ moves) * np.exp(-hazard * factor * math.exp(0.5 * trait + 0.5 * node))
             expected += weight * share * (1 - alive.sum())
-    users = 200_000
+    return expected
+
+
+def test_without_effects_as_many_convert_as_the_rates_say():
+    users, expected = 200_000, converting([1.0] * 30)
     found = len(simulate(Scenario((IDLE,)), users=users, seed=11).conversions)
     assert found == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
+
+
+@pytest.mark.parametrize("adstock", ["fading", "delayed"])
+@pytest.mark.parametrize(
+    ("saturates", "level"),
+    [
+        ("hyperbola", lambda a: a / (1 + 0.5 * a)),
+        ("logarithm", lambda a: math.log(1 + 0.5 * a) / 0.5),
+        ("exponential", lambda a: (1 - math.exp(-0.5 * a)) / 0.5),
+    ],
+)
+def test_a_channel_that_reaches_all_every_day_acts_as_its_shape_says(adstock, saturates, level):
+    """Everybody has the same adstock: one exposure a day, half of which is left after two days."""
+    radio = Channel("radio", half_life=2, rate=1, direct=1.5)
+    scenario = Scenario((radio,), saturation=0.5, saturates=saturates, adstock=adstock)
+    fade, stock, coming, growth = 2**-0.5, 0.0, 0.0, []
+    for _ in range(30):
+        stock *= fade
+        if adstock == "fading":
+            stock += 1
+        else:
+            # What is still to come: one half of it comes on today, and today's exposure waits.
+            coming /= 2
+            stock += coming
+            coming += 1
+        growth.append(1 + 1.5 * level(stock))
+    users, expected = 100_000, converting(growth)
+    found = len(simulate(scenario, users=users, seed=4).conversions)
+    assert found == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
+
+
+def test_a_varied_scenario_has_the_same_channels_and_other_numbers():
+    worlds = [varied_scenario("intent_synergy", seed) for seed in range(20)]
+    assert worlds[0] == varied_scenario("intent_synergy", 0)
+    assert {each.saturates for each in worlds} == {"hyperbola", "logarithm", "exponential"}
+    assert {each.adstock for each in worlds} == {"fading", "delayed"}
+    for each in worlds:
+        assert each.follows_intent
+        assert [c.node_id for c in each.channels] == [c.node_id for c in SCENARIOS["intent"].channels]
+        assert each.channels[0].half_life != 7
 
 
 def test_a_channel_without_effect_causes_nothing_and_others_something():
@@ -154,6 +201,9 @@ def test_what_is_not_allowed_is_told(arguments, told):
         (lambda: Scenario((Channel("direct", 1, 0.1),)), "channels"),
         (lambda: Scenario((IDLE,), synergies=(("poster", "postre", 1.0),)), "did you mean 'poster'"),
         (lambda: Scenario((IDLE,), days=0), "days: 0"),
+        (lambda: Scenario((IDLE,), saturation=-1), "saturation: -1 is not allowed"),
+        (lambda: Scenario((IDLE,), saturates="hyperbole"), "did you mean 'hyperbola'"),
+        (lambda: Scenario((IDLE,), adstock="slow"), "adstock: 'slow'"),
     ],
 )
 def test_a_scenario_that_makes_no_sense_is_refused(make, told):
