@@ -6,18 +6,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attrib_ds import errors, plots
+    from attrib_ds import errors, forms, plots
     from attrib_ds.administration import back_up, check
+    from attrib_ds.attribution.branches import drill_down
+    from attrib_ds.attribution.credit_series import credit_series
     from attrib_ds.attribution.credits import attribute
+    from attrib_ds.attribution.experiments.combination import combine_with_experiment
+    from attrib_ds.attribution.experiments.effects import incremental_effects
+    from attrib_ds.attribution.experiments.holdouts import holdout_effects
+    from attrib_ds.attribution.experiments.plans import plan_holdout
+    from attrib_ds.attribution.held_out import compare_calibration, compare_held_out
+    from attrib_ds.attribution.lookbacks import compare_lookbacks
+    from attrib_ds.attribution.explanations import explain
     from attrib_ds.attribution.markov import removal_effects, transition_matrix
     from attrib_ds.attribution.models import (
+        AdditiveHazard,
         ConversionRateShapley,
         CustomWeights,
         DiscreteHazard,
         FirstTouch,
         Fractribution,
+        Landmark,
         LastNonDirect,
         LastTouch,
+        LatentIntent,
         Linear,
         LinearRamp,
         Markov,
@@ -27,9 +39,11 @@ if TYPE_CHECKING:
         Shapley,
         TimeDecay,
     )
+    from attrib_ds.attribution.orders import compare_orders
     from attrib_ds.attribution.paths import Paths
     from attrib_ds.attribution.positions import position_credits
     from attrib_ds.attribution.returns import compare_models, report_returns, roll_up
+    from attrib_ds.attribution.touch_credits import touch_credits
     from attrib_ds.audit import list_audit
     from attrib_ds.campaigns import (
         create_campaign,
@@ -63,8 +77,13 @@ if TYPE_CHECKING:
         validate_events,
     )
     from attrib_ds.exports import export_users
+    from attrib_ds.failed_rows import retry_failed
     from attrib_ds.filters import event, from_json, interaction, node, to_json, user
     from attrib_ds.identities import delete_user, export_user_data, merge_users, split_user
+    from attrib_ds.importers.ga4 import read_ga4
+    from attrib_ds.importers.matomo import read_matomo
+    from attrib_ds.importers.own_files import read_journeys
+    from attrib_ds.importers.snowplow import read_snowplow
     from attrib_ds.insights import event_insights, interaction_insights
     from attrib_ds.interactions import (
         create_offline_interactions,
@@ -75,7 +94,7 @@ if TYPE_CHECKING:
     from attrib_ds.loading import load, sample_project
     from attrib_ds.mirroring import sync
     from attrib_ds.nodes import list_nodes
-    from attrib_ds.project import Project, connect
+    from attrib_ds.project import Project, connect, open_tables
     from attrib_ds.rates import list_rates, set_rates
     from attrib_ds.settings import get_settings, update_settings
     from attrib_ds.simulation.scenarios import Channel, Scenario, varied_scenario
@@ -94,16 +113,28 @@ if TYPE_CHECKING:
 #: Where each public name lives; a name's module loads when the name is first used.
 _HOMES = {
     "administration": ["back_up", "check"],
+    "attribution.branches": ["drill_down"],
+    "attribution.credit_series": ["credit_series"],
     "attribution.credits": ["attribute"],
+    "attribution.experiments.combination": ["combine_with_experiment"],
+    "attribution.experiments.effects": ["incremental_effects"],
+    "attribution.experiments.holdouts": ["holdout_effects"],
+    "attribution.experiments.plans": ["plan_holdout"],
+    "attribution.held_out": ["compare_calibration", "compare_held_out"],
+    "attribution.lookbacks": ["compare_lookbacks"],
+    "attribution.explanations": ["explain"],
     "attribution.markov": ["removal_effects", "transition_matrix"],
     "attribution.models": [
+        "AdditiveHazard",
         "ConversionRateShapley",
         "CustomWeights",
         "DiscreteHazard",
         "FirstTouch",
         "Fractribution",
+        "Landmark",
         "LastNonDirect",
         "LastTouch",
+        "LatentIntent",
         "Linear",
         "LinearRamp",
         "Markov",
@@ -113,9 +144,11 @@ _HOMES = {
         "Shapley",
         "TimeDecay",
     ],
+    "attribution.orders": ["compare_orders"],
     "attribution.paths": ["Paths"],
     "attribution.positions": ["position_credits"],
     "attribution.returns": ["compare_models", "report_returns", "roll_up"],
+    "attribution.touch_credits": ["touch_credits"],
     "audit": ["list_audit"],
     "campaigns": [
         "create_campaign",
@@ -149,8 +182,13 @@ _HOMES = {
         "validate_events",
     ],
     "exports": ["export_users"],
+    "failed_rows": ["retry_failed"],
     "filters": ["event", "from_json", "interaction", "node", "to_json", "user"],
     "identities": ["delete_user", "export_user_data", "merge_users", "split_user"],
+    "importers.ga4": ["read_ga4"],
+    "importers.matomo": ["read_matomo"],
+    "importers.own_files": ["read_journeys"],
+    "importers.snowplow": ["read_snowplow"],
     "insights": ["event_insights", "interaction_insights"],
     "interactions": [
         "create_offline_interactions",
@@ -161,7 +199,7 @@ _HOMES = {
     "loading": ["load", "sample_project"],
     "mirroring": ["sync"],
     "nodes": ["list_nodes"],
-    "project": ["Project", "connect"],
+    "project": ["Project", "connect", "open_tables"],
     "rates": ["list_rates", "set_rates"],
     "settings": ["get_settings", "update_settings"],
     "users": [
@@ -180,14 +218,17 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AdditiveHazard",
     "Channel",
     "ConversionRateShapley",
     "CustomWeights",
     "DiscreteHazard",
     "FirstTouch",
     "Fractribution",
+    "Landmark",
     "LastNonDirect",
     "LastTouch",
+    "LatentIntent",
     "Linear",
     "LinearRamp",
     "Markov",
@@ -203,7 +244,12 @@ __all__ = [
     "attribute",
     "back_up",
     "check",
+    "combine_with_experiment",
+    "compare_calibration",
+    "compare_held_out",
+    "compare_lookbacks",
     "compare_models",
+    "compare_orders",
     "connect",
     "conversion_paths",
     "create_audience",
@@ -212,14 +258,18 @@ __all__ = [
     "create_offline_interactions",
     "create_outlay",
     "create_outlays",
+    "credit_series",
     "delete_audience",
     "delete_outlay",
     "delete_user",
+    "drill_down",
     "errors",
     "event",
     "event_insights",
+    "explain",
     "export_user_data",
     "export_users",
+    "forms",
     "from_json",
     "get_audience",
     "get_campaign",
@@ -230,6 +280,8 @@ __all__ = [
     "get_raw_event",
     "get_settings",
     "get_user",
+    "holdout_effects",
+    "incremental_effects",
     "interaction",
     "interaction_insights",
     "list_audiences",
@@ -246,12 +298,19 @@ __all__ = [
     "load",
     "merge_users",
     "node",
+    "open_tables",
+    "plan_holdout",
     "plots",
     "position_credits",
+    "read_ga4",
+    "read_journeys",
+    "read_matomo",
+    "read_snowplow",
     "removal_effects",
     "replay_events",
     "report_returns",
     "restore_event_type",
+    "retry_failed",
     "roll_up",
     "sample_project",
     "search_interactions",
@@ -262,6 +321,7 @@ __all__ = [
     "split_user",
     "sync",
     "to_json",
+    "touch_credits",
     "transition_matrix",
     "update_campaign",
     "update_event_type",
@@ -276,7 +336,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("errors", "plots"):
+    if name in ("errors", "forms", "plots"):
         return importlib.import_module(f"attrib_ds.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'attrib_ds' has no attribute {name!r}")

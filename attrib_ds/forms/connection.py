@@ -1,0 +1,40 @@
+"""A form that opens a project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrib_ds.forms import look
+from attrib_ds.forms.form import Form, Step
+from attrib_ds.project import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attrib_ds.project import Project
+
+
+def connection() -> Form:
+    """Make a form that opens a project, embedded or of a remote service.
+
+    Returns
+    -------
+    Form
+        ``.value`` (the arguments of :func:`attrib_ds.connect`), ``.code``, ``.run()``, which returns the
+        project; it is ``.result`` from then on. A key is asked for as the path of its file, never by its
+        content.
+
+    Examples
+    --------
+    >>> from attrib_ds import forms
+    >>> form = forms.connection()
+    >>> form.value = {"project_id": "my-shop", "path": ":memory:"}
+    >>> form.run()
+    <Project 'my-shop' at :memory:>
+    """
+    step = Step(connect, "project", first=("project_id", "path", "url", "key"))
+    return Form("Open a project", [step], subject=None, show=_opened, action="Open")
+
+
+def _opened(project: Project, _form: Any) -> Sequence[str]:
+    return [look.said(f"Open: {project.project_id} at {project.transport.address}")]

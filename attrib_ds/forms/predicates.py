@@ -1,0 +1,122 @@
+"""A form that builds a filter."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets
+
+from attrib_ds.forms import look, suggestions
+from attrib_ds.forms.filter_builder import FilterBuilder
+from attrib_ds.forms.writing import write_imports
+from attrib_ds.insights import interaction_insights
+
+if TYPE_CHECKING:
+    from attrib_ds.filters import Predicate
+    from attrib_ds.filters.vocabulary import Kind
+    from attrib_ds.project import Project
+
+
+class FilterForm:
+    """Controls for one predicate, from :func:`filters`.
+
+    Attributes
+    ----------
+    widget : ipywidgets.Widget
+        What is shown.
+    error : Exception or None
+        What is wrong with the predicate as it stands.
+    """
+
+    def __init__(self, project: Project | None, kind: Kind) -> None:
+        suggest = None if project is None else partial(suggestions.values, project, kind)
+        self._project, self._builder = project, FilterBuilder(kind, suggest=suggest)
+        self.error: Exception | None = None
+        self._drawn, self._code, self._status = (ipywidgets.HTML() for _ in range(3))
+        count = (
+            []
+            if project is None or kind not in ("interaction", "node")
+            else [look.button("Count", self.run, problem=self._status, is_main=True)]
+        )
+        self.widget = ipywidgets.VBox([self._builder.widget, self._drawn, *count, self._status, self._code])
+        self._builder.watch(self._rewrite)
+        self._rewrite()
+
+    @property
+    def value(self) -> Predicate | None:
+        """The predicate; None without a condition. May be set."""
+        return self._builder.value
+
+    @value.setter
+    def value(self, predicate: Predicate | None) -> None:
+        self._builder.value = predicate
+
+    @property
+    def code(self) -> str:
+        """Python that makes the same predicate."""
+        line = f"predicate = {self.value!r}"
+        imports = write_imports(line)
+        return f"{imports}\n\n{line}" if imports else line
+
+    def run(self) -> int | None:
+        """Count the interactions that satisfy the predicate, and return their number.
+
+        Returns
+        -------
+        int or None
+            None where there is no project, or the predicate is on users or events.
+        """
+        if self._project is None or self._builder.kind not in ("interaction", "node"):
+            return None
+        given: dict[str, Any] = {"where" if self._builder.kind == "interaction" else "nodes": self.value}
+        counted = interaction_insights(self._project, **given)
+        number = int(counted["sessionCount"].sum())
+        self._status.value = look.said(f"{number:,} interactions")
+        return number
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return self.widget._repr_mimebundle_(**options)
+
+    def __repr__(self) -> str:
+        return f"<Filter of {self._builder.kind}s; .value, .code, .run()>"
+
+    def _rewrite(self) -> None:
+        self.error = None
+        self._status.value = ""
+        try:
+            predicate = self.value
+            self._drawn.value = "" if predicate is None else predicate._repr_html_()
+            self._code.value = look.code_block(self.code)
+        except Exception as error:  # noqa: BLE001  (shown in the form)
+            self.error = error
+            self._drawn.value = self._code.value = ""
+            self._status.value = look.said(look.in_words(error))
+
+
+def filters(project: Project | None = None, kind: Kind = "interaction") -> FilterForm:
+    """Make a form that builds a filter.
+
+    Parameters
+    ----------
+    project : Project, optional
+        Whose data suggest values and count what the filter keeps.
+    kind : {"interaction", "node", "user", "event"}, default "interaction"
+        What is filtered.
+
+    Returns
+    -------
+    FilterForm
+        ``.value`` (a predicate), ``.code``, ``.run()``, which counts.
+
+    Examples
+    --------
+    >>> from attrib_ds import forms, interaction
+    >>> form = forms.filters()
+    >>> form.value = (interaction("geo.countryCode") == "FR") & (interaction("duration") > 10)
+    >>> print(form.code)
+    from attrib_ds import interaction
+    <BLANKLINE>
+    predicate = (interaction("geo.countryCode") == "FR") & (interaction("duration") > 10)
+    """
+    return FilterForm(project, kind)

@@ -1,0 +1,390 @@
+"""Forms: what they ask, the call they make, its code, and what they say when it fails."""
+
+from __future__ import annotations
+
+import inspect
+
+import pandas as pd
+import pytest
+
+import attrib_ds
+from attrib_ds import (
+    attribute,
+    connect,
+    conversion_paths,
+    create_event_type,
+    event,
+    forms,
+    interaction,
+    interaction_insights,
+    list_user_events,
+    node,
+    sample_project,
+    search_interactions,
+    search_users,
+    user,
+)
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.forms.questions import questions_of
+from attrib_ds.forms.workbench import workbench
+
+
+@pytest.fixture(scope="module")
+def shop():
+    with sample_project() as project:
+        yield project
+
+
+def executed(form, result, **names):
+    """Run the code of a form as somebody would who copied it, and return one of its variables."""
+    exec(form.code, names)
+    return names[result]
+
+
+#: Forms by name, with the functions they are made of.
+MADE_OF = {
+    "search": [search_interactions],
+    "insights": [interaction_insights],
+    "attribution": [conversion_paths, attribute],
+    "export": [attrib_ds.export_users],
+    "send_events": [attrib_ds.send_events],
+}
+
+ANSWERED = {
+    "search": {
+        "where": (interaction("geo.countryCode") == "FR") & interaction("startDate").between(
+            "2025-02-01T00:00:00Z", "2025-05-01T00:00:00Z"
+        ),
+        "nodes": ~(node("channel") == "Direct"),
+        "since": "2025-01-15T08:30:00Z",
+        "columns": ["_id", "startDate", "geo.city"],
+        "sort": {"startDate": -1},
+        "limit": 7,
+        "filtered": None,
+    },
+    "insights": {"group": "geo.countryCode", "interval": "month", "bots": None, "timezone": "Europe/Paris"},
+    "attribution": {
+        "event_type": "order",
+        "statistic": "turnover",
+        "models": ["last_touch", "linear"],
+        "level": "channel",
+        "lookback": "7D",
+        "where": interaction("duration") > 10,
+        "confidence": 0.9,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE_OF)
+def test_a_form_asks_for_what_its_functions_take(name, shop):
+    """Whatever has a place in the signature has a control, but for what no form can ask for."""
+    asked = {each for function in MADE_OF[name] for each in questions_of(function)}
+    taken = {each for function in MADE_OF[name] for each in inspect.signature(function).parameters}
+    assert asked <= taken
+    form = getattr(forms, name)(shop)
+    offered = {each for each in taken if _has_control(form, each)}
+    # Files, frames and mappings are for code.
+    for_code = {"project", "paths", "to", "chunks", "journal", "spend"}
+    assert asked - offered <= for_code
+    assert {"where", "event_type", "path"} & taken <= offered
+
+
+def _has_control(form, argument):
+    try:
+        form.control(argument)
+    except InvalidRequest:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_values_come_back_as_they_were_set(name, shop):
+    form = getattr(forms, name)(shop)
+    form.value = ANSWERED[name]
+    assert form.value == {**form.value, **ANSWERED[name]}
+    assert form.error is None
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_the_code_gives_what_the_form_gives(name, shop):
+    form = getattr(forms, name)(shop)
+    form.value = ANSWERED[name]
+    result = form.run()
+    assert len(result) > 0
+    again = executed(
+        form, {"search": "interactions", "insights": "counts"}.get(name, "credits"), project=shop
+    )
+    pd.testing.assert_frame_equal(result, again)
+
+
+def test_the_search_form_finds_what_the_function_finds(shop):
+    form = forms.search(shop)
+    form.value = ANSWERED["search"]
+    pd.testing.assert_frame_equal(form.run(), search_interactions(shop, **ANSWERED["search"]))
+
+
+def test_code_opens_a_project_that_has_an_address(tmp_path):
+    file = tmp_path / "shop.duckdb"
+    with connect("my-shop", path=file) as project:
+        code = forms.insights(project).code
+    names = {}
+    exec(code, names)
+    assert names["counts"]["sessionCount"].tolist() == [0]
+    names["project"].close()
+
+
+def test_without_an_answer_that_is_needed_there_is_no_code_and_the_form_says_why(shop):
+    form = forms.export(shop)
+    with pytest.raises(InvalidRequest, match="path: there is no answer yet"):
+        _ = form.code
+    assert "path: there is no answer yet" in shown(form)
+
+
+def test_an_error_is_told_in_the_form_and_raised_to_code(shop):
+    form = forms.search(shop)
+    form.value = {"limit": -4}
+    with pytest.raises(InvalidRequest, match="limit: -4"):
+        form.run()
+    assert 'role="alert"' in shown(form)
+    assert "limit: -4" in shown(form)
+    assert isinstance(form.error, InvalidRequest)
+    form.value = {"limit": 4}
+    assert "limit: -4" not in shown(form)
+    assert len(form.run()) == 4
+
+
+def test_a_button_shows_what_goes_wrong_and_the_next_press_works(shop):
+    form = forms.search(shop)
+    form.value = {"limit": -4}
+    button(form.widget, "Search").click()
+    assert "limit: -4" in shown(form)
+    assert form.result is None
+    form.value = {"limit": 2}
+    button(form.widget, "Search").click()
+    assert len(form.result) == 2
+    assert "Save as CSV" in shown(form)
+
+
+def test_what_is_not_even_typed_right_is_told_at_once(shop):
+    form = forms.search(shop)
+    form.control("limit").widget.value = "many"
+    assert "limit: &#x27;many&#x27; is not a number" in shown(form)
+    form.control("limit").widget.value = "3"
+    assert "is not a number" not in shown(form)
+    assert form.value["limit"] == 3
+
+
+def test_an_unexpected_failure_is_not_swallowed(shop):
+    form = forms.search(shop)
+    object.__setattr__(form._steps[0], "function", broken)
+    form._controls["broken"] = {}
+    with pytest.raises(ZeroDivisionError):
+        form.run()
+    assert "ZeroDivisionError" in shown(form)
+
+
+def broken(project, **arguments):
+    return 1 / 0
+
+
+def test_an_answer_nobody_asked_for_is_refused(shop):
+    with pytest.raises(InvalidRequest, match="did you mean 'limit'"):
+        forms.search(shop).value = {"limits": 3}
+
+
+PREDICATES = [
+    interaction("geo.countryCode") == "FR",
+    ~(interaction("geo.countryCode") == "FR"),
+    interaction("duration") >= 12.5,
+    interaction("isBot") == False,  # noqa: E712
+    interaction("startDate").between("2025-01-01T00:00:00Z", "2025-02-01T12:30:00Z"),
+    interaction("geo.city").isin(["Paris, Texas", "Lyon"]),
+    interaction("hitCount").not_in([1, 2]),
+    interaction("referrer").is_null(),
+    (interaction("geo.city") == "Lyon")
+    & ~((interaction("duration") > 5) | interaction("referrer").is_empty()),
+    node("channel").starts_with("Dir"),
+    user("fields.email").matches(r".*@example\.com"),
+    user("fields.age", operator_type="number") > 30,
+    user("metrics.turnover.sum").between(1, 2.5),
+    event("eventType").isin(["order"]),
+    event("event.price", operator_type="number") < 3,
+]
+
+
+@pytest.mark.parametrize("predicate", PREDICATES, ids=repr)
+def test_a_filter_holds_any_predicate(predicate):
+    form = forms.filters(kind=predicate.kind)
+    form.value = predicate
+    assert form.value == predicate
+    assert executed(form, "predicate") == predicate
+    assert form.error is None
+
+
+def test_a_filter_counts_what_it_keeps(shop):
+    form = forms.filters(shop)
+    form.value = interaction("geo.countryCode") == "FR"
+    expected = search_interactions(shop, where=form.value)
+    assert form.run() == len(expected) > 0
+    assert f"{len(expected):,} interactions" in shown(form)
+
+
+def test_a_filter_is_built_with_buttons(shop):
+    form = forms.filters(shop)
+    assert form.value is None
+    button(form.widget, "Add condition").click()
+    field, operator = (labelled(form.widget, label) for label in ("Field", "Operator"))
+    field.value = "geo.countryCode"
+    operator.value = "equals"
+    assert "no value yet" in shown(form)
+    value = labelled(form.widget, "Value")
+    # The most frequent first, out of the data.
+    counted = interaction_insights(shop, group="geo.countryCode", sort={"sessionCount": -1})["group"]
+    assert list(value.options) == counted.dropna().tolist()
+    value.value = "FR"
+    assert form.value == (interaction("geo.countryCode") == "FR")
+    button(form.widget, "Add group").click()
+    labelled(form.widget, "Group").value = ("OR", False)
+    button(form.widget, "Remove", last=True).click()
+    assert form.value == (interaction("geo.countryCode") == "FR")
+    button(form.widget, "Remove").click()
+    assert form.value is None
+
+
+def test_operators_and_inputs_follow_the_type_of_the_field():
+    form = forms.filters()
+    button(form.widget, "Add condition").click()
+    field = labelled(form.widget, "Field")
+    field.value = "isBot"
+    operator = labelled(form.widget, "Operator")
+    assert [name for _, name in operator.options] == [
+        "equals", "notEquals", "in", "notIn", "isNotEmpty", "isEmpty", "isNotNull", "isNull",
+    ]  # fmt: skip
+    field.value = "duration"
+    operator.value = "between"
+    assert [each.description for each in inputs(form.widget)] == ["From", "To"]
+    operator.value = "isNull"
+    assert inputs(form.widget) == []
+    field.value = "duratoin"
+    assert "did you mean &#x27;duration&#x27;" in shown(form)
+
+
+def test_a_predicate_of_another_kind_is_refused():
+    with pytest.raises(InvalidRequest, match=r"a predicate on node is not allowed; allowed: interaction"):
+        forms.filters().value = node("channel") == "x"
+
+
+def test_events_are_sent_from_a_csv_file(tmp_path, monkeypatch):
+    with connect("my-shop", path=":memory:") as project:
+        create_event_type(project, reference="order", name="Order")
+        form = forms.send_events(project)
+        content = b"eventDate,data.user.email\n2025-01-31T12:00:00Z,ann@example.com\n2025-02-01T12:00:00Z,bob@example.com\n"
+        upload(form.control("events"), "orders.csv", content)
+        form.value = {"event_type": "order"}
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "orders.csv").write_bytes(content)
+        assert "pd.read_csv('orders.csv')" in form.code
+        assert form.run()["status"].tolist() == ["processed", "processed"]
+        assert "2 processed" in shown(form)
+        people = search_users(project, fields=["_id", "eventCount"])
+        assert people["eventCount"].tolist() == [1, 1]
+        assert len(list_user_events(project, people["_id"][0])) == 1
+        # The same code again: the same two rows of another call are two more events, as ever without nonces.
+        again = executed(form, "sent", project=project)
+        assert again["status"].tolist() == ["processed", "processed"]
+
+
+def test_a_file_that_is_no_table_is_told(shop):
+    form = forms.send_events(shop)
+    upload(form.control("events"), "empty.csv", b"")
+    assert "events: &#x27;empty.csv&#x27; is not a CSV file" in shown(form)
+    upload(form.control("events"), "orders.csv", b"eventDate\n2025-01-31T12:00:00Z\n")
+    assert len(form.control("events").value) == 1
+
+
+def test_users_are_exported(shop, tmp_path):
+    form = forms.export(shop)
+    form.value = {
+        "path": str(tmp_path / "users.csv"),
+        "columns": ["_id", "interactionCount"],
+        "where": user("interactionCount") > 20,
+    }
+    file = form.run()
+    expected = search_users(shop, fields=["_id", "interactionCount"], where=user("interactionCount") > 20)
+    assert pd.read_csv(file)["interactionCount"].tolist() == expected["interactionCount"].tolist()
+    assert 'download="users.csv"' in shown(form)
+
+
+def test_a_connection_opens_a_project_and_shows_no_key(tmp_path):
+    form = forms.connection()
+    form.value = {"project_id": "my-shop", "path": str(tmp_path / "shop.duckdb")}
+    with form.run() as project:
+        assert project.project_id == "my-shop"
+    assert "connect(" in form.code
+    with pytest.raises(InvalidRequest):
+        form.value = {"project_id": "My Shop"}
+        form.run()
+    assert "project_id" in shown(form)
+
+
+def test_the_workbench_opens_one_project_after_the_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path))
+    connect("bakery").close()
+    bench = workbench()
+    choice = labelled(bench.widget, "Project")
+    assert choice.options == ("The sample shop", "bakery", "Another project …")
+    button(bench.widget, "Open").click()
+    first = bench.project
+    assert first.project_id == "sample-shop"
+    choice.value = "bakery"
+    button(bench.widget, "Open").click()
+    assert bench.project.project_id == "bakery"
+    assert "bakery" in shown(bench)
+    bench.project.close()
+
+
+def test_every_control_has_a_label(shop):
+    for name in MADE_OF:
+        form = getattr(forms, name)(shop)
+        for widget in walk(form.widget):
+            if hasattr(widget, "description") and hasattr(widget, "value"):
+                assert widget.description or type(widget).__name__ == "HTML", widget
+
+
+def test_a_form_displays_itself(shop):
+    form = forms.insights(shop)
+    assert "application/vnd.jupyter.widget-view+json" in form._repr_mimebundle_()
+    assert repr(form) == "<Form of interaction_insights; .value, .code, .run()>"
+
+
+def walk(widget):
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from walk(child)
+
+
+def shown(form):
+    return "\n".join(each.value for each in walk(form.widget) if type(each).__name__ == "HTML")
+
+
+def button(widget, label, *, last=False):
+    found = [each for each in walk(widget) if type(each).__name__ == "Button" and each.description == label]
+    return found[-1 if last else 0]
+
+
+def labelled(widget, label):
+    return next(each for each in walk(widget) if getattr(each, "description", None) == label)
+
+
+def inputs(widget):
+    return [
+        each for each in walk(widget) if getattr(each, "description", "") in ("Value", "Values", "From", "To")
+    ]
+
+
+def upload(control, name, content):
+    file = {
+        "name": name, "type": "text/csv", "size": len(content), "content": memoryview(content),
+        "last_modified": pd.Timestamp("2025-01-01", tz="UTC").to_pydatetime(),
+    }  # fmt: skip
+    control.widget.value = (file,)
