@@ -10,7 +10,7 @@ import attrib_ds
 
 def test_all_is_sorted_and_complete():
     assert attrib_ds.__all__ == sorted(attrib_ds.__all__)
-    listed = {name for names in attrib_ds._HOMES.values() for name in names} | {"errors", "plots"}
+    listed = {name for names in attrib_ds._HOMES.values() for name in names} | {"errors", "forms", "plots"}
     assert set(attrib_ds.__all__) == listed
     assert set(attrib_ds.__all__) <= set(dir(attrib_ds))
 

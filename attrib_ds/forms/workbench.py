@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import ipywidgets
 
 from attrib_ds.forms import look
-from attrib_ds.forms.attribution import attribution
-from attrib_ds.forms.connection import connection
+from attrib_ds.forms.connecting import connection
+from attrib_ds.forms.crediting import attribution
 from attrib_ds.forms.interactions import insights, search
 from attrib_ds.forms.sending import send_events
 from attrib_ds.forms.users import export

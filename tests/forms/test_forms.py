@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -388,3 +390,21 @@ def upload(control, name, content):
         "last_modified": pd.Timestamp("2025-01-01", tz="UTC").to_pydatetime(),
     }  # fmt: skip
     control.widget.value = (file,)
+
+
+def test_the_forms_are_functions_however_often_they_are_asked_for():
+    for _ in range(2):
+        for name in forms.__all__:
+            assert inspect.isfunction(getattr(forms, name)), name
+
+
+def test_without_widgets_the_error_says_what_to_install():
+    script = (
+        "import sys; sys.modules['ipywidgets'] = None\n"
+        "from attrib_ds import *\n"
+        "import attrib_ds\n"
+        "try:\n    forms.search\n"
+        "except attrib_ds.errors.NotSupported as error:\n    print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'attrib-ds[widgets]'" in said
