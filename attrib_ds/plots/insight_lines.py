@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import pandas as pd
+
 from attrib_ds.plots import look
 from attrib_ds.plots.arguments import require_choice, require_count, require_frame
-from attrib_ds.plots.insight_rows import OTHER, VALUES, table_of_groups
+from attrib_ds.plots.insight_rows import OTHER, VALUES, rows_of_events, table_of_groups
 from attrib_ds.plots.interval_labels import complete
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")
 
 
 def insights(
-    insights: pd.DataFrame, *, value: str = "sessionCount", top: int = 8, ax: Axes | None = None
+    insights: pd.DataFrame, *, value: str | None = None, top: int = 8, ax: Axes | None = None
 ) -> Axes:
     """Draw insights over an interval as one line per group.
 
@@ -25,9 +26,11 @@ def insights(
     ----------
     insights : DataFrame
         As ``interaction_insights`` returns it with an interval: ``group`` (null: none), ``interval``,
-        ``sessionCount``, ``hitCount``, ``durationSum`` (seconds).
-    value : {"sessionCount", "hitCount", "durationSum"}, default "sessionCount"
-        The height of a line.
+        ``sessionCount``, ``hitCount``, ``durationSum`` (seconds); or as ``event_insights`` does:
+        ``identifier``, ``interval``, ``values.<metric>``.
+    value : str, optional
+        The height of a line: one of the three, ``"sessionCount"`` by default; or a metric of events, by
+        default the first.
     top : int, default 8
         Groups with a line of their own, largest first; the rest is summed into one grey line.
     ax : Axes, optional
@@ -54,16 +57,21 @@ def insights(
     >>> [float(height) for height in axes.get_lines()[0].get_ydata()]
     [2.0, 0.0, 4.0]
     """
-    require_frame("insights", insights, COLUMNS)
-    require_choice("value", value, VALUES)
     require_count("top", top)
+    if isinstance(insights, pd.DataFrame) and "identifier" in insights.columns:
+        insights, labels = rows_of_events(insights)
+    else:
+        insights, labels = require_frame("insights", insights, COLUMNS), VALUES
+    value = next(iter(labels), "") if value is None else value
+    require_choice("value", value, labels)
     table = table_of_groups(insights, value, top=top)
 
     ax = look.axes_of(ax, width=9.0, height=4.2)
     several = len(table) > 1
-    title = VALUES[value].partition(" (")[0].capitalize()
+    title = labels[value].partition(" (")[0]
+    title = title[:1].upper() + title[1:]
     look.dress(ax, title=f"{title} per interval{' and group' if several else ''}", grid="y")
-    ax.set_ylabel(VALUES[value])
+    ax.set_ylabel(labels[value])
     ax.set_xlabel("interval")
     if table.empty:
         look.say_empty(ax, f"no {title.lower()}")

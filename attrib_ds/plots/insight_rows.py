@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots.arguments import numbers
 from attrib_ds.plots.labels import distinct
 from attrib_ds.plots.look import count
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 VALUES: Final = {
     "sessionCount": "interactions",
@@ -18,6 +17,20 @@ VALUES: Final = {
     "durationSum": "duration (seconds)",
 }
 OTHER: Final = "other"
+
+
+def rows_of_events(insights: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return insights of events with the columns of those of interactions, and what each metric is called.
+
+    The identifier is the group where there are several of them.
+    """
+    metrics = {str(name): str(name).removeprefix("values.") for name in insights.columns}
+    metrics = {name: metric for name, metric in metrics.items() if metric != name}
+    rows = insights.rename(columns={**metrics, "identifier": "group"})
+    if rows["group"].nunique() < 2:
+        rows["group"] = pd.Series(None, index=rows.index, dtype="str")
+    words = {metric: "events" if metric == "event-count" else metric for metric in metrics.values()}
+    return rows, words
 
 
 def table_of_groups(insights: pd.DataFrame, value: str, *, top: int) -> pd.DataFrame:
