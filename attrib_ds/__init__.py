@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.experiments.effects import incremental_effects
     from attrib_ds.attribution.experiments.holdouts import holdout_effects
     from attrib_ds.attribution.experiments.plans import plan_holdout
+    from attrib_ds.attribution.explanations import explain
     from attrib_ds.attribution.held_out import compare_calibration, compare_held_out
     from attrib_ds.attribution.lookbacks import compare_lookbacks
-    from attrib_ds.attribution.explanations import explain
     from attrib_ds.attribution.markov import removal_effects, transition_matrix
     from attrib_ds.attribution.models import (
         AdditiveHazard,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from attrib_ds.delivery import Earlier
     from attrib_ds.journal import Outcome
     from attrib_ds.project import Project
 
@@ -583,6 +584,19 @@ def create_outlays(
     ...     [create_outlays(shop, "my-ads", spent)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
+    return deliver_outlays(project, vendor_id, frame, dry_run=dry_run, journal=journal)
+
+
+def deliver_outlays(
+    project: Project,
+    vendor_id: str,
+    frame: pd.DataFrame,
+    *,
+    journal: str | Path | None,
+    dry_run: bool = False,
+    earlier: Earlier | None = None,
+) -> pd.DataFrame:
+    """Record outlays as :func:`create_outlays` does; of an earlier run only what failed."""
     known = ("campaignId", "amount", "startDate", "endDate")
     rows = read_rows(frame, required=known, optional=("country", "region"))
     unclaimed: dict[str, dict[tuple[Any, ...], list[str]]] = {}
@@ -602,6 +616,9 @@ def create_outlays(
         index=frame.index,
         arguments=arguments,
         key=lambda asked: [vendor_id, asked.parentCampaignId, *_place(asked)],
+        rows=rows,
+        manner={"vendor_id": vendor_id},
+        earlier=earlier,
     )
     if dry_run:
         return delivery.check()

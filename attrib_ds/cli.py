@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from attrib_ds.errors import AttribError, InvalidRequest
 from attrib_ds.exports import export_users
 from attrib_ds.filters import from_json
 from attrib_ds.frames import to_pandas
-from attrib_ds.journey_files import OPTIONS, Journeys, read_journeys, read_sequences, read_spend
+from attrib_ds.importers.own_files import OPTIONS, FilePaths, read_paths, read_sequences, read_spend
 from attrib_ds.loading import load, sample_project
 from attrib_ds.mirroring import sync
 from attrib_ds.project import connect, home
@@ -32,6 +33,7 @@ from attrib_ds.transports.http.configuration import find_remote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from attrib_ds.filters import Predicate
     from attrib_ds.project import Project
 
 
@@ -73,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="attrib-ds", description="Marketing attribution for analysts.", allow_abbrev=False
     )
     parser.set_defaults(home=None)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="credit the conversions of the shipped sample shop")
@@ -163,8 +166,12 @@ def _parser() -> argparse.ArgumentParser:
     mirrored.add_argument(
         "--personal", action="store_true", default=None, help="mirror identity data of interactions too"
     )
-    mirrored.add_argument("--currency", metavar="CODE", help="of the project (default EUR)")
-    mirrored.add_argument("--timezone", metavar="ZONE", help="of the project (default UTC)")
+    mirrored.add_argument(
+        "--currency", metavar="CODE", help="of the project, where the service does not tell it (default EUR)"
+    )
+    mirrored.add_argument(
+        "--timezone", metavar="ZONE", help="of the project, where the service does not tell it (default UTC)"
+    )
     mirrored.set_defaults(run=_sync)
 
     administered = list(add_commands(commands))
@@ -212,6 +219,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _version() -> str:
+    try:
+        return version("attrib-ds")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
 def _demo(options: argparse.Namespace) -> None:
     with sample_project() as shop:
         paths = conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
@@ -229,28 +243,28 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _attribute(options: argparse.Namespace) -> None:
-    journeys = _journeys(options)
-    default = _DEMO_MODELS if journeys.paths.has_dates else _SEQUENCE_MODELS
+    read = _read(options)
+    default = _DEMO_MODELS if read.paths.has_dates else _SEQUENCE_MODELS
     models = default if options.models is None else [name.strip() for name in options.models.split(",")]
-    spend, unreadable = None, journeys.unreadable
+    spend, rejected = None, read.rejected
     if options.spend is not None:
         spend, others = read_spend(options.spend, columns=_columns(options))
-        unreadable = pd.concat([unreadable, others], ignore_index=True)
-    credits = attribute(journeys.paths, models, confidence=options.confidence, spend=spend)
-    counted = ", ".join(f"{count:,} {kind}" for kind, count in journeys.counts.items())
+        rejected = pd.concat([rejected, others], ignore_index=True)
+    credits = attribute(read.paths, models, confidence=options.confidence, spend=spend)
+    counted = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
     print(f"Read {counted}.")
-    for kind, taken in journeys.columns.items():
+    for kind, taken in read.columns.items():
         print(f"Columns of {kind}: {', '.join(f'{role} = {column}' for role, column in taken.items())}")
-    _tell_unreadable(unreadable, options.out)
+    _tell_rejected(rejected, options.out)
     print("\nCredited conversions\n")
     _print_credits(credits)
     if options.out is not None:
-        notes = (f"{counted}; lookback {options.lookback}; {len(unreadable):,} unreadable rows.",)
-        report = write_report(options.out, credits, journeys.paths, title="Credited conversions", notes=notes)
+        notes = (f"{counted}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
+        report = write_report(options.out, credits, read.paths, title="Credited conversions", notes=notes)
         print(f"\nReport: {report.page}\nCredits: {report.credits}")
 
 
-def _journeys(options: argparse.Namespace) -> Journeys:
+def _read(options: argparse.Namespace) -> FilePaths:
     if options.paths is None and options.touchpoints is None:
         options.wrong_usage("give --touchpoints FILE (with --conversions FILE), or --paths FILE")
     if options.paths is not None and (options.touchpoints or options.conversions) is not None:
@@ -258,7 +272,7 @@ def _journeys(options: argparse.Namespace) -> Journeys:
     columns = _columns(options)
     if options.paths is not None:
         return read_sequences(options.paths, columns=columns, separator=options.separator)
-    return read_journeys(options.touchpoints, options.conversions, columns=columns, lookback=options.lookback)
+    return read_paths(options.touchpoints, options.conversions, columns=columns, lookback=options.lookback)
 
 
 def _columns(options: argparse.Namespace) -> dict[str, str]:
@@ -266,15 +280,15 @@ def _columns(options: argparse.Namespace) -> dict[str, str]:
     return {role: column for role, column in named.items() if column is not None}
 
 
-def _tell_unreadable(unreadable: pd.DataFrame, folder: Path | None) -> None:
-    if not len(unreadable):
+def _tell_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
+    if not len(rejected):
         return
     listed = (folder or Path()) / "unreadable-rows.csv"
     listed.parent.mkdir(parents=True, exist_ok=True)
-    unreadable.to_csv(listed, index=False)
-    first = unreadable.iloc[0]
+    rejected.to_csv(listed, index=False)
+    first = rejected.iloc[0]
     print(
-        f"attrib-ds: {len(unreadable):,} rows could not be read, the first is row {first['row']} of "
+        f"attrib-ds: {len(rejected):,} rows could not be read, the first is row {first['row']} of "
         f"{first['file']} ({first['reason']}); all are listed in {listed}",
         file=sys.stderr,
     )
@@ -369,7 +383,7 @@ def _source(options: argparse.Namespace) -> Project:
 
 
 def _export(options: argparse.Namespace) -> None:
-    where = None if options.where is None else from_json(_json(options.where, "--where"), kind="user")
+    where = None if options.where is None else _filter(options.where)
     with existing(options.project) as project:
         file = export_users(
             project,
@@ -384,6 +398,13 @@ def _export(options: argparse.Namespace) -> None:
             transformers=[_json(each, "--transform") for each in options.transform],
         )
     print(f"Wrote {file}")
+
+
+def _filter(text: str) -> Predicate:
+    try:
+        return from_json(_json(text, "--where"), kind="user")
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--where: {error.message.removeprefix('--where: ')}") from error
 
 
 def _json(text: str, option: str) -> Any:

@@ -14,7 +14,8 @@
     └── Unavailable         503  the service or its file cannot be used now
         └── ProjectInUse    503  another process holds the project's file
 
-One warning is of this package: :class:`UnknownFields`.
+Warnings of this package: :class:`UnknownFields`, :class:`ConfoundingWarning`, :class:`ContaminatedHoldout`,
+:class:`UnevenHoldout`.
 """
 
 from __future__ import annotations
@@ -153,6 +154,18 @@ class ProjectInUse(Unavailable):
 
 class UnknownFields(UserWarning):
     """A service answered fields that this version does not know."""
+
+
+class ConfoundingWarning(UserWarning):
+    """Nodes that are known to have no effect earn credit in a model of effects."""
+
+
+class ContaminatedHoldout(UserWarning):
+    """Users whom a node was withheld from were reached by it all the same."""
+
+
+class UnevenHoldout(UserWarning):
+    """Users whom a node was withheld from are more or fewer than the draw would make them by chance."""
 
 
 def closest(got: object, options: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from attrib_ds.delivery import Earlier
     from attrib_ds.journal import Outcome
     from attrib_ds.project import Project
-    from attrib_ds.sending import Send
 
 #: Rows of one request; fewer than a service takes, so that the answer comes before anyone's patience ends.
 _LARGEST_BATCH: Final = 500
+#: What takes one row, by the function that takes a frame.
+_UPDATES: Final = {"update_states": "update_event_state", "update_statistics": "update_event_statistic"}
 _ENVELOPE: Final = ("eventType", "eventDate", "trackerId", "nonce")
 
 
@@ -114,6 +116,29 @@ def send_events(
     ...     send_events(shop, orders, event_type="order")["status"].tolist()
     ['processed', 'trashed']
     """
+    return deliver_events(
+        project,
+        events,
+        event_type=event_type,
+        wait=wait,
+        nonce_columns=nonce_columns,
+        dry_run=dry_run,
+        journal=journal,
+    )
+
+
+def deliver_events(
+    project: Project,
+    events: pd.DataFrame,
+    *,
+    event_type: str | None,
+    wait: bool,
+    nonce_columns: Sequence[str] | None,
+    journal: str | Path | None,
+    dry_run: bool = False,
+    earlier: Earlier | None = None,
+) -> pd.DataFrame:
+    """Send events as :func:`send_events` does; of an earlier run only what failed."""
     sent, problems = _with_nonces(events, event_type, nonce_columns)
     delivery = Delivery(
         project=project,
@@ -122,6 +147,13 @@ def send_events(
         index=events.index,
         arguments=sent.__getitem__,
         key=lambda event: [event.nonce],
+        rows=sent,
+        manner={
+            "event_type": event_type,
+            "wait": wait,
+            "nonce_columns": None if nonce_columns is None else list(nonce_columns),
+        },
+        earlier=earlier,
     )
     if dry_run:
         return _check(delivery, sent, problems)
@@ -129,11 +161,11 @@ def send_events(
     sender = _Sender(project, sent, wait=wait)
     # Accepted is no end where it was asked to wait for one.
     with delivery.begun(journal, asked_again=frozenset({"accepted"} if wait else ())) as run:
-        send, has_batches = sender.manner() if not run.is_over else (sender.send_one, False)
-        if has_batches:
-            return run.send(send, size=_LARGEST_BATCH)
-        # Rows of one nonce are sent in their order: the first of them is the event.
-        return run.send(send, keys=[each["nonce"] for each in sent])
+        try:
+            return run.send(sender.send_batch, size=_LARGEST_BATCH)
+        except _NoBatches:
+            # Rows of one nonce are sent in their order: the first of them is the event.
+            return run.send(sender.send_one, keys=[each["nonce"] for each in sent])
 
 
 def get_event(project: Project, id: str) -> pd.Series[Any]:
@@ -405,7 +437,7 @@ def update_states(
     ...     update_states(shop, reached)["status"].tolist()
     ['updated']
     """
-    return _update(project, "update_states", "update_event_state", updates, dry_run=dry_run, journal=journal)
+    return deliver_updates(project, updates, function="update_states", dry_run=dry_run, journal=journal)
 
 
 def update_statistics(
@@ -455,20 +487,20 @@ def update_statistics(
     ...     update_statistics(shop, worth)["status"].tolist()
     ['updated']
     """
-    return _update(
-        project, "update_statistics", "update_event_statistic", updates, dry_run=dry_run, journal=journal
-    )
+    return deliver_updates(project, updates, function="update_statistics", dry_run=dry_run, journal=journal)
 
 
-def _update(
+def deliver_updates(
     project: Project,
-    function: str,
-    operation: str,
     updates: pd.DataFrame,
     *,
-    dry_run: bool,
+    function: str,
     journal: str | Path | None,
+    dry_run: bool = False,
+    earlier: Earlier | None = None,
 ) -> pd.DataFrame:
+    """Send updates as :func:`update_states` and :func:`update_statistics` do; or only what failed."""
+    operation = _UPDATES[function]
     rows = read_rows(updates, required=("id", "storageKey", "value"), optional=("date",), argument="updates")
 
     def arguments(position: int) -> dict[str, Any]:
@@ -487,6 +519,8 @@ def _update(
         index=updates.index,
         arguments=arguments,
         key=lambda update: [update.id, update.storageKey, update.date],
+        rows=rows,
+        earlier=earlier,
     )
     if dry_run:
         return delivery.check()
@@ -494,38 +528,33 @@ def _update(
         return run.send(send, keys=[str(row.get("id")) for row in rows])
 
 
-@dataclass(frozen=True)
+class _NoBatches(Exception):
+    """The service does not take several events in one request, which is an extension of it."""
+
+
 class _Sender:
     """Sends events, many in one request where the service takes that."""
 
-    project: Project
-    events: Sequence[Mapping[str, Any]]
-    wait: bool
-
-    def manner(self) -> tuple[Send, bool]:
-        """Return how to send, and whether that is in batches, which is an extension of the service."""
-        try:
-            self.project.send("create_events", events=())
-        except (InvalidRequest, NotFound, NotSupported):
-            return self.send_one, False
-        except AttribError as error:
-            failure = error
-
-            def fail(positions: Sequence[int]) -> list[Outcome | AttribError]:
-                return [failure] * len(positions)
-
-            return fail, True
-        return self.send_batch, True
+    def __init__(self, project: Project, events: Sequence[Mapping[str, Any]], *, wait: bool) -> None:
+        self.project = project
+        self.events = events
+        self.wait = wait
+        self._has_batches = False
 
     def send_batch(self, positions: Sequence[int]) -> list[Outcome | AttribError]:
         """Send rows in one request; those that are no events are not sent."""
         built = [self._built(self.events[position]) for position in positions]
         valid = [each for each in built if isinstance(each, Request)]
+        if not valid:
+            return [each for each in built if isinstance(each, AttribError)]
         try:
             told: Any = self.project.send("create_events", events=valid, wait=self.wait).value
-        except InvalidRequest:
+        except (InvalidRequest, NotFound, NotSupported):
+            if not self._has_batches:
+                raise _NoBatches from None
             # Together they are too much for one request.
             return [outcome for position in positions for outcome in self.send_one([position])]
+        self._has_batches = True
         outcomes = iter(told)
         return [each if isinstance(each, AttribError) else self._outcome(next(outcomes)) for each in built]
 

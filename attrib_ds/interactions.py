@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from attrib_ds.delivery import Earlier
     from attrib_ds.filters import Predicate
     from attrib_ds.journal import Outcome
     from attrib_ds.project import Project
@@ -285,6 +286,18 @@ def create_offline_interactions(
     ...     [create_offline_interactions(shop, calls)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
+    return deliver_offline_interactions(project, frame, dry_run=dry_run, journal=journal)
+
+
+def deliver_offline_interactions(
+    project: Project,
+    frame: pd.DataFrame,
+    *,
+    journal: str | Path | None,
+    dry_run: bool = False,
+    earlier: Earlier | None = None,
+) -> pd.DataFrame:
+    """Create them as :func:`create_offline_interactions` does; of an earlier run only what failed."""
     rows = read_rows(frame, required=("date",), optional=("externalId",), objects=("userData", "nodeData"))
 
     def arguments(position: int) -> dict[str, Any]:
@@ -308,6 +321,9 @@ def create_offline_interactions(
         index=frame.index,
         arguments=arguments,
         key=lambda interaction: [interaction.nodeData.get("vendorId"), interaction.externalId],
+        rows=rows,
+        is_kept_once=lambda position: rows[position].get("externalId") is not None,
+        earlier=earlier,
     )
     if dry_run:
         return delivery.check()

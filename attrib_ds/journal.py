@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _VERSION: Final = 1
 _MAGIC: Final = b'{"journal": "attrib-ds"'
 #: Errors after which nothing was stored for sure; after any other one it may have been.
-_NOT_STORED: Final = (
+NOT_STORED: Final = (
     InvalidRequest, NotFound, Conflict, Unauthorized, Forbidden, TooManyRequests, NotSupported,
 )  # fmt: skip
 #: Outcomes that are asked for again: the journal does not hold the error, which may hold values of the row.
@@ -310,7 +310,7 @@ def _read(file: JournalFile, path: str, purpose: Purpose) -> tuple[bytes | None,
 def _settled(line: _Line, told: Outcome | AttribError) -> _Line | None:
     """Return what is noted of a row; nothing where it may or may not have been stored."""
     if isinstance(told, AttribError):
-        return _Line(line.row, line.content, "rejected") if isinstance(told, _NOT_STORED) else None
+        return _Line(line.row, line.content, "rejected") if isinstance(told, NOT_STORED) else None
     return _Line(line.row, line.content, *told[:2])
 
 

@@ -20,7 +20,7 @@ from attrib_ds import instants
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import Refused, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.schema import SESSION_ONLY, is_json
+from attrib_ds.schema import NULL_UNKNOWN, SESSION_ONLY, is_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 _NULL: Final = "null"
 #: Objects that a record does not have at all when nothing of them is known (G-066, G-199).
 _ABSENT_UNKNOWN: Final = frozenset({"asn", "geo", "mostProbableLocation"})
-#: Objects that are null when nothing of them is known.
-_NULL_UNKNOWN: Final = frozenset({"expirationPolicy"})
 #: Distinct values are encoded once where each occurs at least this often.
 _WORTH_SHARING: Final = 4
 
@@ -77,7 +75,7 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
     if resource == "Interaction" and "type" in batch.schema.names:
         is_offline = pc.equal(batch["type"], "offline").fill_null(False).to_pylist()
     # Only of events the specification has them, and they are null there.
-    absent = _ABSENT_UNKNOWN if resource != "EventType" else _NULL_UNKNOWN
+    absent = _ABSENT_UNKNOWN if resource != "EventType" else NULL_UNKNOWN
     return _objects(tree, is_offline, absent)
 
 
@@ -90,7 +88,7 @@ def _objects(
     for name, part in tree.items():
         texts = _objects(part) if isinstance(part, dict) else part
         key = f",{_quote(name)}:"
-        if isinstance(part, dict) and name in _ABSENT_UNKNOWN | _NULL_UNKNOWN:
+        if isinstance(part, dict) and name in _ABSENT_UNKNOWN | NULL_UNKNOWN:
             unknown = _objects(_unknown(part))[0]
             if name not in absent:
                 texts = [_NULL if text == unknown else text for text in texts]

@@ -47,6 +47,7 @@ def load(
     events: object = None,
     nodes: object = None,
     spend: object = None,
+    replace: bool = False,
 ) -> Loaded:
     """Load tables into an embedded project, whole columns at a time.
 
@@ -61,8 +62,12 @@ def load(
         Rows with the columns of the resources (dotted, ``geo.city``), or the path of a Parquet, CSV or
         NDJSON file; NDJSON may be nested. ``_id`` may be left out of interactions and events. Events take
         ``states.<key>``, ``statistics.<key>``, ``statistics.<key>.amount`` and ``.currency``,
-        ``event.<key>`` and ``user.<key>``. Spend is a table of outlays (``campaignId``, ``amount.amount``,
+        ``event.<key>`` and ``user.<key>``, and need no event type; who sends further events makes one
+        (:func:`attrib_ds.create_event_type`). Spend is a table of outlays (``campaignId``, ``amount.amount``,
         ``amount.currency``, ``startDate``, ``endDate``).
+    replace : bool, default False
+        Whether rows take the place of stored records of the same ids, unless a later change of those is
+        stored; rows that tell nothing new do not count. Otherwise such rows are rejected.
 
     Returns
     -------
@@ -92,7 +97,7 @@ def load(
     counts: dict[str, int] = {}
     rejected = []
     for resource, source in tables.items():
-        answer = project.send("load_records", resource=resource, source=source)
+        answer = project.send("load_records", resource=resource, source=source, replace=replace)
         loaded: Any = answer.value
         for kind, count in loaded.items():
             counts[kind] = counts.get(kind, 0) + count
@@ -114,7 +119,7 @@ def sample_project(path: str | Path = ":memory:") -> Project:
     -------
     Project
         ``sample-shop``: half a year of an outdoor-goods shop, with campaigns, sessions, offline
-        interactions, bots, orders, leads and spend. All of it is made up.
+        interactions, bots, orders, leads and spend, with their event types. All of it is made up.
 
     Examples
     --------
@@ -124,9 +129,12 @@ def sample_project(path: str | Path = ":memory:") -> Project:
     """
     shop = connect("sample-shop", path=path)
     if shop.send("list_nodes", limit=0).total == 0:
-        report = load(shop, **sample.files())
+        tables: dict[str, Any] = {**sample.files()}
+        report = load(shop, **tables)
         if len(report.rejected):
             raise InvalidRequest(
                 f"path: the sample does not fit this project: {report.rejected.iloc[0].to_dict()}"
             )
+        for each in sample.event_types():
+            shop.send("create_event_type", **each)
     return shop

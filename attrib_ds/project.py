@@ -152,6 +152,101 @@ def connect(
     return open_embedded(project_id, file, currency=currency, timezone=timezone, read_only=read_only)
 
 
+def open_tables(
+    backend: Any,
+    *,
+    interactions: Any,
+    events: Any,
+    metrics: Any = None,
+    nodes: Any = None,
+    spend: Any = None,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
+    project_id: str = "tables",
+    currency: str = "EUR",
+    timezone: str = "UTC",
+) -> Project:
+    """Open a read-only project over tables of Spark, a warehouse or another engine.
+
+    What is asked is computed where the tables are; only results leave it. Each table is told by its name in
+    the engine, or as a table of Ibis, and may have more columns than are named here.
+
+    Parameters
+    ----------
+    backend : ibis backend
+        A connection of Ibis, such as ``ibis.pyspark.connect(session)``. Its session should be in UTC:
+        instants with a time zone are read by it.
+    interactions : str or ibis.Table
+        ``_id``, ``userId``, ``nodeId`` (text), ``startDate`` (timestamp); where they are there, also
+        ``type``, ``isBot``, ``trafficFilterId``, ``hitCount``, ``duration``, and what filters name.
+    events : str or ibis.Table
+        ``_id``, ``userId``, ``eventType`` (text), ``eventDate`` (timestamp). A column
+        ``statistics.turnover`` is the statistic ``turnover`` of the event, an amount of money where
+        ``statistics.turnover.currency`` is there too; ``states.paid`` is the date on which the event reached
+        the state ``paid``, if it did.
+    metrics : str or ibis.Table, optional
+        Statistics and states in rows, instead of in columns of events or beside them: ``eventId``, ``key``,
+        ``type`` (``"statistic"`` or ``"state"``), and ``number``, or ``amount`` and ``currency``; ``date``.
+    nodes : str or ibis.Table, optional
+        The tree of traffic sources, read once: ``_id``, ``name``, and as far as known ``parentId``, ``type``,
+        ``channel``. Without it, nodes are named by their ids.
+    spend : str or ibis.Table, optional
+        ``campaignId`` (a node), ``startDate``, ``endDate``, ``amount.amount`` and, where it is not the
+        project's, ``amount.currency``.
+    columns : mapping of str to mapping, optional
+        Other names of columns, ours first: ``{"interactions": {"userId": "visitor", "geo.city": "city"}}``.
+    project_id : str, default "tables"
+        What the project is called in results.
+    currency : str, default "EUR"
+        The project's currency (ISO 4217).
+    timezone : str, default "UTC"
+        The project's time zone (IANA).
+
+    Returns
+    -------
+    Project
+        For :func:`attrib_ds.conversion_paths`, :func:`attrib_ds.interaction_insights`,
+        :func:`attrib_ds.event_insights` and :func:`attrib_ds.list_nodes`; everything else refuses it.
+
+    Raises
+    ------
+    InvalidRequest
+        If a table lacks a column, or one holds another type; the message names them.
+
+    Examples
+    --------
+    >>> import ibis
+    >>> import pyarrow as pa
+    >>> from attrib_ds import attribute, conversion_paths, open_tables
+    >>> days = pa.array([1, 2], pa.timestamp("s"))
+    >>> engine = ibis.duckdb.connect()
+    >>> visits = {"_id": ["1"], "userId": ["ann"], "nodeId": ["search"], "startDate": days[:1]}
+    >>> _ = engine.create_table("visits", pa.table(visits))
+    >>> orders = {"_id": ["a"], "userId": ["ann"], "eventType": ["order"], "eventDate": days[1:]}
+    >>> _ = engine.create_table("orders", pa.table(orders))
+    >>> shop = open_tables(engine, interactions="visits", events="orders")
+    >>> attribute(conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
+    ['search']
+    """
+    build(OPERATIONS["list_nodes"], project_id=project_id)
+    # Imported late, so that those who only pull results from a service do not wait for it.
+    from attrib_ds.attribution.engines import portable
+    from attrib_ds.attribution.table_inputs import Lent, read_tables
+    from attrib_ds.transports.opened_tables import OpenedTables
+
+    lent = Lent(portable(backend), columns or {})
+    tables = read_tables(
+        lent,
+        interactions=interactions,
+        events=events,
+        metrics=metrics,
+        nodes=nodes,
+        spend=spend,
+        currency=currency,
+        timezone=timezone,
+    )
+    return Project(project_id, OpenedTables(tables, f"tables of {lent.backend.name}"))
+
+
 def open_embedded(
     project_id: str,
     path: str | Path,

@@ -105,6 +105,8 @@ SESSION_ONLY: Final = frozenset(
 
 #: Personal properties, returned only when asked for by name or by ``get_interaction``.
 ON_REQUEST: Final = frozenset({"userData", "rawUserData", "rawNodeData"})
+#: Objects of records that are null when nothing of them is known.
+NULL_UNKNOWN: Final = frozenset({"expirationPolicy"})
 
 HIT: Final = pa.schema(
     [
@@ -242,6 +244,7 @@ SETTINGS: Final = pa.schema(
         *_counts("retentionDurationInDays"),
         pa.field("piiFields", _TEXTS),
         *_flags("requireTokenForEvents"),
+        *_text("currency", "timezone"),
     ]
 )
 

@@ -92,6 +92,7 @@ def send_rows(
     keys: Sequence[Hashable] | None = None,
     size: int = 1,
     find: Callable[[int], Outcome | None] | None = None,
+    known: Sequence[Outcome | None] | None = None,
     recording: Recording | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> pd.DataFrame:
@@ -112,8 +113,10 @@ def send_rows(
     find : callable, optional
         Takes the position of a row, where each is a request of its own, and returns what became of it if it
         need not be sent.
+    known : sequence, optional
+        What became of each row before; None for one that is to be sent, as all are by default.
     recording : Recording, optional
-        Knows rows that need not be sent, and is told of those that are.
+        Is told of the rows that are sent.
     advance : callable, optional
         Is told how many rows are done.
 
@@ -137,7 +140,7 @@ def send_rows(
     x   created   a1                 NaN
     y  rejected  NaN  amount: is missing
     """
-    known = recording.outcomes if recording else [None] * len(index)
+    known = [None] * len(index) if known is None else known
     outcomes: list[Outcome] = [each or _UNSENT for each in known]
     failures: list[AttribError] = []
     is_over = threading.Event()

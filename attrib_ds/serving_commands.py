@@ -15,6 +15,24 @@ if TYPE_CHECKING:
 
     from attrib_ds.service.http.settings import Rates
 
+#: Those of the service, which is not imported for a list.
+_SCOPES: Final = (
+    "full_access",
+    "interactions:read",
+    "interactions:write",
+    "events:read",
+    "events:write",
+    "users:read",
+    "users:write",
+    "users:export",
+    "users:sql",
+    "event-types:read",
+    "event-types:write",
+    "campaigns:read",
+    "campaigns:write",
+    "privacy:write",
+    "admin",
+)
 #: Numbers that the operator may choose, with what they mean.
 _NUMBERS: Final = {
     "threads": "requests worked on at once (default 32)",
@@ -59,12 +77,21 @@ def add_commands(
     served.set_defaults(run=_serve)
     yield served
 
+    app = commands.add_parser("app", help="open the attribution workbench in a browser")
+    app.add_argument("--port", type=int, default=8866, help="port to listen on (default 8866)")
+    app.add_argument("--no-browser", action="store_true", help="only print the address")
+    app.set_defaults(run=_app)
+    yield app
+
     keys = commands.add_parser("keys", help="keys of service accounts, which clients of a server need")
     actions = keys.add_subparsers(title="actions", required=True, metavar="ACTION")
     made = actions.add_parser("create", help="make an account for a project, and its key file")
     made.add_argument("project", metavar="PROJECT")
     made.add_argument(
-        "--scope", action="append", metavar="SCOPE", help="what it may do (default full_access)"
+        "--scope",
+        action="append",
+        metavar="SCOPE",
+        help=f"what it may do, may be repeated: {', '.join(_SCOPES)} (default {_SCOPES[0]})",
     )
     made.add_argument("--out", type=Path, required=True, metavar="FILE", help="the key file; keep it secret")
     made.set_defaults(run=_create_key)
@@ -99,6 +126,13 @@ def _serve(options: argparse.Namespace) -> None:
     numbers = {name: number for name, number in given.items() if number is not None}
     settings = Settings(rates=rates, sql=not options.no_sql, **numbers)
     serve(home(), host=options.host, port=options.port, url=options.url, settings=settings)
+
+
+def _app(options: argparse.Namespace) -> None:
+    # Imported late: forms are an extra.
+    from attrib_ds.forms.app import run_app
+
+    run_app(port=options.port, opens_browser=not options.no_browser)
 
 
 def _with_rate(rates: Rates, text: str) -> Rates:

@@ -26,7 +26,8 @@ def get_settings(project: Project) -> pd.Series[Any]:
     -------
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields`` and ``requireTokenForEvents``,
-        as in :func:`attrib_ds.update_settings`.
+        as in :func:`attrib_ds.update_settings`; ``currency`` and ``timezone``, which the project was made
+        with and which stay.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
@@ -34,7 +35,7 @@ __all__ = ["ROW", "UNREADABLE", "Source", "instant", "literal", "open_source", "
 UNREADABLE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
 
 _DELIMITED: Final = (".csv", ".tsv")
-_JSON_LINES: Final = (".ndjson", ".jsonl")
+_JSON_LINES: Final = (".ndjson", ".jsonl", ".json")
 _PARQUET: Final = (".parquet", ".pq")
 _EXTENSIONS: Final = (*_DELIMITED, *_JSON_LINES, *_PARQUET)
 _DELIMITERS: Final = ",;\t|"
@@ -184,9 +185,10 @@ def open_source(
     connection : duckdb.DuckDBPyConnection
         Where the table is made.
     source : DataFrame, Arrow table, record batch or reader, or path
-        A path ends in ``.csv``, ``.tsv``, ``.ndjson``, ``.jsonl`` (each also with ``.gz``) or
+        A path ends in ``.csv``, ``.tsv``, ``.ndjson``, ``.jsonl``, ``.json`` (each also with ``.gz``) or
         ``.parquet``. In delimited text every column is text and an empty unquoted cell is missing. In
-        JSON lines nested objects become dotted columns, found over all rows.
+        JSON, one object per line or one array of objects, nested objects become dotted columns, found over
+        all rows.
     argument : str
         What the source is called in an error message.
     opaque : collection of str
@@ -376,14 +378,19 @@ def _chained(first: str, rest: Iterable[str]) -> Iterable[str]:
 def _from_json_lines(
     connection: duckdb.DuckDBPyConnection, path: Path, argument: str, opaque: Collection[str]
 ) -> Source:
-    lines, unreadable = copy_text(
-        connection,
-        path,
-        ["line"],
-        read={"column_names": ["line"]},
-        parse={"delimiter": "\x01", "quote_char": False, "double_quote": False},
-        convert={"strings_can_be_null": False},
-    )
+    unreadable: list[tuple[int, str]] = []
+    elements = _array(path, argument)
+    if elements is not None:
+        lines = copy_arrow(connection, elements)
+    else:
+        lines, unreadable = copy_text(
+            connection,
+            path,
+            ["line"],
+            read={"column_names": ["line"]},
+            parse={"delimiter": "\x01", "quote_char": False, "double_quote": False},
+            convert={"strings_can_be_null": False},
+        )
     kind = "CASE WHEN json_valid(line) THEN json_type(line) END"
     lines = replace_table(connection, lines, f"SELECT {quoted(ROW)}, line, {kind} AS kind FROM {lines}")
     unreadable += connection.execute(
@@ -396,6 +403,25 @@ def _from_json_lines(
         raise _empty(path, argument)
     _check_names(dict.fromkeys(each.name for each in properties), argument, least=0)
     return _described(connection, replace_table(connection, lines, _pick(properties, lines)), unreadable)
+
+
+def _array(path: Path, argument: str) -> pa.Table | None:
+    """Return the elements of a file that is one JSON array, or None where it is lines."""
+    with open_binary(path) as file:
+        start = file.read(BLOCK_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not start.startswith(b"["):
+            return None
+        text = start + file.read()
+    try:
+        elements = msgspec.json.decode(text, type=list[msgspec.Raw])
+        return pa.table({"line": pa.array([bytes(each).decode() for each in elements], pa.string())})
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # A line may be an array too; then it is one of many records, and told as what it is.
+        if b"\n" in text.strip():
+            return None
+        raise InvalidRequest(
+            f"{argument}: {str(path)!r} is not valid JSON: {error}", field=argument
+        ) from error
 
 
 @dataclass(frozen=True)

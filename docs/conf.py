@@ -32,8 +32,8 @@ nb_execution_timeout = 240
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
-# Notebooks live beside the package, where people look for them; a build reads copies, from which other pages are
-# one folder nearer.
+# Notebooks live beside the package, where people look for them; a build reads copies, from which other
+# pages are one folder nearer.
 shutil.rmtree(HERE / "notebooks", ignore_errors=True)
 (HERE / "notebooks").mkdir()
 for notebook in (HERE.parent / "notebooks").glob("*.ipynb"):

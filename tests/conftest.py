@@ -1,6 +1,9 @@
 """Fixtures for every test: no network, no user's own folders, and a small shop."""
 
+import importlib.util
+import shutil
 import signal
+import warnings
 
 import pandas as pd
 import pytest
@@ -17,6 +20,39 @@ def own_home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("MPLBACKEND", "agg")
     return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """Spark on two threads of this machine, for all tests; a backend of Ibis."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("Spark needs pyspark; pip install 'attrib-ds[spark]'")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17 or later")
+    folder = str(tmp_path_factory.mktemp("spark"))
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": folder,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": folder,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    with warnings.catch_warnings():
+        # It works with pandas 3 as far as it is used here: rows cross the border as Arrow.
+        warnings.simplefilter("ignore")
+        import ibis
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield ibis.pyspark.connect(session)
+        session.stop()
 
 
 def hexadecimal(number: int) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 
 import attrib_ds as at
 from attrib_ds import Project
+from attrib_ds.errors import NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,14 +155,20 @@ class Watching:
         return self.inner.address
 
     def send(self, operation, request):
-        if operation.name.startswith("list_") or (operation.name == "create_events" and not request.events):
+        if operation.name.startswith("list_"):
             return self.inner.send(operation, request)
         with self.lock:
             self.sent.append(operation.name)
             number = len(self.sent)
         if number == self.before:
             raise self.error
-        answer = self.inner.send(operation, request)
+        try:
+            answer = self.inner.send(operation, request)
+        except NotFound:
+            # To ask in vain whether several events are taken at once changes nothing.
+            with self.lock:
+                self.sent.remove(operation.name)
+            raise
         if number == self.after:
             raise self.error
         return answer

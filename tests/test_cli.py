@@ -12,6 +12,7 @@ import pytest
 from attrib_ds import connect, search_interactions
 from attrib_ds.cli import main
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.accounts.scopes import SCOPES
 
 TOUCHES = "user_id,date,channel\nu,2025-01-01T10:00:00Z,search\nu,2025-01-02,email\nv,2025-01-02,<b>tv</b>\n"
 ORDERS = "order_id,user_id,date,value,currency\n1,u,2025-01-05,100,EUR\n2,w,2025-01-05,50,EUR\n"
@@ -197,6 +198,34 @@ def test_the_module_runs_as_a_command():
     )
     for command in ("demo", "attribute", "projects", "load", "integrations"):
         assert command in found.stdout
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("attrib-ds ")
+
+
+def test_the_scopes_of_a_key_are_told(capsys):
+    with pytest.raises(SystemExit):
+        main(["keys", "create", "--help"])
+    told = "".join(capsys.readouterr().out.split())
+    assert f"berepeated:{','.join(SCOPES)}(defaultfull_access)" in told
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("{", "--where: '{' is not JSON"),
+        ("5", "--where: filter: must be an object"),
+        ('{"type": "nothing"}', "--where: /type: 'nothing' is not allowed"),
+    ],
+)
+def test_a_filter_that_is_none_is_told_by_its_option(where, words, capsys, tmp_path):
+    command = ["export", "my-shop", str(tmp_path / "users.csv"), "--columns", "_id", "--where", where]
+    assert main(command) == 1
+    assert words in capsys.readouterr().err
 
 
 def test_keys_are_made_listed_and_revoked(tmp_path, capsys, own_home):

@@ -274,6 +274,10 @@ class Without:
         self._transport = transport
         self._refuses = refuses
 
+    @property
+    def address(self):
+        return self._transport.address
+
     def send(self, operation, request):
         self.sent.append(operation.name)
         if operation.name == "create_events" and self._refuses(request):
@@ -285,10 +289,18 @@ class Without:
 
 
 @pytest.mark.parametrize("wait", [True, False])
-@pytest.mark.parametrize("refuses", [lambda request: True, lambda request: len(request.events) > 0])
-def test_one_by_one_the_outcomes_are_the_same(orders_shop, orders, wait, refuses):
+def test_one_by_one_the_outcomes_are_the_same(orders_shop, orders, wait):
     together = send_events(orders_shop, orders, wait=wait)
-    transport = Without(orders_shop.transport, refuses)
+    transport = Without(orders_shop.transport, lambda request: True)
     alone = send_events(dataclasses.replace(orders_shop, transport=transport), orders, wait=wait)
     assert set(transport.sent) == {"create_events", "create_event_sync" if wait else "create_event"}
     pd.testing.assert_frame_equal(alone, together)
+
+
+def test_events_that_are_too_much_for_one_request_are_sent_alone(orders_shop):
+    rows = pd.DataFrame({"eventDate": "2025-01-31T12:00:00Z", "nonce": [f"n-{n}" for n in range(502)]})
+    transport = Without(orders_shop.transport, lambda request: len(request.events) == 2)
+    project = dataclasses.replace(orders_shop, transport=transport)
+    told = send_events(project, rows, event_type="order", wait=False)
+    assert told["status"].tolist() == ["accepted"] * 502
+    assert transport.sent == ["create_events"] * 2 + ["create_event"] * 2

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from datetime import UTC
 
 import pandas as pd
 import pytest
@@ -18,8 +19,9 @@ from service.invariants import assert_users_agree, rows_of
 from service.records import hex_id, order, table, uuid, visit
 
 import attrib_ds as at
-from attrib_ds import errors, mirroring
+from attrib_ds import errors
 from attrib_ds.cli import main
+from attrib_ds.mirroring import interactions, users
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.settings import Settings
@@ -110,7 +112,7 @@ def happen(shop):
     at.set_rates(shop, pd.DataFrame({"currency": ["USD", "GBP"], "date": "2025-01-01T00:00:00Z", "rate": [None, 1.2]}))  # fmt: skip
 
 
-EVERYTHING = list(mirroring._EVERYTHING)
+EVERYTHING = list(interactions._EVERYTHING)
 FIELDS_OF_USERS = [
     "fields.email", "eventCount", "eventTypesCount.order", "metrics.turnover.sum", "metrics.won.sum",
     "interactionCount", "firstInteractionDate", "lastEventDate", "createdAt",
@@ -240,6 +242,90 @@ def test_only_what_has_changed_is_read_again(shop, tmp_path):
         assert read.sort_index().tolist() == [False, False, False, True, True, True]
 
 
+def put_in(shop, **arriving):
+    """Put an interaction in that nothing tells when it was noted, as late as it may be."""
+    at.load(shop, interactions=table(visit(9, userId=CARL, **arriving)))
+    shop.transport._service._store.write(
+        lambda connection: connection.execute(
+            "UPDATE interactions SET ingestedAt = NULL, createdAt = NULL, updateDate = NULL WHERE _id = ?",
+            [hex_id(9)],
+        )
+    )
+
+
+@pytest.mark.parametrize(("overlap", "is_there"), [("1us", False), ("3D", True)])
+def test_what_arrives_late_is_read_within_the_overlap(shop, tmp_path, overlap, is_there):
+    file = tmp_path / "mirror.duckdb"
+    at.sync(shop, file, until="2025-01-08T00:00:00Z").close()
+    put_in(shop, startDate="2025-01-06T10:00:00Z")
+    with at.sync(shop, file, overlap=overlap, until="2025-01-08T00:00:00Z") as mirror:
+        assert (hex_id(9) in visits(mirror)["_id"].tolist()) == is_there
+
+
+@pytest.mark.parametrize(("overlap", "is_there"), [("1us", False), ("3D", True)])
+def test_what_was_noted_by_a_clock_that_is_behind_is_read_within_the_overlap(
+    shop, tmp_path, overlap, is_there
+):
+    file = tmp_path / "mirror.duckdb"
+    at.sync(shop, file).close()
+    put_in(shop, startDate="2025-01-06T10:00:00Z")
+    shop.transport._service._store.write(
+        lambda connection: connection.execute(
+            "UPDATE interactions SET createdAt = (now() AT TIME ZONE 'UTC') - INTERVAL 1 DAY WHERE _id = ?",
+            [hex_id(9)],
+        )
+    )
+    with at.sync(shop, file, overlap=overlap) as mirror:
+        assert (hex_id(9) in visits(mirror)["_id"].tolist()) == is_there
+
+
+def test_bounds_of_a_period_are_in_it(shop):
+    dates = rows_of(shop.transport._service, "SELECT DISTINCT eventDate FROM events ORDER BY eventDate")
+    for (date,) in dates:
+        moment = date.replace(tzinfo=UTC)
+        with at.sync(shop, ":memory:", since=moment, until=moment) as mirror:
+            found = rows_of(mirror.transport._service, "SELECT DISTINCT eventDate FROM events")
+            assert found == [(date,)]
+
+
+def test_everybody_in_a_period_is_dated_as_at_the_source(shop):
+    # Bots count for nobody, and make users all the same.
+    bot = visit(10, userId=hex_id(904), nodeId="letter", startDate="2025-01-05T12:00:00Z", isBot=True)
+    at.load(shop, interactions=table(bot | LONG_AGO))
+    shop.transport._service._store.write(
+        lambda connection: connection.execute(
+            "UPDATE users SET createdAt = TIMESTAMP '2025-03-01' WHERE _id = ?", [hex_id(904)]
+        )
+    )
+    created = at.search_users(shop, fields=["createdAt"]).set_index("_id")["createdAt"]
+    for period in (
+        {"since": "2025-01-05T00:00:00Z", "until": "2025-01-05T23:00:00Z"},
+        {"until": "2025-01-07T23:00:00Z"},
+    ):
+        with at.sync(shop, ":memory:", **period) as mirror:
+            found = at.search_users(mirror, fields=["createdAt"]).set_index("_id")["createdAt"]
+        assert len(found) > 0
+        pd.testing.assert_series_equal(found, created[found.index], check_freq=False)
+
+
+def test_users_outside_of_a_period_are_not_asked_for(shop):
+    asked = []
+
+    class Noting:
+        def __getattr__(self, name):
+            return getattr(shop.transport, name)
+
+        def send(self, operation, request):
+            answer = shop.transport.send(operation, request)
+            if operation.name == "search_users":
+                asked.extend(answer.table["_id"].to_pylist())
+            return answer
+
+    with at.sync(at.Project("shop", Noting()), ":memory:", since="2025-01-20T00:00:00Z") as mirror:
+        assert len(at.search_users(mirror, fields=[])) > 0
+    assert 0 < len(asked) < len(at.search_users(shop, fields=[]))
+
+
 def test_identity_data_and_hits_come_when_asked_for(shop, tmp_path):
     file = tmp_path / "mirror.duckdb"
     with at.sync(shop, file) as mirror:
@@ -279,12 +365,12 @@ def test_a_period_is_mirrored_and_then_a_longer_one(shop, tmp_path):
 
 
 def test_pages_end_inside_of_a_moment(shop, monkeypatch):
-    for name in ("_INTERACTIONS", "_USERS"):
-        monkeypatch.setattr(mirroring, name, 2)
+    monkeypatch.setattr(interactions, "_INTERACTIONS", 2)
+    monkeypatch.setattr(users, "_USERS", 2)
     with at.sync(shop, ":memory:", personal=True) as mirror:
         pd.testing.assert_frame_equal(visits(mirror), visits(shop))
-        users = [at.search_users(each, fields=FIELDS_OF_USERS) for each in (mirror, shop)]
-        pd.testing.assert_frame_equal(*users)
+        people = [at.search_users(each, fields=FIELDS_OF_USERS) for each in (mirror, shop)]
+        pd.testing.assert_frame_equal(*people)
 
 
 def test_a_service_that_knows_no_tree_is_mirrored_without_it(shop, tmp_path):
@@ -368,19 +454,48 @@ def test_what_is_no_mirror_of_the_source_is_refused(shop, tmp_path, attempt, wor
         at.connect("shop", path=file).close()
 
 
-def test_a_mirror_counts_in_the_currency_of_its_source(shop, tmp_path):
-    file = tmp_path / "mirror.duckdb"
-    at.sync(shop, file, currency="NOK").close()
-    with at.sync(shop, file) as mirror, at.sync(mirror, ":memory:") as second:
-        assert (mirror.tables().currency, second.tables().currency) == ("NOK", "NOK")
+@pytest.fixture
+def northern(tmp_path):
+    """A project that is not in EUR and UTC."""
+    there = tmp_path / "there"
+    there.mkdir()
+    with at.connect("shop", path=there / "shop.duckdb", currency="NOK", timezone="Europe/Oslo") as project:
+        yield project
+
+
+def made_with(project):
+    return at.get_settings(project)[["currency", "timezone"]].tolist()
+
+
+def test_a_mirror_has_the_currency_and_the_time_zone_of_its_source(northern, tmp_path):
+    with ExitStack() as stack:
+        source = stack.enter_context(remote(northern, tmp_path, stack))
+        for each in (northern, source):
+            with at.sync(each, ":memory:") as mirror, at.sync(mirror, ":memory:") as second:
+                assert made_with(mirror) == made_with(second) == ["NOK", "Europe/Oslo"]
+            with pytest.raises(
+                errors.InvalidRequest, match="currency: 'USD' is not that of the project, which is 'NOK'"
+            ):
+                at.sync(each, ":memory:", currency="USD")
+
+
+def test_a_service_that_does_not_tell_its_currency_is_told(northern, tmp_path):
+    routes = tmp_path / "routes.toml"
+    routes.write_text('[get_settings]\npath = "/projects/{projectId}/nowhere"\n')
+    with ExitStack() as stack:
+        source = stack.enter_context(remote(northern, tmp_path, stack, routes=routes))
+        with at.sync(source, ":memory:") as mirror:
+            assert made_with(mirror) == ["EUR", "UTC"]
+        with at.sync(source, ":memory:", currency="NOK", timezone="Europe/Oslo") as mirror:
+            assert made_with(mirror) == ["NOK", "Europe/Oslo"]
 
 
 SYNC = """
 import sys
 import attrib_ds as at
-from attrib_ds import mirroring
+from attrib_ds.mirroring import interactions, users
 # Small chunks, so that there is much between two of them.
-mirroring._INTERACTIONS = mirroring._USERS = 3
+interactions._INTERACTIONS = users._USERS = 3
 with at.connect("shop", path=sys.argv[1], read_only=True) as source:
     print("ready", flush=True)
     at.sync(source, sys.argv[2], hits=True, personal=True).close()
@@ -476,3 +591,11 @@ def test_how_far_a_mirror_is_survives_in_it(shop, tmp_path):
     assert told["source"] == shop.transport.address
     assert told["through"] == "2025-01-07T10:00:00.000Z"
     assert (told["run"], told["scope"], told["hits"], told["personal"]) == (None, None, False, False)
+
+
+def test_a_shorter_period_takes_nothing_back(shop, tmp_path):
+    file = tmp_path / "mirror.duckdb"
+    for until in ("2025-01-09T12:00:00Z", "2025-01-05T12:00:00Z"):
+        with at.sync(shop, file, until=until) as mirror:
+            ((text,),) = rows_of(mirror.transport._service, "SELECT value FROM settings WHERE name = 'sync'")
+            assert json.loads(text)["through"] == "2025-01-09T12:00:00.000Z"

@@ -31,6 +31,16 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch, at_once):
     assert "rows" in last
 
 
+def test_a_total_that_comes_with_the_first_page_is_shown(monkeypatch, at_once):
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    known = []
+    with progress("records", lambda: known[0] if known else None, name="search_users") as advance:
+        known.append(20)
+        advance(5)
+    assert "search_users" in terminal.getvalue()
+    assert "5/20" in terminal.getvalue()
+
+
 def test_a_file_sees_nothing(monkeypatch, at_once):
     monkeypatch.setattr(sys, "stderr", file := io.StringIO())
     with progress("rows", 300) as advance:

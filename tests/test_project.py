@@ -1,9 +1,22 @@
 """Projects: where they live, how they open and close, and what refuses to."""
 
+import json
+
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, attribute, connect, conversion_paths, errors, list_nodes, load, sample_project
+from attrib_ds import (
+    Paths,
+    attribute,
+    connect,
+    conversion_paths,
+    errors,
+    list_event_types,
+    list_nodes,
+    load,
+    sample_project,
+)
+from attrib_ds.sample import files
 
 NODES = pd.DataFrame({"_id": ["tv"], "name": ["TV"], "type": ["channel"]})
 
@@ -58,6 +71,14 @@ def test_the_sample_opens_again_as_it_is(tmp_path):
     with sample_project(tmp_path / "sample.duckdb") as first:
         nodes = list_nodes(first)
     with sample_project(tmp_path / "sample.duckdb") as again:
+        types = list_event_types(again).set_index("reference")
+        assert sorted(types.index) == ["lead", "order"]
+        events = pd.read_parquet(files()["events"])
+        for reference, of_type in events.groupby("eventType"):
+            fields = json.loads(types["fields"][reference])
+            filled = of_type.columns[of_type.notna().any()]
+            held = {name.split(".")[1] for name in filled if "." in name}
+            assert {field["storageKey"] for field in fields} == held
         pd.testing.assert_frame_equal(list_nodes(again), nodes)
 
 

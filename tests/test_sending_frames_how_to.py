@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "sending-frames.md"
 def test_its_python_runs_as_it_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     exec(compile("\n".join(blocks), str(PAGE), "exec"), {})
     assert "example.com" not in Path("orders.journal").read_text()
     with at.connect("my-shop", path="my-shop.duckdb") as shop:

@@ -6,6 +6,12 @@ from attrib_ds import connect, get_settings, update_settings
 from attrib_ds.errors import InvalidRequest
 
 
+def test_what_a_project_was_made_with_is_told():
+    with connect("my-shop", path=":memory:", currency="NOK", timezone="Europe/Oslo") as shop:
+        told = get_settings(shop)
+        assert (told["currency"], told["timezone"]) == ("NOK", "Europe/Oslo")
+
+
 def test_choices_are_read_and_changed():
     with connect("my-shop", path=":memory:") as shop:
         changed = update_settings(
@@ -20,6 +26,8 @@ def test_choices_are_read_and_changed():
             "retentionDurationInDays": 365,
             "piiFields": ["email"],
             "requireTokenForEvents": True,
+            "currency": "EUR",
+            "timezone": "UTC",
         }
         update_settings(shop, lenient_optional_fields=False)
         told = get_settings(shop)

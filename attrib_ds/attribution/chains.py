@@ -104,7 +104,8 @@ class Chain:
         without : int, optional
             A group of users to leave out.
         """
-        kept = states.counted.fold != without
+        # A replicate may hold nobody who made a step.
+        kept = (states.counted.fold != without) & (states.counted.counts[:, :2].sum(axis=1) > 0)
         is_step = kept & (states.counted.code != NOTHING)
         rows, source, target = states.counted.where(is_step), states.source[is_step], states.target[is_step]
         size, weight = states.size, rows.counts[:, :2].sum(axis=1)

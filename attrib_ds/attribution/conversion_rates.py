@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from attrib_ds.attribution.tally import Tally, shares
 from attrib_ds.attribution.touched_sets import TouchedSets
@@ -30,10 +31,10 @@ _BLOCK = 1 << 20
 def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> Tally:
     """Divide the conversions of each set of nodes by the Shapley values within it."""
     touched = TouchedSets.of(sequences)
-    samples = touched.outcomes.samples(sequences.folds)
+    samples = list(touched.outcomes.samples(sequences))
     # The empty set is worth nothing.
-    rates = [np.append(touched.outcomes.rates(kept, model.shrinkage), 0.0) for kept in samples]
-    outcomes = [touched.outcomes.summed(kept) for kept in samples]
+    rates = [np.append(sample.rates(model.shrinkage), 0.0) for sample in samples]
+    outcomes = [sample.summed() for sample in samples]
     has_converted = outcomes[0][0] > 0
     shape = (2, len(sequences.node_ids), len(touched.outcomes.currencies))
     credited = [np.zeros(shape) for _ in samples]
@@ -46,7 +47,43 @@ def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) 
             for of_one, amounts in zip(credit, outcome, strict=True):
                 np.add.at(of_one, members, part[:, :, None] * amounts[chosen][:, None])
     nothing = [outcome[:, ~touched.outcomes.has_touch].sum(axis=1) for outcome in outcomes]
-    return Tally.of(touched.outcomes.currencies, credited, nothing, is_shown=is_shown)
+    return Tally.of(
+        touched.outcomes.currencies,
+        credited,
+        nothing,
+        is_shown=is_shown,
+        is_bootstrap=sequences.bootstrap is not None,
+    )
+
+
+def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> pa.Table:
+    """Divide every conversion among its nodes, and the part of a node equally among its touchpoints.
+
+    Beside the columns of :func:`~attrib_ds.attribution.touch_shares.touch_shares` there are ``position``,
+    ``times`` (touchpoints of the node in the path), ``gain`` (what the node adds to the conversion rate) and
+    ``rate`` (of users with these nodes).
+    """
+    touched = TouchedSets.of(sequences)
+    rates = np.append(touched.outcomes.rates(model.shrinkage), 0.0)
+    nodes = len(sequences.node_ids)
+    gains = np.zeros((len(touched.keys), nodes))
+    for chosen, members, values in _games(model, touched, (touched.outcomes.summed()[0] > 0).any(axis=1)):
+        gains[chosen[:, None], members] = values(rates)
+    table = sequences.converting().table
+    columns = ["path_id", "node_id", "date", "touch_id", "position", "code"]
+    rows = table.filter(table.position > 0).select(*columns).order_by("path_id", "position").to_pyarrow()
+    path = rows["path_id"].dictionary_encode().combine_chunks().indices.to_numpy().astype(np.int64)
+    code = rows["code"].to_numpy().astype(np.int64)
+    pairs, pair, times = np.unique(path * nodes + code, return_inverse=True, return_counts=True)
+    keys = np.zeros(path.max(initial=-1) + 1, dtype=np.uint64)
+    np.add.at(keys, pairs // nodes, touched.labels[pairs % nodes])
+    of_path = touched.find(keys)
+    gain, rate = gains[of_path[path], code], gains[of_path].sum(axis=1)[path]
+    told = {"times": times[pair], "gain": gain, "rate": rate, "share": shares(gain, rate) / times[pair]}
+    found = rows.drop_columns(["code"]).rename_columns({"path_id": "event_id"})
+    for name, numbers in told.items():
+        found = found.append_column(name, pa.array(numbers, pa.float64()))
+    return found
 
 
 def _games(model: ConversionRateShapley, touched: TouchedSets, chosen: NDArray[np.bool_]) -> Games:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution import shapley as shapley  # Its weights are known once it is loaded.
-from attrib_ds.attribution.models import CustomWeights, Model, PathModel, check_share, model_named
+from attrib_ds.attribution.labelled import check_weights, labelled
+from attrib_ds.attribution.models import Model, PathModel
 from attrib_ds.attribution.path_credits import path_credits
 from attrib_ds.attribution.returns import report_returns
-from attrib_ds.attribution.weights import refused, weighted
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.frames import to_pandas
+from attrib_ds.attribution.rule_credits import rule_credits
+from attrib_ds.attribution.uncertainty import BOUNDS, Uncertainty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +26,9 @@ def attribute(
     *,
     confidence: float | None = None,
     spend: pd.DataFrame | None = None,
+    intervals: str = "closed_form",
+    replicates: int = 200,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Credit conversions to the nodes that led to them, by one model or several.
 
@@ -39,12 +40,23 @@ def attribute(
         Models, or names of models with default parameters (``"linear"``); a mapping gives labels of its
         own. All rules are computed in one pass.
     confidence : float, optional
-        Level of intervals for the credited conversions, such as 0.95. They measure sampling error of the
-        users, not bias: a model that credits the wrong node does so with a narrow interval. For Markov,
-        conversion-rate Shapley and Fractribution users are split into twenty groups, each left out once;
-        aggregated paths have no users, so those models have no interval there.
+        Level of intervals, such as 0.95. They measure sampling error of the users, not bias: a model that
+        credits the wrong node does so with a narrow interval.
     spend : DataFrame, optional
         ``node_id``, ``spend`` and, where it matters, ``currency``; by default what the paths carry.
+    intervals : {"closed_form", "bootstrap"}, default "closed_form"
+        Where intervals come from. ``"closed_form"``: for credits that are sums over users, the variance of a
+        compound Poisson process; the delta method for their shares, the gamma distribution for values that
+        are never below zero. For Markov, conversion-rate Shapley, Fractribution and incremental models, a
+        jackknife, which leaves out each of twenty groups of users once. ``"bootstrap"``: the percentiles of
+        replicates in which each user counts as often as Poisson's distribution of mean 1 says; not for
+        incremental models, which are fit in many steps. Aggregated paths have no users: each of their
+        conversions counts as one, and there is no jackknife.
+    replicates : int, default 200
+        Replicates of a bootstrap. 200 place the bounds of a 95 % interval to about a sixth of its half
+        width; take 1,000 or more for reports.
+    seed : int, default 0
+        Of the bootstrap. The same seed gives the same replicates, whatever the order of the rows.
 
     Returns
     -------
@@ -53,19 +65,22 @@ def attribute(
         ``model``, ``node_id``, ``node_name`` (str), ``conversions`` (float64, credited conversions),
         ``value`` (float64, credited value in ``currency``; null where conversions have none), ``currency``
         (str), ``share`` (float64, of the model's credited conversions); with ``confidence`` also ``low``
-        and ``high``; with spend also ``spend``, ``cpa`` and ``roas``. The row without a ``node_id`` holds
-        the conversions that no eligible touchpoint led to. Currencies are never summed.
+        and ``high``, the bounds of ``conversions``; with spend also ``spend``, ``cpa`` and ``roas`` and,
+        with both, ``cpa_low``, ``cpa_high``, ``roas_low``, ``roas_high``, see :func:`report_returns`; at
+        the end, with ``confidence``, the bounds ``value_low``, ``value_high``, ``share_low``,
+        ``share_high``. Bounds are float64, each for its own row, and do not add up. The row without a
+        ``node_id`` holds the conversions that no eligible touchpoint led to. Currencies are never summed.
 
     Raises
     ------
     InvalidRequest
-        If a model is unknown or doubled, or needs what the paths do not carry; if the confidence is not
-        between 0 and 1.
+        If a model is unknown or doubled, or needs what the paths do not carry; if an argument is not
+        allowed; if a bootstrap is asked for of a model that has none.
 
     References
     ----------
-    The variance of a credited count is that of a compound Poisson process: the sum over users of the
-    squared credit; where credits are no sums over users, it is that of a grouped jackknife.
+    Chamandy, Muralidharan, Najmi and Naidu (2012), Estimating uncertainty for massive data streams, Google:
+    the bootstrap by Poisson weights.
 
     Examples
     --------
@@ -78,118 +93,31 @@ def attribute(
     0   email          2.5  0.625
     1  search          1.5  0.375
     """
-    labelled = _labelled(models)
-    if confidence is not None:
-        check_share("confidence", confidence)
-        if not 0 < confidence < 1:
-            raise InvalidRequest(
-                f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1", field="confidence"
-            )
-    for model in labelled.values():
-        if isinstance(model, CustomWeights):
-            _check_custom(paths, model)
-    parts = _by_rules(paths, labelled, confidence) | _by_paths(paths, labelled, confidence)
-    credits = pd.concat(
-        [_tidy(label, labelled[label], parts[label]) for label in labelled], ignore_index=True
+    chosen = labelled(models)
+    uncertainty = Uncertainty.of(confidence, intervals=intervals, replicates=replicates, seed=seed)
+    check_weights(paths, chosen)
+    rules = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}
+    others = {label: model for label, model in chosen.items() if isinstance(model, PathModel)}
+    parts = dict(
+        zip(
+            [*rules, *others],
+            [
+                *rule_credits(paths, list(rules.values()), uncertainty=uncertainty),
+                *path_credits(paths, list(others.values()), uncertainty=uncertainty),
+            ],
+            strict=True,
+        )
     )
+    credits = pd.concat([_tidy(label, chosen[label], parts[label]) for label in chosen], ignore_index=True)
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
     known = paths.spend if spend is None else spend
-    if known is None:
-        return credits
-    # Nodes that only have spend join here, so names are looked up again.
-    returns = report_returns(credits, known)
-    return returns.assign(node_name=paths.names(returns["node_id"]))
-
-
-def _labelled(
-    models: Model | str | Sequence[Model | str] | Mapping[str, Model | str],
-) -> dict[str, Model]:
-    if isinstance(models, dict):
-        pairs = list(models.items())
-    else:
-        several = [models] if isinstance(models, Model | str) else list(models)
-        pairs = [(each if isinstance(each, str) else getattr(each, "name", ""), each) for each in several]
-    if not pairs:
-        raise InvalidRequest("models: there is none; allowed: at least one model", field="models")
-    labelled: dict[str, Model] = {}
-    for label, each in pairs:
-        model = model_named(each) if isinstance(each, str) else each
-        if not isinstance(model, Model):
-            raise InvalidRequest(
-                f"models: {each!r} is not a model; allowed: a model such as Linear() or a name such as "
-                "'linear'",
-                field="models",
-            )
-        if label in labelled:
-            raise InvalidRequest(
-                f"models: {label!r} is there twice; give models of one kind labels of their own with "
-                "a mapping",
-                field="models",
-            )
-        labelled[str(label)] = model
-    return labelled
-
-
-def _check_custom(paths: Paths, model: CustomWeights) -> None:
-    expression = refused(paths, model)
-    try:
-        wrong = expression.to_pyarrow().as_py()
-    except Exception as error:
-        raise InvalidRequest(f"models: {model.name} cannot be computed: {error}", field="models") from error
-    if wrong:
-        raise InvalidRequest(
-            f"models: {model.name} gives a weight that is missing, negative or not finite; allowed: "
-            "0 or more",
-            field="models",
-        )
-
-
-def _computed(paths: Paths, models: list[Model], *, squared: bool) -> pd.DataFrame:
-    """Sum the credit of every model by node and currency, in one pass over the touchpoints."""
-    touches = paths.touches
-    weights = {f"w{index}": weighted(paths, model) for index, model in enumerate(models)}
-    rows = touches.mutate(**weights)
-    by = ["node_id", "currency"]
-    sums: dict[str, Any] = {}
-    for index in range(len(models)):
-        column = rows[f"w{index}"]
-        sums[f"c{index}"] = (column * rows.conversions).sum()
-        sums[f"v{index}"] = (column * rows.value).sum()
-    if not squared:
-        return to_pandas(rows.group_by(by).agg(**sums).to_pyarrow())
-    unit = "user_id" if paths.has_users else "event_id"
-    credited = rows.group_by([*by, unit]).agg(**sums, conversions=rows.conversions.max())
-    # Every conversion of an aggregated path stands for itself, so its credit counts as often as there are.
-    times = 1.0 if paths.has_users else credited.conversions
-    squares = {f"s{name[1:]}": (credited[name] ** 2 / times).sum() for name in sums if name.startswith("c")}
-    summed = credited.group_by(by).agg(**{name: credited[name].sum() for name in sums}, **squares)
-    return to_pandas(summed.to_pyarrow())
-
-
-def _by_rules(paths: Paths, labelled: dict[str, Model], confidence: float | None) -> dict[str, pd.DataFrame]:
-    """Credit by models that give weights to touchpoints."""
-    rules = {label: model for label, model in labelled.items() if not isinstance(model, PathModel)}
-    if not rules:
-        return {}
-    wide = _computed(paths, list(rules.values()), squared=confidence is not None)
-    credited = {}
-    for index, label in enumerate(rules):
-        rows = wide[["node_id", "currency"]].assign(
-            conversions=wide[f"c{index}"].astype("float64"), value=wide[f"v{index}"].astype("float64")
-        )
-        if confidence is not None:
-            spread = np.sqrt(wide[f"s{index}"].astype("float64"))
-            rows["reach"] = NormalDist().inv_cdf(0.5 + confidence / 2) * spread
-        credited[label] = rows
-    return credited
-
-
-def _by_paths(paths: Paths, labelled: dict[str, Model], confidence: float | None) -> dict[str, pd.DataFrame]:
-    """Credit by models that compare whole paths."""
-    wanted = {label: model for label, model in labelled.items() if isinstance(model, PathModel)}
-    if not wanted:
-        return {}
-    return dict(zip(wanted, path_credits(paths, list(wanted.values()), confidence=confidence), strict=True))
+    if known is not None:
+        # Nodes that only have spend join here, so names are looked up again.
+        credits = report_returns(credits, known)
+        credits["node_name"] = paths.names(credits["node_id"])
+    told: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
+    credits.attrs = told | {**paths.settings, **({} if uncertainty is None else uncertainty.described())}
+    return credits
 
 
 def _tidy(label: str, model: Model, rows: pd.DataFrame) -> pd.DataFrame:
@@ -204,10 +132,13 @@ def _tidy(label: str, model: Model, rows: pd.DataFrame) -> pd.DataFrame:
             "share": credited / (credited.sum() or np.nan),
         }
     )
-    if "reach" in rows.columns:
-        low = credited - rows["reach"]
-        credits["low"] = low if isinstance(model, PathModel) and model.signed else low.clip(lower=0.0)
-        credits["high"] = credited + rows["reach"]
+    for low, high in BOUNDS.values():
+        if low in rows.columns:
+            credits[low], credits[high] = rows[low], rows[high]
+    if "low" in credits.columns and not (isinstance(model, PathModel) and model.signed):
+        lows = ["low", "share_low"]
+        credits[lows] = credits[lows].clip(lower=0.0)
+        credits["share_high"] = credits["share_high"].clip(upper=1.0)
     # The engine adds up in any order: what differs by its last digit is equal here.
     order = credits.assign(unattributed=credits["node_id"].isna(), conversions=credited.round(9))
     order = order.sort_values(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from attrib_ds.attribution.path_classes import PathClasses
+from attrib_ds.attribution.path_classes import PathClasses, split_paths
+from attrib_ds.attribution.sequences import prepared
 from attrib_ds.attribution.tally import Tally, shares
 
 if TYPE_CHECKING:
@@ -20,22 +22,58 @@ def credit_fractribution(model: Fractribution, sequences: Sequences) -> Tally:
     """Divide the conversions of each distinct path by the losses without each touchpoint."""
     classes = PathClasses.of(sequences, model)
     outcomes = classes.outcomes
-    samples = outcomes.samples(sequences.folds)
-    summed = [outcomes.summed(kept) for kept in samples]
-    has_converted = summed[0][0] > 0
+    has_converted = outcomes.summed()[0] > 0
     chosen = np.flatnonzero(has_converted.any(axis=1) & outcomes.has_touch)
     path, node, reduced = _steps(classes, chosen, nodes=len(sequences.node_ids))
-    credited = []
-    for kept, outcome in zip(samples, summed, strict=True):
-        part = _parts(outcomes.rates(kept, model.shrinkage), path, reduced)
+    credited, nothing = [], []
+    for sample in outcomes.samples(sequences):
+        outcome = sample.summed()
+        part = _parts(sample.rates(model.shrinkage), path, reduced)
         credit = np.zeros((2, len(sequences.node_ids), len(outcomes.currencies)))
         for of_one, amounts in zip(credit, outcome, strict=True):
             np.add.at(of_one, node, part[:, None] * amounts[path])
         credited.append(credit)
+        nothing.append(outcome[:, ~outcomes.has_touch].sum(axis=1))
     is_shown = np.zeros(credited[0].shape[1:], dtype=bool)
     np.logical_or.at(is_shown, node, has_converted[path])
-    nothing = [outcome[:, ~outcomes.has_touch].sum(axis=1) for outcome in summed]
-    return Tally.of(outcomes.currencies, credited, nothing, is_shown=is_shown)
+    return Tally.of(
+        outcomes.currencies,
+        credited,
+        nothing,
+        is_shown=is_shown,
+        is_bootstrap=sequences.bootstrap is not None,
+    )
+
+
+def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
+    """Divide every conversion among its touchpoints; what a transform leaves out has no part in it.
+
+    Beside the columns of :func:`~attrib_ds.attribution.touch_shares.touch_shares` there are ``position``,
+    and ``rate`` and ``rate_without``: of users with the path, and with what the path is without the
+    touchpoint.
+    """
+    classes = PathClasses.of(sequences, model)
+    outcomes = classes.outcomes
+    chosen = np.flatnonzero((outcomes.summed()[0] > 0).any(axis=1) & outcomes.has_touch)
+    path, _, reduced = _steps(classes, chosen, nodes=len(sequences.node_ids))
+    rates = outcomes.rates(model.shrinkage)
+    part = _parts(rates, path, reduced)
+    left = prepared(sequences.converting(), model, len(sequences.node_ids)).table
+    touched = left.filter(left.position > 0)
+    columns = ["path_id", "node_id", "date", "touch_id", "position", "code"]
+    rows = touched.select(*columns).order_by("path_id", "position").to_pyarrow()
+    starts, texts = split_paths(rows["path_id"], rows["code"])
+    # The steps of a path stand together, in order.
+    first_step = dict(zip(path[::-1].tolist(), range(len(path) - 1, -1, -1), strict=True))
+    place = {text: first_step.get(index) for index, text in enumerate(classes.paths)}
+    lengths = np.diff([*starts.tolist(), rows.num_rows])
+    begins = np.array([place[text] for text in texts], dtype=np.int64)
+    step = np.repeat(begins - starts, lengths) + np.arange(rows.num_rows)
+    told = {"share": part[step], "rate": rates[path[step]], "rate_without": rates[reduced[step]]}
+    table = rows.drop_columns(["code"]).rename_columns({"path_id": "event_id"})
+    for name, numbers in told.items():
+        table = table.append_column(name, pa.array(numbers, pa.float64()))
+    return table
 
 
 def _steps(

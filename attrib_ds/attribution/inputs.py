@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ibis
 import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
+from attrib_ds.attribution.engines import engine as engine
+from attrib_ds.attribution.engines import moved
 from attrib_ds.errors import InvalidRequest, closest
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
 
 _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
@@ -46,24 +46,29 @@ class Input:
     table: ir.Table
     argument: str
     untyped: frozenset[str] = frozenset()
+    is_lent: bool = False
+    dialect: str = "duckdb"
     _suspects: list[tuple[str, str, Any]] = field(default_factory=list)
+    _unique: list[tuple[str, Any]] = field(default_factory=list)
 
     @classmethod
     def open(cls, backend: Any, frame: object, *, argument: str) -> Input:
-        """Open a DataFrame, an Arrow table or a Parquet file on an engine.
+        """Open a DataFrame, an Arrow table, a Parquet file or a table of the engine itself on an engine.
 
         Raises
         ------
         InvalidRequest
             If the value is none of these, names a column twice, or mixes types within a column.
         """
+        if isinstance(frame, ir.Table):
+            return cls(moved(frame, backend), argument, is_lent=True, dialect=backend.name)
         if isinstance(frame, str | Path):
             return cls(_parquet(backend, Path(frame), argument), argument)
         table: Any = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else frame
         if not isinstance(table, pa.Table):
             raise InvalidRequest(
                 f"{argument}: {type(frame).__name__} is not a table; allowed: a pandas DataFrame, a pyarrow "
-                "Table or the path of a Parquet file",
+                "Table, the path of a Parquet file or a table of Ibis",
                 field=argument,
             )
         _distinct_names(table.column_names, argument)
@@ -72,6 +77,8 @@ class Input:
         for name in untyped:
             index = table.column_names.index(name)
             table = table.set_column(index, name, table[name].cast(pa.string()))
+        if backend.name != "duckdb":
+            return cls(ibis.memtable(table), argument, frozenset(untyped), True, backend.name)
         backend.con.register(argument, table)
         return cls(backend.table(argument), argument, frozenset(untyped))
 
@@ -86,19 +93,19 @@ class Input:
             self._refuse(name, kind, "text or whole numbers")
         texts = values.cast("string")
         if unique:
-            self._suspect(
-                name, "is there more than once", texts.count().over(ibis.window(group_by=texts)) > 1
-            )
+            self._unique.append((name, texts))
         return texts
 
     def instants(self, name: str, *, role: str, optional: bool = False) -> Any:
         """Return instants in UTC without a zone; those that carry none are UTC already."""
         values = self._column(name, role) if optional else self._complete(name, role)
         kind = values.type()
-        if kind.is_timestamp() and kind.timezone is not None:
+        if kind.is_timestamp() and kind.timezone is not None and self.dialect == "duckdb":
             return make_timestamp(epoch_us(values))
         if kind.is_timestamp() or kind.is_date():
             return values.cast("timestamp(6)")
+        if self.is_lent:
+            self._refuse(name, kind, "timestamps or dates, in a session whose time zone is UTC")
         if not kind.is_string():
             self._refuse(name, kind, "timestamps, dates or RFC 3339 text (numbers: pandas.to_datetime first)")
         parsed = make_timestamp(epoch_us(values.try_cast("timestamp('UTC')")))
@@ -131,22 +138,38 @@ class Input:
 
     def check(self) -> None:
         """Look at every row once, and refuse the table for the first thing that is wrong with it."""
-        if not self._suspects:
-            return
         flags = {f"wrong{index}": found for index, (_, _, found) in enumerate(self._suspects)}
         flagged = self.table.mutate(**flags)
-        counts = flagged.agg(**{name: flagged[name].sum().fill_null(0) for name in flags}).to_pyarrow()
-        for index, (name, complaint, _) in enumerate(self._suspects):
-            count = counts[f"wrong{index}"][0].as_py()
+        if flags:
+            sums = {name: flagged[name].cast("int64").sum().fill_null(0) for name in flags}
+            counts = flagged.agg(**sums).to_pyarrow()
+            for index, (name, complaint, _) in enumerate(self._suspects):
+                count = counts[f"wrong{index}"][0].as_py()
+                if count:
+                    raise self._refused(self._suspects[index][2], count, name, complaint)
+        for name, texts in self._unique:
+            # Grouped, which engines spill; a window over the whole table would be sorted.
+            keyed = self.table.select(text=texts)
+            often = keyed.group_by("text").agg(times=keyed.count())
+            often = often.filter(often.times > 1)
+            count = often.agg(rows=often.times.sum().fill_null(0)).to_pyarrow()["rows"][0].as_py()
             if count:
-                numbered = flagged.mutate(row_of_input=ibis.row_number())
-                first = numbered.filter(numbered[f"wrong{index}"]).order_by("row_of_input").limit(1)
-                shown = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
-                raise InvalidRequest(
-                    f"{self.argument}: {count:,} rows are not allowed: the column {name!r} {complaint}, "
-                    f"first in row {shown['row_of_input']} ({shown[name]!r})",
-                    field=self.argument,
-                )
+                raise self._refused(texts.isin(often["text"]), count, name, "is there more than once")
+
+    def _refused(self, found: Any, count: int, name: str, complaint: str) -> InvalidRequest:
+        """Say how many rows are wrong, and show the first one; tables of other engines have no order."""
+        if self.is_lent:
+            value = self.table.filter(found).limit(1).select(name).to_pyarrow()[name][0].as_py()
+            shown = f"for example {value!r}"
+        else:
+            numbered = self.table.mutate(row_of_input=ibis.row_number())
+            first = numbered.filter(found).order_by("row_of_input").limit(1)
+            row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
+            shown = f"first in row {row['row_of_input']} ({row[name]!r})"
+        return InvalidRequest(
+            f"{self.argument}: {count:,} rows are not allowed: the column {name!r} {complaint}, {shown}",
+            field=self.argument,
+        )
 
     def _column(self, name: str, role: str) -> Any:
         if name not in self.table.columns:
@@ -170,13 +193,6 @@ class Input:
         raise InvalidRequest(
             f"{self.argument}: the column {name!r} holds {kind}; allowed: {allowed}", field=self.argument
         )
-
-
-def engine() -> Any:
-    """Return a DuckDB engine of its own that reads instants as UTC."""
-    backend = ibis.duckdb.connect()
-    backend.con.execute("SET TimeZone = 'UTC'")
-    return backend
 
 
 def _parquet(backend: Any, path: Path, argument: str) -> ir.Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +16,8 @@ from attrib_ds.attribution.tally import Tally, shares
 from attrib_ds.attribution.transitions import Transitions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.paths import Paths
@@ -160,12 +164,36 @@ def removal_effects(
 
 def credit_markov(model: Markov, sequences: Sequences) -> Tally:
     """Credit conversions and value by the removal effects of a chain."""
-    states = States.of(Transitions.of(sequences, model), nodes=len(sequences.node_ids))
-    groups = range(sequences.folds) if sequences.folds > 1 else ()
-    chains = [Chain.of(states), *(Chain.of(states, without=group) for group in groups)]
-    credited = [_counts_and_value(_credited(chain)) for chain in chains]
-    nothing = [_counts_and_value(chain.nothing) for chain in chains]
-    return Tally.of(states.counted.currencies, credited, nothing, is_shown=states.takes_part())
+    chains = _chains(model, sequences)
+    whole = next(chains)
+    credited, nothing = [], []
+    for chain in itertools.chain([whole], chains):
+        credited.append(_counts_and_value(_credited(chain)))
+        nothing.append(_counts_and_value(chain.nothing))
+    return Tally.of(
+        whole.states.counted.currencies,
+        credited,
+        nothing,
+        is_shown=whole.states.takes_part(),
+        is_bootstrap=sequences.bootstrap is not None,
+    )
+
+
+def _chains(model: Markov, sequences: Sequences) -> Iterator[Chain]:
+    """Return the chain of all users, and then of all but each group of them, or of each replicate."""
+    counted = Transitions.of(sequences, model)
+    if sequences.bootstrap is None:
+        states = States.of(counted, nodes=len(sequences.node_ids))
+        yield Chain.of(states)
+        for group in range(sequences.folds if sequences.folds > 1 else 0):
+            yield Chain.of(states, without=group)
+        return
+    whole, index = counted.summed()
+    states = States.of(whole, nodes=len(sequences.node_ids))
+    yield Chain.of(states)
+    has_users = sequences.paths.has_users
+    for counts in counted.replicates(index, sequences.bootstrap, has_users=has_users):
+        yield Chain.of(replace(states, counted=replace(whole, counts=counts)))
 
 
 def _credited(chain: Chain) -> NDArray[np.float64]:

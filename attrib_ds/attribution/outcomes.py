@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attrib_ds.attribution.codes import number_currencies
+from attrib_ds.attribution.codes import number_currencies, number_rows, sum_rows
+from attrib_ds.attribution.resampling import Units
 from attrib_ds.attribution.sequences import COUNTS
 from attrib_ds.attribution.tally import shares
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,33 +53,54 @@ class Outcomes:
         fold = table["fold"].to_numpy().astype(np.int64)
         return cls(has_touch, row, currency, fold, counts, currencies)
 
-    def samples(self, folds: int) -> list[NDArray[np.bool_]]:
-        """Return which rows are in the whole, and then in the whole without each group of users."""
-        whole = np.ones(len(self.fold), dtype=bool)
-        return [whole] if folds == 1 else [whole, *(self.fold != fold for fold in range(folds))]
+    def samples(self, sequences: Sequences) -> Iterator[Outcomes]:
+        """Return the whole, and then what was asked for: all but each group of users, or replicates."""
+        if sequences.bootstrap is not None:
+            yield from self._replicates(sequences.bootstrap, has_users=sequences.paths.has_users)
+            return
+        yield self
+        for fold in range(sequences.folds if sequences.folds > 1 else 0):
+            yield self.where(self.fold != fold)
 
-    def summed(self, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def where(self, kept: NDArray[np.bool_]) -> Outcomes:
+        """Return some of the rows."""
+        rows = ("row", "currency", "fold", "counts")
+        return replace(self, **{name: getattr(self, name)[kept] for name in rows})
+
+    def summed(self) -> NDArray[np.float64]:
         """Return conversions and their value by group and currency; shape (2, n_groups, n_currencies)."""
-        kept = kept & (self.counts[:, 0] > 0)
+        kept = self.counts[:, 0] > 0
         conversions, _, gains, losses = self.counts[kept].T
         summed = np.zeros((2, len(self.has_touch), len(self.currencies)))
         for outcome, amounts in zip(summed, (conversions, gains - losses), strict=True):
             np.add.at(outcome, (self.row[kept], self.currency[kept]), amounts)
         return summed
 
-    def rates(self, kept: NDArray[np.bool_], shrinkage: float) -> NDArray[np.float64]:
+    def rates(self, shrinkage: float) -> NDArray[np.float64]:
         """Return the conversion rate of each group, and last that of a group nobody is in.
 
         Parameters
         ----------
-        kept : bool array
-            The rows to count.
         shrinkage : float
             Users with the overall rate that are added to every group.
         """
         groups = len(self.has_touch)
-        row, counts = self.row[kept], self.counts[kept]
-        converted = np.where(self.has_touch, np.bincount(row, counts[:, 0], groups), 0.0)
-        users = np.where(self.has_touch, np.bincount(row, counts[:, :2].sum(axis=1), groups), 0.0)
+        converted = np.where(self.has_touch, np.bincount(self.row, self.counts[:, 0], groups), 0.0)
+        both = self.counts[:, :2].sum(axis=1)
+        users = np.where(self.has_touch, np.bincount(self.row, both, groups), 0.0)
         overall = converted.sum() / (users.sum() or 1.0) if shrinkage else 0.0
         return np.append(shares(converted + shrinkage * overall, users + shrinkage), overall)
+
+    def _replicates(self, bootstrap: Uncertainty, *, has_users: bool) -> Iterator[Outcomes]:
+        cells, index = number_rows(np.column_stack([self.row, self.currency]))
+        counts = sum_rows(self.counts, index, len(cells))
+        row, currency = cells.T
+        whole = replace(self, row=row, currency=currency, fold=np.zeros_like(row), counts=counts)
+        yield whole
+        units = Units.of(self.fold)
+        if not has_users:
+            units = units.sized(self.counts[:, :2].sum(axis=1))
+        for block in units.blocks(counts.size, bootstrap.replicates):
+            sums = units.sums(index, self.counts, cells=len(cells), replicates=block, seed=bootstrap.seed)
+            for each in sums.transpose(0, 2, 1):
+                yield replace(whole, counts=each)

@@ -15,6 +15,7 @@ from attrib_ds.attribution.sequences import NOTHING, Sequences, Steps, prepared
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.models import SequenceModel
@@ -50,10 +51,7 @@ class PathClasses:
 
         table = sequences.collect(ordered, order_by=("path_id", "step"))
         starts = np.flatnonzero(table["step"].to_numpy() == 0)
-        text, width = table["code"].to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
-        bounds = [*(starts * width).tolist(), len(text)]
-        found = pd.Series([text[first:last] for first, last in pairwise(bounds)], dtype=object)
-        row, paths = pd.factorize(found)
+        row, paths = pd.factorize(pd.Series(_split(table["code"], starts), dtype=object))
         has_touch = np.array([path != _NO_TOUCH for path in paths], dtype=bool)
         return cls(list(paths), Outcomes.of(table.take(starts), row, has_touch))
 
@@ -65,3 +63,22 @@ class PathClasses:
         """Return what is left of a path without its first step, its second step and so on."""
         width = _CODE.itemsize
         return [path[:at] + path[at + width :] for at in range(0, len(path), width)]
+
+
+def split_paths(path_ids: pa.ChunkedArray, codes: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[bytes]]:
+    """Return where each path begins, and its codes as :attr:`PathClasses.paths` holds them.
+
+    Parameters
+    ----------
+    path_ids, codes : pyarrow.ChunkedArray
+        Of steps; those of a path stand together, in order.
+    """
+    numbers = path_ids.dictionary_encode().combine_chunks().indices.to_numpy()
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    return starts, _split(codes, starts)
+
+
+def _split(codes: pa.ChunkedArray, starts: NDArray[np.int64]) -> list[bytes]:
+    text, width = codes.to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
+    bounds = [*(starts * width).tolist(), len(text)]
+    return [text[first:last] for first, last in pairwise(bounds)]

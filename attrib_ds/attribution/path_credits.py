@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING
 from attrib_ds.attribution import models
 from attrib_ds.attribution.conversion_rates import credit_conversion_rates
 from attrib_ds.attribution.fractribution import credit_fractribution
+from attrib_ds.attribution.incremental.additive_hazard import credit_additive_hazard
 from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard
+from attrib_ds.attribution.incremental.landmark import credit_landmark
+from attrib_ds.attribution.incremental.latent_intent.latent_intent import credit_latent_intent
 from attrib_ds.attribution.markov import credit_markov
 from attrib_ds.attribution.sequences import Sequences
 from attrib_ds.attribution.tally import GROUPS
+from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from attrib_ds.attribution.paths import Paths
     from attrib_ds.attribution.tally import Tally
+    from attrib_ds.attribution.uncertainty import Uncertainty
 
 
 def path_credits(
-    paths: Paths, wanted: list[models.PathModel], *, confidence: float | None
+    paths: Paths, wanted: list[models.PathModel], *, uncertainty: Uncertainty | None
 ) -> list[pd.DataFrame]:
     """Compute models of whole paths; what several of them count is counted once.
 
@@ -31,22 +36,46 @@ def path_credits(
         With null paths as far as they are known.
     wanted : list of PathModel
         The models.
-    confidence : float, optional
-        Level of intervals.
+    uncertainty : Uncertainty, optional
+        What intervals are wanted.
 
     Returns
     -------
     list of DataFrame
         One per model, in order: ``node_id``, ``currency``, ``conversions``, ``value`` and, with
-        ``confidence``, ``reach``: half the width of the interval, null where paths have no users.
+        ``uncertainty``, bounds of them and of the share, which a jackknife leaves null where paths have no
+        users.
+
+    Raises
+    ------
+    InvalidRequest
+        If replicates are asked for of a model that is fit by many steps.
     """
-    sequences = Sequences.of(paths, folds=GROUPS if confidence is not None and paths.has_users else 1)
+    if not wanted:
+        return []
+    is_bootstrap = uncertainty is not None and uncertainty.replicates > 0
+    if is_bootstrap:
+        for model in wanted:
+            _check_bootstrap(model)
+    is_jackknife = uncertainty is not None and not is_bootstrap and paths.has_users
+    sequences = Sequences.of(
+        paths, folds=GROUPS if is_jackknife else 1, bootstrap=uncertainty if is_bootstrap else None
+    )
     # Counts of a higher order and with null paths serve the others, so these come first.
     order = sorted(range(len(wanted)), key=lambda index: _demand(wanted[index]), reverse=True)
     tallies = {index: credit(wanted[index], sequences) for index in order}
     return [
-        tallies[index].to_frame(sequences.node_ids, confidence=confidence) for index in range(len(wanted))
+        tallies[index].to_frame(sequences.node_ids, uncertainty=uncertainty) for index in range(len(wanted))
     ]
+
+
+def _check_bootstrap(model: models.PathModel) -> None:
+    if isinstance(model, models.IncrementalModel):
+        raise InvalidRequest(
+            f"intervals: {model.name} is fit in many steps, too many to repeat in every replicate; allowed: "
+            "'closed_form', which leaves out one group of users at a time",
+            field="intervals",
+        )
 
 
 def _demand(model: models.PathModel) -> tuple[int, bool]:
@@ -63,3 +92,6 @@ credit.register(models.Markov, credit_markov)
 credit.register(models.ConversionRateShapley, credit_conversion_rates)
 credit.register(models.Fractribution, credit_fractribution)
 credit.register(models.DiscreteHazard, credit_discrete_hazard)
+credit.register(models.AdditiveHazard, credit_additive_hazard)
+credit.register(models.Landmark, credit_landmark)
+credit.register(models.LatentIntent, credit_latent_intent)

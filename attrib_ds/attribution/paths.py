@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import ibis
 
 from attrib_ds.attribution.aggregated import read_sequences
-from attrib_ds.attribution.durations import parse_duration
-from attrib_ds.attribution.inputs import Input, engine
-from attrib_ds.attribution.pairing import pair
-from attrib_ds.attribution.path_inputs import MILESTONE, read_conversions, read_observed, read_touchpoints
+from attrib_ds.attribution.engines import engine_of, joined_in_order
+from attrib_ds.attribution.inputs import Input
+from attrib_ds.attribution.money import ORIGINAL, Money, settled, shared_out
+from attrib_ds.attribution.pairing import after_earlier, pair
+from attrib_ds.attribution.path_inputs import (
+    MILESTONE,
+    read_adjustments,
+    read_conversions,
+    read_observed,
+    read_touchpoints,
+    touch_types,
+)
 from attrib_ds.attribution.tree import lazy, replaced
+from attrib_ds.attribution.windows import Window
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
     import ibis.expr.types as ir
     import pandas as pd
+
+    from attrib_ds.attribution.windows import Lookback
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +47,10 @@ class Paths:
         One row per conversion and touchpoint inside its lookback, and one row without a node for each
         conversion that has none: ``event_id``, ``user_id``, ``node_id``, ``type``, ``is_direct``, ``date``,
         ``event_date``, ``age_days``, ``youngest_days`` (age of the last one), ``position`` (1 is the
-        first), ``length``, ``conversions`` and ``value`` (of the whole conversion), ``currency``.
+        first), ``length``, ``conversions`` and ``value`` (of the whole conversion), ``currency``. Where a
+        state is asked for, ``event_date`` is the end of the window, and ``occurred_date`` and ``state_date``
+        tell the dates of the event and the state apart. With later amounts, ``value`` is net of them and
+        ``original_value`` without.
     touchpoints : ibis.Table or None
         Every touchpoint, those of users without a conversion included. All touchpoints of such a user, in
         order and whatever their dates, are one null path. In aggregated paths the column ``nulls`` counts
@@ -49,7 +63,17 @@ class Paths:
     nodes : DataFrame or None
         The tree of nodes: ``node_id``, ``name``, ``type``, ``parent_id``.
     spend : DataFrame or None
-        ``node_id``, ``spend``, ``currency``, where the spend is known.
+        ``node_id``, ``spend``, ``currency`` and, where it is known by day, ``date``.
+    conversions : ibis.Table or None
+        What :attr:`touches` were paired from.
+    later : ibis.Table or None
+        Amounts that came after their conversions, such as refunds: ``event_id``, ``date``, ``value``.
+    window : Window or None
+        Which touchpoints belong to a conversion.
+    timezone : str
+        IANA name of the time zone whose days are meant where nothing else is said.
+    settings : mapping of str to str
+        How the paths were made, in words: what results made from them carry in ``attrs``.
     """
 
     touches: ir.Table
@@ -58,6 +82,11 @@ class Paths:
     observed: ir.Table | None = None
     nodes: pd.DataFrame | None = None
     spend: pd.DataFrame | None = None
+    conversions: ir.Table | None = None
+    later: ir.Table | None = None
+    window: Window | None = None
+    timezone: str = "UTC"
+    settings: Mapping[str, str] = field(default_factory=dict)
     has_dates: bool = True
     has_users: bool = True
     has_touch_ids: bool = True
@@ -70,43 +99,92 @@ class Paths:
         touchpoints: object,
         conversions: object,
         *,
-        lookback: str | timedelta = "30D",
+        lookback: Lookback = "30D",
         user: str = "user_id",
         node: str = "node_id",
         date: str = "date",
         touch: str | None = None,
+        type: str | None = None,  # noqa: A002
         conversion: str = "event_id",
         value: str | None = None,
         currency: str | None = None,
         milestones: Mapping[str, str] | None = None,
         users: object = None,
+        node_lookbacks: Mapping[str, str | timedelta] | None = None,
+        precedence: Sequence[str] | None = None,
+        reset: str = "none",
+        kind: str | None = None,
+        state: str | None = None,
+        anchor: str = "event",
+        adjustments: object = None,
+        in_currency: str | None = None,
+        rates: pd.DataFrame | None = None,
+        later_rate: str = "original",
+        memory: str | None = None,
     ) -> Paths:
         """Make paths from touchpoints and conversions of any origin.
 
         Parameters
         ----------
-        touchpoints : DataFrame, pyarrow.Table or path of a Parquet file
-            One row per touchpoint with the columns ``user``, ``node``, ``date`` (and ``touch``).
-        conversions : DataFrame, pyarrow.Table or path of a Parquet file
+        touchpoints : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table
+            One row per touchpoint with the columns ``user``, ``node``, ``date`` (and ``touch``, ``type``).
+            What is computed from a table of Ibis is computed where it is, on Spark or a warehouse; frames
+            beside it are sent there, so they should be small.
+        conversions : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table
             One row per conversion with the columns ``conversion``, ``user``, ``date`` and, as far as there,
             ``value``, ``currency`` and milestones.
-        lookback : str or timedelta, default "30D"
-            Touchpoints in ``(date - lookback, date]`` of a conversion belong to its path.
+        lookback : str, timedelta or mapping, default "30D"
+            Touchpoints in ``(date - lookback, date]`` of a conversion belong to its path. A mapping has one
+            for each type of touchpoints, such as ``{"click": "30D", "view": "1D"}``; ``"default"`` in it is
+            that of the types it does not name.
         user, node, date, conversion : str
             Names of the columns. ``user`` and ``date`` are the same in both tables. Instants without an
             offset are UTC.
         touch : str, optional
             Column of touchpoints that identifies them; it decides the order of touchpoints of the same
             instant, which the node's id decides otherwise.
+        type : str, optional
+            Column of touchpoints that tells their kinds apart (click, view); ``"type"`` where it is there.
         value, currency : str, optional
             Columns of conversions; ``"value"`` and ``"currency"`` where they are there.
         milestones : mapping of str to str, optional
             Name of a milestone to the column of conversions that holds its date (or nothing).
-        users : DataFrame, pyarrow.Table or path of a Parquet file, optional
+        users : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table, optional
             One row per user who was observed, also those whom nothing touched and who did not convert: the
             column ``user``, ``since`` and ``until`` (instants; a conversion that ends the observation is
             its end), and in further columns what else is known of the user. Only incremental models look
             at it.
+        node_lookbacks : mapping of str to str or timedelta, optional
+            Lookbacks of nodes, which go before those of types.
+        precedence : sequence of str, optional
+            Types, the first before the others: with ``("click", "view")`` the views in a window that holds a
+            click are left out. Without it (the default) all count.
+        reset : {"none", "same", "any"}, default "none"
+            Which conversions of a user end the window of the next one, so that a touchpoint counts for the
+            first of them only: none; those of the same ``kind``; any that is given.
+        kind : str, optional
+            Column of conversions that tells their kinds apart; by default all are of one kind.
+        state : str, optional
+            Column of conversions that holds the date of a state, such as qualified. Conversions without one
+            are left out.
+        anchor : {"event", "state"}, default "event"
+            Whether windows end at the date of the conversion or at that of its state.
+        adjustments : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table, optional
+            Amounts that came later, such as refunds: ``conversion``, ``date``, ``value`` (below zero for a
+            refund) and, where it is not that of the conversion, ``currency``. They are added to the value of
+            their conversion and have its weights; models are fitted without them. Those of conversions that
+            are not given are left out.
+        in_currency : str, optional
+            Convert every value to this currency by ``rates``, at the date of the conversion.
+        rates : DataFrame, optional
+            ``currency`` (str), ``date`` (from which on the rate holds) and ``rate`` (what one unit is worth
+            in ``in_currency``, above 0).
+        later_rate : {"original", "own"}, default "original"
+            Whether adjustments are converted at the date of their conversion, so that a full refund leaves
+            nothing, or at their own.
+        memory : str, optional
+            How much memory the engine may use, such as ``"4GB"``; what is larger goes through files in the
+            folder for temporary files, which must have room for it. By default four fifths of what there is.
 
         Returns
         -------
@@ -116,8 +194,8 @@ class Paths:
         Raises
         ------
         InvalidRequest
-            If a column is missing, an identifier is missing or doubled, a number is not finite, or a date
-            cannot be read.
+            If a column is missing, an identifier is missing or doubled, a number is not finite, a date
+            cannot be read, a type has no lookback, or a currency has no rate on a day.
 
         Examples
         --------
@@ -130,15 +208,21 @@ class Paths:
         >>> Paths.from_frames(touchpoints, conversions).to_pandas()["node_id"].tolist()
         ['search', 'email']
         """
-        window = parse_duration(lookback, argument="lookback")
-        backend = engine()
+        window = Window.of(
+            lookback, of_nodes=node_lookbacks, precedence=precedence, reset=reset, anchor=anchor
+        )
+        money = Money.of(in_currency, rates, later_rate=later_rate)
+        backend = engine_of((touchpoints, conversions, users, adjustments), memory=memory)
         points = read_touchpoints(
             Input.open(backend, touchpoints, argument="touchpoints"),
             user=user,
             node=node,
             date=date,
             touch=touch,
+            type=type,
         )
+        if window.named_types:
+            window.require_types(touch_types(points))
         converted = read_conversions(
             Input.open(backend, conversions, argument="conversions"),
             user=user,
@@ -147,15 +231,30 @@ class Paths:
             value=value,
             currency=currency,
             milestones=milestones or {},
+            kind=kind,
+            state=state,
+            anchor=anchor,
         )
+        later = None
+        if adjustments is not None:
+            later = read_adjustments(
+                Input.open(backend, adjustments, argument="adjustments"), conversion=conversion, date=date
+            )
+        converted, later = settled(converted, later, money)
+        if reset != "none":
+            converted = after_earlier(converted, by=["kind"] if reset == "same" and kind is not None else [])
         observed = None
         if users is not None:
             observed = read_observed(Input.open(backend, users, argument="users"), user=user)
         return cls(
-            touches=pair(points, converted, lookback=window),
+            touches=pair(points, converted, window=window),
             touchpoints=points,
             converted=converted,
             observed=observed,
+            conversions=converted,
+            later=later,
+            window=window,
+            settings=window.described() | money.described(),
             has_touch_ids=touch is not None,
         )
 
@@ -249,7 +348,7 @@ class Paths:
             )
         touches = self._named()
         of_event = touches.group_by("event_id").agg(
-            path=touches.node_name.group_concat(" > ", order_by=touches.position),
+            path=joined_in_order(touches.node_name, touches.position, " > "),
             length=touches.length.max(),
             conversions=touches.conversions.max(),
             value=touches.value.max(),
@@ -292,6 +391,54 @@ class Paths:
         )
         return to_pandas(lags.order_by("event_id").to_pyarrow())
 
+    def with_lookback(self, lookback: Lookback) -> Paths:
+        """Return paths of the same conversions and touchpoints within another lookback.
+
+        Parameters
+        ----------
+        lookback : str, timedelta or mapping
+            As in :meth:`from_frames`. Lookbacks of nodes, resets and what else was said stay.
+
+        Returns
+        -------
+        Paths
+            Lazy, as these are.
+
+        Raises
+        ------
+        InvalidRequest
+            If the lookback is not allowed, or the paths are aggregated ones.
+        """
+        if self.conversions is None or self.touchpoints is None or self.window is None:
+            raise InvalidRequest(
+                "paths: aggregated paths have no dates, so they have no other lookback; use "
+                "Paths.from_frames",
+                field="paths",
+            )
+        given = Window.of(lookback)
+        window = replace(self.window, lookback=given.lookback, of_types=given.of_types)
+        if window.named_types:
+            window.require_types(touch_types(self.touchpoints))
+        repaired = replace(
+            self,
+            touches=pair(self.touchpoints, self.conversions, window=window),
+            window=window,
+            settings={**self.settings, **window.described()},
+        )
+        return repaired._valued(self.settings["value"]) if "value" in self.settings else repaired
+
+    def with_original_values(self) -> Paths:
+        """Return the same paths with the values that conversions had before later amounts."""
+        return self if ORIGINAL not in self.touches.columns else self._valued("original")
+
+    def with_later_values(self) -> Paths:
+        """Return the same paths with only what came after the conversions as their value."""
+        return self if self.settings.get("value") == "later" else self._valued("later")
+
+    def with_shared_values(self) -> Paths:
+        """Return the same paths with their net value shared out as the original values were."""
+        return replace(self, touches=shared_out(self.touches))
+
     def with_spend(self, spend: pd.DataFrame) -> Paths:
         """Return the same paths with the spend of nodes beside them."""
         return replace(self, spend=spend)
@@ -317,7 +464,16 @@ class Paths:
 
     def __repr__(self) -> str:
         kind = "touchpoints with dates" if self.has_dates else "aggregated sequences"
-        return f"<Paths of {kind}; .to_pandas(), .summary(), .lengths(), .lags()>"
+        told = "".join(f", {name} {value}" for name, value in self.settings.items())
+        return f"<Paths of {kind}{told}; .to_pandas(), .summary(), .lengths(), .lags()>"
+
+    def _valued(self, which: str) -> Paths:
+        touches = self.touches
+        original = touches[ORIGINAL] if ORIGINAL in touches.columns else touches.value
+        # The original values stay, because models learn from them.
+        value = original if which == "original" else touches.value - original
+        told = {**self.settings, "value": which}
+        return replace(self, touches=touches.mutate(value=value), later=None, settings=told)
 
     def _one_per_event(self) -> ir.Table:
         touches = self.touches

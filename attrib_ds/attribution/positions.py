@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrib_ds.attribution import shapley as shapley  # Its weights are known once it is loaded.
+from attrib_ds.attribution.credited_touches import credited_touches
+from attrib_ds.attribution.labelled import check_weights
 from attrib_ds.attribution.models import Model, model_named
-from attrib_ds.attribution.weights import weighted
+from attrib_ds.attribution.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas
 
@@ -24,21 +25,21 @@ def position_credits(paths: Paths, model: Model | str = "ordered_shapley") -> pd
     paths : Paths
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
     model : Model or str, default "ordered_shapley"
-        A model that gives weights to touchpoints: a rule, :class:`attrib_ds.Shapley` or
-        :class:`attrib_ds.OrderedShapley`.
+        A model with credit per touchpoint, as in :func:`attrib_ds.touch_credits`.
 
     Returns
     -------
     DataFrame
         One row per node, position and currency, ordered by node, position and currency: ``node_id``,
         ``node_name`` (str), ``position`` (Int64, 1 is the first touchpoint of a path), ``conversions``,
-        ``value`` (float64), ``currency`` (str). Conversions without a touchpoint have the position 0 and no
-        node. Summed over positions the credits are those of :func:`attrib_ds.attribute`.
+        ``value`` (float64), ``currency`` (str). What is nobody's has the position 0 and no node; touchpoints
+        outside the lookback have no position. Summed over positions the credits are those of
+        :func:`attrib_ds.attribute`.
 
     Raises
     ------
     InvalidRequest
-        If the model is unknown, or gives no weights to touchpoints.
+        If the model is unknown, or has no credit per touchpoint.
 
     Examples
     --------
@@ -58,8 +59,8 @@ def position_credits(paths: Paths, model: Model | str = "ordered_shapley") -> pd
             f"model: {model!r} is not a model; allowed: a model such as OrderedShapley() or its name",
             field="model",
         )
-    touches = paths.touches
-    rows = touches.mutate(weight=weighted(paths, chosen))
+    check_weights(paths, {chosen.name: chosen})
+    rows = credited_touches(paths, chosen, Sequences.of(paths))
     keys = ["node_id", "position", "currency"]
     summed = rows.group_by(keys).agg(
         conversions=(rows.weight * rows.conversions).sum(), value=(rows.weight * rows.value).sum()

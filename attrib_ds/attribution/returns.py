@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.tree import ancestors_at, replaced, require_columns
+from attrib_ds.attribution.uncertainty import BOUNDS
 from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
 _COUNTS = ("conversions", "value", "share", "spend")
+_RATIOS = ("cpa", "roas")
+_RATIO_BOUNDS = ("cpa_low", "cpa_high", "roas_low", "roas_high")
+#: The columns of credits that other bounds stand behind.
+_FIRST = (*_CREDITS, "low", "high", "spend", *_RATIOS, *_RATIO_BOUNDS)
 
 
 def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
@@ -30,7 +40,9 @@ def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
         ``roas`` (credited value per unit spent). Both are null where the spend is 0 or unknown; ``cpa`` is
         null too where nothing is credited. Nodes with spend and no credit have rows of their own, with
         credit 0: nothing is dropped. Conversions without a currency take the currency of the spend, and
-        have no return.
+        have no return. Where the credits have intervals, so have these, the spend taken as exact:
+        ``cpa_low`` and ``cpa_high`` (the spend by the bounds of the conversions; inf where none at all is
+        within them), ``roas_low`` and ``roas_high`` (the bounds of the value by the spend).
 
     Raises
     ------
@@ -50,7 +62,8 @@ def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
     """
     require_columns(credits, "credits", _CREDITS)
     spent = _checked(spend)
-    joined = _with_spend(credits.drop(columns=["spend", "cpa", "roas"], errors="ignore"), spent)
+    old = ["spend", *_RATIOS, *_RATIO_BOUNDS]
+    joined = _with_spend(credits.drop(columns=old, errors="ignore"), spent)
     return _with_ratios(joined)
 
 
@@ -122,7 +135,9 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
     Notes
     -----
     Rolling up equals attributing at the level for models whose weights ignore which node a touchpoint is:
-    first, last, linear, ramp, position and time decay. It does not for participation.
+    first, last, linear, ramp, position and time decay. It does not for participation, Shapley, Markov,
+    Fractribution or any model that collapses repeated nodes; last non-direct needs every node and its
+    ancestor to be direct alike.
 
     Examples
     --------
@@ -136,10 +151,15 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
       node_name  conversions
     0     Brand          4.0
     """
+    return summed_into(credits, ancestors_at(nodes, level), nodes)
+
+
+def summed_into(credits: pd.DataFrame, ancestors: Mapping[str, str], nodes: pd.DataFrame) -> pd.DataFrame:
+    """Sum the credits of nodes into those that stand for them; a node without one stands for itself."""
     require_columns(credits, "credits", _CREDITS)
-    ancestors = ancestors_at(nodes, level)
     names = dict(zip(nodes["_id"], nodes["name"], strict=True))
-    rolled = credits.drop(columns=["low", "high", "cpa", "roas"], errors="ignore").copy()
+    bounds = [column for pair in BOUNDS.values() for column in pair]
+    rolled = credits.drop(columns=[*bounds, *_RATIOS, *_RATIO_BOUNDS], errors="ignore").copy()
     rolled["node_id"] = replaced(rolled["node_id"], ancestors)
     keys = ["model", "node_id", "currency"]
     counts = [column for column in _COUNTS if column in rolled.columns]
@@ -220,8 +240,18 @@ def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
     known = spent.where(spent > 0)
     credited = rows["conversions"].where(rows["conversions"] > 0)
     earned = rows["value"]
-    if "monetary" in rows.columns:
-        earned = earned.where(rows["monetary"])
-    return rows.drop(columns="monetary", errors="ignore").assign(
-        spend=spent, cpa=known / credited, roas=earned / known
+    is_earned = rows["monetary"] if "monetary" in rows.columns else pd.Series(True, index=rows.index)
+    returns = rows.drop(columns="monetary", errors="ignore").assign(
+        spend=spent, cpa=known / credited, roas=earned.where(is_earned) / known
     )
+    if "low" in rows.columns:
+        returns["cpa_low"] = known / rows["high"].where(rows["high"] > 0)
+        # Bounds at or below zero: however much is spent, it may be that nothing comes of it.
+        returns["cpa_high"] = (known / rows["low"].where(rows["low"] > 0)).where(
+            ~(rows["low"] <= 0) | known.isna(), np.inf
+        )
+    if "value_low" in rows.columns:
+        returns["roas_low"] = rows["value_low"].where(is_earned) / known
+        returns["roas_high"] = rows["value_high"].where(is_earned) / known
+    first = [column for column in _FIRST if column in returns.columns]
+    return returns[[*first, *(column for column in returns.columns if column not in first)]]

@@ -12,6 +12,9 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
+from attrib_ds.attribution.engines import double
+from attrib_ds.attribution.hashing import group_of, number_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.models import SequenceModel
     from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.uncertainty import Uncertainty
 
 #: The code of "no touchpoint".
 NOTHING = -1
@@ -29,13 +33,6 @@ COUNTS = ("conversions", "nulls", "gains", "losses")
 
 #: Bits of a whole number that mark nodes in a set.
 WORD = 62
-
-
-def hash(text: str) -> int:  # type: ignore[empty-body]  # noqa: A001
-    """Return the engine's hash of a text."""
-
-
-_hash = ibis.udf.scalar.builtin(hash, signature=(("string",), "uint64"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +80,10 @@ class Sequences:
         The node of each code.
     folds : int
         Groups that users are split into by a hash, for the jackknife; 1 is no split.
+    bootstrap : Uncertainty, optional
+        Asks for replicates. The group of a user is a hash of the user then: everyone is a group.
+    salt : int
+        Makes other groups of the same users.
     memory : dict
         What one model has computed and another can use.
     """
@@ -90,14 +91,18 @@ class Sequences:
     paths: Paths
     node_ids: list[str]
     folds: int = 1
+    bootstrap: Uncertainty | None = None
+    salt: int = 0
     memory: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, paths: Paths, *, folds: int = 1) -> Sequences:
+    def of(
+        cls, paths: Paths, *, folds: int = 1, bootstrap: Uncertainty | None = None, salt: int = 0
+    ) -> Sequences:
         """Give the nodes of paths their numbers."""
         points = paths.touches if paths.touchpoints is None else paths.touchpoints
         found = points.filter(points.node_id.notnull()).select("node_id").distinct().order_by("node_id")
-        return cls(paths, found.to_pyarrow()["node_id"].to_pylist(), folds)
+        return cls(paths, found.to_pyarrow()["node_id"].to_pylist(), folds, bootstrap, salt)
 
     @property
     def words(self) -> list[str]:
@@ -111,6 +116,9 @@ class Sequences:
         table = touches.select(
             "code",
             *self.words,
+            "node_id",
+            "date",
+            "touch_id",
             "position",
             "conversions",
             "currency",
@@ -118,7 +126,7 @@ class Sequences:
             # Products, not zeros: an unknown value stays unknown.
             gains=ibis.ifelse(value > 0, value, 0.0 * value),
             losses=ibis.ifelse(value < 0, -value, 0.0 * value),
-            fold=self.fold(touches.user_id),
+            fold=self.fold(touches.user_id if self.paths.has_users else touches.event_id),
         )
         return Steps(table, ("position",))
 
@@ -129,9 +137,9 @@ class Sequences:
             return None
         if not self.paths.has_users:
             lost = self.coded(points.filter(points.nulls > 0))
-            table = lost.select(
-                "code", *self.words, "position", "nulls", path_id="event_id", fold=self.fold(lost.user_id)
-            )
+            # Another unit than the conversions of the same path.
+            fold = self.fold(lost.event_id + " without a conversion")
+            table = lost.select("code", *self.words, "position", "nulls", path_id="event_id", fold=fold)
             return Steps(table, ("position",))
         converted = self.paths.touches if self.paths.converted is None else self.paths.converted
         users = converted.select("user_id").distinct()
@@ -142,7 +150,7 @@ class Sequences:
             "date",
             "touch_id",
             path_id="user_id",
-            nulls=ibis.literal(1.0),
+            nulls=double(1.0),
             fold=self.fold(lost.user_id),
         )
         # Codes are in the order of node ids, and far quicker to sort by where these are the touch ids too.
@@ -177,9 +185,13 @@ class Sequences:
 
     def fold(self, users: Any) -> Any:
         """Return the group of each user."""
+        if self.bootstrap is not None:
+            return number_of(users).fill_null(0)
         if self.folds == 1:
             return ibis.literal(0, "int8")
-        return (_hash(users) % self.folds).cast("int8")
+        if self.salt:
+            users = users + f" {self.salt}"
+        return group_of(users, self.folds).cast("int8")
 
     def coded(self, rows: ir.Table) -> ir.Table:
         """Join the code of each node, and its bit in a set of nodes."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ibis
 
 from attrib_ds.attribution import models
+from attrib_ds.attribution.engines import double
 from attrib_ds.attribution.weights import weight
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ def _by_node_and_place(
     A set of nodes is worth the conversions of the paths that use nothing else, so its Harsanyi dividend is
     the conversions whose nodes are exactly this set; each node has an equal part of every dividend.
     """
-    distinct = touches.node_id.nunique().over(ibis.window(group_by=touches.event_id))
+    # The nodes up to this one and from this one on; not every engine counts distinct values over windows.
+    of_event = touches.event_id
+    up = ibis.dense_rank().over(ibis.window(group_by=of_event, order_by=touches.node_id))
+    down = ibis.dense_rank().over(ibis.window(group_by=of_event, order_by=touches.node_id.desc()))
+    distinct = up + down + 1
     times = touches.count().over(ibis.window(group_by=[touches.event_id, touches.node_id]))
-    return 1.0 / (distinct * times).nullif(0)
+    return double(1.0) / (distinct * times).nullif(0)

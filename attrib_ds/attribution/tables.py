@@ -21,6 +21,12 @@ class Tables:
         ``eventId``, ``key``, ``type``, ``date``, ``number``, ``amount``, ``currency``, ``deletedAt``.
     currency : str
         The project's currency.
+    metric_history : ibis.Table, optional
+        As ``metrics`` and with ``updatedAt``: values that updates have replaced.
+    rates : ibis.Table, optional
+        ``currency``, ``date``, ``rate``: what one unit is worth in the project's currency from a date on.
+    timezone : str
+        The project's time zone.
     """
 
     interactions: ir.Table
@@ -29,3 +35,6 @@ class Tables:
     nodes: ir.Table
     outlays: ir.Table
     currency: str
+    metric_history: ir.Table | None = None
+    rates: ir.Table | None = None
+    timezone: str = "UTC"

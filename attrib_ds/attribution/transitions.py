@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 import ibis
 import numpy as np
 
-from attrib_ds.attribution.codes import number_currencies
+from attrib_ds.attribution.codes import number_currencies, number_rows, sum_rows
+from attrib_ds.attribution.resampling import Units
 from attrib_ds.attribution.sequences import COUNTS, NOTHING, Sequences, Steps, prepared
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import ibis.expr.types as ir
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.models import Markov
+    from attrib_ds.attribution.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +74,35 @@ class Transitions:
         rows = ("before", "code", "is_last", "currency", "fold", "counts")
         return replace(self, **{name: getattr(self, name)[kept] for name in rows})
 
+    def summed(self) -> tuple[Transitions, NDArray[np.int64]]:
+        """Return the transitions of all groups of users together, and to which of them each row belongs."""
+        keys = np.column_stack([self.before, self.code, self.is_last, self.currency])
+        rows, index = number_rows(keys)
+        counts = sum_rows(self.counts, index, len(rows))
+        before, (code, is_last, currency) = rows[:, :-3], rows[:, -3:].T
+        fold = np.zeros(len(rows), dtype=np.int64)
+        return replace(
+            self,
+            before=before,
+            code=code,
+            is_last=is_last.astype(bool),
+            currency=currency,
+            fold=fold,
+            counts=counts,
+        ), index
+
+    def replicates(
+        self, index: NDArray[np.int64], bootstrap: Uncertainty, *, has_users: bool
+    ) -> Iterator[NDArray[np.float64]]:
+        """Return the counts of the summed transitions in each replicate; ``index`` is where rows belong."""
+        cells = int(index.max(initial=-1)) + 1
+        units = Units.of(self.fold)
+        if not has_users:
+            units = units.sized(np.where(self.is_last, self.counts[:, :2].sum(axis=1), 0.0))
+        for block in units.blocks(cells * len(COUNTS), bootstrap.replicates):
+            sums = units.sums(index, self.counts, cells=cells, replicates=block, seed=bootstrap.seed)
+            yield from sums.transpose(0, 2, 1)
+
     def _shortened(self, order: int) -> Transitions:
         # The rows of one shorter history need not be summed here: the chain sums them anyway.
         return replace(self, before=self.before[:, self.before.shape[1] - order :])
@@ -83,7 +116,9 @@ def _computed(sequences: Sequences, model: Markov) -> Transitions:
     def counted(steps: Steps) -> ir.Table:
         return _counted(prepared(steps, model, len(sequences.node_ids)), model.order)
 
-    table = sequences.collect(counted, nulls=model.nulls)
+    # The chain learns from values, so these are what they were at first; later amounts only scale them.
+    learned = replace(sequences, paths=sequences.paths.with_shared_values())
+    table = learned.collect(counted, nulls=model.nulls)
 
     def whole(name: str) -> Any:
         return table[name].fill_null(NOTHING).to_numpy().astype(np.int64)

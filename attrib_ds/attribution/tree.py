@@ -26,7 +26,7 @@ def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
     require_columns(nodes, "nodes", ("_id", "parentId", "type", "name"))
     if level not in NODE_TYPES:
         raise InvalidRequest.choice("level", level, NODE_TYPES)
-    parents = dict(zip(nodes["_id"], nodes["parentId"].where(nodes["parentId"].notna(), None), strict=True))
+    parents = parents_of(nodes)
     types = dict(zip(nodes["_id"], nodes["type"], strict=True))
     found: dict[str, str] = {}
     for node in parents:
@@ -41,6 +41,26 @@ def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
         named = nodes.loc[nodes["channel"].notna(), ["_id", "channel"]]
         found |= dict(zip(named["_id"], named["channel"], strict=True))
     return found
+
+
+def parents_of(nodes: pd.DataFrame) -> dict[str, str | None]:
+    """Return the parent of each node; None where it has none."""
+    parents = nodes["parentId"].astype(object).where(nodes["parentId"].notna(), None)
+    return dict(zip(nodes["_id"], parents, strict=True))
+
+
+def nearest_of(nodes: pd.DataFrame, chosen: set[str]) -> pd.Series[Any]:
+    """Return which of some nodes is nearest above each node, itself included; missing where none is."""
+    parents = parents_of(nodes)
+
+    def find(node: Any) -> Any:
+        for _ in range(len(parents)):
+            if node is None or node in chosen:
+                break
+            node = parents.get(node)
+        return node if node in chosen else None
+
+    return nodes["_id"].map(find).astype("str")
 
 
 def replaced(node_ids: pd.Series[Any], by: Mapping[str, str]) -> pd.Series[Any]:

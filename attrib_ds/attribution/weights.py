@@ -14,6 +14,7 @@ import ibis
 
 from attrib_ds.attribution import models
 from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.engines import double
 from attrib_ds.attribution.path_inputs import MILESTONE
 from attrib_ds.errors import InvalidRequest
 
@@ -44,7 +45,7 @@ def weighted(paths: Paths, model: models.Model) -> ir.NumericValue:
         If the model needs dates or milestones that the paths do not carry.
     """
     touches = paths.touches
-    return ibis.ifelse(touches.length == 0, 1.0, weight(model, paths, touches))
+    return ibis.ifelse(touches.length == 0, double(1.0), weight(model, paths, touches))
 
 
 @singledispatch
@@ -72,12 +73,12 @@ def _last_non_direct(model: models.LastNonDirect, paths: Paths, touches: ir.Tabl
 
 @weight.register(models.Linear)
 def _linear(model: models.Linear, paths: Paths, touches: ir.Table) -> Any:
-    return 1.0 / touches.length.nullif(0)
+    return double(1.0) / touches.length.nullif(0)
 
 
 @weight.register(models.LinearRamp)
 def _linear_ramp(model: models.LinearRamp, paths: Paths, touches: ir.Table) -> Any:
-    return 2.0 * touches.position / (touches.length * (touches.length + 1)).nullif(0)
+    return double(2.0) * touches.position / (touches.length * (touches.length + 1)).nullif(0)
 
 
 @weight.register(models.TimeDecay)
@@ -98,20 +99,20 @@ def _position_based(model: models.PositionBased, paths: Paths, touches: ir.Table
     position, length = touches.position, touches.length
     keys = [ibis.literal(1), length, *(_key(paths, touches, model, name) for name, _ in model.roles)]
     shares = [model.first, model.last, *(share for _, share in model.roles)]
-    held, distinct, total = ibis.literal(0.0), ibis.literal(0), ibis.literal(0.0)
+    held, distinct, total = double(0.0), ibis.literal(0), double(0.0)
     for index, (key, share) in enumerate(zip(keys, shares, strict=True)):
         fresh = key.notnull()
         for earlier in keys[:index]:
             fresh = fresh & (key != earlier).fill_null(True)
-        held = held + ibis.ifelse((position == key).fill_null(False), float(share), 0.0)
+        held = held + ibis.ifelse((position == key).fill_null(False), double(share), double(0.0))
         distinct = distinct + fresh.cast("int64")
-        total = total + ibis.ifelse(key.notnull(), float(share), 0.0)
+        total = total + ibis.ifelse(key.notnull(), double(share), double(0.0))
     has_role = ibis.or_(*((position == key).fill_null(False) for key in keys))
-    rest = max(0.0, 1.0 - sum(shares))
+    rest = double(max(0.0, 1.0 - sum(shares)))
     others = length - distinct
-    total = total + ibis.ifelse(others > 0, rest, 0.0)
+    total = total + ibis.ifelse(others > 0, rest, double(0.0))
     raw = ibis.ifelse(has_role, held, rest / others.nullif(0))
-    return ibis.ifelse(total > 0, raw / total.nullif(0.0), 1.0 / length.nullif(0))
+    return ibis.ifelse(total > 0, raw / total.nullif(0.0), double(1.0) / length.nullif(0))
 
 
 def _key(paths: Paths, touches: ir.Table, model: models.PositionBased, name: str) -> Any:
@@ -137,7 +138,7 @@ def _participation(model: models.Participation, paths: Paths, touches: ir.Table)
 def _custom_weights(model: models.CustomWeights, paths: Paths, touches: ir.Table) -> Any:
     raw = _called(model, touches)
     total = raw.sum().over(_of_event(touches))
-    return ibis.ifelse(total > 0, raw / total.nullif(0.0), 1.0 / touches.length.nullif(0))
+    return ibis.ifelse(total > 0, raw / total.nullif(0.0), double(1.0) / touches.length.nullif(0))
 
 
 def refused(paths: Paths, model: models.CustomWeights) -> ir.BooleanScalar:
@@ -163,7 +164,7 @@ def _called(model: models.CustomWeights, touches: ir.Table) -> Any:
             f"models: {model.name} gives {type(raw).__name__}; allowed: a number or an Ibis number",
             field="models",
         )
-    return raw + 0.0 * touches.position
+    return raw + double(0.0) * touches.position
 
 
 def _of_event(touches: ir.Table) -> Any:
@@ -171,7 +172,7 @@ def _of_event(touches: ir.Table) -> Any:
 
 
 def _flag(condition: Any) -> Any:
-    return ibis.ifelse(condition, 1.0, 0.0)
+    return ibis.ifelse(condition, double(1.0), double(0.0))
 
 
 def _in(values: Any, allowed: tuple[str, ...]) -> Any:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from attrib_ds.contract.catalogue import OPERATIONS
 from attrib_ds.contract.operation import BASES, Operation
 from attrib_ds.contract.request import Untitled
-from attrib_ds.schema import RESOURCES, is_json
+from attrib_ds.schema import NULL_UNKNOWN, RESOURCES, is_json
 
 if TYPE_CHECKING:
     from attrib_ds.contract.answer import Answering
@@ -227,7 +227,8 @@ def _resource(schema: pa.Schema) -> dict[str, Any]:
         *parents, leaf = field.name.split(".")
         holder = root
         for parent in parents:
-            holder = holder["properties"].setdefault(parent, {"type": "object", "properties": {}})
+            kind: Any = ["object", "null"] if parent in NULL_UNKNOWN else "object"
+            holder = holder["properties"].setdefault(parent, {"type": kind, "properties": {}})
         holder["properties"][leaf] = {} if is_json(field) else _leaf(field.type)
     return root
 

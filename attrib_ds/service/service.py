@@ -97,6 +97,8 @@ _READ: Final[dict[str, list[str] | None]] = {
     "metrics": None,
     "nodes": schema.NODE.names,
     "outlays": None,
+    "metric_history": None,
+    "rates": None,
 }
 
 
@@ -377,8 +379,9 @@ class Service:
         Returns
         -------
         dict of str to ibis.Table
-            ``interactions``, ``events``, ``metrics``, ``nodes`` and ``outlays``, for use in the calling
-            thread until the service is closed. Instants are in UTC, without a zone.
+            ``interactions``, ``events``, ``metrics``, ``nodes``, ``outlays``, ``metric_history`` and
+            ``rates``, for use in the calling thread until the service is closed. Instants are in UTC, without
+            a zone.
         """
         # One connection per thread: the tables of several calls can be joined, and threads do not wait.
         backend = getattr(self._of_thread, "backend", None)

@@ -76,9 +76,9 @@ def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
 
 
 def get_settings(store: Store, request: GetSettings) -> Answer:  # noqa: ARG001  (handlers take both)
-    """Answer the choices of the project."""
+    """Answer the choices of the project, and what it was made with."""
     with store.cursor() as cursor:
-        return _answer(read_settings(cursor))
+        return _answer(store, read_settings(cursor))
 
 
 def update_settings(store: Store, request: UpdateSettings) -> Answer:
@@ -94,12 +94,13 @@ def update_settings(store: Store, request: UpdateSettings) -> Answer:
             connection.execute("INSERT INTO settings VALUES (?, ?)", [name, encode(value)])
         return read_settings(connection)
 
-    return _answer(store.write(write))
+    return _answer(store, store.write(write))
 
 
-def _answer(settings: ProjectSettings) -> Answer:
+def _answer(store: Store, settings: ProjectSettings) -> Answer:
     names = {attribute: name for name, attribute in _ATTRIBUTES.items()}
     row = {names[each.name]: getattr(settings, each.name) for each in fields(settings)}
+    row |= {"currency": store.meta.currency, "timezone": store.meta.timezone}
     return Answer(table=pa.Table.from_pylist([row], schema.SETTINGS))
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float32]
     Flags = NDArray[np.bool_]
+    #: Users, the node and the day.
+    _Contact = tuple[NDArray[np.intp], int, int]
 
 _NONE, _CATEGORY, _BRAND = 0, 1, 2
 #: Share of people who want nothing, something of the kind, or the brand, on the first day.
@@ -71,6 +73,8 @@ class Lived:
     users, nodes, days : ndarray of int
         One entry per touchpoint: whose, by which node (position among the paid channels, then the unpaid),
         on which day.
+    missed_users, missed_nodes, missed_days : ndarray of int
+        The same of the touchpoints that there would have been, had the channel not been withheld.
     converted : ndarray of int
         Day on which each user converted, -1 where none did.
     """
@@ -78,6 +82,9 @@ class Lived:
     users: NDArray[np.int32]
     nodes: NDArray[np.int8]
     days: NDArray[np.int16]
+    missed_users: NDArray[np.int32]
+    missed_nodes: NDArray[np.int8]
+    missed_days: NDArray[np.int16]
     converted: NDArray[np.int16]
 
 
@@ -129,7 +136,8 @@ def live(
     coming = np.zeros_like(adstock) if scenario.adstock == "delayed" else adstock
     since_visit = np.full(count, 127, np.int8)
     converted = np.full(count, -1, np.int16)
-    touches: list[tuple[NDArray[np.intp], int, int]] = []
+    touches: list[_Contact] = []
+    missed: list[_Contact] = []
     for day in range(scenario.days):
         for each, factor in zip(adstock, kept, strict=True):
             each *= factor
@@ -151,6 +159,8 @@ def live(
             if not running[position]:
                 is_reached = np.zeros(count, bool)
             elif withheld is not None:
+                if is_recorded:
+                    missed.append((np.flatnonzero(is_reached & withheld[position]), position, day))
                 is_reached &= ~withheld[position]
             coming[position] += is_reached
             # What follows visitors must not make visitors, or it would feed itself for ever.
@@ -161,11 +171,11 @@ def live(
         if is_recorded:
             for position, came in enumerate((organic, direct), start=len(channels)):
                 touches.append((np.flatnonzero(came & is_here), position, day))
-        since_visit = np.where(visits, 0, np.minimum(since_visit + 1, 127)).astype(np.int8)
+        since_visit = np.where(visits, 0, np.minimum(since_visit, 126) + 1).astype(np.int8)
         hazard = _HAZARD[intent] * lean * _growth(scenario, adstock)
         is_buying = (random.random(count, np.float32) < -np.expm1(-hazard)) & is_here
         converted[is_buying] = day
-    return _lived(touches, converted)
+    return Lived(*_joined(touches), *_joined(missed), converted)
 
 
 def _reach(channel: Channel, people: People, *, follows_intent: bool) -> Any:
@@ -282,13 +292,13 @@ def _next_intent(
     return moved
 
 
-def _lived(touches: Sequence[tuple[NDArray[np.intp], int, int]], converted: NDArray[np.int16]) -> Lived:
-    lengths = [len(users) for users, _, _ in touches]
-    return Lived(
-        np.concatenate([np.empty(0, np.intp), *(users for users, _, _ in touches)]).astype(np.int32),
-        np.repeat(np.array([node for _, node, _ in touches], np.int8), lengths),
-        np.repeat(np.array([day for _, _, day in touches], np.int16), lengths),
-        converted,
+def _joined(contacts: Sequence[_Contact]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return users, nodes and days, one entry per contact."""
+    lengths = [len(users) for users, _, _ in contacts]
+    return (
+        np.concatenate([np.empty(0, np.intp), *(users for users, _, _ in contacts)]).astype(np.int32),
+        np.repeat(np.array([node for _, node, _ in contacts], np.int8), lengths),
+        np.repeat(np.array([day for _, _, day in contacts], np.int16), lengths),
     )
 
 

@@ -50,6 +50,9 @@ class Simulation:
         ``currency``.
     withheld : DataFrame
         One row per user and channel that was withheld from them at random: ``user_id``, ``node_id``.
+    opportunities : DataFrame
+        One row per touchpoint that a withheld user would have had: ``user_id``, ``node_id``, ``date``. A
+        server of advertisements knows it if it logs what it would have shown.
     """
 
     scenario: Scenario
@@ -58,6 +61,7 @@ class Simulation:
     touchpoints: pd.DataFrame
     conversions: pd.DataFrame
     withheld: pd.DataFrame
+    opportunities: pd.DataFrame
 
     def truth(self, *, shapley: bool = False) -> pd.DataFrame:
         """Count the conversions that each channel caused, by living the same days without it.
@@ -166,8 +170,7 @@ def simulate(
         )
     ]
     joined = [pd.concat(frames, ignore_index=True) for frames in zip(*parts, strict=True)]
-    people_frame, touchpoints, conversions, withheld_frame = joined
-    return Simulation(known, seed, people_frame, touchpoints, conversions, withheld_frame)
+    return Simulation(known, seed, *joined)
 
 
 def _check(*, users: int, seed: int, holdout: float) -> None:
@@ -215,7 +218,7 @@ def _numbered(parts: Iterator[Any]) -> Iterator[tuple[int, Any]]:
 
 def _random(seed: int, part: int, purpose: str) -> np.random.Generator:
     # Streams of their own, so that an experiment or a time of day does not change what happens.
-    purposes = ("people", "days", "holdout", "times", "values")
+    purposes = ("people", "days", "holdout", "times", "values", "opportunities")
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, part, purposes.index(purpose)])))
 
 
@@ -235,11 +238,14 @@ def _frames(
     names = pd.Series(names_of(scenario), dtype="str")
     times = _random(seed, number, "times")
     touched = lived.days + _TOUCHES_UNTIL * times.random(len(lived.days))
+    chances = _random(seed, number, "opportunities").random(len(lived.missed_days))
+    missed = lived.missed_days + _TOUCHES_UNTIL * chances
     bought = lived.converted + _TOUCHES_UNTIL + (1 - _TOUCHES_UNTIL) * times.random(count)
     buyers = np.flatnonzero(lived.converted >= 0)
     until = np.where(lived.converted >= 0, bought, float(scenario.days))
     values = _random(seed, number, "values").lognormal(math.log(_MEAN_VALUE) - 0.32, 0.8, len(buyers))
     order = np.lexsort((touched, lived.users))
+    missed_order = np.lexsort((missed, lived.missed_users))
     held = np.nonzero(withheld) if withheld is not None else (np.empty(0, int), np.empty(0, int))
     return (
         pd.DataFrame(
@@ -270,6 +276,13 @@ def _frames(
             {
                 "user_id": user_ids.take(held[1]).reset_index(drop=True),
                 "node_id": names.take(held[0]).reset_index(drop=True),
+            }
+        ),
+        pd.DataFrame(
+            {
+                "user_id": user_ids.take(lived.missed_users[missed_order]).reset_index(drop=True),
+                "node_id": names.take(lived.missed_nodes[missed_order]).reset_index(drop=True),
+                "date": _instants(missed[missed_order], first_day),
             }
         ),
     )

@@ -57,6 +57,11 @@ class Service(Protocol):
         """The project's currency."""
         ...
 
+    @property
+    def timezone(self) -> str:
+        """The project's time zone."""
+        ...
+
     def answer(self, operation: Operation, request: Request) -> Answer:
         """Carry out one operation."""
         ...
@@ -104,7 +109,8 @@ class Embedded:
 
     def tables(self) -> Tables:
         """Return the tables that attribution reads."""
-        return Tables(**self._service.tables(), currency=self._service.currency)
+        service = self._service
+        return Tables(**service.tables(), currency=service.currency, timezone=service.timezone)
 
     def close(self) -> None:
         """Let go of the service."""

@@ -340,7 +340,7 @@ class TestEdges:
                 *["str"] * 3,
                 *["float64"] * 2,
                 "str",
-                *["float64"] * 3,
+                *["float64"] * 7,
             ]
 
     def test_no_touchpoint(self, model):

@@ -32,6 +32,46 @@ def test_cost_per_conversion_and_return():
     ]
 
 
+def test_intervals_of_cost_and_return_follow_from_those_of_the_credit():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "email", 1.0, 10.0, "EUR"))
+    bounds = {"low": [2.0, 0.0], "high": [6.0, 3.0], "value_low": [60.0, -5.0], "value_high": [120.0, 25.0]}
+    credits = credits.assign(**bounds, share_low=0.0, share_high=1.0)
+    spend = spend_of(("search", 30.0, "EUR"), ("email", 6.0, "EUR"), ("tv", 5.0, "EUR"))
+    report = report_returns(credits, spend)
+    columns = ["node_id", "cpa", "cpa_low", "cpa_high", "roas", "roas_low", "roas_high"]
+    assert table(report, *columns) == [
+        ["search", 7.5, 5.0, 15.0, 3.0, 2.0, 4.0],
+        ["email", 6.0, 2.0, np.inf, 10 / 6, -5 / 6, 25 / 6],
+        ["tv", None, None, None, 0.0, None, None],
+    ]
+    # Twice is once: what was there before is replaced.
+    pd.testing.assert_frame_equal(report_returns(report[report["node_id"] != "tv"].iloc[:2], spend), report)
+
+
+def test_without_spend_or_currency_there_are_no_bounds_either():
+    credits = credits_of(("linear", "search", 4.0, 4.0, None), ("linear", "email", 4.0, 4.0, None))
+    credits = credits.assign(low=0.0, high=9.0, value_low=1.0, value_high=9.0)
+    report = report_returns(credits, spend_of(("search", 18.0, "EUR"), ("email", 0.0, "EUR")))
+    report = report.set_index("node_id")
+    assert table(report.loc[["search"]], "cpa_low", "cpa_high", "roas_low") == [[2.0, np.inf, None]]
+    assert table(report.loc[["email"]], "cpa_low", "cpa_high", "roas_high") == [[None, None, None]]
+
+
+def test_the_order_of_columns_with_intervals_and_spend():
+    frame = pd.DataFrame({"path": ["a > b"], "n": [6], "v": [60.0]})
+    paths = Paths.from_sequences(frame, path="path", conversions="n", value="v")
+    first = ["model", "node_id", "node_name", "conversions", "value", "currency", "share"]
+    last = ["value_low", "value_high", "share_low", "share_high"]
+    spend = spend_of(("a", 6.0, None))[["node_id", "spend"]]
+    assert list(attribute(paths, "linear", confidence=0.9).columns) == [*first, "low", "high", *last]
+    credits = attribute(paths, "linear", confidence=0.9, spend=spend)
+    ratios = ["spend", "cpa", "roas", "cpa_low", "cpa_high", "roas_low", "roas_high"]
+    assert list(credits.columns) == [*first, "low", "high", *ratios, *last]
+    row = credits.set_index("node_id").loc["a"]
+    assert row["cpa_low"] == pytest.approx(6 / row["high"])
+    assert row["roas_high"] == pytest.approx(row["value_high"] / 6)
+
+
 def test_spend_without_credit_and_credit_without_spend_both_stay():
     credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("first", "search", 4.0, 90.0, "EUR"))
     report = report_returns(credits, spend_of(("tv", 50.0, "EUR")))
@@ -140,12 +180,13 @@ def test_roll_up_sums_into_the_ancestor_of_a_type():
 
 def test_roll_up_recomputes_ratios_and_leaves_bounds_out():
     credits = credits_of(("linear", "shoes", 4.0, 40.0, "EUR"), ("linear", "boots", 1.0, 20.0, "EUR"))
+    bounds = dict.fromkeys(["low", "high", "value_low", "value_high", "share_low", "share_high"], 1.0)
     credits = report_returns(
-        credits.assign(low=0.0, high=9.0), spend_of(("shoes", 10.0, "EUR"), ("boots", 5.0, "EUR"))
+        credits.assign(**bounds), spend_of(("shoes", 10.0, "EUR"), ("boots", 5.0, "EUR"))
     )
     rolled = roll_up(credits, NODES, "campaign")
     assert table(rolled, "spend", "cpa", "roas") == [[15.0, 3.0, 4.0]]
-    assert not {"low", "high"} & set(rolled.columns)
+    assert not [name for name in rolled.columns if name.endswith(("low", "high"))]
 
 
 def test_roll_up_refuses_an_unknown_level():

@@ -116,5 +116,6 @@ class TestIntervals:
     def test_the_credits_themselves_are_the_same(self, frames):
         paths = Paths.from_frames(*frames)
         plain = attribute(paths, self.models)
-        with_bounds = attribute(paths, self.models, confidence=0.9).drop(columns=["low", "high"])
-        pd.testing.assert_frame_equal(with_bounds, plain, check_exact=False, rtol=1e-12)
+        for intervals in ("closed_form", "bootstrap"):
+            credits = attribute(paths, self.models, confidence=0.9, intervals=intervals, replicates=3)
+            pd.testing.assert_frame_equal(credits[plain.columns], plain, check_exact=False, rtol=1e-12)

@@ -16,12 +16,12 @@ DAY = np.timedelta64(86_400_000_000, "us")
 
 
 def write_journeys(
-    folder: Path, *, journeys: int, conversions: int, nodes: int = 12, seed: int = 20250101
+    folder: Path, *, journeys: int, conversions: int, nodes: int = 12, seed: int = 20250101, first: int = 0
 ) -> int:
     """Write ``touchpoints.parquet`` and ``conversions.parquet``; return the number of touchpoints.
 
     Journeys have a geometric length with mean 4, at most 20, within 30 days; each converts at most once, after
-    its last touchpoint.
+    its last touchpoint. Users and conversions are numbered from ``first`` on.
     """
     random = np.random.default_rng(seed)
     lengths = np.minimum(random.geometric(0.25, journeys), 20)
@@ -33,7 +33,7 @@ def write_journeys(
     node = pa.DictionaryArray.from_arrays(pa.array(random.integers(0, nodes, touches), pa.int32()), names)
     touchpoints = pa.table(
         {
-            "user_id": _named("u", user[order]),
+            "user_id": _named("u", user[order] + first),
             "node_id": node.cast(pa.string()),
             "date": pa.array(date[order], pa.timestamp("us", "UTC")),
         }
@@ -42,8 +42,8 @@ def write_journeys(
     converting = random.choice(journeys, conversions, replace=False)
     converted = pa.table(
         {
-            "event_id": _named("e", np.arange(conversions)),
-            "user_id": _named("u", converting),
+            "event_id": _named("e", np.arange(conversions) + first),
+            "user_id": _named("u", converting + first),
             "date": pa.array(np.full(conversions, START + 31 * DAY), pa.timestamp("us", "UTC")),
             "value": random.lognormal(3, 1, conversions).round(2),
         }

@@ -90,6 +90,12 @@ def test_resources_are_nested(described: dict[str, Any]) -> None:
     assert schemas["User"]["properties"]["audienceIds"]["items"] == {"type": ["string", "null"]}
 
 
+def test_what_events_may_lack_is_null(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    assert schemas["Event"]["properties"]["expirationPolicy"]["type"] == ["object", "null"]
+    assert schemas["Interaction"]["properties"]["geo"]["type"] == "object"
+
+
 def test_each_call_gives_a_document_of_its_own() -> None:
     first = document()
     first["paths"].clear()

@@ -262,7 +262,10 @@ def test_a_described_node_keeps_its_type_under_spend(load, rows):
         ({"amount.currency": "eur"}, "amount.currency: 'eur' is not a currency of three upper-case letters"),
         ({"startDate": "2025-02-01T00:00:00Z"}, "startDate: is not before endDate"),
         ({"endDate": None}, "endDate: is missing"),
-        ({"endDate": "2025-02-01"}, "endDate: '2025-02-01' is not an RFC 3339 date-time"),
+        (
+            {"endDate": "2025-02-01"},
+            "endDate: '2025-02-01' is not a date with a time, such as 2025-01-31T12:00:00Z",
+        ),
         ({"amount": "5"}, "amount: '5' is not an object"),
     ],
 )

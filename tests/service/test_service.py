@@ -58,7 +58,8 @@ def test_another_project_is_refused(service):
 
 def test_tables_for_attribution_are_lazy_and_current(service):
     tables = service.tables()
-    assert set(tables) == {"interactions", "events", "metrics", "nodes", "outlays"}
+    read = {"interactions", "events", "metrics", "nodes", "outlays", "metric_history", "rates"}
+    assert set(tables) == read
     assert tables["nodes"].columns == tuple(schema.NODE.names)
     count = tables["interactions"].count()
     assert count.to_pyarrow().as_py() == 0

@@ -14,6 +14,8 @@ DEFAULTS = {
     "retentionDurationInDays": 0,
     "piiFields": [],
     "requireTokenForEvents": False,
+    "currency": "EUR",
+    "timezone": "UTC",
 }
 
 

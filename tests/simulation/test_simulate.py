@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -219,3 +220,37 @@ def test_subsets_of_worlds_share_their_chance():
         for position in range(3):
             with_it = (*running[:position], True, *running[position + 1 :])
             assert world._conversions(with_it) >= world._conversions(running)
+
+
+def test_opportunities_are_the_touchpoints_that_withheld_users_would_have_had():
+    """On the first day nothing that was withheld has had an effect yet, so that both worlds are alike."""
+    plain, tried = (simulate("random", users=5_000, seed=3, holdout=holdout) for holdout in (0.0, 0.3))
+    first = [
+        each.loc[each["date"] < "2025-01-02", ["user_id", "node_id"]]
+        for each in (plain.touchpoints, tried.touchpoints, tried.opportunities)
+    ]
+    touched, still, missed = (pd.MultiIndex.from_frame(each) for each in first)
+    assert len(missed)
+    assert missed.isin(pd.MultiIndex.from_frame(tried.withheld)).all()
+    assert sorted([*still, *missed]) == sorted(touched)
+    assert plain.opportunities.empty
+    assert plain.opportunities.dtypes.equals(tried.opportunities.dtypes)
+
+
+def test_retargeting_follows_visits_of_the_last_seven_days_only():
+    """Whoever never came, or came long ago, is not reached, however long that is."""
+    scenario = replace(SCENARIOS["intent"], days=160)
+    world = simulate(scenario, users=3_000, seed=6)
+    touched = world.touchpoints.assign(day=lambda rows: rows["date"].dt.floor("D"))
+    visits = touched[
+        touched["node_id"].isin(["organic", "direct", "generic_search", "brand_search", "email"])
+    ]
+    reached = touched[touched["node_id"] == "retargeting"]
+    # The last visit on a day before: those of the day itself may come after the exposure.
+    before = pd.merge_asof(
+        reached.sort_values("day"),
+        visits[["user_id", "day"]].assign(visited=visits["day"]).sort_values("day"),
+        on="day", by="user_id", allow_exact_matches=False,
+    )  # fmt: skip
+    assert len(before) > 1_000
+    assert ((before["day"] - before["visited"]) <= pd.Timedelta(days=7)).all()

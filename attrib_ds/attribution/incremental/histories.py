@@ -11,20 +11,25 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.attribution.codes import number_currencies
+from attrib_ds.attribution.incremental.observations import (
+    DAY,
+    check_are_inside,
+    check_are_observed,
+    events_of,
+    observed_of,
+    points_of,
+)
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import ibis.expr.types as ir
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.sequences import Sequences
 
     Numbers = NDArray[np.float64]
     Codes = NDArray[np.int64]
-
-_DAY: float = 86_400_000_000.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +94,9 @@ class Histories:
         """
         paths = sequences.paths
         paths.require_dates("an incremental model")
-        points = _points(sequences)
-        events = _events(sequences)
-        people = _observed(paths.observed, points, events)
+        points = points_of(sequences)
+        events = events_of(sequences)
+        people = observed_of(paths.observed, points, events)
         known = [name for name in people.columns if name not in ("user_id", "since", "until")]
         wanted = known if covariates is None else list(covariates)
         for name in wanted:
@@ -112,12 +117,7 @@ class Histories:
         happened = events.left_join(keys, "user_id")
         happened = happened.select("event_id", "number", "event_date", "conversions", "value", "currency")
         converted = happened.order_by("event_id").to_pyarrow()
-        if converted["number"].null_count:
-            raise InvalidRequest(
-                f"users: {converted['number'].null_count} conversions are of users who are not among those "
-                "observed; allowed: one row for every user who converted",
-                field="users",
-            )
+        check_are_observed(converted["number"].is_null().to_numpy())
         return _assembled(users, wanted, touched, converted)
 
 
@@ -130,13 +130,7 @@ def _assembled(
     event_user = converted["number"].to_numpy().astype(np.int64)
     event_time = _days(_moments(converted["event_date"]), origin)
     outside = (event_time < begins[event_user]) | (event_time > ends[event_user])
-    if outside.any():
-        raise InvalidRequest(
-            f"users: {int(outside.sum())} conversions lie outside the observation of their users, for "
-            f"example {converted['event_id'][int(np.argmax(outside))].as_py()!r}; allowed: since and until "
-            "that include every conversion",
-            field="users",
-        )
+    check_are_inside(outside, converted["event_id"])
     touch_user = touched["number"].to_numpy().astype(np.int64)
     touch_time = _days(_moments(touched["date"]), origin)
     # What came before the observation may be at work in it still.
@@ -160,38 +154,13 @@ def _assembled(
     )
 
 
-def _points(sequences: Sequences) -> ir.Table:
-    points = sequences.paths.touchpoints
-    if points is None:
-        raise InvalidRequest(
-            "paths: an incremental model needs the touchpoints of users who did not convert too; use "
-            "Paths.from_frames or conversion_paths",
-            field="paths",
-        )
-    return sequences.coded(points.filter(points.user_id.notnull())).select("user_id", "code", "date")
-
-
-def _events(sequences: Sequences) -> ir.Table:
-    touches = sequences.paths.touches
-    last = touches.filter(touches.position == touches.length)
-    return last.select("event_id", "user_id", "event_date", "conversions", "value", "currency")
-
-
-def _observed(observed: ir.Table | None, points: ir.Table, events: ir.Table) -> ir.Table:
-    if observed is not None:
-        return observed
-    seen = points.select("user_id", "date").union(events.select("user_id", date="event_date"))
-    ends = seen.agg(since=seen.date.min(), until=seen.date.max())
-    return seen.select("user_id").distinct().cross_join(ends)
-
-
 def _moments(column: pa.ChunkedArray) -> NDArray[np.datetime64]:
     plain = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64())
     return np.asarray(plain.to_numpy()).astype("datetime64[us]")
 
 
 def _days(moments: NDArray[np.datetime64], origin: np.datetime64) -> Numbers:
-    return np.asarray((moments - origin).astype(np.int64) / _DAY)
+    return np.asarray((moments - origin).astype(np.int64) / DAY)
 
 
 def _columns(users: pa.Table, covariates: Sequence[str]) -> Numbers:

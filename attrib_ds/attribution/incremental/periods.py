@@ -1,23 +1,22 @@
-"""Cuts observations into periods and tells how strongly each node is at work in each of them."""
+"""Cuts observations into periods and looks at each of them at one moment."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attrib_ds.attribution.incremental.levels import levels_at
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.incremental.histories import Histories
 
     Numbers = NDArray[np.float64]
-
-#: Numbers of an adstock that are held at one time.
-_MOST_CELLS: Final = 48_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +26,9 @@ class Periods:
     Attributes
     ----------
     adstock : float32 array, shape (n_rows, n_nodes, n_half_lives)
-        What is left of each node's touchpoints at the end of the period: one on the moment of a touchpoint,
-        half of it a half-life later.
+        What is left of each node's touchpoints at the moment that the period is looked at: that of the
+        conversion, or one drawn from those of conversions within their periods. What comes later in the
+        period does not count, and the time of day at which people convert does not pass for an effect.
     user, number : int array
         Whose, and which one since the first.
     event : int array
@@ -77,84 +77,51 @@ def sample_periods(
     """
     first = np.floor(histories.since / step).astype(np.int64)
     end = np.maximum(np.ceil(histories.until / step).astype(np.int64), first + 1)
-    at_risk = int((end - first).sum())
-    share = min(1.0, rows / max(at_risk, 1))
-    together = max(1, _MOST_CELLS // (nodes * len(half_lives)))
-    parts = [
-        part
-        for number, beginning in enumerate(range(0, len(first), together))
-        for part in _live(
-            histories,
-            slice(beginning, min(beginning + together, len(first))),
-            first,
-            end,
-            nodes=nodes,
-            half_lives=half_lives,
-            step=step,
-            share=share,
-            random=np.random.default_rng([seed, number]),
-        )
-    ]
+    case_user = histories.event_user
+    # A conversion on the very end of an observation is in its last period.
+    case_period = np.minimum(np.floor(histories.event_time / step).astype(np.int64), end[case_user] - 1)
+    random = np.random.default_rng(seed)
+    user, period, weight = drawn_periods(first, end, rows=rows, random=random)
+    within = histories.event_time / step - case_period
+    moment = (period + within[random.integers(0, len(within), len(period))]) * step
+    is_at_risk = (moment >= histories.since[user]) & (moment <= histories.until[user])
+    is_at_risk &= ~is_among(user, period, case_user, case_period)
+    user, period, moment = user[is_at_risk], period[is_at_risk], moment[is_at_risk]
+    users = np.concatenate([case_user, user])
+    moments = np.concatenate([histories.event_time, moment])
     return Periods(
-        np.concatenate([part.adstock for part in parts]),
-        np.concatenate([part.user for part in parts]),
-        np.concatenate([part.number for part in parts]),
-        np.concatenate([part.event for part in parts]),
-        np.concatenate([part.weight for part in parts]),
+        levels_at(histories, users, moments, nodes=nodes, half_lives=half_lives),
+        users,
+        np.concatenate([case_period, period]),
+        np.concatenate([np.arange(len(case_user)), np.full(len(user), -1)]),
+        np.concatenate([np.ones(len(case_user)), np.full(len(user), weight)]),
     )
 
 
-def _live(
-    histories: Histories,
-    users: slice,
-    first: NDArray[np.int64],
-    end: NDArray[np.int64],
-    *,
-    nodes: int,
-    half_lives: Sequence[float],
-    step: float,
-    share: float,
-    random: np.random.Generator,
-) -> Iterator[Periods]:
-    """Go through the periods of some users in order, with the adstock of all of them at hand."""
-    beginning, count = users.start, users.stop - users.start
-    touched = slice(*np.searchsorted(histories.touch_user, [users.start, users.stop]))
-    touch_user = histories.touch_user[touched] - beginning
-    touch_node, touch_time = histories.touch_node[touched], histories.touch_time[touched]
-    touch_period = np.floor(touch_time / step).astype(np.int64)
-    events = np.flatnonzero((histories.event_user >= users.start) & (histories.event_user < users.stop))
-    # A conversion on the very end of an observation is in its last period.
-    last = end[histories.event_user[events]] - 1
-    event_period = np.minimum(np.floor(histories.event_time[events] / step).astype(np.int64), last)
-    by_touch, touch_bounds = _in_order(touch_period, end[users].max(initial=0))
-    by_event, event_bounds = _in_order(event_period, end[users].max(initial=0))
-    adstock = np.zeros((count, nodes, len(half_lives)), np.float32)
-    flat = adstock.reshape(count * nodes, len(half_lives))
-    kept = np.array([2.0 ** (-step / each) for each in half_lives], np.float32)
-    for period in range(int(first[users].min(initial=0)), int(end[users].max(initial=0))):
-        adstock *= kept
-        # All before the first period at once, in which they count with their age.
-        lower = 0 if period == int(first[users].min(initial=0)) else touch_bounds[period]
-        new = by_touch[lower : touch_bounds[period + 1]]
-        cells = touch_user[new] * nodes + touch_node[new]
-        age = (period + 1) * step - touch_time[new]
-        for column, half_life in enumerate(half_lives):
-            flat[:, column] += np.bincount(cells, 2.0 ** (-age / half_life), minlength=len(flat))
-        cases = events[by_event[event_bounds[period] : event_bounds[period + 1]]]
-        converted = histories.event_user[cases] - beginning
-        is_free = (first[users] <= period) & (end[users] > period)
-        is_free[converted] = False
-        drawn = np.flatnonzero(is_free & (random.random(count) < share))
-        rows = np.concatenate([converted, drawn])
-        yield Periods(
-            adstock[rows],
-            rows + beginning,
-            np.full(len(rows), period),
-            np.concatenate([cases, np.full(len(drawn), -1)]),
-            np.concatenate([np.ones(len(cases)), np.full(len(drawn), 1 / share)]),
-        )
+def drawn_periods(
+    first: NDArray[np.int64], end: NDArray[np.int64], *, rows: int, random: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
+    """Draw periods of users, and return how many each stands for.
+
+    One is drawn from each stretch of consecutive periods, so that users and times have their share.
+    """
+    until: NDArray[np.int64] = np.cumsum(end - first)
+    total = int(until[-1]) if len(until) else 0
+    if rows >= total:
+        place, weight = np.arange(total, dtype=np.int64), 1.0
+    else:
+        weight = total / rows
+        place = np.minimum(((np.arange(rows) + random.random(rows)) * weight).astype(np.int64), total - 1)
+    user = np.searchsorted(until, place, side="right")
+    return user, end[user] - (until[user] - place), weight
 
 
-def _in_order(periods: NDArray[np.int64], end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = np.argsort(periods, kind="stable")
-    return order, np.searchsorted(periods[order], np.arange(int(end) + 1))
+def is_among(
+    user: NDArray[np.int64],
+    period: NDArray[np.int64],
+    case_user: NDArray[np.int64],
+    case_period: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Say which periods of users are among others."""
+    span = int(max(period.max(initial=0), case_period.max(initial=0))) + 1
+    return np.isin(user * span + period, case_user * span + case_period)

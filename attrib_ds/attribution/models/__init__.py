@@ -4,9 +4,15 @@ Only parameters live here; :mod:`attrib_ds.attribution.weights` turns a rule int
 :mod:`attrib_ds.attribution.path_credits` knows who computes the models of whole paths.
 """
 
-from attrib_ds.attribution.models.incremental import DiscreteHazard, IncrementalModel
+from attrib_ds.attribution.models.incremental import (
+    AdditiveHazard,
+    DiscreteHazard,
+    IncrementalModel,
+    Landmark,
+    LatentIntent,
+)
 from attrib_ds.attribution.models.model import Model, check_share
-from attrib_ds.attribution.models.named import model_named, rule_models
+from attrib_ds.attribution.models.named import model_named, named_models, rule_models
 from attrib_ds.attribution.models.rules import (
     CustomWeights,
     FirstTouch,
@@ -31,14 +37,17 @@ from attrib_ds.attribution.models.sequences import (
 
 __all__ = [
     "TRANSFORMS",
+    "AdditiveHazard",
     "ConversionRateShapley",
     "CustomWeights",
     "DiscreteHazard",
     "FirstTouch",
     "Fractribution",
     "IncrementalModel",
+    "Landmark",
     "LastNonDirect",
     "LastTouch",
+    "LatentIntent",
     "Linear",
     "LinearRamp",
     "Markov",
@@ -52,5 +61,6 @@ __all__ = [
     "TimeDecay",
     "check_share",
     "model_named",
+    "named_models",
     "rule_models",
 ]

@@ -36,6 +36,10 @@ class DiscreteHazard(IncrementalModel):
     lost without the node's touchpoints. It may be negative, and with nodes that strengthen each other the
     parts of a conversion may add up to more than it.
 
+    A period is looked at at one moment: that of its conversion, or one drawn from those at which others
+    convert in theirs. So touchpoints after a conversion never count, and people who are reached and convert
+    at the same hours are not taken for people who convert because they are reached.
+
     Parameters
     ----------
     half_lives : tuple of str or timedelta, default ("1D", "3D", "9D")
@@ -58,6 +62,13 @@ class DiscreteHazard(IncrementalModel):
     seed : int, default 0
         Of the draw.
 
+    Notes
+    -----
+    An interval is about the conversions that the node caused among these users, in which chance has a part
+    too; as the estimate shares that part, the interval is a little wider than it need be. In 40 simulated
+    worlds of 100,000 users in which exposure is random, 96 % of the intervals at 95 % held the number caused.
+    The model has only to be near the truth for that: effects there add up, here they multiply.
+
     References
     ----------
     Shender, Amini, Bao, Dikmen, Richardson and Wang (2024), A time to event framework for multi-touch
@@ -77,18 +88,272 @@ class DiscreteHazard(IncrementalModel):
     most_interacting: ClassVar[int] = 20
 
     def __post_init__(self) -> None:
-        if isinstance(self.half_lives, str) or not self.half_lives:
-            raise InvalidRequest(
-                f"half_lives: {self.half_lives!r} is not allowed; allowed: one or more lengths of time",
-                field="half_lives",
-            )
-        object.__setattr__(self, "half_lives", tuple(self.half_lives))
-        for each in self.half_lives:
-            as_days(each, argument="half_lives")
+        _check_half_lives(self)
         as_days(self.step, argument="step")
         if self.covariates is not None:
             object.__setattr__(self, "covariates", tuple(self.covariates))
         check_amount("shrinkage", self.shrinkage)
         check_whole("comparisons", self.comparisons, minimum=1)
         check_whole("rows", self.rows, minimum=1_000)
+        check_whole("seed", self.seed, minimum=0)
+
+
+@dataclass(frozen=True)
+class AdditiveHazard(IncrementalModel):
+    """Credit nodes with what they add to the rate at which users convert.
+
+    The rate of a user is a baseline, which is the same for all users of a stratum in a stretch of time, plus
+    what is left of each touchpoint, times a rate that the node's conversions tell. None of them is below
+    zero. A node's credit for a conversion is its part of the rate at that moment; the baseline keeps its own
+    part, so that all parts add up to the conversion. Sums over touchpoints are computed by the engine, in one
+    pass; only users who converted are looked at one by one.
+
+    Touchpoints add up without saturation here, effects cannot be negative, and the rates of nodes are the
+    same for all users: where that is wrong, :class:`DiscreteHazard` is nearer to the truth, and slower.
+
+    Parameters
+    ----------
+    half_lives : tuple of str or timedelta, default ("1D", "4D", "10D")
+        Speeds at which effects fade; the data decide how much of each.
+    strata : tuple of str, optional
+        What is known of users that each value has a baseline for; by default every column of the observed
+        users that holds flags or texts.
+    periods : int, default 10
+        Stretches of equal length that the time is cut into, each with a baseline, 1 or more.
+    times_of_day : int, default 24
+        Parts of equal length that a day of UTC is cut into. Each counts as often as people convert at it, so
+        that what reaches people in the hours in which they convert anyway does not pass for an effect. 1 is
+        no difference.
+    interactions : bool or tuple of (str, str), default False
+        Whether two nodes together add something of their own, for all pairs of nodes or for those named. Its
+        part is halved between the two.
+
+    Notes
+    -----
+    The maximum of the likelihood is that of expectation and maximisation, the method of the reference; after
+    ten of its steps Newton's are made, until one promises less than 1e-12 of log-likelihood per conversion.
+
+    References
+    ----------
+    Zhang, Wei and Ren (2014), Multi-touch attribution in online advertising with survival theory, IEEE
+    International Conference on Data Mining. It has no baseline, and credits nodes with every conversion.
+    """
+
+    half_lives: tuple[str | timedelta, ...] = ("1D", "4D", "10D")
+    strata: tuple[str, ...] | None = None
+    periods: int = 10
+    times_of_day: int = 24
+    interactions: bool | tuple[tuple[str, str], ...] = False
+
+    signed: ClassVar[bool] = False
+    #: Pairs that are not too many to tell apart.
+    most_pairs: ClassVar[int] = 190
+
+    def __post_init__(self) -> None:
+        _check_half_lives(self)
+        if self.strata is not None:
+            object.__setattr__(self, "strata", _texts("strata", self.strata))
+        check_whole("periods", self.periods, minimum=1, maximum=1_000)
+        check_whole("times_of_day", self.times_of_day, minimum=1, maximum=96)
+        if not isinstance(self.interactions, bool):
+            object.__setattr__(self, "interactions", _pairs(self.interactions))
+
+
+def _check_half_lives(model: AdditiveHazard | DiscreteHazard | Landmark | LatentIntent) -> None:
+    if isinstance(model.half_lives, str) or not model.half_lives:
+        raise InvalidRequest(
+            f"half_lives: {model.half_lives!r} is not allowed; allowed: one or more lengths of time",
+            field="half_lives",
+        )
+    object.__setattr__(model, "half_lives", tuple(model.half_lives))
+    for each in model.half_lives:
+        as_days(each, argument="half_lives")
+
+
+def _texts(argument: str, names: object) -> tuple[str, ...]:
+    if isinstance(names, str) or not all(isinstance(each, str) for each in names):  # type: ignore[attr-defined]
+        raise InvalidRequest(
+            f"{argument}: {names!r} is not allowed; allowed: names of columns", field=argument
+        )
+    return tuple(names)  # type: ignore[arg-type]
+
+
+def _pairs(interactions: object) -> tuple[tuple[str, str], ...]:
+    try:
+        pairs = tuple((str(one), str(other)) for one, other in interactions)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        pairs = (("", ""),)
+    if any(one == other for one, other in pairs):
+        raise InvalidRequest(
+            f"interactions: {interactions!r} is not allowed; allowed: True, False, or pairs of two nodes",
+            field="interactions",
+        )
+    return pairs
+
+
+@dataclass(frozen=True)
+class Landmark(IncrementalModel):
+    """Credit nodes with how many more conversions follow when they reach a user.
+
+    At the beginning of every period, users whom the node reaches in it are compared with users of the same
+    history whom it does not: the conversions within a window from there on are counted. The estimate is the
+    total effect of being reached once on those who were, over everything that comes of it, such as visits,
+    searches and further touchpoints of this and other nodes; :class:`DiscreteHazard` holds those fixed and
+    estimates the direct effect. A node's credit is the sum over its periods; it may be negative. As effects
+    of one node's touchpoints on the same user overlap, and what comes after the window does not count, it is
+    not the number of conversions that would be lost if the node stopped, but near it where touchpoints are
+    few and the window is long.
+
+    Regressions say how likely a user with that history is to be reached and to convert. If one of them is
+    right, and nothing unobserved drives both, the estimate is (double robustness). Its variance is that of
+    all conversions in the windows, most of which have nothing to do with the node: with the default window
+    intervals were about as wide as those of :class:`DiscreteHazard` in simulated worlds, with one of thirty
+    days a third wider.
+
+    Parameters
+    ----------
+    window : str or timedelta, default "14D"
+        Conversions so long after the beginning of the period count. A longer one misses less of slow
+        effects, and varies more.
+    half_lives : tuple of str or timedelta, default ("1D", "3D", "9D")
+        Of the touchpoints in a history.
+    step : str or timedelta, default "1D"
+        Length of a period.
+    covariates : tuple of str, optional
+        What is known of users; by default every column of the observed users.
+    shrinkage : float, default 0.001
+        How strongly both regressions are drawn towards zero: the precision of the prior of a standardised
+        coefficient, per period that is reached, or that a conversion follows.
+    comparisons : int, default 40
+        About how many periods that no conversion follows are drawn for each conversion; fewer where that
+        would be more than ``rows``. All that a conversion follows are used.
+    rows : int, default 1,000,000
+        At most about so many are drawn.
+    seed : int, default 0
+        Of the draw.
+
+    Notes
+    -----
+    Odds to be reached above 100 count as 100. A node that reached nobody, or everybody in every period, has
+    no comparison and no credit. Intervals leave out groups of users, not the regressions' error, which moves
+    the estimate in the second order only.
+
+    References
+    ----------
+    Kelly, Vaver and Koehler (2018), A causal framework for digital attribution, Google, compare what follows
+    an advertisement with what follows the same history without it.
+    """
+
+    window: str | timedelta = "14D"
+    half_lives: tuple[str | timedelta, ...] = ("1D", "3D", "9D")
+    step: str | timedelta = "1D"
+    covariates: tuple[str, ...] | None = None
+    shrinkage: float = 0.001
+    comparisons: int = 40
+    rows: int = 1_000_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_half_lives(self)
+        as_days(self.window, argument="window")
+        as_days(self.step, argument="step")
+        if self.covariates is not None:
+            object.__setattr__(self, "covariates", _texts("covariates", self.covariates))
+        check_amount("shrinkage", self.shrinkage)
+        check_whole("comparisons", self.comparisons, minimum=1)
+        check_whole("rows", self.rows, minimum=1_000)
+        check_whole("seed", self.seed, minimum=0)
+
+
+@dataclass(frozen=True)
+class LatentIntent(IncrementalModel):
+    """Credit nodes under a funnel of intents that nobody observes, which tells causes from mere signs.
+
+    Every user is in one of a few intents, from none to the wish to buy, and moves between neighbouring ones
+    from period to period. Conversions, and the touchpoints of every node, are more or less frequent by
+    intent, by how active the user is and how inclined to buy, by what touched them recently and by what is
+    known of them. So a search or a visit is first a sign of intent; and who is about to buy may be reached
+    more often without that passing for an effect. A node causes conversions as far as its touchpoints raise
+    the rate of conversions itself (directly), or that of the steps upwards (by making people want
+    something). Its credit for a conversion is the chance, given all that was seen of the user, that the
+    conversion would not have happened without it. It is never negative; several nodes may each have been
+    needed, so the parts of a conversion may add up to more than it, and the unattributed to less than none.
+
+    The credit is right as far as the funnel is: it rests on assumptions that no observation can confirm.
+
+    Parameters
+    ----------
+    controls : tuple of str, default ()
+        Nodes known to have no effect, such as visits that nobody paid for: signs alone, which earn nothing.
+    intents : int, default 3
+        How many there are, 1 to 5. With one, nodes have direct effects alone.
+    activities, propensities : int, default 6 and 3
+        Classes of users are the combinations of so many degrees of activity and of inclination to buy, 1 to
+        20 of each.
+    half_lives : tuple of str or timedelta, default ("2D", "7D")
+        Speeds at which effects fade; the data decide how much of each. What is at work counts as
+        ``log(1 + level)``.
+    interactions : bool, default True
+        Whether two nodes may raise the rate of conversions together beyond each; not looked for among more
+        than 20 nodes.
+    step : str or timedelta, default "1D"
+        Length of a period.
+    memory : str or timedelta, default "7D"
+        For how long a touchpoint is recent, as for advertisements that follow visitors.
+    covariates : tuple of str, optional
+        What is known of users; by default every column of the observed users.
+    shrinkage : float, default 10
+        How strongly effects are drawn towards zero: the rate of their exponential prior, in users.
+    users : int, default 100,000
+        At most so many are drawn: all who converted, up to half of them, and others, who stand for more.
+    evaluations : int, default 90
+        At most about so many times all are gone through.
+    tolerance : float, default 1e-9
+        The search ends when a step adds less than this part to the logarithm of the likelihood.
+    seed : int, default 0
+        Of the draw.
+
+    Notes
+    -----
+    Intervals are null: the model is too slow to be fit again without each group of users.
+
+    References
+    ----------
+    Abhishek, Fader and Hosanagar (2012), Media exposure through the funnel: a model of multi-stage
+    attribution, has the hidden funnel; that touchpoints of all nodes are signs of intent too is added here.
+    """
+
+    controls: tuple[str, ...] = ()
+    intents: int = 3
+    activities: int = 6
+    propensities: int = 3
+    half_lives: tuple[str | timedelta, ...] = ("2D", "7D")
+    interactions: bool = True
+    step: str | timedelta = "1D"
+    memory: str | timedelta = "7D"
+    covariates: tuple[str, ...] | None = None
+    shrinkage: float = 10.0
+    users: int = 100_000
+    evaluations: int = 90
+    tolerance: float = 1e-9
+    seed: int = 0
+
+    signed: ClassVar[bool] = False
+    #: Nodes whose pairs are not too many to tell apart.
+    most_interacting: ClassVar[int] = 20
+
+    def __post_init__(self) -> None:
+        _check_half_lives(self)
+        object.__setattr__(self, "controls", _texts("controls", self.controls))
+        if self.covariates is not None:
+            object.__setattr__(self, "covariates", _texts("covariates", self.covariates))
+        for argument in ("step", "memory"):
+            as_days(getattr(self, argument), argument=argument)
+        check_whole("intents", self.intents, minimum=1, maximum=5)
+        for argument in ("activities", "propensities"):
+            check_whole(argument, getattr(self, argument), minimum=1, maximum=20)
+        for argument in ("shrinkage", "tolerance"):
+            check_amount(argument, getattr(self, argument))
+        check_whole("users", self.users, minimum=100)
+        check_whole("evaluations", self.evaluations, minimum=1)
         check_whole("seed", self.seed, minimum=0)

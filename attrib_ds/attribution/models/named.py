@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from attrib_ds.attribution.models.incremental import DiscreteHazard
+from attrib_ds.attribution.models.incremental import AdditiveHazard, DiscreteHazard, Landmark, LatentIntent
 from attrib_ds.attribution.models.rules import (
     FirstTouch,
     LastNonDirect,
@@ -41,6 +41,26 @@ def rule_models() -> dict[str, Model]:
     }
 
 
+def named_models() -> dict[str, Model]:
+    """Return every model that has a name, with default parameters."""
+    return rule_models() | {
+        "w_shaped": PositionBased(first=0.3, last=0.3, milestones={"lead": 0.3}),
+        "full_path": PositionBased(first=0.225, last=0.225, milestones={"lead": 0.225, "opportunity": 0.225}),
+        "shapley": Shapley(),
+        "ordered_shapley": OrderedShapley(),
+        "conversion_rate_shapley": ConversionRateShapley(),
+        "markov": Markov(),
+        "markov_2": Markov(order=2),
+        "markov_3": Markov(order=3),
+        "markov_4": Markov(order=4),
+        "fractribution": Fractribution(),
+        "discrete_hazard": DiscreteHazard(),
+        "additive_hazard": AdditiveHazard(),
+        "landmark": Landmark(),
+        "latent_intent": LatentIntent(),
+    }
+
+
 def model_named(name: str) -> Model:
     """Return the model with default parameters that a name stands for.
 
@@ -65,19 +85,7 @@ def model_named(name: str) -> Model:
     >>> model_named("time-decay")
     TimeDecay(half_life='7D', step=None)
     """
-    named = rule_models() | {
-        "w_shaped": PositionBased(first=0.3, last=0.3, milestones={"lead": 0.3}),
-        "full_path": PositionBased(first=0.225, last=0.225, milestones={"lead": 0.225, "opportunity": 0.225}),
-        "shapley": Shapley(),
-        "ordered_shapley": OrderedShapley(),
-        "conversion_rate_shapley": ConversionRateShapley(),
-        "markov": Markov(),
-        "markov_2": Markov(order=2),
-        "markov_3": Markov(order=3),
-        "markov_4": Markov(order=4),
-        "fractribution": Fractribution(),
-        "discrete_hazard": DiscreteHazard(),
-    }
+    named = named_models()
     short = {
         "first": "first_touch",
         "last": "last_touch",

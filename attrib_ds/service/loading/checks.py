@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 #: Earlier instants are seconds taken for milliseconds, or the like (G-041).
 _EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
+_NO_INSTANT: Final = "is not a date with a time, such as 2025-01-31T12:00:00Z"
 _LONGEST_SHOWN: Final = 80
 #: What valid JSON has in its strings alone, and these.
 _LENIENT: Final = r"(?i)nan|inf|,\s*[\]}]"
@@ -163,7 +164,7 @@ class Checks:
         if required:
             self.require(name)
         if self.has(name):
-            self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not an RFC 3339 date-time")
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", _NO_INSTANT)
             if recent:
                 self.rule(f"{quoted(name)} < {_EARLIEST}", f"{shown(name)} || ' is before 1990'")
 

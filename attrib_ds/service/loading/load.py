@@ -78,7 +78,7 @@ def load_records(
     {'interactions': 1, 'implicit_nodes': 1}
     >>> rejected["reason"].to_pylist()  # doctest: +NORMALIZE_WHITESPACE
     ["userId: 'b' is not 24 lower-case hexadecimal digits;
-      startDate: '2025-01-31' is not an RFC 3339 date-time"]
+      startDate: '2025-01-31' is not a date with a time, such as 2025-01-31T12:00:00Z"]
     >>> store.close()
     """
     if resource not in _CHECKS:

@@ -124,7 +124,7 @@ def _unfit(problem: str) -> InvalidRequest:
 
 def _library() -> ModuleType:
     try:
-        import xlsxwriter  # type: ignore[import-untyped]
+        import xlsxwriter
     except ModuleNotFoundError as error:
         raise NotSupported(
             "format: xlsx needs XlsxWriter, which is not installed; it comes with the extra: "

@@ -6,6 +6,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.progress import is_watched
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -90,11 +92,3 @@ class Pace:
             nap = seconds if is_wanted is None else min(seconds, _LONGEST_NAP)
             self._clock.sleep(nap)
             seconds -= nap
-
-
-def is_watched() -> bool:
-    """Say whether somebody sees what is written: on a terminal, or in a notebook."""
-    stream = sys.stderr
-    if stream is None:
-        return False
-    return stream.isatty() or type(stream).__module__.partition(".")[0] == "ipykernel"

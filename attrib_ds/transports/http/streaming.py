@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -13,21 +12,21 @@ import pyarrow.compute as pc
 from attrib_ds.contract import Answer, Stream
 from attrib_ds.contract.columns import columns
 from attrib_ds.errors import UnknownFields
+from attrib_ds.progress import progress
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.interaction_walk import is_by_time, walk_interactions
-from attrib_ds.transports.http.pace import is_watched
 from attrib_ds.transports.http.user_walk import is_by_id, walk_users
 from attrib_ds.transports.http.walking import ByOffset, cut, verified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from attrib_ds.contract import Operation
     from attrib_ds.transports.http.walking import Pages, Source
 
 #: A search with a limit of more pages than this is read page by page too.
 _MOST_AT_ONCE: Final = 4
-_SECONDS_BEFORE_BAR: Final = 1.0
 
 
 def has_pages(operation: Operation, request: Any, *, page: int) -> bool:
@@ -188,26 +187,8 @@ def _counting(tables: Pages, bar: Callable[[int], None]) -> Pages:
             yield table
 
 
-@contextmanager
-def _bar(source: Source, request: Any) -> Iterator[Callable[[int], None]]:
-    """Show a bar of how many records there are, where somebody looks on and it takes its time."""
-    if not is_watched():
-        yield lambda _: None
-        return
-    from tqdm.std import tqdm
-
-    class Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
-        monitor_interval = 0  # no thread that outlives the bar
-
-    with Bar(
-        desc=source.operation.name, unit=" records", file=sys.stderr, delay=_SECONDS_BEFORE_BAR, leave=False
-    ) as bar:
-
-        def advance(count: int) -> None:
-            bar.total = _expected(source, request)
-            bar.update(count)
-
-        yield advance
+def _bar(source: Source, request: Any) -> AbstractContextManager[Callable[[int], None]]:
+    return progress("records", lambda: _expected(source, request), name=source.operation.name)
 
 
 def _expected(source: Source, request: Any) -> int | None:

@@ -15,6 +15,8 @@ from attrib_ds.errors import InvalidRequest
 
 DAY = pd.Timedelta(days=1)
 START = pd.Timestamp("2025-01-01", tz="UTC")
+#: The part of a day at which the users of small examples convert; nobody's day is looked at later.
+BOUGHT = 0.75
 
 
 def at(days):
@@ -37,7 +39,7 @@ def credited(paths, model, **options):
 
 
 def small_frames():
-    """Return 60 users over 6 days, of whom some observed later, with two nodes."""
+    """Return 60 users over 6 days, of whom some observed later, with two nodes; all buy at one time of day."""
     random = np.random.default_rng(5)
     users, touches, orders = [], [], []
     for number in range(60):
@@ -46,7 +48,7 @@ def small_frames():
         nodes = random.choice(["a", "b"], len(touched))
         until = 6.0
         if random.random() < 0.5:
-            until = float(random.uniform(since + 0.5, 6))
+            until = float(random.integers(since, 6)) + BOUGHT
             orders.append((f"e{number}", name, until, float(random.integers(1, 50)), "EUR"))
         touches += [(name, node, when) for node, when in zip(nodes, touched, strict=True) if when <= until]
         users.append((name, since, until, bool(random.random() < 0.5)))
@@ -65,24 +67,22 @@ def frames(users, touches, orders):
 def written_out(users, touches, orders, *, half_lives, shrinkage, interactions):
     """Maximise the penalised likelihood over every user and day, and take each node's touchpoints away."""
     converted = {name: (when, value) for _, name, when, value, _ in orders}
-    origin = min(since for _, since, _, _ in users)
     rows, cases, values = [], [], []
     for name, since, until, member in users:
-        first, end = (
-            math.floor(since - origin),
-            max(math.ceil(until - origin), math.floor(since - origin) + 1),
-        )
-        for day in range(first, end):
+        for day in range(math.floor(since), math.ceil(until)):
+            moment = day + BOUGHT
+            if not since <= moment <= until:
+                continue
             levels = []
             for node in ("a", "b"):
                 for half_life in half_lives:
                     level = sum(
-                        2 ** (-(day + 1 - (when - origin)) / half_life)
+                        2 ** (-(moment - when) / half_life)
                         for user, touched, when in touches
-                        if user == name and touched == node and math.floor(when - origin) <= day
+                        if user == name and touched == node and when <= moment
                     )
                     levels.append(math.log1p(level))
-            is_case = name in converted and day == min(math.floor(converted[name][0] - origin), end - 1)
+            is_case = name in converted and converted[name][0] == moment
             rows.append([float(member), float(day), float(day) ** 2, *levels])
             cases.append(is_case)
             values.append(converted[name][1] if is_case else 0.0)
@@ -203,11 +203,45 @@ def test_touchpoints_after_the_observation_change_nothing(world):
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
+def test_touchpoints_after_a_conversion_on_the_same_day_change_nothing():
+    users, touches, orders = small_frames()
+    late = [(name, "a", when + 0.1) for _, name, when, _, _ in orders]
+    # Everybody is observed to the end of the day, so that these touchpoints are inside the observation.
+    whole_days = [(name, since, math.ceil(until), member) for name, since, until, member in users]
+    plain, with_late = (
+        credited(frames(whole_days, each, orders), DiscreteHazard(half_lives=("1h",), comparisons=10_000))
+        for each in (touches, touches + late)
+    )
+    pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
+
+
+def test_everything_twice_is_twice_the_credit():
+    users, touches, orders = small_frames()
+    twice = (
+        [*users, *((f"x{name}", *rest) for name, *rest in users)],
+        [*touches, *((f"x{name}", *rest) for name, *rest in touches)],
+        [*orders, *((f"x{event}", f"x{name}", *rest) for event, name, *rest in orders)],
+    )
+    model = DiscreteHazard(comparisons=10_000)
+    once, doubled = (credited(frames(*each), model) for each in ((users, touches, orders), twice))
+    pd.testing.assert_series_equal(doubled[once.index], 2 * once, rtol=1e-6)
+
+
+def test_everybody_converts_at_once_and_nothing_is_known():
+    users = [(f"u{number}", 0.0, BOUGHT, True) for number in range(30)]
+    orders = [(f"e{number}", f"u{number}", BOUGHT, 1.0, "EUR") for number in range(30)]
+    touches = [(f"u{number}", "a", 0.25) for number in range(15)]
+    rows = attribute(frames(users, touches, orders), "discrete_hazard", confidence=0.95)
+    assert rows["conversions"].sum() == pytest.approx(30)
+    assert rows["conversions"].abs().max() == pytest.approx(30, abs=1e-6)
+
+
 def test_users_in_parts_are_the_same_as_at_once(monkeypatch):
     world = simulate("random", users=2_000, seed=3)
     model = DiscreteHazard(comparisons=10_000)
     whole = credited(paths_of(world), model)
-    monkeypatch.setattr("attrib_ds.attribution.incremental.periods._MOST_CELLS", 8 * 3 * 300)
+    monkeypatch.setattr("attrib_ds.attribution.incremental.levels._MOST_PAIRS", 300)
+    monkeypatch.setattr("attrib_ds.attribution.incremental.logistic._TOGETHER", 100)
     pd.testing.assert_series_equal(credited(paths_of(world), model), whole, rtol=1e-6)
 
 

@@ -1,14 +1,15 @@
 """Files of users: columns found by common names, rows that cannot be read listed."""
 
 import gzip
+import io
 import os
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from attrib_ds import attribute, errors
-from attrib_ds.journey_files import read_journeys, read_sequences, read_spend
+from attrib_ds import attribute, connect, conversion_paths, errors
+from attrib_ds.importers.own_files import read_journeys, read_sequences, read_spend
 
 TOUCHES = """customer_id,time,channel
 u,2025-01-01T10:00:00Z,search
@@ -37,7 +38,7 @@ def table(credits, *columns):
 
 def test_columns_are_found_by_common_names(write):
     journeys = read_journeys(write("touches.csv", TOUCHES), write("orders.csv", ORDERS))
-    assert journeys.counts == {"touchpoints": 3, "conversions": 2}
+    assert journeys.counts == {"interactions": 3, "events": 2}
     assert journeys.columns == {
         "touchpoints": {"user": "customer_id", "node": "channel", "date": "time"},
         "conversions": {
@@ -48,8 +49,8 @@ def test_columns_are_found_by_common_names(write):
             "currency": "currency",
         },
     }
-    assert journeys.unreadable.empty
-    credits = attribute(journeys.paths, "linear")
+    assert journeys.rejected.empty
+    credits = attribute(journeys.paths(), "linear")
     assert sorted(table(credits, "node_id", "conversions", "value", "currency")) == [
         ["email", 0.5, 515.25, "EUR"],
         ["search", 0.5, 515.25, "EUR"],
@@ -72,7 +73,7 @@ def test_files_come_in_many_forms(write, tmp_path, kind):
         file = tmp_path / "touches.parquet"
         frame.to_parquet(file)
     journeys = read_journeys(file, write("orders.csv", ORDERS))
-    assert attribute(journeys.paths, "last_touch")["conversions"].sum() == 2
+    assert attribute(journeys.paths(), "last_touch")["conversions"].sum() == 2
 
 
 def test_columns_are_named_where_their_names_are_not_common(write):
@@ -92,7 +93,7 @@ def test_columns_are_named_where_their_names_are_not_common(write):
         "value": "umsatz",
     }
     journeys = read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns)
-    assert attribute(journeys.paths, "linear")["value"].sum() == pytest.approx(1050.5)
+    assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
     with pytest.raises(errors.InvalidRequest, match="no column 'kund' \\(did you mean 'kunde'"):
         read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"user": "kund"})
 
@@ -110,8 +111,8 @@ def test_rows_that_cannot_be_read_are_listed_and_the_rest_goes_on(write):
     touches = TOUCHES + ",2025-01-01,search\nu,2025-02-30,search\nu,soon,\na,b\nu,2025-01-04,tv\n"
     orders = ORDERS + "3;u;2025-01-05;much;EUR\n4;u;;5;EUR\n"
     journeys = read_journeys(write("t.csv", touches), write("o.csv", orders))
-    assert journeys.counts == {"touchpoints": 4, "conversions": 2}
-    listed = journeys.unreadable.assign(file=[Path(file).name for file in journeys.unreadable["file"]])
+    assert journeys.counts == {"interactions": 4, "events": 2}
+    listed = journeys.rejected.assign(file=[Path(file).name for file in journeys.rejected["file"]])
     assert sorted(table(listed, "file", "row", "reason")) == [
         ["o.csv", 2, "revenue is not a number"],
         ["o.csv", 3, "order_date is not an instant"],
@@ -141,9 +142,11 @@ u,2025-01-02T10:00:00Z,email,1,12.5
 u,2025-01-03T10:00:00Z,tv,true,7.5
 """
     journeys = read_journeys(write("t.csv", flagged))
-    assert journeys.counts == {"touchpoints": 3, "conversions": 2}
+    assert journeys.counts == {"interactions": 3, "events": 2}
     # The first conversion is the second touch; the second one has all three in its path.
-    first = attribute(journeys.paths, ["first_touch", "last_touch"]).set_index(["model", "node_id"])["value"]
+    first = attribute(journeys.paths(), ["first_touch", "last_touch"]).set_index(["model", "node_id"])[
+        "value"
+    ]
     assert first.to_dict() == {
         ("first_touch", "search"): 20.0,
         ("first_touch", "email"): 0.0,
@@ -152,6 +155,41 @@ u,2025-01-03T10:00:00Z,tv,true,7.5
         ("last_touch", "email"): 12.5,
         ("last_touch", "tv"): 7.5,
     }
+
+
+def test_conversions_without_an_identifier_have_ids_of_their_user_and_date(write):
+    touches = write("t.csv", TOUCHES)
+    orders = "user_id,date,value\nu,2025-01-05,5\nu,2025-01-05,5\nv,2025-01-06,7\n"
+    first = read_journeys(touches, write("o.csv", orders)).events.set_index("event.sourceId")["_id"]
+    assert sorted(first.index) == [
+        "u 2025-01-05T00:00:00.000000Z",
+        "u 2025-01-05T00:00:00.000000Z 2",
+        "v 2025-01-06T00:00:00.000000Z",
+    ]
+    # Another file, another row: the same conversion is the same, and no other one takes its place.
+    orders = "user_id,date,value\nv,2025-01-06,7\nw,2025-01-07,1\n"
+    later = read_journeys(touches, write("p.csv", orders)).events.set_index("event.sourceId")["_id"]
+    assert set(later) & set(first) == {first["v 2025-01-06T00:00:00.000000Z"]}
+
+
+def test_values_without_a_currency_are_plain_numbers(write):
+    orders = "user_id,date,value\nu,2025-01-05,5\nv,2025-01-06,7\n"
+    journeys = read_journeys(write("t.csv", TOUCHES), write("o.csv", orders), event_type="Won deal")
+    assert attribute(journeys.paths(), "last_touch")["value"].sum() == 12
+    with connect("shop", path=":memory:") as shop:
+        assert journeys.load(shop).rejected.empty
+        paths = conversion_paths(shop, event_type="won_deal", statistic="revenue")
+        assert attribute(paths, "last_touch")["value"].sum() == 12
+
+
+def test_frames_are_read_too():
+    touched = pd.read_csv(io.StringIO(TOUCHES))
+    orders = pd.read_csv(io.StringIO(ORDERS), sep=";")
+    journeys = read_journeys(touched, orders)
+    assert journeys.counts == {"interactions": 3, "events": 2}
+    assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
+    with pytest.raises(errors.InvalidRequest, match="conversions: conversions holds no row"):
+        read_journeys(touched, orders.head(0))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +206,7 @@ u,2025-01-03T10:00:00Z,tv,true,7.5
 def test_instants_in_the_forms_that_exports_have(write, written, read):
     touches = f"user_id,date,channel\nu,{written},search\n"
     journeys = read_journeys(write("t.csv", touches), write("o.csv", ORDERS))
-    assert journeys.paths.to_pandas()["date"].dropna().astype(str).tolist() == [read]
+    assert journeys.paths().to_pandas()["date"].dropna().astype(str).tolist() == [read]
 
 
 def test_sequences(write):
@@ -178,15 +216,15 @@ def test_sequences(write):
         ["a", 600.0],
         ["b", 600.0],
     ]
-    assert sequences.unreadable["reason"].tolist() == ["total_conversions is not a number from 0 up"]
+    assert sequences.rejected["reason"].tolist() == ["total_conversions is not a number from 0 up"]
     with pytest.raises(errors.InvalidRequest, match="looks like the conversions.*--path-conversions"):
         read_sequences(write("other.csv", "path,many\na,1\n"))
 
 
 def test_spend(write):
-    spend, unreadable = read_spend(write("spend.csv", "channel,cost,currency\nsearch,10,EUR\ntv,-5,EUR\n"))
+    spend, rejected = read_spend(write("spend.csv", "channel,cost,currency\nsearch,10,EUR\ntv,-5,EUR\n"))
     assert table(spend, "node_id", "spend", "currency") == [["search", 10.0, "EUR"]]
-    assert unreadable["reason"].tolist() == ["cost is not a number from 0 up"]
+    assert rejected["reason"].tolist() == ["cost is not a number from 0 up"]
 
 
 @pytest.mark.real_data
@@ -202,8 +240,8 @@ class TestRealData:
 
     def test_touches_with_a_flag(self, folder):
         journeys = read_journeys(folder / "touches.csv.gz")
-        assert journeys.counts == {"touchpoints": 62_483, "conversions": 1_838}
-        credits = attribute(journeys.paths, ["first_touch", "linear", "time_decay"])
+        assert journeys.counts == {"interactions": 62_483, "events": 1_838}
+        credits = attribute(journeys.paths(), ["first_touch", "linear", "time_decay"])
         assert credits.groupby("model")["value"].sum().tolist() == pytest.approx([11_423.5] * 3)
 
     def test_aggregated_paths(self, folder):
@@ -216,4 +254,4 @@ class TestRealData:
     def test_aggregated_paths_with_thousands_separators(self, folder):
         sequences = read_sequences(folder / "ga_mcf_paths.csv")
         assert sequences.counts == {"paths": 1_000}
-        assert sequences.unreadable.empty
+        assert sequences.rejected.empty

@@ -6,7 +6,8 @@ Rows that cannot be read are counted and listed, never lost in silence; the rest
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -17,12 +18,15 @@ import pyarrow.compute as pc
 from attrib_ds.attribution.paths import Paths
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.frames import to_pandas
+from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
+from attrib_ds.importers.conversion_names import references
 from attrib_ds.sources import ROW, Source, instant, literal, open_source, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
-    from pathlib import Path
+
+    from attrib_ds.importers.journeys import Journeys
 
 #: Common names of columns by role, the most telling first; case and punctuation do not matter.
 GUESSES: dict[str, tuple[str, ...]] = {
@@ -111,8 +115,8 @@ _THOUSANDS = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"
 
 
 @dataclass(frozen=True)
-class Journeys:
-    """What the files held.
+class FilePaths:
+    """Paths that were read from files.
 
     Attributes
     ----------
@@ -122,24 +126,24 @@ class Journeys:
         Rows read, by kind.
     columns : dict of str to dict
         The columns taken, by kind and role.
-    unreadable : DataFrame
+    rejected : DataFrame
         ``file`` (str), ``row`` (Int64, from 0, the header not counted), ``reason`` (str).
     """
 
     paths: Paths
     counts: dict[str, int]
     columns: dict[str, dict[str, str]]
-    unreadable: pd.DataFrame
+    rejected: pd.DataFrame
 
 
 class _Table:
     """One file, read column by column into the roles it plays."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path, argument: str) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, given: object, argument: str) -> None:
         self.connection = connection
         self.argument = argument
-        self.name = str(path)
-        self.source: Source = open_source(connection, path, argument=argument)
+        self.name = str(given) if isinstance(given, str | Path) else argument
+        self.source: Source = open_source(connection, given, argument=argument)
         self.columns: dict[str, str] = {}
         self._select: dict[str, str] = {}
         self._wrong: list[tuple[str, str]] = []
@@ -162,7 +166,8 @@ class _Table:
         if found is None and required:
             raise InvalidRequest(
                 f"{self.argument}: {self.name} has no column that looks like the {role}; columns: "
-                f"{', '.join(self.source.columns)}; name it with {OPTIONS[role]} COLUMN",
+                f"{', '.join(self.source.columns)}; name it with columns={{{role!r}: COLUMN}}, or "
+                f"{OPTIONS[role]} COLUMN in the command",
                 field=role,
             )
         return found
@@ -224,51 +229,65 @@ class _Table:
             f"SELECT {row} AS row, concat_ws('; ', {reasons}) AS reason FROM {relation}"
             f" WHERE ({where}) AND ({wrong}) ORDER BY {row}"
         ).to_arrow_table()
-        unreadable = to_pandas(
+        rejected = to_pandas(
             pa.concat_tables([self.source.unreadable, bad.cast(self.source.unreadable.schema)])
         )
-        unreadable.insert(0, "file", pd.Series(self.name, index=unreadable.index, dtype="str"))
+        rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype="str"))
         if not good.num_rows:
             problem = (
-                "holds no row"
-                if not len(unreadable)
-                else f"holds no row that can be read ({_first(unreadable)})"
+                "holds no row" if not len(rejected) else f"holds no row that can be read ({_first(rejected)})"
             )
             raise InvalidRequest(f"{self.argument}: {self.name} {problem}", field=self.argument)
-        return good, unreadable
+        return good, rejected
 
 
 def read_journeys(
-    touchpoints: Path,
-    conversions: Path | None = None,
+    touchpoints: object,
+    conversions: object = None,
     *,
     columns: Mapping[str, str] | None = None,
-    lookback: str | timedelta = "30D",
+    event_type: str = "conversion",
 ) -> Journeys:
-    """Read touchpoints and conversions from files.
+    """Read touchpoints and conversions of any origin by the common names of columns.
 
     Parameters
     ----------
-    touchpoints : Path
-        CSV, NDJSON or Parquet file, one row per touchpoint.
-    conversions : Path, optional
+    touchpoints : str, Path, DataFrame or pyarrow.Table
+        One row per touchpoint: a CSV, NDJSON or Parquet file, or a table.
+    conversions : str, Path, DataFrame or pyarrow.Table, optional
         The same of conversions; without it, touchpoints whose flag column is 1 or true are conversions.
     columns : mapping of str to str, optional
         Role (``user``, ``node``, ``date``, ``touch``, ``conversion``, ``conversion_date``, ``flag``,
-        ``value``, ``currency``) to the column that plays it, where its name is not a common one.
-    lookback : str or timedelta, default "30D"
-        As in ``Paths.from_frames``.
+        ``value``, ``currency``) to the column that plays it, where its name is not a common one. Times
+        without an offset are UTC.
+    event_type : str, default "conversion"
+        What the conversions are called in a project.
 
     Returns
     -------
     Journeys
-        Paths, counts, the columns taken and the rows that could not be read.
+        Each touchpoint as a session without hits, each conversion with the statistic ``revenue`` where there
+        is a value, a node (of the type ``channel``) for each name. ``journeys.paths()`` makes paths,
+        ``journeys.load(project)`` loads everything into a project.
 
     Raises
     ------
     InvalidRequest
         If a file or a column is missing, nothing can be read, or an identifier of conversions is there twice.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import attribute, read_journeys
+    >>> clicks = pd.DataFrame({"customer": ["u", "u"], "channel": ["search", "email"],
+    ...                        "time": ["2025-01-01", "2025-01-02"]})
+    >>> orders = pd.DataFrame({"order_id": [1001], "customer": ["u"], "order_date": ["2025-01-03"]})
+    >>> attribute(read_journeys(clicks, orders).paths(), "linear")[["node_id", "conversions"]]
+      node_id  conversions
+    0   email          0.5
+    1  search          0.5
     """
+    (reference,) = references(event_type).values()
     named = dict(columns or {})
     connection = duckdb.connect()
     touched = _Table(connection, touchpoints, "touchpoints")
@@ -276,31 +295,73 @@ def read_journeys(
         touched.take_word(role, touched.find(role, named))
     touched.take_instant("date", touched.find("date", named))
     touched.take_word("touch", touched.find("touch", named, required=False))
-    points, unreadable = touched.read()
-    converted = _Table(connection, conversions or touchpoints, "conversions")
+    points, rejected = touched.read()
+    is_own = conversions is not None
+    converted = _Table(connection, conversions if is_own else touchpoints, "conversions")
     where = "true"
-    if conversions is None:
+    if not is_own:
         flag = converted.find("flag", named)
         where = f"coalesce({converted.source.flag(flag or '')}, false)"
     elif "conversion_date" in named:
         named["date"] = named["conversion_date"]
-    events, others = _read_conversions(converted, named, where, own_file=conversions is not None)
-    paths = Paths.from_frames(
-        points,
-        events,
-        lookback=lookback,
-        user="user",
-        node="node",
-        touch="touch" if "touch" in points.column_names else None,
-        conversion="conversion",
-    )
-    return Journeys(
-        paths=paths,
-        counts={"touchpoints": points.num_rows, "conversions": events.num_rows},
-        columns={"touchpoints": touched.columns, "conversions": converted.columns},
+    events, others = _read_conversions(converted, named, where, own_file=is_own)
+    _visits(connection, points)
+    _conversions(connection, events, reference)
+    if is_own:
         # One file for both is read twice, and what cannot be read in it is the same.
-        unreadable=unreadable if conversions is None else pd.concat([unreadable, others], ignore_index=True),
-    )
+        rejected = pd.concat([rejected, others], ignore_index=True)
+    connection.register("told", pa.Table.from_pandas(rejected, preserve_index=False))
+    connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM told")
+    create_table(connection, "views", VIEWS, dict.fromkeys(VIEWS, "NULL"), "WHERE false")
+    journeys = assemble(connection, "journeys", stitch=False, currency=None, has_units=False)
+    return replace(journeys, columns={"touchpoints": touched.columns, "conversions": converted.columns})
+
+
+def read_paths(
+    touchpoints: Path,
+    conversions: Path | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    lookback: str | timedelta = "30D",
+) -> FilePaths:
+    """Read touchpoints and conversions from files, as :func:`read_journeys` does, and make paths of them."""
+    journeys = read_journeys(touchpoints, conversions, columns=columns)
+    counts = {"touchpoints": len(journeys.interactions), "conversions": len(journeys.events)}
+    return FilePaths(journeys.paths(lookback=lookback), counts, journeys.columns, journeys.rejected)
+
+
+def _visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> None:
+    connection.register("points", points)
+    # Touchpoints that are alike in everything are several all the same.
+    order = 'row_number() OVER (PARTITION BY "user", node, date ORDER BY row)'
+    key = f'concat_ws(chr(31), "user", node, epoch_us(date), {order})'
+    columns: dict[str, str] = dict.fromkeys(VISITS, "NULL") | {
+        "visit_key": "'id ' || touch" if "touch" in points.column_names else f"'as ' || {key}",
+        "account": '"user"',
+        "began": "date",
+        "ended": "date",
+        "node": "node",
+        "is_bot": "false",
+    }
+    create_table(connection, "visits", VISITS, columns, "FROM points")
+    connection.unregister("points")
+
+
+def _conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str) -> None:
+    connection.register("events", events)
+    order = 'row_number() OVER (PARTITION BY "user", date ORDER BY row)'
+    key = f"concat_ws(' ', \"user\", strftime(date, '%Y-%m-%dT%H:%M:%S.%fZ'), nullif({order}, 1))"
+    known = events.column_names
+    columns: dict[str, str] = dict.fromkeys(CONVERSIONS, "NULL") | {
+        "source_id": "conversion" if "conversion" in known else key,
+        "kind": literal(reference),
+        "account": '"user"',
+        "happened": "date",
+        "amount": "value" if "value" in known else "NULL",
+        "currency": "currency" if "currency" in known else "NULL",
+    }
+    create_table(connection, "conversions", CONVERSIONS, columns, "FROM events")
+    connection.unregister("events")
 
 
 def _read_conversions(
@@ -312,24 +373,23 @@ def _read_conversions(
         converted.take_word("conversion", converted.find("conversion", named, required=False))
     converted.take_number("value", converted.find("value", named, required=False))
     converted.take_word("currency", converted.find("currency", named, required=False))
-    events, unreadable = converted.read(where=where)
+    events, rejected = converted.read(where=where)
     if "conversion" in events.column_names:
         doubled = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
         if doubled:
             raise InvalidRequest(
                 f"conversion: {converted.name} has {doubled:,} rows more than distinct values of "
                 f"{converted.columns['conversion']!r}; add up the rows of a conversion first, or name the "
-                "column that tells conversions apart with --conversion COLUMN",
+                "column that tells conversions apart with columns={'conversion': COLUMN}, or "
+                "--conversion COLUMN in the command",
                 field="conversion",
             )
-    else:
-        events = events.append_column("conversion", events["row"].cast(pa.string()))
-    return events, unreadable
+    return events, rejected
 
 
 def read_sequences(
     file: Path, *, columns: Mapping[str, str] | None = None, separator: str = " > "
-) -> Journeys:
+) -> FilePaths:
     """Read already aggregated paths from a file.
 
     Parameters
@@ -343,7 +403,7 @@ def read_sequences(
 
     Returns
     -------
-    Journeys
+    FilePaths
         Paths, counts, the columns taken and the rows that could not be read.
 
     Raises
@@ -357,7 +417,7 @@ def read_sequences(
     table.take_number("conversions", table.find("conversions", named), minimum=0)
     table.take_number("value", table.find("total_value", named, required=False))
     table.take_number("nulls", table.find("nulls", named, required=False), minimum=0)
-    rows, unreadable = table.read()
+    rows, rejected = table.read()
     paths = Paths.from_sequences(
         to_pandas(rows),
         path="path",
@@ -366,7 +426,7 @@ def read_sequences(
         nulls="nulls" if "nulls" in rows.column_names else None,
         separator=separator,
     )
-    return Journeys(paths, {"paths": rows.num_rows}, {"paths": table.columns}, unreadable)
+    return FilePaths(paths, {"paths": rows.num_rows}, {"paths": table.columns}, rejected)
 
 
 def read_spend(file: Path, *, columns: Mapping[str, str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -376,13 +436,13 @@ def read_spend(file: Path, *, columns: Mapping[str, str] | None = None) -> tuple
     table.take_word("node_id", table.find("node", named))
     table.take_number("spend", table.find("spend", named), minimum=0)
     table.take_word("currency", table.find("currency", named, required=False))
-    rows, unreadable = table.read()
-    return to_pandas(rows.drop_columns(["row"])), unreadable
+    rows, rejected = table.read()
+    return to_pandas(rows.drop_columns(["row"])), rejected
 
 
 def _fold(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
-def _first(unreadable: pd.DataFrame) -> str:
-    return f"row {unreadable['row'].iloc[0]}: {unreadable['reason'].iloc[0]}"
+def _first(rejected: pd.DataFrame) -> str:
+    return f"row {rejected['row'].iloc[0]}: {rejected['reason'].iloc[0]}"

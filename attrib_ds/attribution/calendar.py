@@ -1,0 +1,135 @@
+"""Days of a time zone, and the calendar intervals that they make up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import ibis
+import numpy as np
+import pandas as pd
+
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import ibis.expr.types as ir
+
+#: What each interval is called: a label of the days that belong to it.
+_LABELS: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
+    "day": lambda days: days.dt.strftime("%Y-%m-%d"),
+    "week": lambda days: days.dt.strftime("%G-W%V"),
+    "month": lambda days: days.dt.strftime("%Y-%m"),
+    "quarter": lambda days: days.dt.strftime("%Y-Q") + days.dt.quarter.astype("str"),
+    "semester": lambda days: days.dt.strftime("%Y-S") + ((days.dt.month - 1) // 6 + 1).astype("str"),
+    "year": lambda days: days.dt.strftime("%Y"),
+}
+INTERVALS = tuple(_LABELS)
+
+
+def zone_of(name: str, *, argument: str = "timezone") -> ZoneInfo:
+    """Return a time zone by its IANA name.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is none of that name.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+        raise InvalidRequest(
+            f"{argument}: {name!r} is not a time zone; allowed: an IANA name such as 'Europe/Paris'",
+            field=argument,
+        ) from error
+
+
+def local_days(instants: Any, zone: ZoneInfo, *, first: datetime, last: datetime) -> ir.DateValue:
+    """Return the day that the clocks of a time zone show, as an expression of any engine.
+
+    Parameters
+    ----------
+    instants : ibis timestamp
+        UTC, without a zone.
+    zone : ZoneInfo
+        Whose days.
+    first, last : datetime
+        What lies between the instants; UTC, without a zone.
+    """
+    *changes, (_, latest) = _offsets(zone, first, last)
+    # Few branches, two for each year: engines name their functions for time zones differently, or have none.
+    local = instants + _interval(latest)
+    if changes:
+        branches = [(instants < ibis.literal(until), instants + _interval(each)) for until, each in changes]
+        local = ibis.cases(*branches, else_=local)
+    return local.date()
+
+
+def starts_of(days: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
+    """Return the instants at which local days begin."""
+    midnights = pd.DatetimeIndex(days)
+    # Where clocks are put back over midnight the first one counts, where they skip it the day begins later.
+    local = midnights.tz_localize(
+        zone, nonexistent="shift_forward", ambiguous=np.ones(len(midnights), dtype=bool)
+    )
+    return pd.Series(local.tz_convert("UTC").as_unit("us"), index=days.index)
+
+
+def labels(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
+    """Return the name of the interval of each day, as insights call it.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is no such interval.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> days = pd.Series(pd.to_datetime(["2025-02-03"]))
+    >>> [labels(days, each)[0] for each in INTERVALS]
+    ['2025-02-03', '2025-W06', '2025-02', '2025-Q1', '2025-S1', '2025']
+    """
+    if interval not in _LABELS:
+        raise InvalidRequest.choice("interval", interval, _LABELS)
+    return _LABELS[interval](days).astype("str")
+
+
+def first_days(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
+    """Return the first day of the interval of each day."""
+    if interval == "day":
+        return days
+    if interval == "week":
+        return pd.Series(days - pd.to_timedelta(days.dt.day_of_week, unit="D"))
+    months = {"month": 1, "quarter": 3, "semester": 6, "year": 12}[interval]
+    month = (days.dt.month - 1) // months * months + 1
+    first = days.dt.year.astype("str") + "-" + month.astype("str").str.zfill(2) + "-01"
+    return pd.Series(pd.to_datetime(first, format="%Y-%m-%d").astype("datetime64[us]"))
+
+
+def _offsets(zone: ZoneInfo, first: datetime, last: datetime) -> list[tuple[datetime, timedelta]]:
+    """Return until when each offset from UTC holds; the last one to the end."""
+    instant, found = first, []
+    offset = _offset(zone, instant)
+    while instant < last:
+        later = min(instant + timedelta(days=1), last)
+        if _offset(zone, later) != offset:
+            low, high = instant, later
+            # Clocks change at whole seconds.
+            while high - low > timedelta(seconds=1):
+                middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))
+                low, high = (middle, high) if _offset(zone, middle) == offset else (low, middle)
+            found.append((high.replace(microsecond=0), offset))
+            offset = _offset(zone, later)
+        instant = later
+    return [*found, (last, offset)]
+
+
+def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
+    return instant.replace(tzinfo=UTC).astimezone(zone).utcoffset() or timedelta(0)
+
+
+def _interval(length: timedelta) -> Any:
+    return ibis.interval(seconds=length // timedelta(seconds=1))

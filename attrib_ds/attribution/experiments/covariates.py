@@ -1,0 +1,64 @@
+"""What was known of users before an experiment, as numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.frames import to_pandas
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attrib_ds.attribution.paths import Paths
+
+
+def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the covariates of users: categories become one column each but the most frequent.
+
+    Raises
+    ------
+    InvalidRequest
+        If a covariate is unknown or has gaps, or nothing is known of a user.
+    """
+    if isinstance(names, str):
+        raise InvalidRequest(
+            f"covariates: {names!r} is not allowed; allowed: a list of columns, as in [{names!r}]",
+            field="covariates",
+        )
+    observed = paths.observed
+    known = [] if observed is None else [name for name in observed.columns if name not in _NOT_KNOWN_BEFORE]
+    for name in names:
+        if name not in known:
+            raise InvalidRequest.choice("covariates", name, known)
+    if observed is None or not names:
+        return np.zeros((len(users), 0))
+    rows = to_pandas(observed.select("user_id", *names).to_pyarrow()).set_index("user_id").reindex(users)
+    columns: list[NDArray[np.float64]] = []
+    for name in names:
+        values = rows[name]
+        if values.isna().any():
+            raise InvalidRequest(
+                f"covariates: {name!r} is missing for {int(values.isna().sum())} users; allowed: a value for "
+                "everybody who took part",
+                field="covariates",
+            )
+        if pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype):
+            columns.append(np.asarray(values, dtype=np.float64))
+            continue
+        texts = values.astype("str")
+        counted = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+        columns += [np.asarray(texts == each, dtype=np.float64) for each in sorted(counted.index[1:])]
+    found = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
+    if not np.isfinite(found).all():
+        raise InvalidRequest("covariates: allowed are finite numbers, flags and text", field="covariates")
+    return found
+
+
+#: The end of an observation may be a conversion, which the experiment may have changed.
+_NOT_KNOWN_BEFORE = ("user_id", "since", "until")

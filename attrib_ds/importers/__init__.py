@@ -1,0 +1,1 @@
+"""Readers of what other services export: sessions, conversions and traffic sources as frames."""

@@ -1,0 +1,321 @@
+"""Reads the export of Google Analytics 4 to BigQuery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
+from attrib_ds.importers.conversion_names import references, renamed
+from attrib_ds.importers.exports import NOTHING, Export, gather, open_exports
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attrib_ds.importers.journeys import Journeys
+
+TRAFFIC: Final = ("session", "last_click")
+
+_OPAQUE: Final = ("event_params", "user_properties", "items", "item_params")
+_PARAMS: Final = (
+    '[{"key":"VARCHAR","value":{"string_value":"VARCHAR","int_value":"VARCHAR",'
+    '"float_value":"VARCHAR","double_value":"VARCHAR"}}]'
+)
+#: The type of those, told to the engine, which cannot see it where an export has none.
+_PARAM_TYPE: Final = (
+    'STRUCT("key" VARCHAR, "value" STRUCT(string_value VARCHAR, int_value VARCHAR, float_value VARCHAR, '
+    "double_value VARCHAR))[]"
+)
+_WANTED: Final = (
+    "ga_session_id",
+    "ga_session_number",
+    "page_location",
+    "page_referrer",
+    "source",
+    "medium",
+    "campaign",
+    "campaign_id",
+    "content",
+    "term",
+    "gclid",
+    "dclid",
+    "transaction_id",
+    "value",
+    "currency",
+    "ignore_referrer",
+)
+#: What an event tells of where its session came from.
+_MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term", "gclid", "dclid")
+#: The id of a session is the second it began in, but where an app or a server chooses it.
+_A_DAY: Final = 86_400_000_000
+
+
+def read_ga4(
+    exports: object,
+    *,
+    conversions: Sequence[str] = ("purchase",),
+    traffic: str = "session",
+    stitch: bool = True,
+    currency: str | None = None,
+) -> Journeys:
+    """Read the event tables that Google Analytics 4 exports to BigQuery.
+
+    Parameters
+    ----------
+    exports : str, Path, DataFrame, pyarrow.Table, or a list of those
+        Rows of ``events_YYYYMMDD``: JSON lines (``.json``, ``.ndjson``, ``.jsonl``, also with ``.gz``),
+        Parquet, or what a BigQuery client answers with. Days may overlap. A session that goes on past
+        midnight is whole only if both days are given.
+    conversions : sequence of str, default ("purchase",)
+        Names of the events that are conversions; each is an event type.
+    traffic : str, default "session"
+        Where a session came from: ``"session"`` is what its own events collected
+        (``collected_traffic_source``, else the event parameters), direct if nothing; ``"last_click"`` is what
+        reports of Google Analytics show (``session_traffic_source_last_click``), where a direct session has
+        the campaign of an earlier one, and so is a touchpoint of it once more.
+    stitch : bool, default True
+        Whether sessions of a device without a ``user_id`` belong to the user who was seen on it, if only one
+        was. Without it they belong to the device, as in reports of Google Analytics.
+    currency : str, optional
+        Of revenue that comes without one.
+
+    Returns
+    -------
+    Journeys
+        Sessions by ``ga_session_id``; page views; the conversions with the statistic ``revenue``
+        (``ecommerce.purchase_revenue``, else the parameter ``value``), one per ``transaction_id``; the tree
+        of sources, media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` makes
+        paths.
+
+    Raises
+    ------
+    InvalidRequest
+        If an export cannot be read, an argument is not allowed, or revenue has no currency.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import attribute, read_ga4
+    >>> def parameter(key, **value):
+    ...     return {"key": key, "value": value}
+    >>> visit = [parameter("ga_session_id", int_value=1735725600), parameter("source", string_value="google"),
+    ...          parameter("medium", string_value="cpc"), parameter("campaign", string_value="spring")]
+    >>> order = [parameter("ga_session_id", int_value=1735725600)]
+    >>> events = pd.DataFrame({"event_timestamp": [1735725600000000, 1735725900000000],
+    ...     "event_name": ["session_start", "purchase"], "user_pseudo_id": ["a.1", "a.1"],
+    ...     "event_params": [visit, order], "ecommerce": [None, {"transaction_id": "T1"}]})
+    >>> journeys = read_ga4(events)
+    >>> attribute(journeys.paths(), "linear")[["node_id", "conversions"]]
+                 node_id  conversions
+    0  google/cpc/spring          1.0
+    """
+    if traffic not in TRAFFIC:
+        raise InvalidRequest.choice("traffic", traffic, TRAFFIC)
+    kinds = references(conversions)
+    connection = duckdb.connect()
+    opened = open_exports(connection, exports, argument="exports", opaque=_OPAQUE)
+    gather(
+        connection,
+        opened,
+        _columns,
+        rules={
+            "micros IS NULL": "event_timestamp is not a number of microseconds",
+            "event_name IS NULL": "event_name is missing",
+            "device IS NULL AND account IS NULL": "user_pseudo_id and user_id are missing",
+        },
+    )
+    _tell_events_apart(connection)
+    _find_visits(connection, is_last_click=traffic == "last_click")
+    _find_views(connection)
+    _find_conversions(connection, kinds)
+    return assemble(connection, "ga4", stitch=stitch, currency=currency)
+
+
+def _columns(export: Export) -> dict[str, str]:
+    """Return the fields of an event that matter, whatever an export calls them."""
+    last_click = "session_traffic_source_last_click"
+    collected = "collected_traffic_source"
+    fields = {
+        "micros": export.whole("event_timestamp"),
+        "event_name": export.text("event_name"),
+        "device": export.text("user_pseudo_id"),
+        "account": export.text("user_id"),
+        "bundle": export.text("event_bundle_sequence_id"),
+        "page_index": export.text("batch_page_id"),
+        "ordering": export.whole("batch_ordering_id"),
+        "event_index": export.whole("batch_event_index"),
+        "collected_source": export.text(f"{collected}.manual_source"),
+        "collected_medium": export.text(f"{collected}.manual_medium"),
+        "collected_campaign": export.text(f"{collected}.manual_campaign_name"),
+        "collected_campaign_id": export.text(f"{collected}.manual_campaign_id"),
+        "collected_content": export.text(f"{collected}.manual_content"),
+        "collected_term": export.text(f"{collected}.manual_term"),
+        "collected_gclid": export.text(f"{collected}.gclid"),
+        "collected_dclid": export.text(f"{collected}.dclid"),
+        "ads_campaign": export.text(f"{last_click}.google_ads_campaign.campaign_name"),
+        "ads_campaign_id": export.text(f"{last_click}.google_ads_campaign.campaign_id"),
+        "ads_group": export.text(f"{last_click}.google_ads_campaign.ad_group_name"),
+        "first_source": export.text("traffic_source.source"),
+        "first_medium": export.text("traffic_source.medium"),
+        "first_campaign": export.text("traffic_source.name"),
+        "channel": export.text(f"{last_click}.cross_channel_campaign.default_channel_group"),
+        "transaction": export.text("ecommerce.transaction_id"),
+        "purchase_revenue": f"TRY_CAST({export.text('ecommerce.purchase_revenue')} AS DOUBLE)",
+        "revenue_in_usd": f"TRY_CAST({export.text('ecommerce.purchase_revenue_in_usd')} AS DOUBLE)",
+        "agent": NOTHING,
+        "browser": export.text("device.web_info.browser", "device.browser"),
+        "browser_version": export.text("device.web_info.browser_version", "device.browser_version"),
+        "system": export.text("device.operating_system"),
+        "system_version": export.text("device.operating_system_version"),
+        "device_type": export.text("device.category"),
+        "region": export.text("geo.region"),
+        "city": export.text("geo.city"),
+    }
+    for name in ("source", "medium", "campaign_name", "campaign_id"):
+        fields[f"last_{name.removesuffix('_name')}"] = export.text(
+            f"{last_click}.cross_channel_campaign.{name}", f"{last_click}.manual_campaign.{name}"
+        )
+    for name in ("content", "term"):
+        fields[f"last_{name}"] = export.text(f"{last_click}.manual_campaign.{name}")
+    return fields | {"params": _params(export)}
+
+
+def _params(export: Export) -> str:
+    """Return SQL for the parameters that matter; Parquet of BigQuery may wrap repeated fields."""
+    text = export.text("event_params")
+    whole = f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
+    unwrapped = (
+        f"CASE json_type({whole}) WHEN 'OBJECT' THEN coalesce("
+        f"nullif(json_extract({whole}, '$.list[*].element'), []), "
+        f"json_extract({whole}, '$.list[*].item'))::JSON WHEN 'ARRAY' THEN {whole} END"
+    )
+    wanted = ", ".join(f"'{name}'" for name in _WANTED)
+    read = f"CAST(from_json({unwrapped}, '{_PARAMS}') AS {_PARAM_TYPE})"
+    return f"list_filter({read}, lambda each: each.key IN ({wanted}))"
+
+
+def _parameter(name: str) -> str:
+    value = f"list_filter(params, lambda each: each.key = '{name}')[1].value"
+    kinds = ", ".join(f"{value}.{kind}_value" for kind in ("string", "int", "double", "float"))
+    return f"nullif(trim(coalesce({kinds})), '')"
+
+
+def _tell_events_apart(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make ``happenings``: each event once, with its parameters and what it collected, in order."""
+    parameters = ", ".join(f"{_parameter(name)} AS p_{name}" for name in _WANTED)
+    has_collected = " OR ".join(f"collected_{name} IS NOT NULL" for name in _MARKS)
+    marks = ", ".join(
+        f"CASE WHEN has_collected THEN collected_{name} WHEN p_ignore_referrer IS DISTINCT FROM 'true' "
+        f"THEN p_{name} END AS {name}"
+        for name in _MARKS
+    )
+    connection.execute(
+        f"""
+        CREATE TABLE happenings AS
+        WITH parsed AS (
+            SELECT * EXCLUDE (params), {parameters}, {has_collected} AS has_collected,
+                coalesce(device, account) AS visitor FROM records
+        ), marked AS (
+            SELECT *, {marks}, try_cast(p_ga_session_id AS BIGINT) AS session,
+                concat_ws('.', visitor, event_name, micros, bundle, page_index, ordering, event_index)
+                    AS event_key
+            FROM parsed
+        )
+        SELECT *, make_timestamp(micros) AS moment,
+            coalesce({", ".join(_MARKS)}) IS NOT NULL AND coalesce(source, '') <> '(direct)' AS is_marked,
+            visitor || '.' || session AS visit_key,
+            {{'micros': micros, 'ordering': coalesce(ordering, 0), 'event_index': coalesce(event_index, 0),
+              'key': event_key}} AS place
+        FROM marked
+        -- Days of an export overlap where it was read again.
+        QUALIFY row_number() OVER (PARTITION BY event_key ORDER BY file, row) = 1
+        """
+    )
+
+
+def _find_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
+    first = "FIRST({} ORDER BY place)".format
+    own = ", ".join(f"FIRST({name} ORDER BY place) FILTER (is_marked) AS {name}" for name in _MARKS)
+    known = ", ".join(
+        f"FIRST({name} ORDER BY place) FILTER ({name} IS NOT NULL) AS {name}"
+        for name in (
+            "browser", "browser_version", "system", "system_version", "device_type", "region", "city",
+            "agent", "channel", "ads_campaign", "ads_campaign_id", "ads_group",
+            "last_source", "last_medium", "last_campaign", "last_campaign_id", "last_content", "last_term",
+            "p_page_location", "p_page_referrer",
+        )
+    )  # fmt: skip
+    connection.execute(
+        f"""
+        CREATE TABLE sessions AS
+        SELECT visit_key, any_value(device) AS device, LAST(account ORDER BY place)
+                FILTER (account IS NOT NULL) AS account,
+            min(micros) AS began, max(micros) AS ended, any_value(session) * 1000000 AS told,
+            {own}, {known}, bool_or(is_marked) AS is_marked,
+            coalesce(max(try_cast(p_ga_session_number AS BIGINT)) = 1, false) AS is_first,
+            {first("first_source")} AS first_source, {first("first_medium")} AS first_medium,
+            {first("first_campaign")} AS first_campaign
+        FROM happenings WHERE visit_key IS NOT NULL GROUP BY visit_key
+        """
+    )
+    began = f"CASE WHEN told BETWEEN began - {_A_DAY} AND began THEN told ELSE began END"
+    is_ad = "is_marked AND gclid IS NOT NULL"
+    has_last = (
+        f"{str(is_last_click).lower()} AND coalesce(last_source, last_medium, last_campaign) IS NOT NULL"
+    )
+    # Of a user's very first session that told nothing itself, the source of the user is known.
+    is_user = "NOT is_marked AND is_first"
+    case = (
+        f"CASE WHEN {has_last} THEN {{}} WHEN {is_ad} THEN {{}} WHEN is_marked THEN {{}} ELSE {{}} END".format
+    )
+    user = f"CASE WHEN {is_user} THEN {{}} END".format
+    same = "source IS NOT DISTINCT FROM last_source AND medium IS NOT DISTINCT FROM last_medium"
+    columns = {
+        "source": case("last_source", "'google'", "source", user("first_source")),
+        "medium": case("last_medium", "'cpc'", "medium", user("first_medium")),
+        "campaign": case(
+            "last_campaign", "coalesce(ads_campaign, campaign)", "campaign", user("first_campaign")
+        ),
+        "campaign_id": case(
+            "last_campaign_id", "coalesce(ads_campaign_id, campaign_id)", "campaign_id", "NULL"
+        ),
+        "adset": case("ads_group", "ads_group", "NULL", "NULL"),
+        "ad": case("last_content", "content", "content", "NULL"),
+        "keyword": case("last_term", "term", "term", "NULL"),
+        "channel": case("channel", "NULL", f"CASE WHEN {same} THEN channel END", "NULL"),
+        "began": f"make_timestamp({began})",
+        "ended": "make_timestamp(ended)",
+        "page": "p_page_location",
+        "referrer": "p_page_referrer",
+        "is_bot": "false",
+        "country": "NULL",
+        "node": "NULL",
+    }
+    create_table(connection, "visits", VISITS, columns, "FROM sessions")
+
+
+def _find_views(connection: duckdb.DuckDBPyConnection) -> None:
+    columns = {"view_key": "event_key", "seen": "moment", "page": "p_page_location"}
+    where = "WHERE event_name IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
+    create_table(connection, "views", VIEWS, columns, f"FROM happenings {where}")
+
+
+def _find_conversions(connection: duckdb.DuckDBPyConnection, kinds: dict[str, str]) -> None:
+    transaction = "nullif(coalesce(transaction, p_transaction_id), '(not set)')"
+    in_usd = "purchase_revenue IS NOT NULL AND p_currency IS NULL AND revenue_in_usd IS NOT NULL"
+    columns = {
+        "source_id": f"coalesce({transaction}, event_key)",
+        "kind": renamed("event_name", kinds),
+        "name": "event_name",
+        # Whoever signed in later in the session is meant already.
+        "account": "coalesce(happenings.account, sessions.account)",
+        "device": "happenings.device",
+        "happened": "moment",
+        "amount": f"CASE WHEN {in_usd} THEN revenue_in_usd "
+        "ELSE coalesce(purchase_revenue, try_cast(p_value AS DOUBLE)) END",
+        "currency": f"CASE WHEN {in_usd} THEN 'USD' ELSE p_currency END",
+    }
+    rows = f"FROM happenings LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
+    create_table(connection, "conversions", CONVERSIONS, columns, rows)

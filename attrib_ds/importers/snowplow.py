@@ -1,0 +1,311 @@
+"""Reads enriched events of Snowplow: the table ``atomic.events``, or the tab-separated files before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+import pyarrow as pa
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
+from attrib_ds.importers.conversion_names import references, renamed
+from attrib_ds.importers.exports import NOTHING, Export, gather, open_exports
+from attrib_ds.numbered_rows import copy_text
+from attrib_ds.sources import UNREADABLE, Source, literal, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from attrib_ds.importers.journeys import Journeys
+
+#: Fields of an enriched event in the order of the tab-separated format.
+FIELDS: Final = (
+    "app_id", "platform", "etl_tstamp", "collector_tstamp", "dvce_created_tstamp", "event", "event_id",
+    "txn_id", "name_tracker", "v_tracker", "v_collector", "v_etl", "user_id", "user_ipaddress",
+    "user_fingerprint", "domain_userid", "domain_sessionidx", "network_userid", "geo_country",
+    "geo_region", "geo_city", "geo_zipcode", "geo_latitude", "geo_longitude", "geo_region_name",
+    "ip_isp", "ip_organization", "ip_domain", "ip_netspeed", "page_url", "page_title", "page_referrer",
+    "page_urlscheme", "page_urlhost", "page_urlport", "page_urlpath", "page_urlquery",
+    "page_urlfragment", "refr_urlscheme", "refr_urlhost", "refr_urlport", "refr_urlpath",
+    "refr_urlquery", "refr_urlfragment", "refr_medium", "refr_source", "refr_term", "mkt_medium",
+    "mkt_source", "mkt_term", "mkt_content", "mkt_campaign", "contexts", "se_category", "se_action",
+    "se_label", "se_property", "se_value", "unstruct_event", "tr_orderid", "tr_affiliation", "tr_total",
+    "tr_tax", "tr_shipping", "tr_city", "tr_state", "tr_country", "ti_orderid", "ti_sku", "ti_name",
+    "ti_category", "ti_price", "ti_quantity", "pp_xoffset_min", "pp_xoffset_max", "pp_yoffset_min",
+    "pp_yoffset_max", "useragent", "br_name", "br_family", "br_version", "br_type", "br_renderengine",
+    "br_lang", "br_features_pdf", "br_features_flash", "br_features_java", "br_features_director",
+    "br_features_quicktime", "br_features_realplayer", "br_features_windowsmedia", "br_features_gears",
+    "br_features_silverlight", "br_cookies", "br_colordepth", "br_viewwidth", "br_viewheight",
+    "os_name", "os_family", "os_manufacturer", "os_timezone", "dvce_type", "dvce_ismobile",
+    "dvce_screenwidth", "dvce_screenheight", "doc_charset", "doc_width", "doc_height", "tr_currency",
+    "tr_total_base", "tr_tax_base", "tr_shipping_base", "ti_currency", "ti_price_base", "base_currency",
+    "geo_timezone", "mkt_clickid", "mkt_network", "etl_tags", "dvce_sent_tstamp", "refr_domain_userid",
+    "refr_dvce_tstamp", "derived_contexts", "domain_sessionid", "derived_tstamp", "event_vendor",
+    "event_name", "event_format", "event_version", "event_fingerprint", "true_tstamp",
+)  # fmt: skip
+
+_TABLES: Final = (".parquet", ".pq", ".csv", ".ndjson", ".jsonl", ".json")
+_OPAQUE: Final = ("contexts", "unstruct_event", "derived_contexts")
+_ORDER: Final = "com.snowplowanalytics.snowplow.ecommerce/transaction"
+_SESSION: Final = "com.snowplowanalytics.snowplow/client_session"
+_ROBOT: Final = "com.iab.snowplow/spiders_and_robots"
+
+
+def read_snowplow(
+    events: object,
+    *,
+    conversions: Sequence[str] = ("transaction",),
+    stitch: bool = True,
+    currency: str | None = None,
+) -> Journeys:
+    """Read enriched events of Snowplow.
+
+    Parameters
+    ----------
+    events : str, Path, DataFrame, pyarrow.Table, or a list of those
+        Rows of the table ``atomic.events`` (a frame, Parquet, JSON lines, or CSV with a header), or files of
+        enriched events as the pipeline writes them: tab-separated without a header, whatever their names,
+        also with ``.gz``.
+    conversions : sequence of str, default ("transaction",)
+        Values of ``event_name`` (or ``event``) that are conversions; each is an event type.
+        ``"transaction"`` stands for orders of the e-commerce plug-in too.
+    stitch : bool, default True
+        Whether events of a ``domain_userid`` without a ``user_id`` belong to the user who was seen with it,
+        if only one was.
+    currency : str, optional
+        Of revenue that comes without one.
+
+    Returns
+    -------
+    Journeys
+        Sessions by ``domain_sessionid`` (or by ``domain_userid`` and ``domain_sessionidx``), each from where
+        its first view came from: the marketing fields ``mkt_*``, else the referrer, else direct; page views;
+        the conversions with the statistic ``revenue``, orders once per ``tr_orderid``; the tree of sources,
+        media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` makes paths.
+
+    Raises
+    ------
+    InvalidRequest
+        If the events cannot be read, an argument is not allowed, or revenue has no currency.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import attribute, read_snowplow
+    >>> events = pd.DataFrame({"event_id": ["11111111-1111-4111-8111-111111111111",
+    ...         "22222222-2222-4222-8222-222222222222"],
+    ...     "event_name": ["page_view", "transaction"], "domain_userid": ["d", "d"],
+    ...     "domain_sessionid": ["s", "s"], "mkt_source": ["google", None], "mkt_medium": ["cpc", None],
+    ...     "derived_tstamp": pd.to_datetime(["2025-01-01 10:00", "2025-01-01 10:05"]),
+    ...     "tr_orderid": [None, "T1"]})
+    >>> journeys = read_snowplow(events)
+    >>> attribute(journeys.paths(), "linear")[["node_id", "conversions"]]
+          node_id  conversions
+    0  google/cpc          1.0
+    """
+    kinds = references(conversions)
+    connection = duckdb.connect()
+    opened = open_exports(connection, events, argument="events", opaque=_OPAQUE, opening=_open)
+    gather(
+        connection,
+        opened,
+        _columns,
+        rules={
+            "event_id IS NULL": "event_id is missing",
+            "moment IS NULL": "derived_tstamp and collector_tstamp are no instants",
+            "device IS NULL AND account IS NULL": "domain_userid, network_userid and user_id are missing",
+        },
+    )
+    _tell_events_apart(connection)
+    _find_visits(connection)
+    columns = {"view_key": "event_id", "seen": "moment"}
+    create_table(
+        connection,
+        "views",
+        VIEWS,
+        columns,
+        "FROM happenings WHERE kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL",
+    )
+    _find_conversions(connection, kinds)
+    return assemble(connection, "snowplow", stitch=stitch, currency=currency)
+
+
+def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
+    """Open a table by the ending of its name, and as lines of the pipeline what has another one."""
+    if path.name.casefold().removesuffix(".gz").endswith(_TABLES):
+        return open_source(connection, path, argument="events", opaque=_OPAQUE)
+    if not path.is_file():
+        raise InvalidRequest(f"events: {str(path)!r} does not exist", field="events")
+    try:
+        copied, unreadable = copy_text(
+            connection,
+            path,
+            list(FIELDS),
+            read={"column_names": list(FIELDS)},
+            # A quotation mark is part of the JSON that some fields hold.
+            parse={
+                "delimiter": "\t",
+                "quote_char": False,
+                "double_quote": False,
+                "newlines_in_values": False,
+            },
+            convert={"null_values": [""], "strings_can_be_null": True},
+        )
+    except pa.ArrowException as error:
+        reason = str(error).split("\n")[0]
+        raise InvalidRequest(f"events: {str(path)!r} cannot be read: {reason}", field="events") from error
+    rows = connection.execute(f"SELECT count(*) FROM {copied}").fetchall()[0][0]
+    told = [
+        # There is no header, so that the first line is the first row.
+        (row + 1, reason.replace("where the header has", "where an enriched event has"))
+        for row, reason in sorted(unreadable)
+    ]
+    listed = pa.Table.from_pylist([{"row": row, "reason": reason} for row, reason in told], schema=UNREADABLE)
+    return Source(copied, dict.fromkeys(FIELDS, "VARCHAR"), rows, listed)
+
+
+def _columns(export: Export) -> dict[str, str]:
+    """Return the fields of an event that matter, whatever an export calls them."""
+    session, order = _entity(export, _SESSION), _entity(export, _ORDER)
+    robot = _entity(export, _ROBOT)
+    fields = {
+        "event_id": export.text("event_id"),
+        "kind": f"coalesce({export.text('event_name')}, {export.text('event')})",
+        "moment": _instant(export, "true_tstamp", "derived_tstamp", "collector_tstamp"),
+        "account": export.text("user_id"),
+        "device": f"coalesce({export.text('domain_userid')}, {_member(session, 'userId')}, "
+        f"{export.text('network_userid')})",
+        "visit": f"coalesce({export.text('domain_sessionid')}, {_member(session, 'sessionId')}, "
+        f"{export.text('domain_userid')} || '.' || {export.text('domain_sessionidx')})",
+        "page": export.text("page_url"),
+        "referrer": export.text("page_referrer"),
+        "agent": export.text("useragent"),
+        "browser": export.text("br_family", "br_name"),
+        "browser_version": export.text("br_version"),
+        "system": export.text("os_family", "os_name"),
+        "system_version": NOTHING,
+        "device_type": export.text("dvce_type"),
+        "country": export.text("geo_country"),
+        "region": export.text("geo_region_name", "geo_region"),
+        "city": export.text("geo_city"),
+        "is_bot": f"coalesce({export.text('br_type')} = 'Robot', false) "
+        f"OR coalesce({_member(robot, 'spiderOrRobot')} = 'true', false)",
+        "order_id": f"coalesce({export.text('tr_orderid')}, {_member(order, 'transaction_id')})",
+        "has_order": f"{order} IS NOT NULL",
+        "amount": f"TRY_CAST(coalesce({export.text('tr_total')}, {_member(order, 'revenue')}, "
+        f"{export.text('se_value')}) AS DOUBLE)",
+        "money": f"coalesce({export.text('tr_currency')}, {_member(order, 'currency')})",
+    }
+    names = (
+        "mkt_medium",
+        "mkt_source",
+        "mkt_term",
+        "mkt_content",
+        "mkt_campaign",
+        "mkt_clickid",
+        "mkt_network",
+    )
+    named = {name: export.text(name) for name in (*names, "refr_medium", "refr_source", "refr_urlhost")}
+    return fields | named
+
+
+def _instant(export: Export, *columns: str) -> str:
+    """Return SQL for the first instant; the pipeline writes UTC without saying so."""
+    found = []
+    for column in columns:
+        if column in export.source.types:
+            found += [export.source.instant(column), f"TRY_CAST({export.source.word(column)} AS TIMESTAMP)"]
+    return f"coalesce({', '.join(found)}, CAST(NULL AS TIMESTAMP))"
+
+
+def _entity(export: Export, schema: str) -> str:
+    """Return SQL for the first entity of a schema, as JSON, NULL where there is none.
+
+    In files all entities are in one list; in tables each has a column, named after its schema and version.
+    """
+    column = "contexts_" + schema.translate(str.maketrans("./", "__"))
+    columns = [name for name in export.source.types if name.startswith(f"{column}_")]
+    found = [f"json_extract({_json(export.source.text(name))}, '$[0]')" for name in columns]
+    for name in ("contexts", "derived_contexts"):
+        if name in export.source.types:
+            entities = f"json_extract({_json(export.text(name))}, '$.data[*]')"
+            fits = f"json_extract_string(each, '$.schema') LIKE {literal(f'iglu:{schema}/%')}"
+            found.append(f"json_extract(list_filter({entities}, lambda each: {fits})[1], '$.data')")
+    return f"coalesce({', '.join(found)})" if found else "CAST(NULL AS JSON)"
+
+
+def _member(entity: str, name: str) -> str:
+    """Return SQL for a member of an entity as text; tables name it in snake case."""
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    texts = [f"json_extract_string({entity}, '$.{each}')" for each in dict.fromkeys((name, snake))]
+    return f"nullif(coalesce({', '.join(texts)}), '')"
+
+
+def _json(text: str) -> str:
+    return f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
+
+
+def _tell_events_apart(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make ``happenings``: each event once, as pipelines deliver at least once."""
+    connection.execute(
+        "CREATE TABLE happenings AS SELECT * EXCLUDE (visit), visit AS visit_key, "
+        "{'moment': moment, 'event_id': event_id} AS place FROM records "
+        "QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY file, row) = 1"
+    )
+
+
+def _find_visits(connection: duckdb.DuckDBPyConnection) -> None:
+    # What opens a session says where it came from; a ping may be there before the view of a page that hung.
+    opening = ["mkt_medium", "mkt_source", "mkt_term", "mkt_content", "mkt_campaign", "mkt_clickid"]
+    opening += ["mkt_network", "refr_medium", "refr_source", "refr_urlhost", "page", "referrer"]
+    known = ["agent", "browser", "browser_version", "system", "system_version", "device_type"]
+    known += ["country", "region", "city"]
+    by_place = "(kind NOT IN ('page_view', 'screen_view'), place)"
+    first = ", ".join(f"arg_min_null({name}, {by_place}) AS {name}" for name in opening)
+    rest = ", ".join(f"arg_min({name}, place) AS {name}" for name in known)
+    connection.execute(
+        "CREATE TABLE sessions AS SELECT visit_key, min(device) AS device, "
+        "arg_max(account, place) AS account, "
+        f"min(moment) AS began, max(moment) AS ended, bool_or(is_bot) AS is_bot, {first}, {rest} "
+        "FROM happenings WHERE visit_key IS NOT NULL GROUP BY visit_key"
+    )
+    is_marked = "coalesce(mkt_source, mkt_medium, mkt_campaign) IS NOT NULL"
+    is_click = f"NOT ({is_marked}) AND coalesce(mkt_clickid, mkt_network) IS NOT NULL"
+    medium = (
+        "CASE refr_medium WHEN 'search' THEN 'organic' WHEN 'social' THEN 'social' WHEN 'email' THEN 'email' "
+        "WHEN 'paid' THEN 'cpc' WHEN 'unknown' THEN 'referral' WHEN 'internal' THEN NULL "
+        "ELSE CASE WHEN refr_medium IS NOT NULL THEN 'referral' END END"
+    )
+    site = f"CASE WHEN ({medium}) IS NOT NULL THEN coalesce(refr_source, refr_urlhost) END"
+    columns = {
+        "source": f"CASE WHEN {is_marked} THEN mkt_source WHEN {is_click} THEN lower(mkt_network) "
+        f"ELSE {site} END",
+        "medium": f"CASE WHEN {is_marked} THEN mkt_medium WHEN {is_click} THEN 'cpc' ELSE {medium} END",
+        "campaign": "mkt_campaign",
+        "campaign_id": "NULL",
+        "adset": "NULL",
+        "ad": "mkt_content",
+        "keyword": "mkt_term",
+        "channel": "NULL",
+        "node": "NULL",
+    }
+    create_table(connection, "visits", VISITS, columns, "FROM sessions")
+
+
+def _find_conversions(connection: duckdb.DuckDBPyConnection, kinds: dict[str, str]) -> None:
+    # Orders of the e-commerce plug-in are actions with an entity of the order.
+    is_order = "has_order AND kind = 'snowplow_ecommerce_action'"
+    name = f"CASE WHEN {is_order} THEN 'transaction' ELSE happenings.kind END"
+    columns = {
+        "source_id": "CASE WHEN order_id IS NOT NULL THEN order_id ELSE event_id END",
+        "kind": renamed(f"({name})", kinds),
+        "name": "happenings.kind",
+        "account": "coalesce(happenings.account, sessions.account)",
+        "device": "happenings.device",
+        "happened": "moment",
+        "currency": "money",
+    }
+    rows = f"FROM happenings LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
+    create_table(connection, "conversions", CONVERSIONS, columns, f"{rows} AND NOT happenings.is_bot")

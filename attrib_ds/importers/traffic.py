@@ -1,0 +1,221 @@
+"""Where visits came from, as chains of nodes: channel or source and medium, then campaign, ad and keyword."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Names of direct traffic, and of sources and media that nothing is known of.
+_NOTHING: Final = frozenset({"", "(none)", "(not set)", "(not provided)", "(data deleted)", "(unavailable)"})
+_DIRECT: Final = frozenset({"direct", "(direct)"})
+#: What Google Analytics calls the campaign of a visit that has none.
+_NO_CAMPAIGN: Final = frozenset({"(direct)", "(organic)", "(referral)", "(content)"})
+
+_SEARCH: Final = (
+    r"(^|\.)(google|bing|yahoo|duckduckgo|ecosia|baidu|yandex|qwant|startpage|naver|seznam|ask|aol|brave)\b"
+)
+_SOCIAL: Final = (
+    r"(^|\.)(facebook|fb|instagram|ig|meta|linkedin|lnkd|twitter|t\.co|x\.com|pinterest|reddit|tiktok|snapchat"
+    r"|youtube|vk|xing|threads|mastodon|bluesky|quora|tumblr|whatsapp|telegram)\b"
+)
+_ASSISTANT: Final = r"(^|\.)(chatgpt|openai|perplexity|gemini|copilot|claude|mistral)\b"
+
+#: Channel, pattern of the medium, pattern of the source; the first that fits is the channel. The names are
+#: those of the default channel group of Google Analytics.
+_CHANNELS: Final = (
+    ("Affiliates", r"affiliates?", None),
+    ("Email", r"e[-_ ]?mail|newsletter", None),
+    ("Email", None, r"e[-_ ]?mail|newsletter"),
+    ("SMS", r"sms", None),
+    ("Mobile Push Notifications", r".*push", None),
+    ("Audio", r"audio|podcast", None),
+    ("Display", r"display|banner|expandable|interstitial|cpm", None),
+    ("Paid Search", r".*cp.*|ppc|retargeting|paid.*", _SEARCH),
+    ("Paid Social", r".*cp.*|ppc|retargeting|paid.*", _SOCIAL),
+    ("Paid Search", r"paid[-_ ]?search", None),
+    ("Paid Social", r"paid[-_ ]?social", None),
+    ("Paid Video", r"paid[-_ ]?video|cpv", None),
+    ("Paid Other", r".*cp.*|ppc|retargeting|paid.*", None),
+    ("Organic Search", r"organic", None),
+    ("Organic Social", r"social([-_ ]?(network|media))?|sm", None),
+    ("AI Assistants", r"ai[-_ ]?assistant", None),
+    ("AI Assistants", r"referral", _ASSISTANT),
+    ("Organic Social", r"referral|link|app", _SOCIAL),
+    ("Referral", r"referral|link|app", None),
+)
+#: Channels of visits that came by themselves, each with the id of its node.
+_UNPAID: Final = {
+    "Organic Search": "organic-search",
+    "Organic Social": "organic-social",
+    "Organic Video": "organic-video",
+    "Organic Shopping": "organic-shopping",
+    "AI Assistants": "ai-assistants",
+    "Referral": "referral",
+}
+_REFERRER_TYPES: Final = {
+    "Direct": "direct",
+    "Organic Search": "search",
+    "Organic Social": "social",
+    "AI Assistants": "ai",
+    "Referral": "referral",
+}
+_LONGEST: Final = 128
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Where a visit came from, as its export names it.
+
+    Attributes
+    ----------
+    source, medium, campaign, adset, ad, keyword : str, optional
+        From the address of the landing page, from the ad platform, or from the referrer.
+    campaign_id : str, optional
+        What the ad platform knows the campaign by.
+    channel : str, optional
+        Where the export tells it; found by source and medium otherwise.
+    node : str, optional
+        The name of the node, where the source knows nothing above it and nothing below.
+    """
+
+    source: str | None = None
+    medium: str | None = None
+    campaign: str | None = None
+    campaign_id: str | None = None
+    adset: str | None = None
+    ad: str | None = None
+    keyword: str | None = None
+    channel: str | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the tree, with the columns that nodes are loaded with."""
+
+    node_id: str
+    parent_id: str | None
+    kind: str
+    name: str
+    channel: str
+    source: str | None = None
+    medium: str | None = None
+    slug: str | None = None
+    external_id: str | None = None
+
+
+def chain(traffic: Traffic) -> tuple[Node, ...]:
+    """Return the nodes that a visit came through, from the root down.
+
+    Visits that came by themselves hang below their channel, by the site they came from; all others below
+    their source and medium, by campaign, ad group, ad and keyword as far as these are known.
+
+    Examples
+    --------
+    >>> [node.node_id for node in chain(Traffic("google", "cpc", "spring", keyword="boots"))]
+    ['google/cpc', 'google/cpc/spring', 'google/cpc/spring/boots']
+    >>> [node.node_id for node in chain(Traffic("google", "organic"))]
+    ['organic-search', 'organic-search/google']
+    >>> [node.node_id for node in chain(Traffic("(direct)", "(none)"))]
+    ['direct']
+    """
+    if traffic.node is not None:
+        return (Node(_short(traffic.node), None, "channel", traffic.node, traffic.node),)
+    source, medium = _word(traffic.source), _word(traffic.medium)
+    campaign = _word(traffic.campaign)
+    campaign = None if campaign is None or campaign.casefold() in _NO_CAMPAIGN else campaign
+    if campaign is None and medium is None and (source is None or source.casefold() in _DIRECT):
+        return (Node("direct", None, "channel", "Direct", "Direct", "(direct)", "(none)"),)
+    channel = traffic.channel or channel_of(source, medium, campaign)
+    if campaign is None and channel in _UNPAID:
+        root = Node(_UNPAID[channel], None, "channel", channel, channel, medium=medium)
+        if source is None:
+            return (root,)
+        name = _id(root.node_id, source)
+        return root, Node(name, root.node_id, "referrer", source, channel, source, medium)
+    names = [each for each in (source, medium) if each is not None] or ["(not set)"]
+    nodes = [Node(_id(*names), None, "integration", " / ".join(names), channel, source, medium)]
+    below = (
+        ("campaign", campaign),
+        ("adset", _word(traffic.adset)),
+        ("ad", _word(traffic.ad)),
+        ("keyword", _word(traffic.keyword)),
+    )
+    parts = list(names)
+    for kind, level in below:
+        if level is not None:
+            parts.append(level)
+            is_campaign = kind == "campaign"
+            nodes.append(
+                Node(
+                    _id(*parts),
+                    nodes[-1].node_id,
+                    kind,
+                    level,
+                    channel,
+                    source,
+                    medium,
+                    slug=level if is_campaign else None,
+                    external_id=_word(traffic.campaign_id) if is_campaign else None,
+                )
+            )
+    return tuple(nodes)
+
+
+def channel_of(source: str | None, medium: str | None, campaign: str | None = None) -> str:
+    """Return the channel of a source and a medium, by the rules that Google Analytics publishes.
+
+    Examples
+    --------
+    >>> channel_of("google", "cpc"), channel_of("l.instagram.com", "referral"), channel_of("shop", "print")
+    ('Paid Search', 'Organic Social', 'Unassigned')
+    """
+    if campaign is not None and "cross-network" in campaign.casefold():
+        return "Cross-network"
+    for channel, media, sources in _CHANNELS:
+        fits_medium = media is None or re.fullmatch(media, (medium or "").casefold())
+        fits_source = sources is None or re.search(sources, (source or "").casefold())
+        if fits_medium and fits_source:
+            return channel
+    return "Unassigned"
+
+
+def referrer_type(leaf: Node) -> str:
+    """Return what kind of referrer a visit through a node has."""
+    return _REFERRER_TYPES.get(leaf.channel, "campaign") if leaf.slug is None else "campaign"
+
+
+def tree(chains: Iterable[tuple[Node, ...]]) -> list[Node]:
+    """Return the nodes of all chains, each once, parents before children.
+
+    A campaign whose id is known in one chain has it, whatever the others tell.
+    """
+    found: dict[str, Node] = {}
+    for node in (node for nodes in chains for node in nodes):
+        known = found.get(node.node_id)
+        if known is None or (known.external_id is None and node.external_id is not None):
+            found[node.node_id] = node
+    return sorted(found.values(), key=lambda node: (node.node_id.count("/"), node.node_id))
+
+
+def _word(text: str | None) -> str | None:
+    word = (text or "").strip()
+    return None if word.casefold() in _NOTHING else word
+
+
+def _id(*parts: str) -> str:
+    """Return an id that reads like a path; a slash within a name is no level of it."""
+    return _short("/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts))
+
+
+def _short(path: str) -> str:
+    if len(path) <= _LONGEST:
+        return path
+    # The whole path decides, so that long names that begin alike stay apart.
+    mark = hashlib.md5(path.encode(), usedforsecurity=False).hexdigest()[:24]
+    return f"{path[: _LONGEST - len(mark) - 1]}~{mark}"

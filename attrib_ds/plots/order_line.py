@@ -1,0 +1,92 @@
+"""A line of how well Markov chains of each order tell the paths of unseen users."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attrib_ds.plots import look
+from attrib_ds.plots.arguments import numbers, require_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_COLUMNS = ("order", "held_out", "behind", "behind_error", "is_best", "is_parsimonious")
+
+
+def orders(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Draw how far Markov chains of each order are behind the best one.
+
+    Parameters
+    ----------
+    compared : DataFrame
+        As ``compare_orders`` returns it.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        One point per order, the best at 0, with one standard error to either side: the log-likelihood per
+        path of users left out, less that of the best order. The lowest order whose bar reaches 0 is filled,
+        and named.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"order": [1, 2, 3], "held_out": [-9.0, -8.0, -8.3], "behind": [1.0, 0.0, 0.3],
+    ...     "behind_error": [0.1, 0.0, 0.1], "is_best": [False, True, False],
+    ...     "is_parsimonious": [False, True, False]})
+    >>> orders(frame, ax=Figure().subplots()).get_xlabel()
+    'order: touchpoints that the next step depends on'
+    """
+    require_frame("compared", compared, _COLUMNS)
+    ax = look.axes_of(ax, width=6.2, height=4.2)
+    look.dress(ax, title="Markov chains of each order, on users they have not seen", grid="y")
+    ax.set_xlabel("order: touchpoints that the next step depends on")
+    ax.set_ylabel("log-likelihood per path, less the best")
+    if compared.empty:
+        look.say_empty(ax, "nothing to compare")
+        return ax
+    order, behind, error = (
+        numbers("compared", compared, name).to_numpy() for name in ("order", "behind", "behind_error")
+    )
+    chosen = compared["is_parsimonious"].to_numpy(dtype=bool)
+    ax.axhline(0.0, color=look.MUTED, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
+    ax.plot(order, -behind, color=look.COLOURS[0], linewidth=1.4, zorder=2)
+    ax.vlines(order, -behind - error, -behind + error, color=look.COLOURS[0], linewidth=1.6, zorder=2)
+    for is_filled in (False, True):
+        which = chosen == is_filled
+        ax.plot(
+            order[which],
+            -behind[which],
+            linestyle="none",
+            marker="o",
+            markersize=7.0 if is_filled else 6.0,
+            color=look.COLOURS[0],
+            markerfacecolor=look.COLOURS[0] if is_filled else "white",
+            markeredgewidth=1.4,
+            zorder=3,
+        )
+    name = ax.annotate(
+        f"order {order[chosen][0]:g}",
+        (order[chosen][0], -behind[chosen][0]),
+        xytext=(0, 9),
+        textcoords="offset points",
+        ha="center",
+        fontsize="small",
+        color=look.INK,
+    )
+    look.outline(name)
+    ax.set_xticks(np.sort(order))
+    ax.set_xlim(order.min() - 0.5, order.max() + 0.5)
+    ax.margins(y=0.18)
+    return ax

@@ -1,0 +1,321 @@
+"""Effects from randomised holdouts: by hand, their laws, and what is refused."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attrib_ds import Paths, holdout_effects, simulate
+from attrib_ds.attribution.experiments.contrasts import contrast
+from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
+
+START = pd.Timestamp("2025-01-01", tz="UTC")
+
+
+def day(number):
+    return START + pd.Timedelta(days=number)
+
+
+def users_of(count, **columns):
+    names = [f"u{number:02d}" for number in range(count)]
+    return pd.DataFrame({"user_id": names, "since": day(0), "until": day(30), **columns})
+
+
+def touches(*rows):
+    frame = pd.DataFrame(rows, columns=["user_id", "node_id", "date"])
+    return frame.assign(date=[day(each) for each in frame["date"]])
+
+
+def converted(*rows, value=10.0):
+    """Conversions of users (by number) on days."""
+    return pd.DataFrame(
+        {
+            "event_id": [f"e{number}" for number in range(len(rows))],
+            "user_id": [f"u{user:02d}" for user, _ in rows],
+            "date": [day(when) for _, when in rows],
+            "value": value,
+            "currency": "EUR",
+        }
+    )
+
+
+def held(node, *users, **columns):
+    return pd.DataFrame({"user_id": [f"u{user:02d}" for user in users], "node_id": node, **columns})
+
+
+@pytest.fixture
+def ten():
+    """Withheld from four users, of whom one converts; of the other six, three do."""
+    points = touches(("u04", "ads", 1), ("u05", "ads", 1), ("u05", "ads", 2), ("u09", "mail", 1))
+    return Paths.from_frames(
+        points, converted((0, 5), (4, 5), (5, 6), (6, 7)), users=users_of(10, tall=[True] * 5 + [False] * 5)
+    )
+
+
+HELD = held("ads", 0, 1, 2, 3)
+
+
+def test_one_holdout_is_a_difference_of_means_with_the_sum_of_both_variances(ten):
+    (row,) = holdout_effects(ten, HELD).to_dict("records")
+    # 10 users times (3/6 - 1/4). Sample variances: 0.3 of six users and 0.25 of four.
+    assert row["caused"] == pytest.approx(2.5)
+    assert row["error"] == pytest.approx(10 * np.sqrt(0.3 / 6 + 0.25 / 4))
+    assert row["low"] == pytest.approx(2.5 - 1.959964 * row["error"])
+    assert row["high"] == pytest.approx(2.5 + 1.959964 * row["error"])
+    assert (row["rate"], row["withheld_rate"]) == pytest.approx((0.5, 0.25))
+    assert (row["users"], row["withheld"], row["reached"], row["contaminated"]) == (10, 4, 2, 0)
+    assert row["value"] == pytest.approx(25.0)
+    assert row["value_high"] == pytest.approx(25.0 + 1.959964 * 10 * row["error"])
+    assert (row["node_id"], row["node_name"], row["currency"]) == ("ads", "ads", "EUR")
+
+
+def test_the_columns_and_their_types(ten):
+    found = holdout_effects(ten, HELD)
+    numbers = ["rate", "withheld_rate", "caused", "error", "low", "high", "value", "value_low", "value_high"]
+    counts = ["users", "withheld", "reached", "contaminated"]
+    assert list(found.columns) == ["node_id", "node_name", "currency", *counts, *numbers]
+    assert {str(found[name].dtype) for name in counts} == {"Int64"}
+    assert {str(found[name].dtype) for name in numbers} == {"float64"}
+
+
+def test_two_holdouts_are_told_apart():
+    """Four groups of two users each: neither withheld, one, the other, both."""
+    points = touches(("u00", "ads", 1), ("u00", "mail", 1))
+    paths = Paths.from_frames(points, converted((0, 5), (1, 5), (2, 5), (4, 5), (6, 5)), users=users_of(8))
+    both = pd.concat([held("ads", 2, 3, 6, 7), held("mail", 4, 5, 6, 7)])
+    found = holdout_effects(paths, both).set_index("node_id")["caused"]
+    # 8 users times the mean of 1 and 1/2, less the mean of 1/2 and 1/2; the same for the other.
+    assert found.to_dict() == pytest.approx({"ads": 2.0, "mail": 2.0})
+
+
+def test_holdouts_that_overlap_more_than_by_chance_do_not_take_each_others_effect():
+    """Only ads do something, and mail is mostly withheld from the same users."""
+    points = touches(("u00", "ads", 1), ("u00", "mail", 1))
+    buyers = [(user, 5) for user in range(10)]
+    paths = Paths.from_frames(points, converted(*buyers), users=users_of(20))
+    both = pd.concat([held("ads", *range(10, 20)), held("mail", *range(2, 10), 18, 19)])
+    found = holdout_effects(paths, both).set_index("node_id")["caused"]
+    assert found.to_dict() == pytest.approx({"ads": 20.0, "mail": 0.0}, abs=1e-9)
+
+
+def test_a_covariate_gives_the_mean_over_its_groups():
+    # Tall: 2 of 4 and 0 of 2 convert. Short: 4 of 4 and 3 of 4.
+    users = users_of(14, tall=[True] * 6 + [False] * 8)
+    buyers = [(user, 5) for user in (0, 1, 6, 7, 8, 9, 10, 11, 12)]
+    paths = Paths.from_frames(touches(("u00", "ads", 1)), converted(*buyers), users=users)
+    (row,) = holdout_effects(paths, held("ads", 4, 5, 10, 11, 12, 13), covariates=["tall"]).to_dict("records")
+    assert row["caused"] == pytest.approx(6 * 0.5 + 8 * 0.25)
+    text = users.assign(tall=np.where(users["tall"], "tall", "short"))
+    paths = Paths.from_frames(touches(("u00", "ads", 1)), converted(*buyers), users=text)
+    again = holdout_effects(paths, held("ads", 4, 5, 10, 11, 12, 13), covariates=["tall"])
+    assert again["caused"][0] == pytest.approx(5.0)
+    assert again["error"][0] == pytest.approx(row["error"])
+
+
+def test_a_covariate_that_is_the_same_for_all_changes_nothing(ten):
+    users = users_of(10, here=True)
+    points = touches(("u04", "ads", 1))
+    paths = Paths.from_frames(points, converted((0, 5), (4, 5), (5, 6), (6, 7)), users=users)
+    found = holdout_effects(paths, HELD, covariates=["here"])
+    assert found["caused"][0] == pytest.approx(2.5)
+    assert found["error"][0] == pytest.approx(holdout_effects(ten, HELD)["error"][0])
+
+
+def test_only_conversions_within_the_window_count(ten):
+    within = HELD.assign(since=day(5), until=day(6))
+    (row,) = holdout_effects(ten, within).to_dict("records")
+    # The conversion of day 7 is out: 2 of 6 and 1 of 4. A bound is within.
+    assert row["caused"] == pytest.approx(10 * (2 / 6 - 1 / 4))
+    assert row["reached"] == 0
+    late = HELD.assign(since=day(5.5))
+    assert holdout_effects(ten, late)["caused"][0] == pytest.approx(10 * (2 / 6))
+
+
+def test_participants_say_who_is_compared_and_when(ten):
+    everybody = held("ads", *range(8))
+    (row,) = holdout_effects(ten, HELD, participants=everybody).to_dict("records")
+    assert (row["users"], row["withheld"]) == (8, 4)
+    assert row["caused"] == pytest.approx(8 * (3 / 4 - 1 / 4))
+    own = everybody.assign(until=[day(30)] * 6 + [day(6)] * 2)
+    assert holdout_effects(ten, HELD, participants=own)["caused"][0] == pytest.approx(8 * (2 / 4 - 1 / 4))
+
+
+def test_opportunities_leave_out_who_could_not_be_reached_and_what_came_before():
+    points = touches(*((f"u{user:02d}", "ads", 2) for user in (4, 5, 6, 7)))
+    # User 4 converted before the touchpoint, 8 without one, 3 without an opportunity, 0 before it.
+    buyers = converted((4, 1), (5, 3), (6, 3), (8, 3), (3, 3), (0, 1), (1, 3))
+    paths = Paths.from_frames(points, buyers, users=users_of(10))
+    log = touches(*((f"u{user:02d}", "ads", 2) for user in (0, 1)), ("u01", "ads", 9), ("u09", "mail", 1))
+    (row,) = holdout_effects(paths, HELD, opportunities=log).to_dict("records")
+    assert (row["users"], row["withheld"], row["reached"]) == (6, 2, 4)
+    assert (row["rate"], row["withheld_rate"]) == pytest.approx((2 / 4, 1 / 2))
+    assert row["caused"] == pytest.approx(0.0)
+
+
+def test_opportunities_make_the_error_smaller_and_leave_the_effect_where_it_is():
+    world = simulate("random", users=20_000, seed=5, holdout=0.2)
+    paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    plain = holdout_effects(paths, world.withheld)
+    logged = holdout_effects(paths, world.withheld, opportunities=world.opportunities)
+    assert (logged["error"] < 0.8 * plain["error"]).all()
+    assert (np.abs(logged["caused"] - plain["caused"]) < 3 * plain["error"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
+def test_opportunities_that_were_logged_in_part_are_noticed():
+    world = simulate("random", users=10_000, seed=5, holdout=0.3)
+    paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    log = world.opportunities[world.opportunities["user_id"] < "u00005000"]
+    with pytest.warns(UnevenHoldout, match=r"display \(1.\..% instead of (29|30)\..%\), email"):
+        holdout_effects(paths, world.withheld, opportunities=log)
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
+def test_withheld_users_who_were_reached_stay_withheld_and_are_told_of(ten):
+    with pytest.warns(ContaminatedHoldout, match=r"reached all the same: 1 of 4 \(ads\)"):
+        (row,) = holdout_effects(ten, held("ads", 0, 1, 2, 5)).to_dict("records")
+    assert (row["withheld"], row["contaminated"], row["reached"]) == (4, 1, 1)
+    assert row["caused"] == pytest.approx(10 * (2 / 6 - 2 / 4))
+
+
+def test_a_touchpoint_outside_the_window_is_no_contamination(ten):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = holdout_effects(ten, held("ads", 0, 1, 2, 5).assign(since=day(3)))
+    assert found["contaminated"][0] == 0
+
+
+def test_each_currency_has_its_row():
+    buyers = converted((4, 5), (5, 5), (0, 5)).assign(currency=["EUR", "USD", "USD"], value=[3.0, 5.0, 7.0])
+    paths = Paths.from_frames(touches(("u04", "ads", 1)), buyers, users=users_of(10))
+    found = holdout_effects(paths, HELD).set_index("currency")
+    assert found["caused"].to_dict() == pytest.approx({"EUR": 10 / 6, "USD": 10 * (1 / 6 - 1 / 4)})
+    assert found["value"].to_dict() == pytest.approx({"EUR": 30 / 6, "USD": 10 * (5 / 6 - 7 / 4)})
+
+
+def test_conversions_without_value_have_no_effect_on_value():
+    buyers = converted((4, 5), (0, 5)).drop(columns=["value", "currency"])
+    paths = Paths.from_frames(touches(("u04", "ads", 1)), buyers, users=users_of(10))
+    (row,) = holdout_effects(paths, HELD).to_dict("records")
+    assert row["caused"] == pytest.approx(10 * (1 / 6 - 1 / 4))
+    assert np.isnan(row["value"])
+    assert pd.isna(row["currency"])
+
+
+def test_order_and_names_change_nothing():
+    world = simulate("synergy", users=6_000, seed=3, holdout=0.3)
+    frames = [world.touchpoints, world.conversions, world.users, world.withheld, world.opportunities]
+    renamed = [each.assign(user_id="x" + each["user_id"].str[::-1]) for each in frames]
+    renamed = [
+        each.assign(node_id=each["node_id"].str[::-1]) if "node_id" in each.columns else each
+        for each in renamed
+    ]
+    shuffled = [each.sample(frac=1, random_state=1) for each in renamed]
+
+    def found(points, buyers, users, withheld, log):
+        paths = Paths.from_frames(points, buyers, users=users)
+        return holdout_effects(paths, withheld, covariates=["trait"], opportunities=log)
+
+    first = found(*frames)
+    again = found(*shuffled)
+    again["node_id"] = again["node_id"].str[::-1]
+    again = again.sort_values("node_id", ignore_index=True)
+    numbers = first.select_dtypes("number").columns
+    pd.testing.assert_frame_equal(first[numbers], again[numbers], rtol=1e-9)
+
+
+def test_twice_the_users_have_twice_the_effect(ten):
+    names = ["u" + str(number).zfill(2) for number in range(20)]
+    points = touches(*((f"u{user:02d}", "ads", 1) for user in (4, 5, 14, 15)))
+    buyers = converted(*((user + more, 5) for user in (0, 4, 5, 6) for more in (0, 10)))
+    paths = Paths.from_frames(points, buyers, users=users_of(20).assign(user_id=names))
+    found = holdout_effects(paths, held("ads", 0, 1, 2, 3, 10, 11, 12, 13))
+    assert found["caused"][0] == pytest.approx(2 * holdout_effects(ten, HELD)["caused"][0])
+
+
+def test_intervals_cover_as_often_as_they_say():
+    """Two holdouts, a covariate that matters and acts differently on either side, three hundred draws."""
+    random = np.random.default_rng(1)
+    count, covered = 1_500, []
+    for _ in range(300):
+        trait = random.random(count) < 0.4
+        withheld = random.random((2, count)) < np.array([[0.2], [0.3]])
+        chance = 0.1 + 0.3 * trait + ~withheld[0] * (0.05 + 0.1 * trait) - 0.04 * ~withheld[1]
+        outcome = (random.random(count) < chance).astype(float)[:, None]
+        found = contrast(outcome, withheld, trait[:, None].astype(float), nodes=[0, 1], node_ids=["a", "b"])
+        # The effects among the users who were drawn.
+        truth = np.array([0.05 + 0.1 * trait.mean(), -0.04])
+        covered.append(np.abs(found.difference[:, 0] - truth) < 1.96 * found.error[:, 0])
+    assert 0.92 <= np.mean(covered) <= 0.98
+
+
+@pytest.mark.slow
+def test_intervals_cover_what_channels_cause():
+    covered = []
+    for seed in range(6):
+        world = simulate("random", users=60_000, seed=seed, holdout=0.2)
+        paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+        truth = world.truth().set_index("node_id")["removal"]
+        for log in (None, world.opportunities):
+            found = holdout_effects(paths, world.withheld, opportunities=log).set_index("node_id")
+            told = truth.reindex(found.index)
+            covered.append((found["low"] <= told) & (told <= found["high"]))
+    assert np.mean(covered) >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"withheld": HELD.iloc[:0]}, "withheld: there is no row"),
+        ({"withheld": held("ads", 0)}, "withheld from 1 users who took part and not from 9"),
+        ({"withheld": held("ads", *range(10))}, "withheld from 10 users who took part and not from 0"),
+        ({"withheld": held("adds", 0, 1)}, "did you mean 'ads'"),
+        ({"withheld": held("ads", 0, 1, 77)}, "1 rows are of users who did not take part, for example 'u77'"),
+        ({"withheld": HELD.drop(columns="node_id")}, "withheld: there is no column 'node_id'"),
+        (
+            {"withheld": pd.concat([HELD, held("mail", 0, 1, 2, 3)])},
+            "'mail' was withheld from the same users",
+        ),
+        ({"withheld": HELD.assign(since=[day(each) for each in range(4)])}, "'since' differs between users"),
+        (
+            {"withheld": pd.concat([HELD.assign(since=day(1)), HELD.assign(since=day(2))])},
+            "user 'u00' and node 'ads' are there with different instants",
+        ),
+        (
+            {"participants": pd.concat([held("ads", 0, 1, 2, 7, 8), held("mail", 3)])},
+            "participants: user 'u03' is missing, from whom node 'ads' was withheld",
+        ),
+        ({"participants": held("ads", 0, 1, 2, 7)}, "who did not take part, for example 'u03'"),
+        ({"opportunities": touches(("u09", "mail", 1))}, "none of a user from whom 'ads' was withheld"),
+        ({"covariates": ["small"]}, "covariates: 'small' is not allowed"),
+        ({"covariates": ["until"]}, "covariates: 'until' is not allowed"),
+        ({"covariates": "tall"}, r"allowed: a list of columns, as in \['tall'\]"),
+        ({"confidence": 1}, "confidence: 1 is not allowed; allowed: between 0 and 1"),
+        ({"confidence": "high"}, "confidence: 'high' is not a share"),
+    ],
+)
+def test_what_is_not_allowed_is_told(ten, arguments, told):
+    with pytest.raises(InvalidRequest, match=told):
+        holdout_effects(ten, **{"withheld": HELD} | arguments)
+
+
+def test_who_took_part_has_to_be_known():
+    paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)))
+    with pytest.raises(InvalidRequest, match="participants: who took part is not known"):
+        holdout_effects(paths, HELD)
+    found = holdout_effects(paths, HELD, participants=held("ads", *range(10)))
+    assert found["caused"][0] == pytest.approx(10 / 6)
+
+
+def test_aggregated_paths_have_no_users():
+    sequences = pd.DataFrame({"path": ["ads"], "n": [3]})
+    with pytest.raises(InvalidRequest, match="an experiment needs users"):
+        holdout_effects(Paths.from_sequences(sequences, path="path", conversions="n"), HELD)
+
+
+def test_gaps_in_a_covariate_are_told():
+    users = users_of(10, tall=[1.0] * 9 + [None])
+    paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)), users=users)
+    with pytest.raises(InvalidRequest, match="'tall' is missing for 1 users"):
+        holdout_effects(paths, HELD, covariates=["tall"])

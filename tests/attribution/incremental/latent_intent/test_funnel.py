@@ -1,0 +1,273 @@
+"""Likelihoods and credits of the funnel against sums over every path through it, written out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from attrib_ds.attribution.incremental.histories import Histories
+from attrib_ds.attribution.incremental.latent_intent.crediting import credit_conversions
+from attrib_ds.attribution.incremental.latent_intent.fitting import Objective
+from attrib_ds.attribution.incremental.latent_intent.funnel import Rates, expect, forwards
+from attrib_ds.attribution.incremental.latent_intent.journeys import cut_journeys
+from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
+
+DAYS = 4
+NODES = 3
+CAUSES = (0, 2)
+HALF_LIVES = (1.0, 3.0)
+MEMORY = 2
+#: Of each user the covariate, the days observed, (day, node) of touchpoints and the day of a conversion.
+USERS = [
+    (0.0, DAYS, [(0, 0), (2, 1)], None),
+    (1.0, DAYS, [(0, 1), (1, 1), (1, 0), (3, 2)], 3),
+    (1.0, 2, [(0, 2)], None),
+    (0.0, DAYS, [], 3),
+    (0.0, DAYS, [(1, 2), (2, 0), (2, 2)], 3),
+    (0.0, 3, [(-2, 0), (1, 0)], 2),
+]
+
+
+def histories_of(users):
+    touches = sorted(
+        (user, day + 0.25, node) for user, (_, _, found, _) in enumerate(users) for day, node in found
+    )
+    touch_user, touch_time, touch_node = (np.array(column) for column in zip(*touches, strict=True))
+    bought = [(user, day + 0.75) for user, (_, _, _, day) in enumerate(users) if day is not None]
+    event_user, event_time = (np.array(column) for column in zip(*bought, strict=True))
+    count = len(bought)
+    return Histories(
+        np.datetime64("2025-01-01", "us"),
+        np.zeros(len(users)),
+        np.array([float(days) for _, days, _, _ in users]),
+        np.array([[covariate] for covariate, _, _, _ in users]),
+        np.zeros(len(users), int),
+        touch_user,
+        touch_node,
+        touch_time,
+        event_user,
+        event_time,
+        np.zeros(count, int),
+        np.ones(count),
+        np.full(count, 10.0),
+        [None],
+    )
+
+
+def rates_of(*, intents, users=USERS, seed=0, activities=2, pairs=True, direct=2.0):
+    journeys = cut_journeys(
+        histories_of(users),
+        nodes=NODES,
+        causes=CAUSES,
+        half_lives=HALF_LIVES,
+        step=1.0,
+        memory=float(MEMORY),
+        users=1_000,
+        pairs=np.array([[0, 1]] if pairs else np.zeros((0, 2)), int).reshape(-1, 2),
+        seed=0,
+    )
+    classes = grid(activities, 1)
+    guess = first_guess(journeys, classes, intents=intents)
+    random = np.random.default_rng(seed)
+    moved = guess.like(guess.flat() + 0.5 * random.standard_normal(len(guess.flat())))
+    # Many steps up and down, and strong effects, so that every path through the funnel counts.
+    moved = replace(
+        moved, climb=moved.climb + np.array([3.0, 0.0, 0.0]), fall=moved.fall + 2.0, pushed=moved.pushed + 2.0
+    )
+    return Rates(replace(moved, direct=moved.direct + direct), classes, journeys)
+
+
+class WrittenOut:
+    """The model of one user, with loops over everything that nobody observes."""
+
+    def __init__(self, rates, user):
+        self.given, self.classes = rates.parameters, rates.classes
+        self.patterns = [tuple(row) for row in rates.journeys.patterns.astype(int)]
+        # Flags are in the order of how often nodes touched, the first one first among equals.
+        often = [sum(node == each for _, _, found, _ in USERS for _, node in found) for each in range(NODES)]
+        self.flags = sorted(range(NODES), key=lambda each: (-often[each], each))
+        covariates = [each[0] for each in USERS]
+        mean = sum(covariates) / len(covariates)
+        spread = math.sqrt(sum((each - mean) ** 2 for each in covariates) / len(covariates))
+        covariate, self.days, self.touches, self.bought = USERS[user]
+        self.told = (covariate - mean) / spread
+
+    def level(self, day, cause, life, *, until):
+        """Return what is at work on a day of touchpoints until then."""
+        node = CAUSES[cause]
+        ages = [day - when for when, each in self.touches if each == node and when <= until]
+        return math.log1p(sum(2 ** (-age / HALF_LIVES[life]) for age in ages))
+
+    def effects(self, effect, day, *, until):
+        return [
+            sum(
+                math.exp(effect[cause * 2 + life]) * self.level(day, cause, life, until=until)
+                for life in (0, 1)
+            )
+            for cause in (0, 1)
+        ]
+
+    def buying(self, day):
+        """Return the parts of the causes in the growth of the rate, and their common one."""
+        both = 0.0
+        if len(self.given.together):
+            mean = [sum(self.level(day, cause, life, until=day) for life in (0, 1)) / 2 for cause in (0, 1)]
+            both = math.exp(self.given.together[0]) * mean[0] * mean[1]
+        return self.effects(self.given.direct, day, until=day), both
+
+    def buy_rate(self, place, intent, growth):
+        constant = self.classes[place] @ self.given.buy + self.given.ease[intent]
+        return math.exp(constant + self.given.told_buy[0] * self.told) * growth
+
+    def seen(self, place, intent, day):
+        """Return how likely what is seen on a day is."""
+        recent = [
+            any(each == node and day - MEMORY <= when < day for when, each in self.touches)
+            for node in self.flags
+        ]
+        pattern = self.patterns.index(tuple(int(each) for each in recent))
+        chance = 1.0
+        for node in range(NODES):
+            log_rate = self.classes[place] @ self.given.touch[node] + self.given.sign[node, intent]
+            log_rate += sum(self.given.recent[node, flag] for flag, is_on in enumerate(recent) if is_on)
+            log_rate += self.given.apart[node, pattern] + self.given.told_touch[node, 0] * self.told
+            nothing = math.exp(-math.exp(log_rate))
+            chance *= 1 - nothing if (day, node) in self.touches else nothing
+        parts, both = self.buying(day)
+        nothing = math.exp(-self.buy_rate(place, intent, 1 + sum(parts) + both))
+        return chance * (1 - nothing if day == self.bought else nothing)
+
+    def climb_rate(self, place, step, push):
+        return math.exp(self.classes[place] @ self.given.climb[step]) * push
+
+    def step(self, place, before, now, day):
+        up = down = 0.0
+        if before < len(self.given.ease) - 1:
+            push = 1 + sum(self.effects(self.given.pushed[before], day, until=day - 1))
+            up = 1 - math.exp(-self.climb_rate(place, before, push))
+        if before > 0:
+            down = (1 - up) / (1 + math.exp(-self.given.fall[before - 1]))
+        return {before + 1: up, before - 1: down, before: 1 - up - down}.get(now, 0.0)
+
+    def paths(self):
+        """Go through every class and every path of intents, with how likely it is together with what was seen."""
+        share = np.exp(self.given.share) / np.exp(self.given.share).sum()
+        intents = range(len(self.given.ease))
+        for place in range(len(share)):
+            start = np.exp(self.given.start[place]) / np.exp(self.given.start[place]).sum()
+            for path in itertools.product(intents, repeat=self.days):
+                chance = share[place] * start[path[0]]
+                for day, intent in enumerate(path):
+                    if day > 0:
+                        chance *= self.step(place, path[day - 1], intent, day)
+                    chance *= self.seen(place, intent, day)
+                yield chance, place, path
+
+    def part(self, cause):
+        """Return what part of the conversion a cause has: one less the chances that no step needed it."""
+        total = gone = 0.0
+        for chance, place, path in self.paths():
+            not_needed = []
+            for day in range(1, self.days):
+                if path[day] > path[day - 1]:
+                    pushes = self.effects(self.given.pushed[path[day - 1]], day, until=day - 1)
+                    rate = self.climb_rate(place, path[day - 1], 1 + sum(pushes))
+                    less = self.climb_rate(place, path[day - 1], 1 + sum(pushes) - pushes[cause])
+                    not_needed.append((1 - math.exp(-less)) / (1 - math.exp(-rate)))
+                elif path[day] < path[day - 1] and not_needed:
+                    not_needed.pop()
+            parts, both = self.buying(self.days - 1)
+            rate = self.buy_rate(place, path[-1], 1 + sum(parts) + both)
+            less = self.buy_rate(place, path[-1], 1 + sum(parts) - parts[cause])
+            not_needed.append((1 - math.exp(-less)) / (1 - math.exp(-rate)))
+            total += chance
+            gone += chance * (1 - math.prod(not_needed))
+        return gone / total
+
+
+@pytest.mark.parametrize("intents", [1, 2, 3])
+def test_the_likelihood_is_the_sum_over_every_path(intents):
+    rates = rates_of(intents=intents)
+    (block,) = rates.journeys.blocks
+    _, likely = forwards(block, rates)
+    # Blocks have the users observed longest first.
+    order = sorted(range(len(USERS)), key=lambda user: (-USERS[user][1], user))
+    for found, user in zip(likely, order, strict=True):
+        written_out = sum(chance for chance, _, _ in WrittenOut(rates, user).paths())
+        assert found == pytest.approx(math.log(written_out), rel=2e-5)
+
+
+@pytest.mark.parametrize("intents", [1, 2, 3])
+def test_the_part_of_a_cause_is_the_sum_over_every_path(intents):
+    """Those who convert on the last day of all: nothing could have come later."""
+    rates = rates_of(intents=intents)
+    event, part, weight = credit_conversions(rates)
+    buyers = [user for user in range(len(USERS)) if USERS[user][3] is not None]
+    checked = 0
+    for row, position in enumerate(event):
+        user = buyers[position]
+        if USERS[user][3] < DAYS - 1:
+            continue
+        expected = [WrittenOut(rates, user).part(cause) for cause in (0, 1)]
+        assert part[row] == pytest.approx(expected, abs=2e-5)
+        checked += 1
+    assert checked == 3
+    assert weight.tolist() == [1.0] * len(event)
+
+
+@pytest.mark.parametrize("direct", [2.0, -40.0])
+def test_who_would_have_converted_later_anyway_needed_it_less(direct):
+    """By the conversion itself and, without any direct effect, by the steps before it."""
+    users = [*USERS[:5], (0.0, 3, [(0, 0), (1, 0)], 2)]
+    rates = rates_of(intents=3, users=users, pairs=False, direct=direct)
+    event, part, _ = credit_conversions(rates)
+    for block in rates.journeys.blocks:
+        block.remaining[:] = 0
+    _, if_all_were_over, _ = credit_conversions(rates)
+    is_early = event == 3
+    assert 0 < part[is_early][0, 0] < 0.999 * if_all_were_over[is_early][0, 0]
+    assert part[~is_early] == pytest.approx(if_all_were_over[~is_early], rel=1e-12)
+
+
+@pytest.mark.parametrize("intents", [1, 2, 3])
+def test_slopes_are_those_of_differences(intents):
+    rates = rates_of(intents=intents, seed=3)
+    guess = first_guess(rates.journeys, rates.classes, intents=intents)
+    objective = Objective(rates.journeys, rates.classes, guess, 2.0)
+    row = rates.parameters.flat()
+    _, slope = objective(rates.parameters)
+    names = np.repeat(
+        [each.name for each in fields(rates.parameters)],
+        [getattr(rates.parameters, each.name).size for each in fields(rates.parameters)],
+    )
+    for position in range(len(row)):
+        move = np.zeros(len(row))
+        move[position] = 0.02
+        ends = [objective(rates.parameters.like(row + sign * move))[0] for sign in (1, -1)]
+        assert slope[position] == pytest.approx((ends[0] - ends[1]) / 0.04, abs=4e-3, rel=4e-3), names[
+            position
+        ]
+
+
+def test_expected_triggers_add_up_over_classes_and_causes():
+    rates = rates_of(intents=3)
+    found = expect(rates)
+    assert found.start.sum() == pytest.approx(len(USERS), rel=1e-5)
+    assert found.pattern.sum(axis=1) == pytest.approx(found.touch.sum(axis=1), rel=1e-4)
+    # Every touchpoint has a trigger at least.
+    often = [
+        len(
+            {
+                (user, each)
+                for user, row in enumerate(USERS)
+                for each in row[2]
+                if each[0] >= 0 and each[1] == node
+            }
+        )
+        for node in range(NODES)
+    ]
+    assert (found.touch.sum(axis=1) >= np.array(often) * (1 - 1e-5)).all()

@@ -1,0 +1,242 @@
+"""The latent intent as a model: what it reduces to, its laws, and what it does with data that tell nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+
+from attrib_ds import LatentIntent, Paths, attribute, simulate
+from attrib_ds.attribution.incremental.histories import Histories
+from attrib_ds.attribution.incremental.latent_intent.fitting import Objective, fit
+from attrib_ds.attribution.incremental.latent_intent.journeys import cut_journeys
+from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
+from attrib_ds.attribution.sequences import Sequences
+from attrib_ds.errors import InvalidRequest
+
+DAY = pd.Timedelta(days=1)
+START = pd.Timestamp("2025-01-01", tz="UTC")
+QUICK = {"activities": 2, "propensities": 2, "evaluations": 12, "users": 1_500}
+
+
+@pytest.fixture(scope="module")
+def world():
+    return simulate("intent_synergy", users=1_500, seed=3)
+
+
+def paths_of(world, **changes):
+    frames = {"touchpoints": world.touchpoints, "conversions": world.conversions, "users": world.users}
+    frames |= changes
+    return Paths.from_frames(frames["touchpoints"], frames["conversions"], users=frames["users"])
+
+
+def credited(paths, model, **options):
+    return attribute(paths, model, **options).set_index("node_id")["conversions"]
+
+
+@pytest.fixture(scope="module")
+def journeys(world):
+    sequences = Sequences.of(paths_of(world))
+    histories = Histories.of(sequences, covariates=None)
+    pairs = np.stack(np.triu_indices(8, 1), axis=1)
+    return cut_journeys(
+        histories,
+        nodes=8,
+        causes=range(8),
+        half_lives=[2.0, 7.0],
+        step=1.0,
+        memory=7.0,
+        users=1_500,
+        pairs=pairs,
+        seed=0,
+    )
+
+
+def test_no_step_lowers_the_likelihood(journeys):
+    classes = grid(2, 2)
+    guess = first_guess(journeys, classes, intents=3)
+    objective = Objective(journeys, classes, guess, 10.0)
+    values = [objective(guess)[0]]
+    for evaluations in (3, 6, 12, 24):
+        found = fit(
+            journeys, classes, intents=3, shrinkage=10.0, rounds=[(1_500, evaluations)], tolerance=0.0
+        )
+        values.append(objective(found.parameters)[0])
+    assert (np.diff(values) >= 0).all()
+    assert values[-1] > values[0] + 100
+
+
+def test_with_one_class_and_one_intent_it_is_a_hazard():
+    """Rates of conversions multiplied by one and the causes, maximised by other means without any funnel."""
+    random = np.random.default_rng(1)
+    users, days, effect = 400, 10, 1.5
+    touched = random.random((users, days)) < 0.15
+    level = np.zeros(users)
+    levels, converted = np.zeros((users, days)), np.full(users, -1)
+    for day in range(days):
+        level = level / 2 ** (1 / 3) + touched[:, day]
+        levels[:, day] = np.log1p(level)
+        buys = random.random(users) < -np.expm1(-0.06 * (1 + effect * levels[:, day]))
+        converted = np.where((converted < 0) & buys, day, converted)
+    last = np.where(converted < 0, days - 1, converted)
+    at_risk = np.arange(days) <= last[:, None]
+    is_case = np.arange(days) == converted[:, None]
+
+    def loss(row):
+        rate = np.exp(row[0]) * (1 + np.exp(row[1]) * levels)
+        return -(np.where(is_case, np.log(-np.expm1(-rate)), -rate) * at_risk).sum()
+
+    best = minimize(loss, [-3.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8}).x
+    rate = np.exp(best[0]) * (1 + np.exp(best[1]) * levels)[is_case]
+    later = -np.expm1(-np.exp(best[0]) * (1 + np.exp(best[1]) * levels))[at_risk].sum() / at_risk.sum()
+    part = 1 - np.expm1(-np.exp(best[0])) / np.expm1(-rate)
+    # What is taken away may have been made up for on one of the days that were left.
+    part = part * (1 - later) ** (days - 1 - converted[converted >= 0])
+    rows, columns = np.nonzero(touched & at_risk)
+    ids = np.array([f"u{number:03d}" for number in range(users)])
+    paths = Paths.from_frames(
+        pd.DataFrame({"user_id": ids[rows], "node_id": "radio", "date": START + (columns + 0.3) * DAY}),
+        pd.DataFrame(
+            {
+                "event_id": ids[converted >= 0],
+                "user_id": ids[converted >= 0],
+                "date": START + (converted[converted >= 0] + 0.9) * DAY,
+                "value": 1.0,
+            }
+        ),
+        users=pd.DataFrame(
+            {
+                "user_id": ids,
+                "since": START,
+                "until": START + np.where(converted >= 0, converted + 0.9, days) * DAY,
+            }
+        ),
+    )
+    model = LatentIntent(
+        intents=1, activities=1, propensities=1, half_lives=("3D",), shrinkage=0.0, interactions=False
+    )
+    assert credited(paths, model)["radio"] == pytest.approx(part.sum(), rel=0.03)
+
+
+def test_credits_and_the_unattributed_add_up_to_the_conversions(world):
+    credits = attribute(paths_of(world), LatentIntent(**QUICK))
+    assert credits["conversions"].sum() == pytest.approx(len(world.conversions), rel=1e-9)
+    assert credits["value"].sum() == pytest.approx(world.conversions["value"].sum(), rel=1e-9)
+    assert (credits.loc[credits["node_id"].notna(), "conversions"] >= 0).all()
+
+
+def test_its_intervals_are_unknown(world):
+    """Nothing narrower than the truth is told where the sampling error was not computed."""
+    credits = attribute(paths_of(world), LatentIntent(**(QUICK | {"evaluations": 2})), confidence=0.95)
+    assert credits[["low", "high"]].isna().all(axis=None)
+
+
+def test_controls_earn_nothing(world):
+    credits = credited(paths_of(world), LatentIntent(controls=("organic", "direct"), **QUICK))
+    assert credits[["organic", "direct"]].tolist() == [0.0, 0.0]
+    assert credits["generic_search"] > 0
+
+
+def test_the_order_of_rows_changes_nothing(world):
+    shuffled = {
+        "touchpoints": world.touchpoints.sample(frac=1, random_state=1),
+        "conversions": world.conversions.sample(frac=1, random_state=2),
+        "users": world.users.sample(frac=1, random_state=3),
+    }
+    model = LatentIntent(**QUICK)
+    first, second = (credited(each, model) for each in (paths_of(world), paths_of(world, **shuffled)))
+    pd.testing.assert_series_equal(first.sort_index(), second.sort_index(), rtol=1e-9)
+
+
+def test_names_of_nodes_mean_nothing(world):
+    names = {name: f"{name}'s" for name in world.touchpoints["node_id"].unique()}
+    renamed = world.touchpoints.assign(node_id=world.touchpoints["node_id"].map(names))
+    model = LatentIntent(**QUICK)
+    plain, other = (credited(each, model) for each in (paths_of(world), paths_of(world, touchpoints=renamed)))
+    for name, new in names.items():
+        assert other[new] == pytest.approx(plain[name], rel=1e-9)
+
+
+def test_the_same_seed_draws_the_same_users_and_another_one_others(world):
+    model = {seed: LatentIntent(**(QUICK | {"users": 600, "seed": seed})) for seed in (0, 1)}
+    first, again, other = (credited(paths_of(world), model[seed]) for seed in (0, 0, 1))
+    assert first.to_dict() == pytest.approx(again.to_dict(), abs=0, nan_ok=True)
+    assert not np.allclose(first.sort_index(), other.sort_index())
+
+
+def test_touchpoints_after_the_observation_change_nothing(world):
+    late = pd.DataFrame(
+        {"user_id": ["u00000001"], "node_id": ["email"], "date": [world.users["until"].max() + DAY]}
+    )
+    more = pd.concat([world.touchpoints, late], ignore_index=True)
+    model = LatentIntent(**QUICK)
+    plain, with_late = (
+        credited(each, model) for each in (paths_of(world), paths_of(world, touchpoints=more))
+    )
+    pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
+
+
+def test_labels_given_at_random_earn_about_nothing():
+    """Whom a channel touched is dealt out anew, so that it cannot have caused anything."""
+    world = simulate("random", users=3_000, seed=5)
+    until = world.users.set_index("user_id")["until"]
+    dealt = np.random.default_rng(1).permutation(world.users["user_id"].to_numpy())
+    owner = dict(zip(world.users["user_id"], dealt, strict=True))
+    touchpoints = world.touchpoints.assign(user_id=world.touchpoints["user_id"].map(owner))
+    touchpoints = touchpoints[touchpoints["date"] < touchpoints["user_id"].map(until)]
+    model = LatentIntent(activities=2, propensities=2, evaluations=25)
+    plain, by_chance = (
+        attribute(paths_of(world, **change), model).dropna(subset=["node_id"])["conversions"].sum()
+        for change in ({}, {"touchpoints": touchpoints})
+    )
+    assert by_chance < 0.25 * len(world.conversions)
+    assert by_chance < plain
+
+
+@pytest.mark.parametrize("node_ids", [["a"], ["a", "b", "c"]])
+def test_a_handful_of_users_is_enough(node_ids):
+    ids = [f"u{number}" for number in range(4)]
+    touchpoints = pd.DataFrame(
+        {"user_id": ids[: len(node_ids)], "node_id": node_ids, "date": START + DAY / 2}
+    )
+    conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u0"], "date": [START + DAY], "value": [9.0]})
+    observed = pd.DataFrame({"user_id": ids, "since": START, "until": START + 2 * DAY})
+    credits = attribute(Paths.from_frames(touchpoints, conversions, users=observed), "latent_intent")
+    assert credits["conversions"].sum() == pytest.approx(1)
+    assert credits["conversions"].between(0, 1).all()
+
+
+def test_where_all_convert_at_once_and_nothing_touched_anybody_nothing_is_credited():
+    ids = ["u0", "u1"]
+    touchpoints = pd.DataFrame({"user_id": ["u9"], "node_id": ["a"], "date": [START + DAY / 2]})
+    conversions = pd.DataFrame({"event_id": ids, "user_id": ids, "date": START + DAY / 2, "value": 1.0})
+    observed = pd.DataFrame({"user_id": [*ids, "u9"], "since": START, "until": START + DAY})
+    credits = credited(Paths.from_frames(touchpoints, conversions, users=observed), "latent_intent")
+    assert credits.to_dict() == pytest.approx({"a": 0.0, np.nan: 2.0}, nan_ok=True)
+
+
+def test_what_does_not_fit_is_told(world):
+    with pytest.raises(InvalidRequest, match="controls: 'organc' is not allowed .did you mean 'organic'"):
+        attribute(paths_of(world), LatentIntent(controls=("organc",)))
+    with pytest.raises(InvalidRequest, match="paths: there is no conversion"):
+        attribute(paths_of(world, conversions=world.conversions.iloc[:0]), "latent_intent")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"controls": "direct"}, "controls: 'direct' is not allowed"),
+        ({"intents": 0}, "intents"),
+        ({"activities": 0}, "activities"),
+        ({"propensities": 21}, "propensities"),
+        ({"half_lives": ()}, "half_lives"),
+        ({"memory": "-1D"}, "memory"),
+        ({"shrinkage": -1}, "shrinkage"),
+        ({"users": 10}, "users"),
+        ({"evaluations": 0}, "evaluations"),
+    ],
+)
+def test_parameters_have_bounds(arguments, told):
+    with pytest.raises(InvalidRequest, match=told):
+        LatentIntent(**arguments)

@@ -1,0 +1,61 @@
+"""Data of which hardly anything can be told, under every model of direct or total effects."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from attrib_ds import AdditiveHazard, DiscreteHazard, Landmark, Paths, attribute
+
+START = pd.Timestamp("2025-01-01", tz="UTC")
+MODELS = [DiscreteHazard(), AdditiveHazard(), AdditiveHazard(interactions=True), Landmark()]
+
+
+def at(day):
+    return START + pd.Timedelta(days=day)
+
+
+def paths_of(touches, orders, users):
+    touchpoints = pd.DataFrame(
+        {
+            "user_id": pd.Series([name for name, _, _ in touches], dtype="str"),
+            "node_id": pd.Series([node for _, node, _ in touches], dtype="str"),
+            "date": pd.Series([at(day) for _, _, day in touches], dtype="datetime64[us, UTC]"),
+        }
+    )
+    conversions = pd.DataFrame(
+        [(f"e{number}", name, at(day)) for number, (name, day) in enumerate(orders)],
+        columns=["event_id", "user_id", "date"],
+    )
+    observed = pd.DataFrame(
+        [(name, at(since), at(until)) for name, since, until in users], columns=["user_id", "since", "until"]
+    )
+    return Paths.from_frames(touchpoints, conversions, users=observed)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_without_any_touchpoint_conversions_are_nobodys(model):
+    users = [(f"u{number}", 0, 5 if number % 2 else 2.5) for number in range(20)]
+    orders = [(name, until) for name, _, until in users if until < 5]
+    rows = attribute(paths_of([], orders, users), model, confidence=0.95)
+    assert rows["node_id"].isna().all()
+    assert rows["conversions"].tolist() == pytest.approx([10.0])
+    assert rows["value"].isna().all()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_one_user_is_enough_for_an_answer(model):
+    paths = paths_of([("u", "a", 1), ("u", "b", 2)], [("u", 2.5)], [("u", 0, 4)])
+    rows = attribute(paths, model, confidence=0.95)
+    assert rows["conversions"].sum() == pytest.approx(1)
+    assert rows["conversions"].notna().all()
+    assert set(rows["node_id"].dropna()) == {"a", "b"}
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_everybody_converts_at_once(model):
+    users = [(f"u{number}", 0, 0) for number in range(10)]
+    touches = [(f"u{number}", "a", 0) for number in range(5)]
+    rows = attribute(paths_of(touches, [(name, 0) for name, _, _ in users], users), model, confidence=0.95)
+    assert rows["conversions"].sum() == pytest.approx(10)
+    assert rows["conversions"].notna().all()

@@ -1,0 +1,194 @@
+"""Credits over time, on numbers small enough for paper."""
+
+import pandas as pd
+import pytest
+
+from attrib_ds import Paths, attribute, credit_series, errors
+
+
+def instants(*dates):
+    return pd.to_datetime([f"2025-{date}" for date in dates], utc=True, format="ISO8601")
+
+
+TOUCHPOINTS = pd.DataFrame(
+    {
+        "user_id": ["u", "u", "v"],
+        "node_id": ["search", "email", "email"],
+        "date": instants("01-01", "01-03", "01-31T23:30"),
+    }
+)
+#: Two orders with touchpoints and one without; all of them are qualified later.
+ORDERS = pd.DataFrame(
+    {
+        "event_id": ["e", "f", "g"],
+        "user_id": ["u", "v", "w"],
+        "date": instants("01-05", "01-31T23:30", "02-02"),
+        "value": [30.0, 12.0, 5.0],
+        "currency": "EUR",
+        "qualified": instants("02-01", "02-03", "03-01"),
+    }
+)
+LATER = pd.DataFrame({"event_id": ["e"], "date": instants("03-15"), "value": [-10.0]})
+SPEND = pd.DataFrame(
+    {
+        "node_id": ["search", "search", "radio"],
+        "date": instants("01-01", "02-10", "02-11"),
+        "spend": [4.0, 2.0, 8.0],
+        "currency": "EUR",
+    }
+)
+
+
+def series(paths=None, models="linear", **options):
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS) if paths is None else paths
+    rows = credit_series(paths, models, **({"interval": "month"} | options))
+    shown = rows[["interval", "node_id", "conversions", "value"]].astype(object)
+    return [tuple(None if pd.isna(each) else each for each in row) for row in shown.to_numpy()]
+
+
+def test_by_the_date_of_the_event():
+    assert series() == [
+        ("2025-01", "email", 1.5, 27.0),
+        ("2025-01", "search", 0.5, 15.0),
+        ("2025-02", None, 1.0, 5.0),
+    ]
+    frame = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), ["linear", "last_touch"])
+    assert frame.columns.tolist() == [
+        *("model", "interval", "since", "node_id", "node_name", "conversions", "value", "currency")
+    ]
+    assert frame.dtypes.astype(str).to_dict() == {
+        **dict.fromkeys(["model", "interval", "node_id", "node_name", "currency"], "str"),
+        **dict.fromkeys(["conversions", "value"], "float64"),
+        "since": "datetime64[us, UTC]",
+    }
+    assert list(dict.fromkeys(frame["model"])) == ["linear", "last_touch"]
+
+
+def test_by_the_date_of_the_touchpoint():
+    assert series(date="touch", interval="day") == [
+        ("2025-01-01", "search", 0.5, 15.0),
+        ("2025-01-03", "email", 0.5, 15.0),
+        ("2025-01-31", "email", 1.0, 12.0),
+        # No touchpoint led to this one.
+        ("2025-02-02", None, 1.0, 5.0),
+    ]
+
+
+def test_by_the_date_of_the_state():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified")
+    assert series(paths, date="state") == [
+        ("2025-02", "email", 1.5, 27.0),
+        ("2025-02", "search", 0.5, 15.0),
+        ("2025-03", None, 1.0, 5.0),
+    ]
+    assert series(paths) == series()
+
+
+def test_dates_of_reports_and_of_windows_are_choices_apart():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified", anchor="state", lookback="30D")
+    # Qualified on the 1st of February: only what came after the 2nd of January led to it.
+    assert series(paths) == [("2025-01", "email", 2.0, 42.0), ("2025-02", None, 1.0, 5.0)]
+    assert series(paths, date="state") == [("2025-02", "email", 2.0, 42.0), ("2025-03", None, 1.0, 5.0)]
+
+
+def test_later_amounts_belong_to_their_event_or_have_dates_of_their_own():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER)
+    assert series(paths)[:2] == [("2025-01", "email", 1.5, 22.0), ("2025-01", "search", 0.5, 10.0)]
+    assert series(paths, date="state") == [
+        ("2025-01", "email", 1.5, 27.0),
+        ("2025-01", "search", 0.5, 15.0),
+        ("2025-02", None, 1.0, 5.0),
+        ("2025-03", "email", 0.0, -5.0),
+        ("2025-03", "search", 0.0, -5.0),
+    ]
+    qualified = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER, state="qualified")
+    assert [row[0] for row in series(qualified, date="state")] == [
+        *("2025-02", "2025-02", "2025-03", "2025-03", "2025-03")
+    ]
+
+
+def test_periods_are_those_of_a_time_zone():
+    # Half past eleven in the evening of the 31st is the 1st of February in Paris.
+    assert series(timezone="Europe/Paris")[:2] == [
+        ("2025-01", "email", 0.5, 15.0),
+        ("2025-01", "search", 0.5, 15.0),
+    ]
+    frame = credit_series(
+        Paths.from_frames(TOUCHPOINTS, ORDERS), "linear", interval="quarter", timezone="Europe/Paris"
+    )
+    assert set(frame["since"].astype("str")) == {"2024-12-31 23:00:00+00:00"}
+    assert (frame.attrs["timezone"], frame.attrs["date"]) == ("Europe/Paris", "event")
+
+
+def test_spend_stands_beside_the_credit_of_its_period():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
+    rows = credit_series(paths, "linear", interval="month")
+    spent = rows[rows["spend"].notna()]
+    assert spent[["interval", "node_id", "conversions", "value", "spend"]].to_numpy().tolist() == [
+        ["2025-01", "search", 0.5, 15.0, 4.0],
+        ["2025-02", "radio", 0.0, 0.0, 8.0],
+        ["2025-02", "search", 0.0, 0.0, 2.0],
+    ]
+    assert rows["node_id"].isna().tolist() == [False, False, False, False, True]
+    # Spend whose dates are not known cannot be told by period.
+    assert "spend" not in credit_series(paths.with_spend(SPEND.drop(columns="date")), "linear").columns
+
+
+def test_spend_and_credit_meet_in_one_currency():
+    counts = Paths.from_frames(TOUCHPOINTS, ORDERS.drop(columns=["value", "currency"])).with_spend(SPEND)
+    assert set(credit_series(counts, "linear")["currency"]) == {"EUR"}
+    plain = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND.drop(columns="currency"))
+    assert set(credit_series(plain, "linear")["currency"]) == {"EUR"}
+    several = counts.with_spend(SPEND.assign(currency=["EUR", "USD", "EUR"]))
+    with pytest.raises(errors.InvalidRequest, match="what has no currency meets EUR, USD"):
+        credit_series(several, "linear")
+
+
+def test_nothing_gives_an_empty_series_with_all_columns():
+    empty = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS.iloc[:0]), "linear", timezone="Europe/Paris")
+    whole = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), "linear")
+    assert empty.empty
+    assert empty.dtypes.to_dict() == whole.dtypes.to_dict()
+
+
+@pytest.mark.parametrize("date", ["event", "state", "touch"])
+@pytest.mark.parametrize("model", ["shapley", "participation", "fractribution", "conversion_rate_shapley"])
+def test_summed_over_periods_they_are_the_credits(model, date):
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER)
+    summed = (
+        credit_series(paths, model, date=date)
+        .groupby("node_id", dropna=False)[["conversions", "value"]]
+        .sum()
+    )
+    credits = attribute(paths, model).set_index("node_id")[["conversions", "value"]]
+    pd.testing.assert_frame_equal(summed.sort_index(), credits.sort_index(), check_exact=False, rtol=1e-12)
+
+
+def test_several_models_keep_their_order():
+    rows = credit_series(
+        Paths.from_frames(TOUCHPOINTS, ORDERS), {"b": "fractribution", "a": "linear"}, interval="year"
+    )
+    assert list(dict.fromkeys(rows["model"])) == ["b", "a"]
+    assert list(rows.attrs["models"]) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"interval": "hour"}, "interval: 'hour' is not allowed.*quarter"),
+        ({"date": "click"}, "date: 'click' is not allowed.*event, state, touch"),
+        ({"date": "state"}, "date: 'state' needs the dates of a state or of later amounts"),
+        ({"timezone": "Paris"}, "timezone: 'Paris' is not a time zone"),
+        ({"models": "markov"}, "gives credit to nodes, not to touchpoints"),
+        ({"models": "linaer"}, "models: 'linaer' is not a model"),
+    ],
+)
+def test_bad_input_is_refused_by_name(options, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        series(**options)
+
+
+def test_aggregated_paths_have_no_dates():
+    paths = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1]}), path="path", conversions="n")
+    with pytest.raises(errors.InvalidRequest, match="a series of credits needs the dates"):
+        credit_series(paths, "linear")

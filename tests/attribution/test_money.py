@@ -1,0 +1,220 @@
+"""Later amounts and currencies: what a conversion is worth, and when."""
+
+import pandas as pd
+import pytest
+
+from attrib_ds import Paths, attribute, errors
+
+
+def days(*dates):
+    return pd.to_datetime([f"2025-{date}" for date in dates], utc=True, format="ISO8601")
+
+
+TOUCHPOINTS = pd.DataFrame(
+    {
+        "user_id": ["u", "u", "v", "v", "w"],
+        "node_id": ["search", "email", "email", "social", "social"],
+        "date": days("01-01", "01-02", "01-01", "01-02", "01-01"),
+    }
+)
+ORDERS = pd.DataFrame(
+    {
+        "event_id": ["first", "second", "third"],
+        "user_id": ["u", "v", "w"],
+        "date": days("01-05", "01-06", "01-07"),
+        "value": [100.0, 60.0, 40.0],
+        "currency": ["EUR", "EUR", "EUR"],
+    }
+)
+#: The first order comes back whole, a third of the second does, and the third is topped up.
+LATER = pd.DataFrame(
+    {
+        "event_id": ["first", "second", "third", "unknown"],
+        "date": days("02-10", "02-11", "02-12", "02-13"),
+        "value": [-100.0, -20.0, 10.0, 999.0],
+    }
+)
+
+
+def values(paths, model="linear"):
+    credits = attribute(paths, model)
+    assert credits.groupby("model")["conversions"].sum().tolist() == pytest.approx([3])
+    return credits.set_index("node_id")["value"].to_dict()
+
+
+def paths_of(**options):
+    return Paths.from_frames(TOUCHPOINTS, ORDERS, **options)
+
+
+def test_later_amounts_have_the_weights_of_their_conversion():
+    paths = paths_of(adjustments=LATER)
+    assert values(paths.with_original_values()) == {"search": 50.0, "email": 80.0, "social": 70.0}
+    assert values(paths.with_later_values()) == {"search": -50.0, "email": -60.0, "social": 0.0}
+    assert values(paths) == {"search": 0.0, "email": 20.0, "social": 70.0}
+    rows = paths.to_pandas().drop_duplicates("event_id")
+    assert rows.set_index("event_id")["value"].to_dict() == {"first": 0.0, "second": 40.0, "third": 50.0}
+
+
+def test_another_lookback_leaves_the_choice_of_values():
+    paths = paths_of(adjustments=LATER)
+    shorter = paths.with_lookback("4D")
+    # Only the touchpoint of the 2nd is within four days of the orders of the 5th; none of the others is.
+    assert values(shorter.with_original_values())["email"] == 100.0
+    assert values(paths.with_original_values().with_lookback("4D"))["email"] == 100.0
+    assert values(paths.with_later_values().with_lookback("4D"))["email"] == -100.0
+
+
+def test_several_amounts_of_one_conversion_add_up():
+    halves = pd.concat([LATER.assign(value=LATER["value"] / 2)] * 2)
+    assert values(paths_of(adjustments=halves)) == {"search": 0.0, "email": 20.0, "social": 70.0}
+
+
+def test_without_amounts_nothing_changes():
+    assert values(paths_of(adjustments=LATER.iloc[:0])) == values(paths_of())
+    assert values(paths_of().with_original_values()) == values(paths_of())
+    assert set(values(paths_of().with_later_values()).values()) == {0.0}
+    assert values(paths_of(adjustments=LATER).with_later_values().with_later_values())["search"] == -50.0
+
+
+def test_conversions_whose_value_is_not_known_are_worth_what_came_later():
+    leads = ORDERS.drop(columns=["value", "currency"])
+    assert values(Paths.from_frames(TOUCHPOINTS, leads, adjustments=LATER)) == {
+        "search": -50.0,
+        "email": -60.0,
+        "social": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "model", ["markov", "markov_2", "fractribution", "conversion_rate_shapley", "shapley"]
+)
+def test_models_are_fitted_without_later_amounts(model):
+    paths = paths_of(adjustments=LATER)
+    original, later, net = (
+        values(each, model) for each in (paths.with_original_values(), paths.with_later_values(), paths)
+    )
+    assert original == pytest.approx(values(paths_of(), model))
+    for node, value in net.items():
+        assert value == pytest.approx(original[node] + later[node])
+    whole = values(
+        paths_of(adjustments=ORDERS.assign(value=-ORDERS["value"]).drop(columns="currency")), model
+    )
+    assert whole == pytest.approx(dict.fromkeys(whole, 0.0))
+
+
+def test_a_chain_divides_later_amounts_as_it_does_the_values():
+    # All of 200 EUR were worth 90 EUR in the end, whichever node they came by.
+    paths = paths_of(adjustments=LATER)
+    original = values(paths.with_original_values(), "markov")
+    expected = {node: value * 90 / 200 for node, value in original.items()}
+    assert values(paths, "markov") == pytest.approx(expected)
+    # Without values at first, later amounts are divided as conversions are.
+    leads = Paths.from_frames(TOUCHPOINTS, ORDERS.assign(value=0.0), adjustments=LATER)
+    credits = attribute(leads, "markov")
+    assert credits["value"].tolist() == pytest.approx((credits["share"] * -110).tolist())
+
+
+RATES = pd.DataFrame(
+    {
+        "currency": ["USD", "USD", "GBP", "EUR"],
+        "date": ["2025-01-06", "2025-02-01", "2025-01-01", "2025-01-01"],
+        "rate": [0.9, 0.5, 1.2, 1.0],
+    }
+)
+MIXED = ORDERS.assign(currency=["GBP", "USD", "EUR"])
+
+
+def test_values_are_converted_at_the_date_of_the_conversion():
+    paths = Paths.from_frames(TOUCHPOINTS, MIXED, in_currency="EUR", rates=RATES)
+    rows = paths.to_pandas().drop_duplicates("event_id").set_index("event_id")
+    # 100 GBP at 1.2; 60 USD at the rate that begins on that very day; 40 EUR.
+    assert rows["value"].to_dict() == pytest.approx({"first": 120.0, "second": 54.0, "third": 40.0})
+    assert set(rows["currency"]) == {"EUR"}
+    credits = attribute(paths, "linear")
+    assert credits.set_index("node_id")["value"].to_dict() == pytest.approx(
+        {"search": 60.0, "email": 87.0, "social": 67.0}
+    )
+    assert credits.attrs["in_currency"] == "EUR"
+
+
+def test_currencies_stay_apart_without_one_to_convert_to():
+    credits = attribute(Paths.from_frames(TOUCHPOINTS, MIXED), "linear")
+    sums = credits.groupby("currency")["value"].sum().to_dict()
+    assert sums == {"EUR": 40.0, "GBP": 100.0, "USD": 60.0}
+
+
+def test_weights_do_not_depend_on_currency():
+    apart = attribute(Paths.from_frames(TOUCHPOINTS, MIXED), "linear")
+    together = attribute(Paths.from_frames(TOUCHPOINTS, MIXED, in_currency="EUR", rates=RATES), "linear")
+    counts = apart.groupby("node_id")["conversions"].sum().to_dict()
+    assert together.set_index("node_id")["conversions"].to_dict() == pytest.approx(counts)
+
+
+@pytest.mark.parametrize(("later_rate", "left"), [("original", 0.0), ("own", 60 * 0.9 - 60 * 0.5)])
+def test_a_later_amount_has_the_rate_of_its_conversion_or_its_own(later_rate, left):
+    back = pd.DataFrame({"event_id": ["second"], "date": days("02-02"), "value": [-60.0]})
+    paths = Paths.from_frames(
+        TOUCHPOINTS, MIXED, adjustments=back, in_currency="EUR", rates=RATES, later_rate=later_rate
+    )
+    rows = paths.to_pandas().drop_duplicates("event_id").set_index("event_id")
+    assert rows.loc["second", "value"] == pytest.approx(left)
+    assert paths.settings["later_rate"] == later_rate
+
+
+def test_a_later_amount_may_be_in_another_currency_if_there_is_one_to_convert_to():
+    back = LATER.iloc[:1].assign(value=-10.0, currency="GBP")
+    with pytest.raises(errors.InvalidRequest, match="adjustments: that of 'first' is in GBP, its .* in EUR"):
+        paths_of(adjustments=back)
+    paths = paths_of(adjustments=back, in_currency="EUR", rates=RATES)
+    assert values(paths)["search"] == pytest.approx((100 - 12) / 2)
+    # The same, named or not.
+    assert values(paths_of(adjustments=LATER.assign(currency="EUR"))) == values(paths_of(adjustments=LATER))
+
+
+def test_the_state_does_not_decide_the_rate():
+    won = MIXED.assign(won=days("03-01", "03-01", "03-01"))
+    paths = Paths.from_frames(
+        TOUCHPOINTS, won, state="won", anchor="state", lookback="90D", in_currency="EUR", rates=RATES
+    )
+    assert values(paths)["social"] == pytest.approx((60 * 0.9) / 2 + 40)
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        (RATES.iloc[1:], "there is no rate of USD to EUR on 2025-01-06, which conversions need"),
+        (RATES[RATES["currency"] != "GBP"], "there is no rate of GBP to EUR on 2025-01-05"),
+        (None, "there is no rate of GBP to EUR on 2025-01-05"),
+        (RATES.drop(columns="date"), "rates: the columns date are missing"),
+        (RATES.assign(rate=[0.9, 0.0, 1.2, 1.0]), "the column 'rate' is not a rate.*row 1"),
+        (RATES.assign(rate=["0.9", "x", "1", "1"]), "the column 'rate' is not a rate.*row 1"),
+        (RATES.assign(date=["2025-01-06", "2025-01-06", "2025-01-01", "2025-01-01"]), "twice.*row 1"),
+        (RATES.assign(date="soon"), "the column 'date' is not a date.*row 0"),
+        (RATES.assign(currency=["USD", None, "GBP", "EUR"]), "the column 'currency' is missing.*row 1"),
+        ([1], "rates: list is not a DataFrame"),
+    ],
+)
+def test_missing_and_wrong_rates_are_refused_by_name(rates, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        Paths.from_frames(TOUCHPOINTS, MIXED, in_currency="EUR", rates=rates)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rates": RATES}, "rates: there is no currency to convert to"),
+        ({"in_currency": 978}, "in_currency: 978 is not a currency"),
+        ({"later_rate": "cash"}, "later_rate: 'cash' is not allowed.*original, own"),
+        ({"adjustments": LATER.drop(columns="value")}, "adjustments: there is no column 'value'"),
+        ({"adjustments": LATER.assign(value="x")}, "adjustments: the column 'value' holds string"),
+        ({"adjustments": LATER.assign(event_id=None)}, "adjustments: .*'event_id' is missing"),
+    ],
+)
+def test_bad_input_is_refused_by_name(options, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        paths_of(**options)
+
+
+def test_an_amount_without_a_currency_cannot_be_converted():
+    with pytest.raises(errors.InvalidRequest, match="an amount of conversions on 2025-01-05 has no currency"):
+        Paths.from_frames(TOUCHPOINTS, ORDERS.drop(columns="currency"), in_currency="EUR", rates=RATES)

@@ -1,0 +1,235 @@
+"""The export of Google Analytics 4 to BigQuery; the expected values are worked out from the files by hand."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.json
+import pyarrow.parquet
+import pytest
+
+import attrib_ds as at
+from attrib_ds import errors
+
+DATA = Path(__file__).parent / "data"
+DAYS = [DATA / "events_20250101.json", DATA / "events_20250102.json"]
+BOOTS, MAIL = "google/cpc/Spring Boots/Boots", "newsletter/email/january/header"
+SEARCH, SOCIAL = "organic-search/google", "organic-social/facebook.com"
+
+
+def credited(journeys, model="linear", **arguments):
+    credits = at.attribute(journeys.paths(**arguments), model)
+    return {row.node_id: (row.conversions, row.value) for row in credits.itertuples()}
+
+
+def rows(path):
+    """The lines of a file that are JSON, as a table with the types of the export."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            continue
+    for line in lines:
+        if line["event_timestamp"].isdigit():
+            line["event_timestamp"] = int(line["event_timestamp"])
+    return [line for line in lines if isinstance(line["event_timestamp"], int)]
+
+
+def test_sessions_are_those_of_the_export():
+    journeys = at.read_ga4(DAYS)
+    sessions = journeys.interactions
+    assert sessions["nodeId"].tolist() == [SOCIAL, BOOTS, SEARCH, MAIL, "direct"]
+    # A session began in the second that is its id; it ended with its last event.
+    assert sessions["startDate"][1] == pd.Timestamp("2025-01-01T10:00:00Z")
+    assert sessions["endDate"][1] == pd.Timestamp("2025-01-01T10:04:00Z")
+    assert sessions["hitCount"].tolist() == [1, 2, 1, 1, 1]
+    assert sessions["referrerType"].tolist() == ["social", "campaign", "search", "campaign", "direct"]
+    assert sessions["firstPageUrl.search"].tolist()[1] == "?gclid=Cj0K"
+    assert sessions["firstPageUrl.hash"].tolist()[1] == "#top"
+    assert journeys.hits["pageUrl.pathname"].tolist() == ["/", "/boots", "/boots/ridge", "/", "/sale", "/"]
+
+
+def test_nodes_are_a_tree_of_source_medium_campaign_and_ad():
+    nodes = at.read_ga4(DAYS).nodes.set_index("_id")
+    assert nodes.loc[BOOTS, ["type", "parentId", "name", "channel"]].tolist() == [
+        "adset",
+        "google/cpc/Spring Boots",
+        "Boots",
+        "Paid Search",
+    ]
+    campaign = nodes.loc["google/cpc/Spring Boots"]
+    assert campaign[["type", "parentId", "externalId"]].tolist() == ["campaign", "google/cpc", "20145"]
+    assert nodes.loc["google/cpc", ["type", "source", "medium"]].tolist() == ["integration", "google", "cpc"]
+    assert nodes.loc[MAIL, "type"] == "ad"
+    assert nodes.loc["direct", "name"] == "Direct"
+    assert nodes["parentId"].dropna().isin(nodes.index).all()
+
+
+def test_orders_are_kept_once_with_their_revenue():
+    journeys = at.read_ga4(DAYS)
+    events = journeys.events
+    assert events["event.sourceId"].tolist() == ["T-1001", "T-1002"]
+    # The page of thanks was loaded twice; the first time counts.
+    assert journeys.repeated == 1
+    assert events["eventDate"].astype(str).tolist()[0] == "2025-01-02 10:20:00+00:00"
+    assert events["statistics.revenue.amount"].tolist() == [120.5, 80.0]
+    assert events["statistics.revenue.currency"].tolist() == ["EUR", "EUR"]
+    assert credited(journeys) == {
+        BOOTS: (0.5, 60.25),
+        MAIL: (0.5, 60.25),
+        SOCIAL: (pytest.approx(1 / 3), pytest.approx(80 / 3)),
+        SEARCH: (pytest.approx(1 / 3), pytest.approx(80 / 3)),
+        "direct": (pytest.approx(1 / 3), pytest.approx(80 / 3)),
+    }
+
+
+def test_a_device_belongs_to_the_user_seen_on_it_if_that_is_wanted():
+    apart = at.read_ga4(DAYS, stitch=False)
+    # The search of the device before the login is somebody else's now.
+    assert credited(apart) == {
+        BOOTS: (0.5, 60.25),
+        MAIL: (0.5, 60.25),
+        SOCIAL: (0.5, 40.0),
+        "direct": (0.5, 40.0),
+    }
+    assert apart.interactions["userId"].nunique() == 3
+    assert at.read_ga4(DAYS).interactions["userId"].nunique() == 2
+
+
+def test_last_click_gives_a_direct_session_the_source_before_it():
+    assert at.read_ga4(DAYS, traffic="last_click").interactions["nodeId"].tolist() == [
+        SOCIAL,
+        BOOTS,
+        SEARCH,
+        MAIL,
+        SEARCH,
+    ]
+
+
+def test_other_events_can_be_conversions():
+    journeys = at.read_ga4(DAYS, conversions=["generate_lead", "purchase"])
+    assert sorted(journeys.events["eventType"]) == ["generate_lead", "purchase", "purchase"]
+    assert credited(journeys, "last_touch", event_type="generate_lead")["direct"] == (1.0, 10.0)
+    with pytest.raises(
+        errors.InvalidRequest, match="event_type: there are several; allowed: generate_lead, pur"
+    ):
+        journeys.paths()
+    with pytest.raises(errors.InvalidRequest, match="event_type: 'order' is not allowed"):
+        journeys.paths(event_type="order")
+
+
+def test_rows_that_cannot_be_used_are_told():
+    rejected = at.read_ga4(DAYS).rejected
+    listed = [(Path(row.file).name, row.row, row.reason) for row in rejected.itertuples()]
+    assert listed == [
+        ("events_20250101.json", 7, "not valid JSON"),
+        ("events_20250102.json", 7, "user_pseudo_id and user_id are missing"),
+        ("events_20250102.json", 8, "event_timestamp is not a number of microseconds"),
+    ]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_parquet_says_the_same_as_json(tmp_path, wrapped):
+    files = []
+    for day in DAYS:
+        lines = rows(day)
+        for line in lines:
+            if wrapped:
+                # BigQuery writes repeated fields so where lists are not inferred.
+                line["event_params"] = {"list": [{"element": each} for each in line["event_params"]]}
+            for each in line["event_params"] if not wrapped else ():
+                if "int_value" in each["value"]:
+                    each["value"]["int_value"] = int(each["value"]["int_value"])
+        path = tmp_path / f"{day.stem}.parquet"
+        pa.parquet.write_table(pa.Table.from_pylist(_squared(lines)), path)
+        files.append(path)
+    read, expected = at.read_ga4(files), at.read_ga4(DAYS)
+    pd.testing.assert_frame_equal(read.interactions, expected.interactions)
+    pd.testing.assert_frame_equal(read.events, expected.events)
+    pd.testing.assert_frame_equal(read.hits, expected.hits)
+
+
+def _squared(lines):
+    """Give every line the members that any has, as Arrow takes the type of a struct from the first ones."""
+    members = dict.fromkeys(name for line in lines for name in line)
+    return [{name: line.get(name) for name in members} for line in lines]
+
+
+def test_frames_say_the_same_as_json():
+    frame = pd.DataFrame.from_records([line for day in DAYS for line in rows(day)])
+    read, expected = at.read_ga4(frame), at.read_ga4(DAYS)
+    pd.testing.assert_frame_equal(read.interactions, expected.interactions)
+    pd.testing.assert_frame_equal(read.events, expected.events)
+
+
+def test_days_that_overlap_say_nothing_twice():
+    twice = at.read_ga4([*DAYS, *DAYS])
+    once = at.read_ga4(DAYS)
+    pd.testing.assert_frame_equal(twice.interactions, once.interactions)
+    pd.testing.assert_frame_equal(twice.events, once.events)
+    pd.testing.assert_frame_equal(twice.hits, once.hits)
+    assert len(twice.rejected) == 2 * len(once.rejected)
+
+
+def test_revenue_needs_a_currency():
+    events = pd.DataFrame(
+        {
+            "event_timestamp": [1735725600000000],
+            "event_name": ["purchase"],
+            "user_pseudo_id": ["a.1"],
+            "ecommerce": [{"transaction_id": "T1", "purchase_revenue": 5.0}],
+        }
+    )
+    with pytest.raises(errors.InvalidRequest, match="currency: 1 conversions have revenue .* 'T1'; name it"):
+        at.read_ga4(events)
+    told = at.read_ga4(events, currency="SEK").events
+    assert told[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
+        [5.0, "SEK"]
+    ]
+    in_usd = events.assign(ecommerce=[{"purchase_revenue": 5.0, "purchase_revenue_in_usd": 4.6}])
+    told = at.read_ga4(in_usd).events
+    assert told[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
+        [4.6, "USD"]
+    ]
+
+
+def test_the_first_session_of_a_user_has_the_source_of_the_user_if_it_told_none():
+    def params(session, number):
+        return [
+            {"key": "ga_session_id", "value": {"int_value": session}},
+            {"key": "ga_session_number", "value": {"int_value": number}},
+        ]
+
+    events = pd.DataFrame(
+        {
+            "event_timestamp": [1735725600000000, 1735812000000000],
+            "event_name": ["page_view", "page_view"],
+            "user_pseudo_id": ["a.1", "a.1"],
+            "event_params": [params(1735725600, 1), params(1735812000, 2)],
+            "traffic_source": [{"source": "bing", "medium": "organic", "name": "(organic)"}] * 2,
+        }
+    )
+    assert at.read_ga4(events).interactions["nodeId"].tolist() == ["organic-search/bing", "direct"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"traffic": "first"}, "traffic: 'first' is not allowed"),
+        ({"conversions": []}, "conversions: there is none"),
+        ({"conversions": ["?"]}, "conversions: '.' is not allowed"),
+        ({"conversions": ["a b", "a_b"]}, "conversions: 'a_b' and another name are both 'a_b'"),
+    ],
+)
+def test_arguments_that_are_not_allowed(arguments, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        at.read_ga4(DAYS, **arguments)
+
+
+def test_nothing_to_read():
+    with pytest.raises(errors.InvalidRequest, match="exports: there is nothing to read"):
+        at.read_ga4([])
+    with pytest.raises(errors.InvalidRequest, match="exports: .*missing.json' does not exist"):
+        at.read_ga4(DATA / "missing.json")

@@ -1,0 +1,129 @@
+"""What was read, in a project and without one."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+
+DATA = Path(__file__).parent / "data"
+DAYS = [DATA / "events_20250101.json", DATA / "events_20250102.json"]
+READ = {
+    "ga4": lambda: at.read_ga4(DAYS),
+    "snowplow": lambda: at.read_snowplow(DATA / "enriched-good"),
+    "matomo": lambda: at.read_matomo(DATA / "last_visits_details.json"),
+    "journeys": lambda: at.read_journeys(DATA / "touchpoints.csv", DATA / "orders.csv", event_type="order"),
+}
+TYPES = {"ga4": "purchase", "snowplow": "transaction", "matomo": "order", "journeys": "order"}
+
+
+@pytest.fixture
+def shop():
+    with at.connect("shop", path=":memory:") as project:
+        yield project
+
+
+@pytest.mark.parametrize("source", READ)
+def test_a_project_credits_what_paths_credit(shop, source):
+    journeys = READ[source]()
+    assert journeys.load(shop).rejected.empty
+    paths = journeys.paths(event_type=TYPES[source])
+    models = ["first_touch", "linear", "last_non_direct"]
+    in_project = at.conversion_paths(shop, event_type=TYPES[source], statistic="revenue")
+    columns = ["model", "node_id", "node_name", "conversions", "value", "currency"]
+    pd.testing.assert_frame_equal(
+        at.attribute(in_project, models)[columns], at.attribute(paths, models)[columns]
+    )
+
+
+@pytest.mark.parametrize("source", READ)
+def test_what_is_loaded_twice_is_there_once(shop, source):
+    first = READ[source]().load(shop)
+    before = at.search_interactions(shop, bots=None)
+    again = READ[source]().load(shop)
+    assert set(again.counts.values()) == {0}
+    assert again.rejected.empty
+    pd.testing.assert_frame_equal(at.search_interactions(shop, bots=None), before)
+    assert first.counts["interactions"] == len(before)
+
+
+def test_days_that_come_later_go_on_where_the_others_ended(shop):
+    at.read_ga4(DAYS[0]).load(shop)
+    assert len(at.search_interactions(shop)) == 3
+    # The second day tells who the device of the first day belongs to.
+    at.read_ga4(DAYS).load(shop)
+    assert len(at.search_interactions(shop)) == 5
+    paths = at.conversion_paths(shop, event_type="purchase", statistic="revenue")
+    pd.testing.assert_frame_equal(
+        at.attribute(paths, "linear"), at.attribute(at.read_ga4(DAYS).paths(), "linear"), check_exact=False
+    )
+
+
+def test_frames_are_what_load_takes(shop):
+    journeys = READ["ga4"]()
+    report = at.load(
+        shop,
+        nodes=journeys.nodes,
+        interactions=journeys.interactions,
+        hits=journeys.hits,
+        events=journeys.events,
+    )
+    assert report.rejected.empty
+    assert report.counts["interactions"] == 5
+    # Without asking for it, nothing takes the place of what is there.
+    assert len(at.load(shop, interactions=journeys.interactions).rejected) == 5
+
+
+def test_levels(shop):
+    journeys = READ["ga4"]()
+    by_campaign = at.attribute(journeys.paths(level="campaign"), "first_touch").set_index("node_id")
+    assert by_campaign.loc["google/cpc/Spring Boots", "conversions"] == 1.0
+    by_channel = at.attribute(journeys.paths(level="channel"), "first_touch").set_index("node_id")
+    assert by_channel["conversions"].to_dict() == {
+        "Paid Search": 1.0,
+        "Organic Social": 1.0,
+        "Email": 0.0,
+        "Direct": 0.0,
+        "Organic Search": 0.0,
+    }
+
+
+def test_bots_are_kept_and_have_no_credit(shop):
+    journeys = READ["snowplow"]()
+    journeys.load(shop)
+    assert len(at.search_interactions(shop, bots=True)) == 1
+    assert "device d9" not in set(journeys.paths().to_pandas()["user_id"])
+    assert len(journeys.paths().touchpoints.to_pyarrow()) == 4
+
+
+def test_a_repr_counts():
+    assert repr(READ["matomo"]()) == (
+        "<Journeys of 5 interactions, 4 events, 6 hits, 10 nodes; 1 rows rejected>"
+    )
+
+
+def test_users_are_known_by_what_the_source_knows_them_by(shop):
+    READ["ga4"]().load(shop)
+    found = at.search_interactions(shop, columns=["userData"])["userData"].map(str).tolist()
+    assert sum("cust-7" in each for each in found) == 2
+
+
+def test_an_export_without_conversions_or_without_visits(shop):
+    view = {"event_timestamp": 1735725600000000, "event_name": "page_view", "user_pseudo_id": "a.1"}
+    params = [{"key": "ga_session_id", "value": {"int_value": 1735725600}}]
+    views = at.read_ga4(pd.DataFrame([view | {"event_params": params}]))
+    assert at.attribute(views.paths(), "linear").empty
+    assert views.load(shop).counts["interactions"] == 1
+    orders = at.read_ga4(pd.DataFrame([view | {"event_name": "purchase"}]))
+    credits = at.attribute(orders.paths(), "linear")
+    assert credits[["node_id", "conversions"]].isna().to_numpy().tolist() == [[True, False]]
+    assert orders.load(shop).rejected.empty
+    for journeys in (views, orders):
+        assert [frame.dtypes.to_dict() for frame in frames_of(journeys)] == [
+            frame.dtypes.to_dict() for frame in frames_of(READ["ga4"]())
+        ]
+
+
+def frames_of(journeys):
+    return journeys.interactions, journeys.events, journeys.nodes, journeys.hits, journeys.rejected

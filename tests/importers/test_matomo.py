@@ -1,0 +1,98 @@
+"""Visits of Matomo; the expected values are worked out from the file by hand."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds import errors
+
+FILE = Path(__file__).parent / "data" / "last_visits_details.json"
+NODES = [
+    "campaign/spring/boots",
+    "organic-search/Google",
+    "newsletter/email/january",
+    "referral/hikers-forum.example",
+    "direct",
+]
+
+
+def records():
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def test_visits_are_those_of_the_answer():
+    journeys = at.read_matomo(FILE)
+    visits = journeys.interactions
+    assert visits["nodeId"].tolist() == NODES
+    assert visits["startDate"].astype(str).tolist()[0] == "2025-01-01 10:00:00+00:00"
+    assert visits["endDate"].astype(str).tolist()[0] == "2025-01-01 10:04:00+00:00"
+    assert visits["hitCount"].tolist() == [2, 1, 1, 1, 1]
+    assert visits["geo.countryCode"].tolist() == ["DE"] * 5
+    # One visitor, and a user on two devices, one of them before the sign-in.
+    assert visits["userId"].nunique() == 2
+    assert at.read_matomo(FILE, stitch=False).interactions["userId"].nunique() == 3
+
+
+def test_orders_and_goals_are_conversions():
+    journeys = at.read_matomo(FILE)
+    assert journeys.events["eventType"].tolist() == ["goal_4", "goal_5", "order", "order"]
+    assert journeys.events["event.name"].tolist()[:2] == ["Newsletter signed", "Lead"]
+    assert journeys.events["statistics.revenue.amount"].tolist()[1:] == [5.0, 30.0, 99.9]
+    credits = at.attribute(journeys.paths(event_type="order"), "linear").set_index("node_id")
+    assert credits["conversions"].to_dict() == pytest.approx(
+        dict(zip(NODES, [1 / 2, 1 / 3, 1 / 3, 1 / 3, 1 / 2], strict=True))
+    )
+    assert credits["value"].to_dict() == pytest.approx(
+        dict(zip(NODES, [49.95, 10.0, 10.0, 10.0, 49.95], strict=True))
+    )
+    assert set(credits["currency"]) == {"EUR"}
+
+
+def test_the_records_of_an_answer_say_the_same_as_files(tmp_path):
+    visits = records()
+    lines = tmp_path / "visits.ndjson"
+    lines.write_text("\n".join(json.dumps(visit) for visit in visits))
+    expected = at.read_matomo(FILE)
+    for given in (visits, lines, pd.DataFrame.from_records(visits), [FILE, lines]):
+        read = at.read_matomo(given)
+        pd.testing.assert_frame_equal(read.interactions, expected.interactions)
+        pd.testing.assert_frame_equal(read.events, expected.events)
+        pd.testing.assert_frame_equal(read.hits, expected.hits)
+
+
+def test_a_visit_that_went_on_is_as_it_was_told_last():
+    early, late = records()[0], records()[0]
+    early["actionDetails"] = early["actionDetails"][:1]
+    early["lastActionTimestamp"] -= 500
+    for answers in ([early, late], [late, early]):
+        journeys = at.read_matomo(answers)
+        assert len(journeys.interactions) == 1
+        assert journeys.events["event.sourceId"].tolist() == ["W-1"]
+
+
+def test_visits_of_two_sites_are_two():
+    one, other = records()[0], records()[0] | {"idSite": "2"}
+    assert at.read_matomo([one, other]).interactions["_id"].nunique() == 2
+
+
+def test_what_cannot_be_used_is_told():
+    assert at.read_matomo(FILE).rejected[["row", "reason"]].to_numpy().tolist() == [
+        [
+            5,
+            "firstActionTimestamp and serverTimestamp are no numbers of seconds; visitorId and userId are missing",
+        ]
+    ]
+    visit = records()[0]
+    del visit["actionDetails"][2]["timestamp"]
+    reason = "action 3 of the visit 1.103 (ecommerceOrder) has no timestamp"
+    assert at.read_matomo([visit]).rejected["reason"].tolist() == [reason]
+
+
+def test_an_answer_that_is_an_error(tmp_path):
+    path = tmp_path / "answer.json"
+    path.write_text('[{"idVisit": 1}')
+    with pytest.raises(errors.InvalidRequest, match="visits: .*answer.json' is not valid JSON"):
+        at.read_matomo(path)

@@ -1,0 +1,131 @@
+"""Enriched events of Snowplow; the expected values are worked out from the file by hand."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds import errors
+from attrib_ds.importers.snowplow import FIELDS
+
+FILE = Path(__file__).parent / "data" / "enriched-good"
+BOOTS = "google/cpc/spring/hiking boots"
+
+
+def table():
+    """The events as rows of the table: typed instants, each entity in a column of its own."""
+    lines = [line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines()]
+    frame = pd.DataFrame([line for line in lines if len(line) == len(FIELDS)], columns=FIELDS).replace(
+        {"": None}
+    )
+    for name in ("collector_tstamp", "derived_tstamp"):
+        frame[name] = pd.to_datetime(frame[name])
+    order = frame.pop("contexts").notna()
+    frame["contexts_com_snowplowanalytics_snowplow_ecommerce_transaction_1"] = [
+        [{"transaction_id": "O-2", "revenue": 20.5, "currency": "USD"}] if each else None for each in order
+    ]
+    robot = frame.pop("derived_contexts").notna()
+    frame["contexts_com_iab_snowplow_spiders_and_robots_1"] = [
+        [{"spider_or_robot": True, "category": "SPIDER_OR_ROBOT"}] if each else None for each in robot
+    ]
+    return frame
+
+
+def test_the_format_has_its_131_fields():
+    assert len(FIELDS) == 131
+    assert (FIELDS[6], FIELDS[47], FIELDS[59], FIELDS[123]) == (
+        "event_id",
+        "mkt_medium",
+        "tr_orderid",
+        "domain_sessionid",
+    )
+
+
+def test_sessions_come_from_where_their_first_view_came_from():
+    sessions = at.read_snowplow(FILE).interactions
+    assert sessions["nodeId"].tolist() == [
+        "direct",
+        BOOTS,
+        "direct",
+        "organic-search/Google",
+        "organic-social/Facebook",
+    ]
+    assert sessions["isBot"].tolist() == [True, False, False, False, False]
+    # The ping came before the view, and tells nothing of where the session came from.
+    assert sessions["startDate"].astype(str).tolist()[1] == "2025-01-01 09:59:58+00:00"
+    assert sessions["geo.countryCode"].tolist() == ["DE"] * 5
+    assert sessions["userId"].nunique() == 3
+
+
+def test_credits_of_orders():
+    journeys = at.read_snowplow(FILE)
+    assert journeys.events["event.sourceId"].tolist() == ["O-1", "O-2"]
+    credits = at.attribute(journeys.paths(), "linear")
+    found = {(row.node_id, row.currency): (row.conversions, row.value) for row in credits.itertuples()}
+    assert found == {
+        (BOOTS, "EUR"): (0.5, 25.0),
+        ("organic-search/Google", "EUR"): (0.5, 25.0),
+        ("direct", "USD"): (0.5, 10.25),
+        ("organic-social/Facebook", "USD"): (0.5, 10.25),
+    }
+
+
+def test_devices_stay_apart_if_that_is_wanted():
+    apart = at.read_snowplow(FILE, stitch=False)
+    # Who signed in during a session is meant by all of it; here both sessions have the user.
+    assert apart.interactions["userId"].nunique() == 3
+    frame = table()
+    frame.loc[frame["domain_userid"] == "d2", "user_id"] = None
+    assert at.read_snowplow(frame, stitch=False).interactions["userId"].nunique() == 4
+
+
+def test_rows_of_the_table_say_the_same_as_files():
+    read, expected = at.read_snowplow(table()), at.read_snowplow(FILE)
+    pd.testing.assert_frame_equal(read.interactions, expected.interactions)
+    pd.testing.assert_frame_equal(read.events, expected.events)
+    pd.testing.assert_frame_equal(read.hits, expected.hits)
+
+
+def test_parquet_says_the_same_as_frames(tmp_path):
+    table().to_parquet(tmp_path / "events.parquet")
+    read, expected = at.read_snowplow(tmp_path / "events.parquet"), at.read_snowplow(FILE)
+    pd.testing.assert_frame_equal(read.interactions, expected.interactions)
+    pd.testing.assert_frame_equal(read.events, expected.events)
+
+
+def test_page_views_keep_their_ids():
+    journeys = at.read_snowplow(FILE)
+    assert len(journeys.hits) == 6
+    # The pipeline delivers at least once.
+    assert journeys.hits["id"].is_unique
+
+
+def test_rows_that_cannot_be_used_are_told():
+    rejected = at.read_snowplow(FILE).rejected
+    assert rejected[["row", "reason"]].to_numpy().tolist() == [
+        [11, "3 cells where an enriched event has 131"],
+        [12, "domain_userid, network_userid and user_id are missing"],
+    ]
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(errors.InvalidRequest, match="events: .*nothing' does not exist"):
+        at.read_snowplow(FILE.parent / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("columns", "node"),
+    [
+        ({"mkt_clickid": "Cj0K", "mkt_network": "Google"}, "google/cpc"),
+        ({"mkt_campaign": "spring"}, "(not set)/spring"),
+        ({"refr_medium": "unknown", "refr_urlhost": "forum.example"}, "referral/forum.example"),
+        ({"refr_medium": "email", "refr_source": "Gmail"}, "Gmail/email"),
+        ({"refr_medium": "internal", "refr_urlhost": "shop.example"}, "direct"),
+        ({}, "direct"),
+    ],
+)
+def test_where_a_view_came_from(columns, node):
+    event = {"event_id": "1", "event_name": "page_view", "domain_userid": "d", "domain_sessionidx": 1}
+    frame = pd.DataFrame([event | {"collector_tstamp": "2025-01-01 10:00:00.000"} | columns])
+    assert at.read_snowplow(frame).interactions["nodeId"].tolist() == [node]

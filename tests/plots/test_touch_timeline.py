@@ -1,0 +1,108 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from attrib_ds import Paths, explain, plots
+from attrib_ds.errors import InvalidRequest
+
+
+def rows_of(*rows):
+    frame = pd.DataFrame(rows, columns=["node_id", "age_days", "weight"])
+    frame["position"] = range(1, len(frame) + 1)
+    return frame.assign(node_name=frame["node_id"])
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def names(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def tips(ax):
+    """Where each bar ends: place, and height above the line of its node."""
+    return [
+        (float(end[0]), round(float(end[1] - start[1]), 9))
+        for bars in ax.collections[1:]
+        for start, end in bars.get_segments()
+    ]
+
+
+def test_a_bar_per_touchpoint_is_as_high_as_its_part():
+    ax = plots.explanation(rows_of(("search", 9, 0.4), ("email", 4, 0.2), ("search", 1, 0.4)))
+    assert names(ax) == ["search", "email"]
+    found = dict(tips(ax))
+    assert found[9.0] == found[1.0] == pytest.approx(2 * found[4.0])
+    assert sorted(texts(ax)) == ["20 %", "20 %", "40 %", "40 %", "80 % from 2 touches"]
+    assert ax.get_xlabel() == "days before the conversion"
+    # Time runs from left to right; the conversion is on the right.
+    left, right = ax.get_xlim()
+    assert left > 9 > 0 > right
+
+
+def test_parts_below_zero_hang_down_and_none_is_a_mark():
+    ax = plots.explanation(rows_of(("a", 3, -0.1), ("a", 2, 0.0), ("b", 1, 0.5)))
+    found = dict(tips(ax))
+    assert found[3.0] < 0 < found[1.0]
+    assert 2.0 not in found
+    assert "\N{MINUS SIGN}10 %" in texts(ax)
+
+
+def test_what_is_nobodys_is_told_below():
+    rows = rows_of(("a", 3, 0.1), (None, np.nan, 0.9))
+    assert (
+        plots.explanation(rows).get_xlabel()
+        == "days before the conversion\n90 % of the conversion is nobody's"
+    )
+    alone = plots.explanation(rows_of((None, np.nan, 1.0)))
+    assert texts(alone) == ["no touchpoint led to it"]
+    assert alone.get_xlabel() == "100 % of the conversion is nobody's"
+
+
+@pytest.mark.parametrize(
+    ("days", "label"), [(30, "days"), (1.5, "hours"), (0.05, "minutes"), (0.0, "minutes")]
+)
+def test_time_has_a_fitting_unit(days, label):
+    ax = plots.explanation(rows_of(("a", days, 1.0)))
+    assert ax.get_xlabel() == f"{label} before the conversion"
+    assert ax.get_xlim()[0] > ax.get_xlim()[1]
+
+
+def test_paths_without_dates_are_drawn_by_position():
+    frame = pd.DataFrame({"path": ["search > email > search"], "n": [4]})
+    paths = Paths.from_sequences(frame, path="path", conversions="n")
+    ax = plots.explanation(explain(paths, "linear", "0"))
+    assert ax.get_xlabel() == "touchpoint"
+    assert [place for place, _ in tips(ax)] == [1.0, 2.0, 3.0]
+    assert ax.get_title(loc="left") == "The way to 0, credited by linear"
+
+
+def test_labels_of_forty_touchpoints_stand_apart():
+    random = np.random.default_rng(3)
+    ages = np.sort(random.uniform(0, 28, 40))[::-1]
+    weights = 2.0 ** (-ages / 7)
+    nodes = random.choice(list("abcdefgh"), 40)
+    ax = plots.explanation(rows_of(*zip(nodes, ages, weights / weights.sum(), strict=True)))
+    assert len(tips(ax)) == 40
+    ax.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) >= 16
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+    # The largest part is labelled, whatever is beside it.
+    assert f"{100 * weights.max() / weights.sum():.2g} %" in texts(ax)
+
+
+def test_a_name_is_text_and_no_formula():
+    ax = plots.explanation(rows_of(("$a_b$", 1, 1.0)), ax=Figure().subplots())
+    assert names(ax) == ["$a_b$"]
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(InvalidRequest, match="explanation: no column 'weight'"):
+        plots.explanation(rows_of(("a", 1, 1.0)).drop(columns="weight"))
+    with pytest.raises(InvalidRequest, match="explanation: column 'weight' is"):
+        plots.explanation(rows_of(("a", 1, "much")))

@@ -1,0 +1,64 @@
+"""The notebooks: one question each, asked first and answered last, and no code that belongs in the package."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+
+
+def cells_of(notebook, kind):
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return ["".join(each["source"]) for each in cells if each["cell_type"] == kind]
+
+
+def functions_in(code):
+    defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return [each for each in ast.walk(ast.parse(code)) if isinstance(each, defined)]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
+def test_the_first_cell_asks_and_the_last_words_answer(notebook):
+    texts = cells_of(notebook, "markdown")
+    assert re.match(r"# .+\?\n", texts[0])
+    assert texts[-1].startswith("## Answer\n")
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
+def test_no_function_is_longer_than_five_lines(notebook):
+    for code in cells_of(notebook, "code"):
+        for each in functions_in(code):
+            assert each.end_lineno - each.lineno < 5, each.name
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
+def test_cells_are_numbered_and_no_error_is_stored(notebook):
+    stored = json.loads(notebook.read_text(encoding="utf-8"))
+    number = notebook.stem[:2]
+    assert [each["id"] for each in stored["cells"]] == [
+        f"{number}-{place:02d}" for place in range(len(stored["cells"]))
+    ]
+    kinds = [each["output_type"] for cell in stored["cells"] for each in cell.get("outputs", [])]
+    assert "error" not in kinds
+
+
+def test_the_readme_lists_every_notebook_with_its_question():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| \[[^\]]+\]\(notebooks/([\w-]+)\.ipynb\) \| (.+) \|$", text, re.MULTILINE))
+    asked = {
+        each.stem: cells_of(each, "markdown")[0].splitlines()[0].removeprefix("# ") for each in NOTEBOOKS
+    }
+    assert listed == asked
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
+def test_links_lead_somewhere(notebook):
+    for text in cells_of(notebook, "markdown"):
+        for target in re.findall(r"\]\(([^)#\s]+)\)", text):
+            assert (notebook.parent / target).exists(), target
