@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import platformdirs
 
+from attrib_ds.cards import card
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.transports.embedded import Embedded
@@ -67,6 +68,9 @@ class Project:
 
     def __repr__(self) -> str:
         return f"<Project {self.project_id!r} at {self.transport.address}>"
+
+    def _repr_html_(self) -> str:
+        return card("Project", {"id": self.project_id, "at": self.transport.address})
 
 
 def connect(

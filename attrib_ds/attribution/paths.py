@@ -22,6 +22,7 @@ from attrib_ds.attribution.path_inputs import (
 )
 from attrib_ds.attribution.tree import lazy, replaced
 from attrib_ds.attribution.windows import Window
+from attrib_ds.cards import card
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas
 
@@ -466,6 +467,11 @@ class Paths:
         kind = "touchpoints with dates" if self.has_dates else "aggregated sequences"
         told = "".join(f", {name} {value}" for name, value in self.settings.items())
         return f"<Paths of {kind}{told}; .to_pandas(), .summary(), .lengths(), .lags()>"
+
+    def _repr_html_(self) -> str:
+        kind = "touchpoints with dates" if self.has_dates else "aggregated sequences"
+        ways = ".to_pandas(), .summary(), .lengths(), .lags(), and attribute(paths, …)"
+        return card("Paths", {"of": kind, **self.settings}, note=f"Nothing is computed yet: {ways}")
 
     def _valued(self, which: str) -> Paths:
         touches = self.touches

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass, fields
 
+from attrib_ds.cards import card
 from attrib_ds.errors import InvalidRequest
 
 
@@ -23,6 +24,11 @@ class Model:
         ]
         stem = re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
         return f"{stem}({', '.join(changed)})" if changed else stem
+
+    def _repr_html_(self) -> str:
+        told = {each.name: repr(getattr(self, each.name)) for each in fields(self)}
+        summary = (type(self).__doc__ or "").partition("\n")[0]
+        return card(type(self).__name__, told, note=summary)
 
 
 def check_share(argument: str, share: object) -> None:
