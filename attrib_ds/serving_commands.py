@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.project import home
 
@@ -15,24 +16,6 @@ if TYPE_CHECKING:
 
     from attrib_ds.service.http.settings import Rates
 
-#: Those of the service, which is not imported for a list.
-_SCOPES: Final = (
-    "full_access",
-    "interactions:read",
-    "interactions:write",
-    "events:read",
-    "events:write",
-    "users:read",
-    "users:write",
-    "users:export",
-    "users:sql",
-    "event-types:read",
-    "event-types:write",
-    "campaigns:read",
-    "campaigns:write",
-    "privacy:write",
-    "admin",
-)
 #: Numbers that the operator may choose, with what they mean.
 _NUMBERS: Final = {
     "threads": "requests worked on at once (default 32)",
@@ -91,7 +74,7 @@ def add_commands(
         "--scope",
         action="append",
         metavar="SCOPE",
-        help=f"what it may do, may be repeated: {', '.join(_SCOPES)} (default {_SCOPES[0]})",
+        help=f"what it may do, may be repeated: {', '.join(SCOPES)} (default {FULL_ACCESS})",
     )
     made.add_argument("--out", type=Path, required=True, metavar="FILE", help="the key file; keep it secret")
     made.set_defaults(run=_create_key)

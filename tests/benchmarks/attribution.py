@@ -1,8 +1,8 @@
-"""Rule-based attribution of ten million touchpoints, beside what else there is, in one run.
+"""Rows of touchpoints to credits, ours beside what else there is, in one run.
 
-``python tests/benchmarks/attribution.py`` makes the journeys and a virtual environment for the peers, runs every
-contender in turn, several rounds, checks that they agree where their definitions do, and prints a table of
-medians and ratios.
+``python tests/benchmarks/attribution.py --journeys 1000000`` makes journeys as Parquet, and environments for the
+peers below ``--work``, runs every contender in turn, several rounds, checks that they agree where their definitions
+do, and prints a table of medians in Markdown. Ratios are to the first contender with the same models as the other.
 """
 
 from __future__ import annotations
@@ -13,65 +13,54 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
-import pandas as pd
 from journeys import write_journeys
+from peers import PEERS, environment
 
 HERE = Path(__file__).parent
-OURS = ("attrib_ds", "attrib_ds_three")
-PEERS = {
-    "channel_attribution": ["ChannelAttribution==2.2.5", "matplotlib", "pandas<3", "pyarrow"],
-    "marketing_attribution_models": ["marketing-attribution-models==2.1.1", "pandas<3", "pyarrow", "seaborn"],
-}
+OURS = ("ours", "ours_as_numpy_floor", "ours_as_channel_attribution", "ours_rules", "numpy_floor")
+#: One in so many journeys converts.
+CONVERTING = 20
+SAME = ("first_touch", "last_touch", "linear", "position_based", "markov_1", "markov_2")
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--journeys", type=int, default=2_500_000)
-    parser.add_argument("--conversions", type=int, default=500_000)
+    parser.add_argument("--journeys", type=int, nargs="*", default=[100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", nargs="*", default=["channel_attribution"], choices=list(PEERS))
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
+    parser.add_argument("--work", type=Path, help="where peers are installed; by default a temporary folder")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        touches = write_journeys(folder, journeys=options.journeys, conversions=options.conversions)
+    print("| Journeys | Contender | Models | Seconds | Processor seconds | Whole process | Peak MB |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as temporary:
+        work = options.work or Path(temporary)
+        work.mkdir(parents=True, exist_ok=True)
         pythons = dict.fromkeys(OURS, sys.executable) | {
-            peer: _environment(folder, peer) for peer in options.peers
+            peer: environment(work, peer) for peer in options.peers
         }
-        runs: dict[str, list[dict]] = {name: [] for name in pythons}
-        for _ in range(options.rounds):
-            for name, python in pythons.items():
-                runs[name].append(_run(python, name, folder, options.timeout))
-    _check_agreement(runs)
-    ours = statistics.median(run["seconds"] for run in runs["attrib_ds"])
-    rows = []
-    for name, results in runs.items():
-        seconds = statistics.median(run["seconds"] for run in results)
-        rows.append(
-            {
-                "contender": name,
-                "models": len(results[0]["credited"]),
-                "seconds": round(seconds, 2),
-                "ratio to ours": round(seconds / ours, 1),
-                "peak MB": round(statistics.median(run["peak_mb"] for run in results)),
-            }
-        )
-    print(
-        f"{touches:,} touchpoints, {options.conversions:,} conversions, medians of {options.rounds} rounds\n"
-    )
-    print(pd.DataFrame(rows).to_string(index=False))
-
-
-def _environment(folder: Path, peer: str) -> str:
-    home = folder / f"venv-{peer}"
-    venv.create(home, with_pip=True)
-    python = str(home / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS[peer]], check=True)
-    return python
+        for journeys in options.journeys:
+            folder = Path(temporary) / str(journeys)
+            folder.mkdir()
+            write_journeys(folder, journeys=journeys, conversions=journeys // CONVERTING)
+            runs: dict[str, list[dict]] = {name: [] for name in pythons}
+            for _ in range(options.rounds):
+                for name, python in pythons.items():
+                    runs[name].append(_run(python, name, folder, options.timeout))
+            _check_agreement(runs)
+            for name, results in runs.items():
+                seconds, processor, process, peak = (
+                    statistics.median(run[key] for run in results)
+                    for key in ("seconds", "processor", "process", "peak_mb")
+                )
+                print(
+                    f"| {journeys:,} | {name} | {len(results[0]['credited'])} | {seconds:.2f} | "
+                    f"{processor:.2f} | {process:.2f} | {peak:,.0f} |",
+                    flush=True,
+                )
 
 
 def _run(python: str, name: str, folder: Path, timeout: int) -> dict:
@@ -83,12 +72,12 @@ def _run(python: str, name: str, folder: Path, timeout: int) -> dict:
 
 
 def _check_agreement(runs: dict[str, list[dict]]) -> None:
-    """First, last and linear are defined alike everywhere, so the credits must be equal."""
-    ours = runs["attrib_ds"][0]["credited"]
+    """Where definitions are alike the credits must be equal."""
+    ours = runs["ours"][0]["credited"]
     for name, results in runs.items():
-        for model in ("first_touch", "last_touch", "linear"):
+        for model in SAME:
             for node, credited in results[0]["credited"].get(model, {}).items():
-                if abs(credited - ours[model][node]) > 1e-6 * ours[model][node]:
+                if abs(credited - ours[model][node]) > 1e-9 * ours[model][node]:
                     raise SystemExit(
                         f"{name} credits {credited} to {node} under {model}; ours: {ours[model][node]}"
                     )

@@ -1,11 +1,14 @@
 """One contender of the attribution benchmark, run as a process of its own.
 
-``python contenders.py NAME FOLDER`` prints one line of JSON: seconds from Parquet files to credits (imports not
-counted), peak memory of the process in MB, and credited conversions by model and node.
+``python contenders.py NAME FOLDER`` prints one line of JSON: seconds, and seconds of the processor, from Parquet files
+to credits (imports not counted), those of the whole process, its peak memory in MB, and credited conversions by
+model and node.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import resource
 import sys
@@ -13,96 +16,135 @@ import time
 from pathlib import Path
 
 
-def attrib_ds(folder: Path):
-    """All ten rule-based models, with lookback, in one call."""
+def ours(folder: Path):
+    """All ten rules, Markov 1 and 2, and Shapley by conversion rates, with a lookback."""
+    import attrib_ds as at
     from attrib_ds.attribution.models import rule_models
 
-    return _attribute(folder, list(rule_models()))
+    several = {name: name for name in rule_models()} | _markov() | {"shapley": at.ConversionRateShapley()}
+    return _attribute(folder, several)
 
 
-def attrib_ds_three(folder: Path):
-    """The three rule-based models that ChannelAttribution has."""
-    return _attribute(folder, ["first_touch", "last_touch", "linear"])
+def ours_as_numpy_floor(folder: Path):
+    """The five rules and two chains of the NumPy floor."""
+    rules = ("first_touch", "last_touch", "linear", "position_based", "time_decay")
+    return _attribute(folder, {name: name for name in rules} | _markov())
 
 
-def _attribute(folder: Path, models: list[str]):
+def ours_as_channel_attribution(folder: Path):
+    """The three rules and the chain of order 1 that ChannelAttribution computes here."""
     import attrib_ds as at
 
-    at.attribute(at.Paths.from_sequences(_warm(), path="path", conversions="n"), "linear")
-    start = time.perf_counter()
-    paths = at.Paths.from_frames(
-        folder / "touchpoints.parquet", folder / "conversions.parquet", lookback="40D"
+    rules = ("first_touch", "last_touch", "linear")
+    return _attribute(folder, {name: name for name in rules} | {"markov_1": at.Markov()})
+
+
+def ours_rules(folder: Path):
+    """All ten rules."""
+    from attrib_ds.attribution.models import rule_models
+
+    return _attribute(folder, {name: name for name in rule_models()})
+
+
+def _markov():
+    import attrib_ds as at
+
+    return {"markov_1": at.Markov(), "markov_2": at.Markov(order=2)}
+
+
+def _attribute(folder: Path, models):
+    import pandas as pd
+
+    import attrib_ds as at
+
+    warm = pd.DataFrame({"path": ["a > b"], "n": [1], "lost": [1]})
+    at.attribute(
+        at.Paths.from_sequences(warm, path="path", conversions="n", nulls="lost"), ["linear", "markov"]
     )
-    credits = at.attribute(paths, models)
-    seconds = time.perf_counter() - start
-    return seconds, {
-        model: rows.set_index("node_id")["conversions"].to_dict() for model, rows in credits.groupby("model")
+    with measuring() as spent:
+        paths = at.Paths.from_frames(
+            folder / "touchpoints.parquet", folder / "conversions.parquet", lookback="40D"
+        )
+        credits = at.attribute(paths, models)
+    return spent, {
+        model: rows.dropna(subset="node_id").set_index("node_id")["conversions"].to_dict()
+        for model, rows in credits.groupby("model")
     }
+
+
+def numpy_floor(folder: Path):
+    """Five rules and exact chains of order 1 and 2, in plain NumPy."""
+    from numpy_floor import credits_of
+
+    with measuring() as spent:
+        credits = credits_of(folder)
+    return spent, credits
 
 
 def channel_attribution(folder: Path):
-    """First, last and linear of ChannelAttribution, from path strings built the fastest way we know."""
+    """First, last, linear and Markov 1 of ChannelAttribution, from path strings built by codes and lists."""
     import ChannelAttribution
     import pandas as pd
 
-    start = time.perf_counter()
-    data = _path_strings(folder)
-    credits = ChannelAttribution.heuristic_models(data, "path", "conversions", var_value="value", sep=">")
-    seconds = time.perf_counter() - start
-    frame = pd.DataFrame(credits).set_index("channel_name")
+    with measuring() as spent:
+        data = _path_strings(folder)
+        rules = ChannelAttribution.heuristic_models(data, "path", "conversions", sep=">", flg_pro=False)
+        chain = ChannelAttribution.markov_model(
+            data, "path", "conversions", var_null="nulls", sep=">", seed=1, verbose=False, flg_pro=False
+        )
+    frame = pd.DataFrame(rules).set_index("channel_name")
     named = {"first_touch": "first_touch", "last_touch": "last_touch", "linear": "linear_touch"}
-    return seconds, {model: frame[f"{column}_conversions"].to_dict() for model, column in named.items()}
+    chained = pd.DataFrame(chain).set_index("channel_name")["total_conversions"]
+    return spent, {model: frame[column].to_dict() for model, column in named.items()} | {
+        "markov_simulated": chained.to_dict()
+    }
 
 
 def marketing_attribution_models(folder: Path):
-    """First, last, last non-direct, linear, position-based and time decay of marketing-attribution-models."""
-    import pandas as pd
-    from marketing_attribution_models import MAM
+    """First, last, linear, position, time decay and the chain of marketing-attribution-models."""
+    import polars
+    from mam.core import MAM
 
-    start = time.perf_counter()
-    frame = _converting_touches(folder)
-    frame["converted"] = False
-    last = ~frame["user_id"].duplicated(keep="last")
-    frame.loc[last, "converted"] = True
-    models = MAM(
-        frame,
-        group_channels=True,
-        channels_colname="node_id",
-        journey_with_conv_colname="converted",
-        group_channels_by_id_list=["user_id"],
-        group_timestamp_colname="date",
-        create_journey_id_based_on_conversion=True,
-    )
-    results = {
-        "first_touch": models.attribution_first_click(),
-        "last_touch": models.attribution_last_click(),
-        "linear": models.attribution_linear(),
-        "position_based": models.attribution_position_based(),
-        "time_decay": models.attribution_time_decay(),
-    }
-    seconds = time.perf_counter() - start
-    by_node = {}
-    for model, result in results.items():
-        table = pd.DataFrame(result[1])
-        by_node[model] = dict(zip(table.iloc[:, 0], table.iloc[:, -1].astype(float), strict=True))
-    return seconds, by_node
+    with measuring() as spent:
+        touches = polars.read_parquet(folder / "touchpoints.parquet")
+        buyers = polars.read_parquet(folder / "conversions.parquet", columns=["user_id"])["user_id"]
+        touches = touches.with_columns(
+            converted=polars.col("user_id").is_in(buyers.implode())
+            & (polars.col("date") == polars.col("date").max().over("user_id"))
+        )
+        models = MAM(
+            touches,
+            format_type="session",
+            channels_colname="node_id",
+            journey_with_conv_colname="converted",
+            datetime_colname="date",
+            user_id_colname="user_id",
+        )
+        results = {
+            "first_touch": models.run_first_click(),
+            "last_touch": models.run_last_click(),
+            "linear": models.run_linear(),
+            "position_mam": models.run_position_based(),
+            "time_decay": models.run_time_decay(),
+            "markov_mam": models.run_markov(),
+        }
+        found = {name: each.to_polars().select("channels", "attribution") for name, each in results.items()}
+    return spent, {name: dict(each.iter_rows()) for name, each in found.items()}
 
 
-def _warm():
-    import pandas as pd
+@contextlib.contextmanager
+def measuring():
+    """Fill a mapping with the seconds, and those of the processor, that a block takes."""
+    spent: dict[str, float] = {}
+    before, start = processor(), time.perf_counter()
+    yield spent
+    spent |= {"seconds": time.perf_counter() - start, "processor": processor() - before}
 
-    return pd.DataFrame({"path": ["a > b"], "n": [1]})
 
-
-def _converting_touches(folder: Path):
-    import pandas as pd
-
-    touchpoints = pd.read_parquet(folder / "touchpoints.parquet")
-    conversions = pd.read_parquet(folder / "conversions.parquet", columns=["user_id", "value"])
-    kept = touchpoints[touchpoints["user_id"].isin(conversions["user_id"])]
-    return kept.sort_values(["user_id", "date"], ignore_index=True).merge(
-        conversions, on="user_id", how="left"
-    )
+def processor() -> float:
+    """Return the seconds of the processor that this process has taken, in all threads."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def _path_strings(folder: Path):
@@ -110,22 +152,31 @@ def _path_strings(folder: Path):
     import numpy as np
     import pandas as pd
 
-    frame = _converting_touches(folder)
-    starts = np.flatnonzero(~frame["user_id"].duplicated().to_numpy())
-    nodes = frame["node_id"].tolist()
+    touches = pd.read_parquet(folder / "touchpoints.parquet")
+    buyers = pd.read_parquet(folder / "conversions.parquet", columns=["user_id"])["user_id"]
+    users, user_ids = pd.factorize(touches["user_id"])
+    order = np.lexsort((touches["date"].astype("int64").to_numpy(), users))
+    users = users[order]
+    nodes = touches["node_id"].to_numpy()[order].tolist()
+    starts = np.flatnonzero(np.diff(users, prepend=-1))
     ends = [*starts[1:].tolist(), len(nodes)]
-    return pd.DataFrame(
-        {
-            "path": [">".join(nodes[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)],
-            "conversions": 1,
-            "value": frame["value"].to_numpy()[starts],
-        }
-    )
+    converts = pd.Index(user_ids).isin(buyers)[users[starts]].astype(int)
+    paths = [">".join(nodes[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)]
+    return pd.DataFrame({"path": paths, "conversions": converts, "nulls": 1 - converts})
 
 
 if __name__ == "__main__":
-    every = (attrib_ds, attrib_ds_three, channel_attribution, marketing_attribution_models)
+    every = (
+        ours,
+        ours_as_numpy_floor,
+        ours_as_channel_attribution,
+        ours_rules,
+        numpy_floor,
+        channel_attribution,
+        marketing_attribution_models,
+    )
     contenders = {each.__name__: each for each in every}
-    measured, credited = contenders[sys.argv[1]](Path(sys.argv[2]))
+    with contextlib.redirect_stdout(io.StringIO()):
+        measured, credited = contenders[sys.argv[1]](Path(sys.argv[2]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": measured, "peak_mb": peak, "credited": credited}))
+    print(json.dumps(measured | {"process": processor(), "peak_mb": peak, "credited": credited}))

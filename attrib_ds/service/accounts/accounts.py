@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.service.accounts import scopes as all_scopes
 from attrib_ds.service.accounts.database import Database
@@ -170,7 +171,7 @@ class Accounts:
         self,
         *,
         projects: Iterable[str] | None,
-        scopes: Iterable[str] = (all_scopes.FULL_ACCESS,),
+        scopes: Iterable[str] = (FULL_ACCESS,),
         expires_at: datetime | None = None,
     ) -> KeyFile:
         """Make a service account with one key.

@@ -6,9 +6,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.service.accounts.accounts import Accounts, Key
 from attrib_ds.service.accounts.key_files import KeyFile, new_key_file
-from attrib_ds.service.accounts.scopes import FULL_ACCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

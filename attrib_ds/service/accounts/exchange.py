@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.service.accounts import assertions
 from attrib_ds.service.accounts.refusal import Refusal
-from attrib_ds.service.accounts.scopes import FULL_ACCESS, SCOPES, allows
+from attrib_ds.service.accounts.scopes import allows
 
 if TYPE_CHECKING:
     from collections.abc import Collection

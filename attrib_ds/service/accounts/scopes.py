@@ -1,33 +1,14 @@
-"""The scopes of access tokens (G-174)."""
+"""What scopes allow, and which of them are given."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-
-#: Allows what every other scope allows.
-FULL_ACCESS: Final = "full_access"
-SCOPES: Final = (
-    FULL_ACCESS,
-    "interactions:read",
-    "interactions:write",
-    "events:read",
-    "events:write",
-    "users:read",
-    "users:write",
-    "users:export",
-    "users:sql",
-    "event-types:read",
-    "event-types:write",
-    "campaigns:read",
-    "campaigns:write",
-    "privacy:write",
-    "admin",
-)
 
 
 def allows(granted: Collection[str], scope: str) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import jwt
 
+from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.transports.http.secret import Secret
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from attrib_ds.transports.http.credentials import Credentials
 
 _ALGORITHM: Final = "RS256"
-_SCOPE: Final = "full_access"
+
 #: How long it is good for; a service takes an hour at most (G-170).
 _SECONDS: Final = 300
 #: So far in the past it was made: a service whose clock is a little behind takes it all the same.
@@ -46,7 +47,7 @@ def make_assertion(credentials: Credentials, *, audience: str, now: float) -> Se
         "iss": credentials.client_id,
         "sub": credentials.email,
         "aud": audience,
-        "scope": _SCOPE,
+        "scope": FULL_ACCESS,
         "iat": int(now) - _SECONDS_BEFORE,
         "exp": int(now) + _SECONDS,
     }

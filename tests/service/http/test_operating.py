@@ -8,9 +8,9 @@ from service.http.caller import Caller, path_of, token_of
 from service.records import hex_id, uuid
 
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract.scopes import SCOPES
 from attrib_ds.schema import HIT, INTERACTION, NODE
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.accounts.scopes import SCOPES
 from attrib_ds.service.http import permissions
 
 SEARCH = "/api/v1/projects/shop/interactions/search"

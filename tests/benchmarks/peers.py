@@ -1,0 +1,27 @@
+"""Environments of their own for the packages that benchmarks compare with."""
+
+from __future__ import annotations
+
+import subprocess
+import venv
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: What each is installed with; newer versions of pandas break some.
+PEERS = {
+    "channel_attribution": ["ChannelAttribution==2.2.5", "matplotlib", "pandas<3", "pyarrow"],
+    "marketing_attribution_models": ["marketing-attribution-models==2.1.1", "pandas<3", "pyarrow", "seaborn"],
+}
+
+
+def environment(folder: Path, peer: str) -> str:
+    """Return the Python of a peer's environment, which is made where it is not there yet."""
+    home = folder / f"venv-{peer}"
+    python, made = home / "bin" / "python", home / "installed"
+    if not made.exists():
+        venv.create(home, with_pip=True, clear=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PEERS[peer]], check=True)
+        made.touch()
+    return str(python)

@@ -1,0 +1,234 @@
+"""Credits beside what the channels really caused, in simulated worlds, ours and those of two peers.
+
+``python tests/benchmarks/truth.py --users 300000 --seeds 2`` simulates the four scenarios, and with ``--varied 3`` each
+of them with parameters and shapes drawn afresh too, credits them with every model, and prints tables in Markdown. In
+each cell stand the error of shares in points (mean over the paid channels of the distance from the share of what was
+caused), in brackets the level (credit of the paid channels over what they caused; 1 is right), the error of amounts
+(sum of the distances over the sum of what was caused), the rank correlation, and the credit of the channels that
+cause nothing as a share of that of the paid ones; all are means over the worlds. Peers are installed into
+environments of their own below ``--work``. ``--slow`` adds the model of latent intent, which takes minutes a fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from peers import PEERS, environment
+from scipy.stats import spearmanr
+
+import attrib_ds as at
+from attrib_ds.attribution.models import Model, rule_models
+from attrib_ds.simulation.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+HERE = Path(__file__).parent
+CONTROLS = ["organic", "direct"]
+COVARIATES = ["trait"]
+#: Users that a channel is withheld from, in a world of its own with the same seed.
+HOLDOUT = 0.05
+QUICK: dict[str, Model | str] = {name: name for name in rule_models() if name != "participation"} | {
+    "Markov 1": at.Markov(),
+    "Markov 2": at.Markov(order=2),
+    "Shapley of observed sets": at.Shapley(),
+    "Shapley of conversion rates": at.ConversionRateShapley(),
+    "Fractribution (first)": at.Fractribution(transform="first"),
+    "additive hazard": at.AdditiveHazard(),
+    "additive hazard, interactions": at.AdditiveHazard(interactions=True),
+    "discrete hazard": at.DiscreteHazard(),
+}
+MODELS = QUICK | {"landmark": at.Landmark()}
+SLOW = {"latent intent, controls known": at.LatentIntent(controls=tuple(CONTROLS))}
+
+
+def main() -> None:
+    """Judge every model in every world, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--users", type=int, default=300_000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--varied", type=int, default=0, help="sets of parameters drawn afresh")
+    parser.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--quick", action="store_true", help="without the model of landmarks")
+    parser.add_argument("--slow", action="store_true", help="with the model of latent intent")
+    parser.add_argument("--only-slow", action="store_true", help="the model of latent intent alone")
+    parser.add_argument("--timeout", type=int, default=900, help="seconds for one run of a peer")
+    parser.add_argument("--work", type=Path, help="where peers are installed; by default a temporary folder")
+    options = parser.parse_args()
+    models = (QUICK if options.quick else MODELS) | (SLOW if options.slow else {})
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.work or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        pythons = {peer: environment(folder, peer) for peer in options.peers}
+        judged = []
+        for kind, name, world in _worlds(options):
+            if options.only_slow:
+                rows = list(_ours(SLOW, _simulated(world, options.users)))
+            else:
+                simulated = _simulated(world, options.users)
+                rows = [
+                    *_ours(models, simulated),
+                    *(row for each in pythons.items() for row in _peers(*each, simulated, options.timeout)),
+                    *_experiments(world, options.users),
+                ]
+            judged += [{"kind": kind, "scenario": name, **row} for row in rows]
+    _print(pd.DataFrame(judged), options)
+
+
+def _worlds(options: argparse.Namespace) -> Iterator[tuple[str, str, tuple[at.Scenario, int]]]:
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    for name in options.scenarios:
+        for seed in seeds:
+            yield "as named", name, (SCENARIOS[name], seed)
+        for draw in range(options.varied):
+            seed = options.first_seed + 1_000 + draw
+            yield "drawn afresh", name, (at.varied_scenario(name, seed), seed)
+
+
+def _simulated(world: tuple[at.Scenario, int], users: int) -> at.Simulation:
+    scenario, seed = world
+    return at.simulate(scenario, users=users, seed=seed)
+
+
+def _paths(simulated: at.Simulation) -> at.Paths:
+    return at.Paths.from_frames(simulated.touchpoints, simulated.conversions, users=simulated.users)
+
+
+def _ours(models: dict[str, Model | str], simulated: at.Simulation) -> Iterator[dict[str, object]]:
+    truth, paths = _truth(simulated), _paths(simulated)
+    for label, model in models.items():
+        before = _processor()
+        credits = at.attribute(paths, model)
+        spent = _processor() - before
+        by_node = credits.dropna(subset="node_id").set_index("node_id")["conversions"]
+        yield {"model": label, "processor": spent, **_compared(by_node, truth)}
+
+
+def _peers(peer: str, python: str, simulated: at.Simulation, timeout: int) -> Iterator[dict[str, object]]:
+    with tempfile.TemporaryDirectory() as folder:
+        simulated.touchpoints.to_parquet(Path(folder) / "touchpoints.parquet")
+        simulated.conversions.to_parquet(Path(folder) / "conversions.parquet")
+        command = [python, str(HERE / "truth_peers.py"), peer, folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode:
+        raise SystemExit(f"{peer} failed:\n{done.stderr[-2000:]}")
+    truth = _truth(simulated)
+    for model, credited in json.loads(done.stdout.strip().splitlines()[-1]).items():
+        yield {"model": f"{peer}: {model}", **_compared(pd.Series(credited), truth)}
+
+
+def _experiments(world: tuple[at.Scenario, int], users: int) -> Iterator[dict[str, object]]:
+    """Withhold each channel from some users at random, and combine what that shows with a model."""
+    scenario, seed = world
+    simulated = at.simulate(scenario, users=users, seed=seed, holdout=HOLDOUT)
+    truth, paths = _truth(simulated), _paths(simulated)
+    credits = at.attribute(
+        paths, {"linear": "linear", "discrete hazard": at.DiscreteHazard()}, confidence=0.95
+    )
+    for name, opportunities in (("", None), (", opportunities logged", simulated.opportunities)):
+        found = at.holdout_effects(
+            paths, simulated.withheld, opportunities=opportunities, covariates=COVARIATES
+        )
+        measured = found.set_index("node_id")
+        yield {"model": f"holdout alone{name}", **_compared(measured["caused"], truth, measured)}
+        both = at.combine_with_experiment(credits, found, controls=CONTROLS, scaled=["linear"])
+        averaged = both[both["model"] == "averaged"].set_index("node_id")
+        yield {"model": f"holdout and models{name}", **_compared(averaged["combined"], truth, averaged)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", at.errors.ConfoundingWarning)
+        effects = at.incremental_effects(paths, controls=CONTROLS)
+    effects = effects.dropna(subset="node_id").set_index("node_id")
+    warned = any(issubclass(each.category, at.errors.ConfoundingWarning) for each in caught)
+    yield {
+        "model": "discrete hazard",
+        "warned": warned,
+        "held": _held(effects, truth),
+    }
+
+
+def _truth(simulated: at.Simulation) -> pd.Series[float]:
+    return simulated.truth().set_index("node_id")["removal"]
+
+
+def _compared(
+    credited: pd.Series[float], truth: pd.Series[float], intervals: pd.DataFrame | None = None
+) -> dict[str, object]:
+    """Judge credits by what was caused."""
+    paid = truth.index.difference(CONTROLS, sort=False)
+    caused, found = truth[paid], credited.reindex(truth.index).fillna(0.0)
+    unpaid, found = found[CONTROLS].sum(), found[paid]
+    known = np.clip(found, 0, None) / np.clip(found, 0, None).sum()
+    compared = {
+        "error": 100 * (known - np.clip(caused, 0, None) / np.clip(caused, 0, None).sum()).abs().mean(),
+        "level": found.sum() / caused.sum(),
+        "amounts": (found - caused).abs().sum() / caused.sum(),
+        "rank": spearmanr(found, caused).statistic,
+        "controls": unpaid / found.sum(),
+    }
+    return compared | ({} if intervals is None else {"held": _held(intervals, truth)})
+
+
+def _held(intervals: pd.DataFrame, truth: pd.Series[float]) -> float:
+    paid = truth.index.difference(CONTROLS, sort=False)
+    rows = intervals.reindex(paid)
+    return float(truth[paid].between(rows["low"], rows["high"]).mean())
+
+
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _print(judged: pd.DataFrame, options: argparse.Namespace) -> None:
+    for kind, rows in judged.groupby("kind", sort=False):
+        worlds = options.seeds if kind == "as named" else options.varied
+        print(f"\n{options.users:,} users; parameters {kind}; mean of {worlds} worlds each\n")
+        labels = list(dict.fromkeys(rows["model"]))
+        _table("share error [level]", rows, labels, options.scenarios, _error_and_level)
+        _table("amounts / rank / controls", rows, labels, options.scenarios, _others)
+        if "held" in rows:
+            some = list(dict.fromkeys(rows.loc[rows["held"].notna(), "model"]))
+            _table("truths in intervals of 95 %; warnings", rows, some, options.scenarios, _certainty)
+    if "processor" in judged:
+        spent = judged.groupby("model", sort=False)["processor"].mean().dropna()
+        print("\n| Model | Processor seconds of one fit |\n|---|---|")
+        for label, seconds in spent.items():
+            print(f"| {label} | {seconds:.1f} |")
+
+
+def _table(title: str, rows: pd.DataFrame, labels: Sequence[str], scenarios: Sequence[str], cell) -> None:
+    print(f"| {title} | " + " | ".join(scenarios) + " |")
+    print("|---|" + "---|" * len(scenarios))
+    for label in labels:
+        cells = [cell(rows[(rows["model"] == label) & (rows["scenario"] == name)]) for name in scenarios]
+        print(f"| {label} | " + " | ".join(cells) + " |")
+    print(flush=True)
+
+
+def _error_and_level(rows: pd.DataFrame) -> str:
+    return f"{rows['error'].mean():.1f} [{rows['level'].mean():.2f}]"
+
+
+def _others(rows: pd.DataFrame) -> str:
+    return f"{rows['amounts'].mean():.2f} / {rows['rank'].mean():.2f} / {rows['controls'].mean():.2f}"
+
+
+def _certainty(rows: pd.DataFrame) -> str:
+    held = f"{100 * rows['held'].mean():.0f} %"
+    warned = rows["warned"].dropna() if "warned" in rows else []
+    return held if not len(warned) else f"{held}; warned in {int(sum(warned))} of {len(warned)}"
+
+
+if __name__ == "__main__":
+    main()
