@@ -31,6 +31,8 @@ nb_execution_mode = "force"
 nb_execution_timeout = 240
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+# Widgets would need scripts of another host; notebooks show pictures of them instead.
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 
 # Notebooks live beside the package, where people look for them; a build reads copies, from which other
 # pages are one folder nearer.

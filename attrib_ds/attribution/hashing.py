@@ -6,7 +6,6 @@ A text is hashed by MD5, which every engine has; the rest is comparison and arit
 
 from __future__ import annotations
 
-import math
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
@@ -26,9 +25,6 @@ PRIME: Final = 2**31 - 1
 #: Digits of the hash that are looked at, and their base.
 _DIGITS: Final = 8
 _BASE: Final = 16
-
-#: Weights above this have a chance of less than one in ten billion.
-_HEAVIEST: Final = 12
 
 
 def _builtin(name: str, taken: str, returned: str) -> Callable[[Any], Any]:
@@ -112,73 +108,6 @@ def number_of(text: ir.StringValue) -> Any:
     return number % PRIME
 
 
-def shifts(replicates: int, *, seed: int = 0) -> list[int]:
-    """Return one number per replicate that makes its draws differ from the others'.
-
-    Parameters
-    ----------
-    replicates : int
-        How many.
-    seed : int, default 0
-        Of all of them.
-    """
-    start = _scattered(seed % PRIME + 1)
-    return [_scattered((start + replicate + 1) % PRIME) for replicate in range(replicates)]
-
-
-def drawn(number: Any, shift: Any) -> Any:
-    """Return another number for each replicate, as if drawn independently.
-
-    Over all numbers, the correlation of any two replicates is below one in ten thousand: the sums of
-    characters of a fifth power and a shifted one are bounded (Weil).
-
-    Parameters
-    ----------
-    number : ibis integer
-        From :func:`number_of`, as a column of a table, or else it is computed several times.
-    shift : int or ibis integer
-        From :func:`shifts`; int64.
-
-    Returns
-    -------
-    ibis integer
-        0 to ``PRIME - 1``.
-    """
-    return _fifth_power((number + shift) % PRIME)
-
-
-def poisson_weight(number: Any, shift: Any) -> Any:
-    """Return how often each user is in a bootstrap sample: a Poisson number of mean one.
-
-    Parameters
-    ----------
-    number : ibis integer
-        From :func:`number_of` of the users, as a column of a table.
-    shift : int or ibis integer
-        From :func:`shifts`, one per sample; int64.
-
-    Returns
-    -------
-    ibis integer
-        0 to 12.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> users = ibis.memtable(pa.table({"user_id": ["ann", "bob", "cleo"]}))
-    >>> numbered = users.mutate(number=number_of(users.user_id))
-    >>> samples = ibis.memtable(pa.table({"replicate": [0, 1], "shift": shifts(2)}))
-    >>> crossed = numbered.cross_join(samples)
-    >>> weighed = crossed.mutate(weight=poisson_weight(crossed.number, crossed["shift"]))
-    >>> weighed.order_by("replicate", "user_id").to_pyarrow()["weight"].to_pylist()
-    [2, 1, 0, 0, 1, 2]
-    """
-    uniform = drawn(number, shift)
-    chances = [math.exp(-1) / math.factorial(weight) for weight in range(_HEAVIEST)]
-    bounds = (math.floor(PRIME * math.fsum(chances[: weight + 1])) for weight in range(_HEAVIEST))
-    return _passed(uniform, bounds)
-
-
 def _digest(text: ir.StringValue) -> Any:
     plain = _builtin("md5", "string", "string")
     return _DIGESTS.get(dialect_of(text), plain)(text)
@@ -187,14 +116,3 @@ def _digest(text: ir.StringValue) -> Any:
 def _passed(values: Any, bounds: Iterable[Any]) -> Any:
     """Count the bounds that values reach."""
     return reduce(add, (ibis.ifelse(values >= bound, 1, 0) for bound in bounds), ibis.literal(0))
-
-
-def _scattered(number: int) -> int:
-    """Take neighbouring numbers far apart."""
-    return int(_fifth_power((_fifth_power(number * 48_271 % PRIME) + 11) % PRIME))
-
-
-def _fifth_power(number: Any) -> Any:
-    """Permute the numbers; the fifth power has an inverse, since 5 does not divide ``PRIME - 1``."""
-    square = number * number % PRIME
-    return square * square % PRIME * number % PRIME

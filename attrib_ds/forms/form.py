@@ -171,7 +171,7 @@ class Form:
         return result
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        return self.widget._repr_mimebundle_(**options)
+        return {**self.widget._repr_mimebundle_(**options), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         return f"<Form of {', '.join(step.name for step in self._steps)}; .value, .code, .run()>"

@@ -81,6 +81,7 @@ def table(frame: pd.DataFrame, caption: str) -> str:
         index=False,
         border=0,
         na_rep="",
+        justify="left",
         float_format=lambda number: f"{number:,.4g}" if abs(number) < 1e4 else f"{number:,.0f}",
     )
     rest = f" (the first {_MOST_ROWS:,} of them)" if len(frame) > _MOST_ROWS else ""

@@ -76,7 +76,7 @@ class FilterForm:
         return number
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        return self.widget._repr_mimebundle_(**options)
+        return {**self.widget._repr_mimebundle_(**options), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         return f"<Filter of {self._builder.kind}s; .value, .code, .run()>"

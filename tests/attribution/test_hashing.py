@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from attrib_ds.attribution.hashing import PRIME, drawn, group_of, number_of, poisson_weight, shifts
+from attrib_ds.attribution.hashing import PRIME, group_of, number_of
 
 TEXTS = [f"user-{number}" for number in range(20_000)]
 
@@ -49,46 +49,6 @@ def test_groups_and_numbers_are_uniform(numbers):
     groups = column(TEXTS, group=lambda text: group_of(text, 20))["group"]
     assert stats.chisquare(np.bincount(groups, minlength=20)).pvalue > 1e-4
     assert stats.kstest(numbers / PRIME, "uniform").pvalue > 1e-4
-
-
-def test_draws_permute_all_numbers_and_follow_the_formula():
-    for shift in shifts(3, seed=7):
-        number = 123_456_789
-        assert drawn(number, shift) == pow(number + shift, 5, PRIME)
-    assert pow(pow(987_654_321, 5, PRIME), pow(5, -1, PRIME - 1), PRIME) == 987_654_321
-    assert len(set(shifts(2000)) | set(shifts(2000, seed=1))) == 4000
-    assert shifts(5) == shifts(2000)[:5]
-
-
-def test_weights_are_the_quantiles_of_a_poisson_law_in_every_replicate(numbers):
-    shift = ibis.memtable(pa.table({"replicate": range(30), "shift": shifts(30)}))
-    users = ibis.memtable(pa.table({"number": numbers}))
-    crossed = users.cross_join(shift)
-    weighed = crossed.mutate(weight=poisson_weight(crossed.number, crossed["shift"]))
-    table = weighed.order_by("replicate", "number").to_pyarrow()
-    weights = table["weight"].to_numpy().reshape(30, -1)
-    uniform = np.array(
-        [[drawn(int(number), shift) for number in np.sort(numbers)[:300]] for shift in shifts(30)]
-    )
-    assert (weights[:, :300] == stats.poisson.ppf((uniform + 0.5) / PRIME, 1)).all()
-    expected = stats.poisson.pmf(np.arange(6), 1) * len(TEXTS)
-    expected = np.append(expected, len(TEXTS) - expected.sum())
-    for replicate in weights:
-        counted = np.bincount(np.minimum(replicate, 6), minlength=7)
-        assert stats.chisquare(counted, expected).pvalue > 1e-5
-
-
-def test_replicates_seeds_and_groups_are_independent(numbers):
-    draws = [drawn(numbers, shift) / PRIME for seed in (0, 1) for shift in shifts(20, seed=seed)]
-    groups = column(TEXTS, group=lambda text: group_of(text, 20))["group"]
-    correlations = np.corrcoef([*draws, numbers / PRIME, groups])[:-1, :-1]
-    off = correlations[np.triu_indices(len(correlations), 1)]
-    # 820 pairs of independent numbers stay below this with a chance of more than 0.999.
-    assert np.abs(off).max() < 5.2 / np.sqrt(len(numbers))
-    cells = np.histogram2d(draws[0], draws[1], bins=10)[0].ravel()
-    assert stats.chisquare(cells).pvalue > 1e-4
-    by_group = [draws[0][groups == group].mean() for group in range(20)]
-    assert np.abs(np.array(by_group) - 0.5).max() < 5 * np.sqrt(1 / 12 / 900)
 
 
 @pytest.mark.parametrize(

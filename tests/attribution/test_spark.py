@@ -10,7 +10,7 @@ from reference_attribution import credits as reference_credits
 
 import attrib_ds as at
 from attrib_ds import errors
-from attrib_ds.attribution.hashing import PRIME, drawn, group_of, number_of, poisson_weight, shifts
+from attrib_ds.attribution.hashing import PRIME, group_of, number_of
 from attrib_ds.attribution.models import rule_models
 
 pytestmark = [
@@ -137,7 +137,7 @@ def test_partitions_change_nothing(spark, both):
 
 def test_random_numbers_are_the_same(spark):
     texts = ["", "ünï", *(f"user-{number}" for number in range(300)), None]
-    users = on_spark(spark, "texts", pa.table({"text": texts}))
+    on_spark(spark, "texts", pa.table({"text": texts}))
     ours = pa.table({"text": texts})
     from attrib_ds.attribution.engines import engine, portable
 
@@ -146,13 +146,8 @@ def test_random_numbers_are_the_same(spark):
     found = []
     for table in (portable(spark).table("texts"), local.table("texts")):
         numbered = table.mutate(number=number_of(table.text), group=group_of(table.text, 20))
-        for index, shift in enumerate(shifts(2)):
-            columns = {f"draw{index}": drawn(numbered.number, shift)}
-            numbered = numbered.mutate(
-                **columns, **{f"weight{index}": poisson_weight(numbered.number, shift)}
-            )
         found.append(numbered.order_by("text").to_pyarrow().to_pandas())
-    assert users.count().to_pyarrow().as_py() == len(texts)
+    assert len(found[0]) == len(texts)
     assert found[0]["number"].max() < PRIME
     pd.testing.assert_frame_equal(*found, check_dtype=False)
 

@@ -80,7 +80,7 @@ def summed(credits):
 
 def assert_adds_up(paths, models):
     expected = summed(attribute(paths, models))
-    expected = expected[expected["conversions"] != 0]
+    expected = expected[expected["conversions"].abs() > 1e-12]
     found = summed(touch_credits(paths, models))
     found = found[found["conversions"].abs() > 1e-12].reindex(expected.index)
     for name in ("conversions", "value"):

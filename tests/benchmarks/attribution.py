@@ -2,7 +2,7 @@
 
 ``python tests/benchmarks/attribution.py --journeys 1000000`` makes journeys as Parquet, and environments for the
 peers below ``--work``, runs every contender in turn, several rounds, checks that they agree where their definitions
-do, and prints a table of medians in Markdown. Ratios are to the first contender with the same models as the other.
+do, and prints a table of medians in Markdown. ``ours_as_...`` computes the models of that contender alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 OURS = ("ours", "ours_as_numpy_floor", "ours_as_channel_attribution", "ours_rules", "numpy_floor")
 #: One in so many journeys converts.
 CONVERTING = 20
-SAME = ("first_touch", "last_touch", "linear", "position_based", "markov_1", "markov_2")
+SAME = ("first_touch", "last_touch", "linear", "position_based", "time_decay", "markov_1", "markov_2")
 
 
 def main() -> None:

@@ -124,8 +124,8 @@ def marketing_attribution_models(folder: Path):
             "first_touch": models.run_first_click(),
             "last_touch": models.run_last_click(),
             "linear": models.run_linear(),
-            "position_mam": models.run_position_based(),
-            "time_decay": models.run_time_decay(),
+            "position_based": models.run_position_based(),
+            "time_decay_by_seconds": models.run_time_decay(),
             "markov_mam": models.run_markov(),
         }
         found = {name: each.to_polars().select("channels", "attribution") for name, each in results.items()}

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import nbformat
@@ -39,7 +38,7 @@ def free_port():
 
 
 @contextlib.contextmanager
-def serving(command, url, folder, **environment):
+def serving(command, port, folder, **environment):
     """Run a server of our own until the block ends; it and its kernels are one process group."""
     log = (folder / "server.log").open("w")
     process = subprocess.Popen(
@@ -51,7 +50,7 @@ def serving(command, url, folder, **environment):
             if process.poll() is not None:
                 pytest.fail(f"the server ended: {(folder / 'server.log').read_text()[-2000:]}")
             with contextlib.suppress(OSError):
-                urllib.request.urlopen(url, timeout=5).close()
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
                 break
             time.sleep(0.2)
         yield
@@ -89,7 +88,7 @@ def app(tmp_path_factory):
     folder = tmp_path_factory.mktemp("app")
     port = free_port()
     command = [sys.executable, "-m", "attrib_ds", "app", "--port", str(port), "--no-browser"]
-    with serving(command, f"http://127.0.0.1:{port}/static/", folder, ATTRIB_DS_HOME=str(folder)):
+    with serving(command, port, folder, ATTRIB_DS_HOME=str(folder)):
         yield f"http://127.0.0.1:{port}/"
 
 
@@ -214,7 +213,7 @@ def test_forms_work_in_jupyterlab(page, tmp_path):
         sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={port}", "--ip=127.0.0.1", "--allow-root",
         "--IdentityProvider.token=", f"--ServerApp.root_dir={tmp_path}", "--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]  # fmt: skip
-    with serving(command, f"http://127.0.0.1:{port}/api", tmp_path, JUPYTER_CONFIG_DIR=str(tmp_path)):
+    with serving(command, port, tmp_path, JUPYTER_CONFIG_DIR=str(tmp_path)):
         page.goto(f"http://127.0.0.1:{port}/lab/tree/counts.ipynb")
         page.get_by_text("form = forms.insights").first.click()
         page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()

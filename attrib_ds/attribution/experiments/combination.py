@@ -57,7 +57,7 @@ def combine_with_experiment(
         above 0). Nodes without an experiment are combined with what those of the others say of the model.
     controls : sequence of str, optional
         Nodes known to have no effect, such as organic and direct. What a model of effects credits to them is
-        an error that is known without an experiment.
+        an error that is known without an experiment; exactly nothing means that the model was told of them.
     scaled : sequence of str, optional
         Models of which only the proportions mean anything, such as rules: their level is taken from the
         experiment alone, their errors count as large, and in the average they have a tenth of the others'
@@ -91,8 +91,10 @@ def combine_with_experiment(
     wrong does not spoil the others. The sizes and factors have a prior that is the same everywhere. Errors of
     different nodes count as independent. The interval is one of the posterior mixture.
 
-    References ---------- Lewis, Zettelmeyer, Gordon and others (2025), Amazon Ads multi-touch attribution,
-    arXiv 2508.08209, combines precise models with noisy experiments in the same spirit.
+    References
+    ----------
+    Lewis, Zettelmeyer, Gordon and others (2025), Amazon Ads multi-touch attribution, arXiv 2508.08209,
+    combines precise models with noisy experiments in the same spirit.
 
     Examples
     --------
@@ -202,12 +204,14 @@ def _combined(
         if "high" in by_node.columns:
             sampling = _numbers(by_node["high"] - by_node["conversions"]) / reach
         is_scaled = label in scaled
-        # The level of proportions is not known, so that they claim nothing of controls.
-        told = Measured(np.where(is_control & is_scaled, np.nan, effect), error)
+        # Controls say nothing of a model that was told of them, and so credits them with exactly nothing; and
+        # nothing of proportions, whose level is not known.
+        is_silent = is_control & (is_scaled | (modelled == 0.0))
+        told = Measured(np.where(is_silent, np.nan, effect), error)
         each = explain(modelled, sampling, told, is_scaled=is_scaled)
         explained[str(label)] = each
         weight = each.evidence + (np.log(_SCALED) if is_scaled else 0.0)
-        weights.append(weight + (is_control.sum() * _silence(effect) if is_scaled else 0.0))
+        weights.append(weight + (is_silent.sum() * _silence(effect) if is_silent.any() else 0.0))
         frames[str(label)] = _rows(str(label), node_ids, modelled, sampling, found, is_control)
     shares = np.exp(np.array(weights) - logsumexp(weights))
     parts = []

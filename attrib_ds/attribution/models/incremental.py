@@ -293,7 +293,7 @@ class LatentIntent(IncrementalModel):
     half_lives : tuple of str or timedelta, default ("2D", "7D")
         Speeds at which effects fade; the data decide how much of each. What is at work counts as
         ``log(1 + level)``.
-    interactions : bool, default True
+    interactions : bool, default False
         Whether two nodes may raise the rate of conversions together beyond each; not looked for among more
         than 20 nodes.
     step : str or timedelta, default "1D"
@@ -304,9 +304,9 @@ class LatentIntent(IncrementalModel):
         What is known of users; by default every column of the observed users.
     shrinkage : float, default 10
         How strongly effects are drawn towards zero: the rate of their exponential prior, in users.
-    users : int, default 100,000
+    users : int, default 12,000
         At most so many are drawn: all who converted, up to half of them, and others, who stand for more.
-    evaluations : int, default 90
+    evaluations : int, default 70
         At most about so many times all are gone through.
     tolerance : float, default 1e-9
         The search ends when a step adds less than this part to the logarithm of the likelihood.
@@ -328,13 +328,13 @@ class LatentIntent(IncrementalModel):
     activities: int = 6
     propensities: int = 3
     half_lives: tuple[str | timedelta, ...] = ("2D", "7D")
-    interactions: bool = True
+    interactions: bool = False
     step: str | timedelta = "1D"
     memory: str | timedelta = "7D"
     covariates: tuple[str, ...] | None = None
     shrinkage: float = 10.0
-    users: int = 100_000
-    evaluations: int = 90
+    users: int = 12_000
+    evaluations: int = 70
     tolerance: float = 1e-9
     seed: int = 0
 

@@ -173,6 +173,16 @@ def test_controls_tell_of_a_model_without_any_experiment_on_them():
     assert moved[0].mean() > 2 * moved[1].mean()
 
 
+def test_controls_say_nothing_of_a_model_that_was_told_of_them():
+    """Exactly nothing for them is no sign of a good model, and must not outweigh a noisy experiment."""
+    nodes = [*NODES, "direct", "organic"]
+    told = credits_of([1500.0, 100.0, 900.0, 1900.0, 300.0, 150.0, 0.0, 0.0], model="told", nodes=nodes)
+    honest = credits_of([*MODELLED, 60.0, -60.0], model="honest", nodes=nodes)
+    effects = effects_of(np.array(MODELLED), 500.0)
+    found = combine_with_experiment(pd.concat([told, honest]), effects, controls=["direct", "organic"])
+    assert found.groupby("model")["weight"].first()["told"] < 0.1
+
+
 def test_order_names_and_units_change_nothing():
     effects = effects_of([700.0, 100.0, 900.0, 1500.0, 600.0, 100.0], 250.0)
     first = combine_with_experiment(credits_of(MODELLED), effects)

@@ -194,6 +194,20 @@ def test_labels_given_at_random_earn_about_nothing():
     assert by_chance < plain
 
 
+@pytest.mark.slow
+def test_where_exposure_follows_intent_signs_are_not_taken_for_causes():
+    """A hazard without intent had level 2.4 in a larger such world, gave brand search 28 % and display none."""
+    world = simulate("intent", users=30_000, seed=1)
+    truth = world.truth().set_index("node_id")["removal"]
+    model = LatentIntent(controls=("organic", "direct"), activities=4, users=5_000, evaluations=60)
+    found = credited(paths_of(world), model).reindex(truth.index)
+    assert 0.4 < found.sum() / truth.sum() < 1.6
+    share = found / found.sum()
+    assert share["brand_search"] < 0.12
+    assert share["display"] + share["social"] > 0.45
+    assert share["generic_search"] + share["retargeting"] < 0.45
+
+
 @pytest.mark.parametrize("node_ids", [["a"], ["a", "b", "c"]])
 def test_a_handful_of_users_is_enough(node_ids):
     ids = [f"u{number}" for number in range(4)]
