@@ -280,6 +280,10 @@ class LatentIntent(IncrementalModel):
     needed, so the parts of a conversion may add up to more than it, and the unattributed to less than none.
 
     The credit is right as far as the funnel is: it rests on assumptions that no observation can confirm.
+    Where exposure is random, :class:`DiscreteHazard` is nearer to the truth, faster, and has intervals; where
+    it follows the wish to buy (nodes without effect, given as ordinary ones, earn much there), this model is
+    mostly nearer, in level above all. It needs to be told ``controls``. Where shares matter, hold an
+    experiment.
 
     Parameters
     ----------
@@ -293,7 +297,7 @@ class LatentIntent(IncrementalModel):
     half_lives : tuple of str or timedelta, default ("2D", "7D")
         Speeds at which effects fade; the data decide how much of each. What is at work counts as
         ``log(1 + level)``.
-    interactions : bool, default False
+    interactions : bool, default True
         Whether two nodes may raise the rate of conversions together beyond each; not looked for among more
         than 20 nodes.
     step : str or timedelta, default "1D"
@@ -304,9 +308,9 @@ class LatentIntent(IncrementalModel):
         What is known of users; by default every column of the observed users.
     shrinkage : float, default 10
         How strongly effects are drawn towards zero: the rate of their exponential prior, in users.
-    users : int, default 12,000
+    users : int, default 100,000
         At most so many are drawn: all who converted, up to half of them, and others, who stand for more.
-    evaluations : int, default 70
+    evaluations : int, default 90
         At most about so many times all are gone through.
     tolerance : float, default 1e-9
         The search ends when a step adds less than this part to the logarithm of the likelihood.
@@ -315,7 +319,16 @@ class LatentIntent(IncrementalModel):
 
     Notes
     -----
-    Intervals are null: the model is too slow to be fit again without each group of users.
+    Intervals are null: the model is too slow to be fit again without each group of users. Another draw of as
+    many users moves shares by several points, so several values of ``seed`` tell something of the certainty.
+
+    In five simulated worlds of 300,000 users in which exposure follows intent, with 12,000 users drawn, 70
+    evaluations, no interactions and the unpaid nodes as controls, shares of the paid nodes were off by 2.7,
+    2.7, 4.8, 5.9 and, in the one that was kept for the last, 10.9 points in the mean; all paid nodes together
+    had 0.8 to 1.3 times what they caused. :class:`DiscreteHazard` was off by 8.5 to 13.6 points with 1.9 to
+    2.4 times that, the best rule of each world by 3.8 to 11.2 points with 1.5 to 2.8 times that. In all
+    worlds but the last, settings had been compared before. The defaults draw more users, and have not been
+    measured in these worlds.
 
     References
     ----------
@@ -328,13 +341,13 @@ class LatentIntent(IncrementalModel):
     activities: int = 6
     propensities: int = 3
     half_lives: tuple[str | timedelta, ...] = ("2D", "7D")
-    interactions: bool = False
+    interactions: bool = True
     step: str | timedelta = "1D"
     memory: str | timedelta = "7D"
     covariates: tuple[str, ...] | None = None
     shrinkage: float = 10.0
-    users: int = 12_000
-    evaluations: int = 70
+    users: int = 100_000
+    evaluations: int = 90
     tolerance: float = 1e-9
     seed: int = 0
 

@@ -199,7 +199,8 @@ def test_where_exposure_follows_intent_signs_are_not_taken_for_causes():
     """A hazard without intent had level 2.4 in a larger such world, gave brand search 28 % and display none."""
     world = simulate("intent", users=30_000, seed=1)
     truth = world.truth().set_index("node_id")["removal"]
-    model = LatentIntent(controls=("organic", "direct"), activities=4, users=5_000, evaluations=60)
+    small = {"activities": 4, "interactions": False, "users": 5_000, "evaluations": 60}
+    model = LatentIntent(controls=("organic", "direct"), **small)
     found = credited(paths_of(world), model).reindex(truth.index)
     assert 0.4 < found.sum() / truth.sum() < 1.6
     share = found / found.sum()
