@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 
 project = "attrib_ds"
 author = "The attrib_ds developers"
+project_copyright = author
 release = version = version_of("attrib-ds")
 
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax"]
