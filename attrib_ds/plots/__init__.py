@@ -11,6 +11,7 @@ from attrib_ds.plots.credit_bars import credits
 from attrib_ds.plots.effect_ranges import effects
 from attrib_ds.plots.insight_lines import insights
 from attrib_ds.plots.lag_histogram import lags
+from attrib_ds.plots.length_bars import lengths
 from attrib_ds.plots.model_dots import model_comparison
 from attrib_ds.plots.order_line import orders
 from attrib_ds.plots.path_flow import paths
@@ -27,6 +28,7 @@ __all__ = [
     "funnel",
     "insights",
     "lags",
+    "lengths",
     "model_comparison",
     "orders",
     "paths",
