@@ -151,10 +151,12 @@ class Written(Control):
         read: Callable[[str], Any] = str,
         write: Callable[[Any], str] = str,
         placeholder: str = "",
+        offered: Sequence[str] = (),
     ) -> None:
         box = ipywidgets.Combobox(
             value=_NOTHING if question.default is None else write(question.default),
             placeholder=placeholder,
+            options=tuple(offered),
             ensure_option=False,
             continuous_update=False,
             description=question.label,

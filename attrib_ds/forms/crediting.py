@@ -47,16 +47,13 @@ def attribution(project: Project) -> Form:
     """
 
     def event_type(question: Question) -> Control:
-        control = Written(question)
         known = suggestions.event_types(project)
-        control.suggest(known)
+        control = Written(question, offered=known)
         control.value = next(iter(known), None)
         return control
 
     def statistic(question: Question) -> Control:
-        control = Written(question)
-        control.suggest(suggestions.statistics(project))
-        return control
+        return Written(question, offered=suggestions.statistics(project))
 
     paths = Step(
         conversion_paths,

@@ -51,9 +51,7 @@ def send_events(project: Project) -> Form:
     """
 
     def event_type(question: Question) -> Control:
-        control = Written(question)
-        control.suggest(suggestions.event_types(project))
-        return control
+        return Written(question, offered=suggestions.event_types(project))
 
     step = Step(
         send,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.errors import AttribError, NotSupported
+from attrib_ds.errors import NotSupported
 from attrib_ds.event_types import list_event_types
 from attrib_ds.insights import interaction_insights
 from attrib_ds.nodes import list_nodes
@@ -51,7 +51,12 @@ def values(project: Project, kind: Kind, field: str) -> list[str]:
     Returns
     -------
     list of str
-        At most 200; empty where the service cannot count by the field.
+        At most 200; empty for fields whose values no service counts.
+
+    Raises
+    ------
+    AttribError
+        If the service cannot be reached, or counts by no field like this: dates, numbers and objects.
     """
     if kind == "event":
         return event_types(project) if field == "eventType" else []
@@ -59,12 +64,7 @@ def values(project: Project, kind: Kind, field: str) -> list[str]:
         return _of_nodes(project, field)
     if kind != "interaction":
         return []
-    try:
-        counted = interaction_insights(project, group=field, sort={"sessionCount": -1})
-    except AttribError:
-        # Dates, numbers and objects are nothing to count by; then nothing is suggested.
-        return []
-    return _listed(counted["group"])
+    return _listed(interaction_insights(project, group=field, sort={"sessionCount": -1})["group"])
 
 
 def _of_nodes(project: Project, field: str) -> list[str]:

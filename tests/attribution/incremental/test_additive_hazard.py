@@ -8,29 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from observed_worlds import DAY, at, paths_of
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from attrib_ds import AdditiveHazard, Paths, attribute, simulate
 from attrib_ds.errors import InvalidRequest
 
-DAY = pd.Timedelta(days=1)
-START = pd.Timestamp("2025-01-01", tz="UTC")
-
-
-def at(days):
-    return START + pd.to_timedelta(days, unit="D")
-
 
 @pytest.fixture(scope="module")
 def world():
     return simulate("random", users=8_000, seed=3)
-
-
-def paths_of(world, **changes):
-    frames = {"touchpoints": world.touchpoints, "conversions": world.conversions, "users": world.users}
-    frames |= changes
-    return Paths.from_frames(frames["touchpoints"], frames["conversions"], users=frames["users"])
 
 
 def credited(paths, model="additive_hazard", column="conversions"):

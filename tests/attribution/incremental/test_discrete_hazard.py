@@ -8,30 +8,19 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from observed_worlds import DAY, at, paths_of
 from scipy.optimize import minimize
 
 from attrib_ds import DiscreteHazard, Paths, attribute, simulate
 from attrib_ds.errors import InvalidRequest
 
-DAY = pd.Timedelta(days=1)
-START = pd.Timestamp("2025-01-01", tz="UTC")
 #: The part of a day at which the users of small examples convert; nobody's day is looked at later.
 BOUGHT = 0.75
-
-
-def at(days):
-    return START + pd.to_timedelta(days, unit="D")
 
 
 @pytest.fixture(scope="module")
 def world():
     return simulate("random", users=8_000, seed=3)
-
-
-def paths_of(world, **changes):
-    frames = {"touchpoints": world.touchpoints, "conversions": world.conversions, "users": world.users}
-    frames |= changes
-    return Paths.from_frames(frames["touchpoints"], frames["conversions"], users=frames["users"])
 
 
 def credited(paths, model, **options):

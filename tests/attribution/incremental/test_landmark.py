@@ -5,27 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from observed_worlds import at, paths_of
 
 from attrib_ds import Landmark, Paths, attribute, simulate
 from attrib_ds.errors import InvalidRequest
-
-DAY = pd.Timedelta(days=1)
-START = pd.Timestamp("2025-01-01", tz="UTC")
-
-
-def at(days):
-    return START + pd.to_timedelta(days, unit="D")
 
 
 @pytest.fixture(scope="module")
 def world():
     return simulate("random", users=4_000, seed=3)
-
-
-def paths_of(world, **changes):
-    frames = {"touchpoints": world.touchpoints, "conversions": world.conversions, "users": world.users}
-    frames |= changes
-    return Paths.from_frames(frames["touchpoints"], frames["conversions"], users=frames["users"])
 
 
 def frames(users, touches, orders):
