@@ -45,16 +45,16 @@ def attribute(
     spend : DataFrame, optional
         ``node_id``, ``spend`` and, where it matters, ``currency``; by default what the paths carry.
     intervals : {"closed_form", "bootstrap"}, default "closed_form"
-        Where intervals come from. ``"closed_form"``: for credits that are sums over users, the variance of a
-        compound Poisson process; the delta method for their shares, the gamma distribution for values that
-        are never below zero. For Markov, conversion-rate Shapley, Fractribution and incremental models, a
-        jackknife, which leaves out each of twenty groups of users once. ``"bootstrap"``: the percentiles of
-        replicates in which each user counts as often as Poisson's distribution of mean 1 says; not for
-        incremental models, which are fit in many steps. Aggregated paths have no users: each of their
-        conversions counts as one, and there is no jackknife.
+        Where variances come from. ``"closed_form"``: for credits that are sums over users, that of a
+        compound Poisson process, and the delta method for their shares. For Markov, conversion-rate Shapley,
+        Fractribution and incremental models, a jackknife, which leaves out each of twenty groups of users
+        once. ``"bootstrap"``: replicates in which each user counts as often as Poisson's distribution of mean
+        1 says; not for incremental models, which are fit in many steps. Aggregated paths have no users: each
+        of their conversions counts as one, and there is no jackknife. What is never below zero has bounds
+        that are not either, see the notes.
     replicates : int, default 200
-        Replicates of a bootstrap. 200 place the bounds of a 95 % interval to about a sixth of its half
-        width; take 1,000 or more for reports.
+        Replicates of a bootstrap. 200 tell a standard deviation to about 5 %; percentiles, of what may be
+        negative, to about a sixth of the half width of a 95 % interval: take 1,000 or more for reports.
     seed : int, default 0
         Of the bootstrap. The same seed gives the same replicates, whatever the order of the rows.
 
@@ -77,10 +77,26 @@ def attribute(
         If a model is unknown or doubled, or needs what the paths do not carry; if an argument is not
         allowed; if a bootstrap is asked for of a model that has none.
 
+    Notes
+    -----
+    Credits of rules, Markov and Fractribution are sums of parts of zero or more. Their bounds are those of a
+    gamma variable with the same mean and variance, with one more conversion of usual weight for the upper one
+    (Fay and Feuer 1997), and so are those of values, where none is negative; those of shares are Clopper and
+    Pearson's for as many users as would give that variance (Korn and Graubard 1998). Where each conversion
+    counts one they are the exact ones: 0 to 3.7 conversions at 95 % for a node that earned none. Bounds of
+    incremental credit are those of a normal variable, cut off at zero where the model knows no negative
+    effects; those of conversion-rate Shapley too, or percentiles of the bootstrap.
+
     References
     ----------
     Chamandy, Muralidharan, Najmi and Naidu (2012), Estimating uncertainty for massive data streams, Google:
     the bootstrap by Poisson weights.
+
+    Fay and Feuer (1997), Confidence intervals for directly standardized rates: a method based on the gamma
+    distribution, Statistics in Medicine 16(7), 791-801.
+
+    Korn and Graubard (1998), Confidence intervals for proportions with small expected number of positive
+    counts estimated from survey data, Survey Methodology 24(2), 193-201.
 
     Examples
     --------
@@ -98,6 +114,8 @@ def attribute(
     check_weights(paths, chosen)
     rules = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}
     others = {label: model for label, model in chosen.items() if isinstance(model, PathModel)}
+    if others and len(chosen) > 1:
+        paths = paths.computed()
     parts = dict(
         zip(
             [*rules, *others],
@@ -108,7 +126,7 @@ def attribute(
             strict=True,
         )
     )
-    credits = pd.concat([_tidy(label, chosen[label], parts[label]) for label in chosen], ignore_index=True)
+    credits = pd.concat([_tidy(label, parts[label]) for label in chosen], ignore_index=True)
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
     known = paths.spend if spend is None else spend
     if known is not None:
@@ -120,7 +138,7 @@ def attribute(
     return credits
 
 
-def _tidy(label: str, model: Model, rows: pd.DataFrame) -> pd.DataFrame:
+def _tidy(label: str, rows: pd.DataFrame) -> pd.DataFrame:
     credited = rows["conversions"]
     credits = pd.DataFrame(
         {
@@ -135,10 +153,6 @@ def _tidy(label: str, model: Model, rows: pd.DataFrame) -> pd.DataFrame:
     for low, high in BOUNDS.values():
         if low in rows.columns:
             credits[low], credits[high] = rows[low], rows[high]
-    if "low" in credits.columns and not (isinstance(model, PathModel) and model.signed):
-        lows = ["low", "share_low"]
-        credits[lows] = credits[lows].clip(lower=0.0)
-        credits["share_high"] = credits["share_high"].clip(upper=1.0)
     # The engine adds up in any order: what differs by its last digit is equal here.
     order = credits.assign(unattributed=credits["node_id"].isna(), conversions=credited.round(9))
     order = order.sort_values(

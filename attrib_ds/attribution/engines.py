@@ -89,6 +89,14 @@ def dialect_of(expression: Any) -> str:
     return str(backends[0].source.name) if backends else "duckdb"
 
 
+def has_everything(expression: Any) -> bool:
+    """Say whether the engine of an expression lets temporary tables be made, and aggregates bits in windows.
+
+    DuckDB and Spark do. In other people's warehouses who may read may not be allowed to write.
+    """
+    return dialect_of(expression) in ("duckdb", "pyspark")
+
+
 def double(number: float) -> Any:
     """Return a constant that is a double everywhere: many engines take ``1.0`` for a decimal, and round."""
     return ibis.literal(repr(float(number))).cast("float64")

@@ -214,15 +214,13 @@ def shared_out(touches: ir.Table) -> ir.Table:
     Parameters
     ----------
     touches : ibis.Table
-        Of paths.
+        Of paths with later amounts.
 
     Returns
     -------
     ibis.Table
-        The same rows, with another ``value`` where there are later amounts.
+        The same rows, with another ``value``.
     """
-    if ORIGINAL not in touches.columns:
-        return touches
     original, is_loss = touches[ORIGINAL], touches[ORIGINAL] < 0
     alike = ibis.window(group_by=[touches.currency, is_loss])
     of_one = ibis.ifelse(touches.position == touches.length, 1.0, 0.0)

@@ -59,13 +59,22 @@ def path_credits(
             _check_bootstrap(model)
     is_jackknife = uncertainty is not None and not is_bootstrap and paths.has_users
     sequences = Sequences.of(
-        paths, folds=GROUPS if is_jackknife else 1, bootstrap=uncertainty if is_bootstrap else None
+        paths,
+        folds=GROUPS if is_jackknife else 1,
+        bootstrap=uncertainty if is_bootstrap else None,
+        counts_sets=any(isinstance(model, models.ConversionRateShapley) for model in wanted),
     )
     # Counts of a higher order and with null paths serve the others, so these come first.
     order = sorted(range(len(wanted)), key=lambda index: _demand(wanted[index]), reverse=True)
     tallies = {index: credit(wanted[index], sequences) for index in order}
     return [
-        tallies[index].to_frame(sequences.node_ids, uncertainty=uncertainty) for index in range(len(wanted))
+        tallies[index].to_frame(
+            sequences.node_ids,
+            uncertainty=uncertainty,
+            is_sum=not (model.signed or isinstance(model, models.IncrementalModel)),
+            is_signed=model.signed,
+        )
+        for index, model in enumerate(wanted)
     ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ibis
 
 from attrib_ds.attribution.aggregated import read_sequences
-from attrib_ds.attribution.engines import engine_of, joined_in_order
+from attrib_ds.attribution.engines import engine_of, has_everything, joined_in_order
 from attrib_ds.attribution.inputs import Input
 from attrib_ds.attribution.money import ORIGINAL, Money, settled, shared_out
 from attrib_ds.attribution.pairing import after_earlier, pair
@@ -438,7 +438,16 @@ class Paths:
 
     def with_shared_values(self) -> Paths:
         """Return the same paths with their net value shared out as the original values were."""
-        return replace(self, touches=shared_out(self.touches))
+        has_later = ORIGINAL in self.touches.columns
+        return replace(self, touches=shared_out(self.touches)) if has_later else self
+
+    def computed(self) -> Paths:
+        """Return the same paths with their touches computed, for those who look at them several times.
+
+        Where the engine can keep them, which it does as long as these paths live.
+        """
+        is_kept = self.has_users and has_everything(self.touches)
+        return replace(self, touches=self.touches.cache()) if is_kept else self
 
     def with_spend(self, spend: pd.DataFrame) -> Paths:
         """Return the same paths with the spend of nodes beside them."""

@@ -34,6 +34,9 @@ COUNTS = ("conversions", "nulls", "gains", "losses")
 #: Bits of a whole number that mark nodes in a set.
 WORD = 62
 
+#: Where :attr:`Sequences.memory` holds a table of the sets of nodes, counted beside something else.
+SETS = "sets"
+
 
 @dataclass(frozen=True, eq=False)
 class Steps:
@@ -55,6 +58,11 @@ class Steps:
     def counts(self) -> list[str]:
         """What paths of this kind count."""
         return [name for name in COUNTS if name in self.table.columns]
+
+    @property
+    def words(self) -> list[str]:
+        """Columns that mark the node in a set of nodes."""
+        return [name for name in self.table.columns if name.startswith("word_")]
 
     def in_order(self, *by: str) -> Any:
         """Return the window over the steps of a path, in order, and within it over equal columns."""
@@ -84,6 +92,8 @@ class Sequences:
         Asks for replicates. The group of a user is a hash of the user then: everyone is a group.
     salt : int
         Makes other groups of the same users.
+    counts_sets : bool
+        Whether the sets of nodes that users touched are wanted too, whatever else is counted.
     memory : dict
         What one model has computed and another can use.
     """
@@ -93,16 +103,24 @@ class Sequences:
     folds: int = 1
     bootstrap: Uncertainty | None = None
     salt: int = 0
+    counts_sets: bool = False
     memory: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
-        cls, paths: Paths, *, folds: int = 1, bootstrap: Uncertainty | None = None, salt: int = 0
+        cls,
+        paths: Paths,
+        *,
+        folds: int = 1,
+        bootstrap: Uncertainty | None = None,
+        salt: int = 0,
+        counts_sets: bool = False,
     ) -> Sequences:
         """Give the nodes of paths their numbers."""
         points = paths.touches if paths.touchpoints is None else paths.touchpoints
         found = points.filter(points.node_id.notnull()).select("node_id").distinct().order_by("node_id")
-        return cls(paths, found.to_pyarrow()["node_id"].to_pylist(), folds, bootstrap, salt)
+        node_ids = found.to_pyarrow()["node_id"].to_pylist()
+        return cls(paths, node_ids, folds, bootstrap, salt, counts_sets)
 
     @property
     def words(self) -> list[str]:

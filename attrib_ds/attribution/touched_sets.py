@@ -9,7 +9,7 @@ import numpy as np
 
 from attrib_ds.attribution.codes import number_rows
 from attrib_ds.attribution.outcomes import Outcomes
-from attrib_ds.attribution.sequences import WORD, Sequences, Steps
+from attrib_ds.attribution.sequences import SETS, WORD, Sequences, Steps
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -40,7 +40,9 @@ class TouchedSets:
     @classmethod
     def of(cls, sequences: Sequences) -> TouchedSets:
         """Count the sets where the paths are."""
-        table = sequences.collect(_counted)
+        table = sequences.memory.get(SETS)
+        if table is None:
+            table = sequences.collect(_counted)
         words = [table[name].fill_null(0).to_numpy().astype(np.int64) for name in sequences.words]
         marks, row = number_rows(np.column_stack(words))
         labels = _labels(len(sequences.node_ids))
@@ -73,10 +75,9 @@ class TouchedSets:
 
 def _counted(steps: Steps) -> ir.Table:
     rows = steps.table
-    words = [name for name in rows.columns if name.startswith("word_")]
     same = ["fold", *steps.counts, *({"currency"} & set(rows.columns))]
     by_path = rows.group_by("path_id").agg(
-        **{name: rows[name].bit_or() for name in words}, **{name: rows[name].max() for name in same}
+        **{name: rows[name].bit_or() for name in steps.words}, **{name: rows[name].max() for name in same}
     )
     keys = [name for name in by_path.columns if name not in ("path_id", *steps.counts)]
     return by_path.group_by(keys).agg(**{name: by_path[name].sum() for name in steps.counts})

@@ -9,8 +9,10 @@ import ibis
 import numpy as np
 
 from attrib_ds.attribution.codes import number_currencies, number_rows, sum_rows
+from attrib_ds.attribution.engines import has_everything
+from attrib_ds.attribution.models import Markov
 from attrib_ds.attribution.resampling import Units
-from attrib_ds.attribution.sequences import COUNTS, NOTHING, Sequences, Steps, prepared
+from attrib_ds.attribution.sequences import COUNTS, NOTHING, SETS, Sequences, Steps, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models import Markov
     from attrib_ds.attribution.uncertainty import Uncertainty
 
 
@@ -76,11 +77,13 @@ class Transitions:
 
     def summed(self) -> tuple[Transitions, NDArray[np.int64]]:
         """Return the transitions of all groups of users together, and to which of them each row belongs."""
-        keys = np.column_stack([self.before, self.code, self.is_last, self.currency])
+        return replace(self, fold=np.zeros_like(self.fold)).distinct()
+
+    def distinct(self) -> tuple[Transitions, NDArray[np.int64]]:
+        """Return the sums of rows that are alike but for their counts, and to which of them each belongs."""
+        keys = np.column_stack([self.before, self.code, self.is_last, self.currency, self.fold])
         rows, index = number_rows(keys)
-        counts = sum_rows(self.counts, index, len(rows))
-        before, (code, is_last, currency) = rows[:, :-3], rows[:, -3:].T
-        fold = np.zeros(len(rows), dtype=np.int64)
+        before, (code, is_last, currency, fold) = rows[:, :-4], rows[:, -4:].T
         return replace(
             self,
             before=before,
@@ -88,7 +91,7 @@ class Transitions:
             is_last=is_last.astype(bool),
             currency=currency,
             fold=fold,
-            counts=counts,
+            counts=sum_rows(self.counts, index, len(rows)),
         ), index
 
     def replicates(
@@ -113,12 +116,18 @@ class Transitions:
 
 
 def _computed(sequences: Sequences, model: Markov) -> Transitions:
-    def counted(steps: Steps) -> ir.Table:
-        return _counted(prepared(steps, model, len(sequences.node_ids)), model.order)
-
     # The chain learns from values, so these are what they were at first; later amounts only scale them.
     learned = replace(sequences, paths=sequences.paths.with_shared_values())
+    # Paths are gone through once for both, where both are to be of the same paths.
+    is_same = model == Markov(order=model.order) and learned.paths is sequences.paths
+    has_sets = sequences.counts_sets and is_same and has_everything(sequences.paths.touches)
+
+    def counted(steps: Steps) -> ir.Table:
+        return _counted(prepared(steps, model, len(sequences.node_ids)), model.order, has_sets=has_sets)
+
     table = learned.collect(counted, nulls=model.nulls)
+    if has_sets:
+        sequences.memory[SETS] = table.filter(table["is_last"])
 
     def whole(name: str) -> Any:
         return table[name].fill_null(NOTHING).to_numpy().astype(np.int64)
@@ -126,7 +135,7 @@ def _computed(sequences: Sequences, model: Markov) -> Transitions:
     is_last = table["is_last"].to_numpy().astype(bool)
     counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
     currency, currencies = number_currencies(table["currency"], is_last & (counts[:, 0] > 0))
-    return Transitions(
+    found = Transitions(
         before=np.column_stack([whole(f"before_{back}") for back in range(model.order, 0, -1)]),
         code=whole("code"),
         is_last=is_last,
@@ -135,13 +144,17 @@ def _computed(sequences: Sequences, model: Markov) -> Transitions:
         counts=counts,
         currencies=currencies,
     )
+    return found.distinct()[0] if has_sets else found
 
 
-def _counted(steps: Steps, order: int) -> ir.Table:
+def _counted(steps: Steps, order: int, *, has_sets: bool = False) -> ir.Table:
     code, window = steps.table.code, steps.in_order()
     before = {f"before_{back}": code.lag(back).over(window) for back in range(1, order + 1)}
-    rows = steps.table.mutate(**before, is_last=code.lead(1).over(window).isnull())
-    keys: list[Any] = [*before, "code", "is_last", "fold"]
-    if "currency" in rows.columns:
-        keys.append(ibis.ifelse(rows.is_last, rows.currency, ibis.null("string")).name("currency"))
+    every = ibis.window(group_by=steps.table.path_id)
+    sets = {name: steps.table[name].bit_or().over(every) for name in steps.words if has_sets}
+    rows = steps.table.mutate(**before, **sets, is_last=code.lead(1).over(window).isnull())
+    # What is known of a path as a whole, its last step has.
+    of_path = {name: rows[name] for name in ("currency", *sets) if name in rows.columns}
+    at_end = [ibis.ifelse(rows.is_last, each, None).name(name) for name, each in of_path.items()]
+    keys = [*before, "code", "is_last", "fold", *at_end]
     return rows.group_by(keys).agg(**{name: rows[name].sum() for name in steps.counts})
