@@ -27,11 +27,15 @@ _INTENTS: Final = (0.84, 0.12, 0.04)
 #: Chance a day to convert by intent, before any effect.
 _HAZARD: Final = np.array([0.00025, 0.0015, 0.010], np.float32)
 #: Chance a day to search the category or the brand, and to come by oneself, by intent.
-_CATEGORY_QUERIES: Final = np.array([0.004, 0.14, 0.10], np.float32)
-_BRAND_QUERIES: Final = np.array([0.001, 0.015, 0.20], np.float32)
-_DIRECT_VISITS: Final = np.array([0.008, 0.05, 0.18], np.float32)
+_QUERIES: Final = {
+    "category_search": np.array([0.002, 0.07, 0.05], np.float32),
+    "brand_search": np.array([0.001, 0.014, 0.18], np.float32),
+}
+_DIRECT_VISITS: Final = np.array([0.001, 0.005, 0.018], np.float32)
+#: Share of searches that no advertisement is served for, and that end with a click all the same.
 _UNSERVED_CLICKS: Final = 0.7
-_RANDOM_VISITS: Final = 0.02
+#: Chance a day of each unpaid node where exposure is random.
+_RANDOM_VISITS: Final = 0.012
 _MEMORY_DAYS: Final = 7
 _PULL: Final = 0.35
 
@@ -145,10 +149,9 @@ def live(
             coming *= np.float32(0.5)
             adstock += coming
         intent = _next_intent(intent, pull, _upstream(channels, adstock, scenario), random)
-        reached = _exposures(
-            channels, reach, intent, since_visit, people, random, follows_intent=scenario.follows_intent
-        )
-        organic = _unserved(channels, reached, intent, running, withheld, random, scenario.follows_intent)
+        queries = _queries(intent, people, random) if scenario.follows_intent else None
+        reached = _exposures(channels, reach, queries, since_visit, random)
+        organic = _unserved(channels, reached, queries, count, running, withheld, random)
         direct = random.random(count, np.float32) < (
             _DIRECT_VISITS[intent] if scenario.follows_intent else np.float32(_RANDOM_VISITS)
         )
@@ -190,55 +193,55 @@ def _reach(channel: Channel, people: People, *, follows_intent: bool) -> Any:
     return np.minimum(np.float32(channel.rate) * spread, np.float32(0.9))
 
 
+def _queries(intent: NDArray[np.int8], people: People, random: np.random.Generator) -> dict[str, Flags]:
+    """Return who searches today, by what is searched."""
+    return {
+        kind: random.random(len(intent), np.float32) < np.minimum(rates[intent] * people.activity, 1)
+        for kind, rates in _QUERIES.items()
+    }
+
+
 def _exposures(
     channels: Sequence[Channel],
     reach: Sequence[Any],
-    intent: NDArray[np.int8],
+    queries: dict[str, Flags] | None,
     since_visit: NDArray[np.int8],
-    people: People,
     random: np.random.Generator,
-    *,
-    follows_intent: bool,
 ) -> list[Flags]:
-    """Return whom each channel would reach today."""
-    draws = [random.random(len(intent), np.float32) for _ in channels]
-    if not follows_intent:
-        return [draw < chance for draw, chance in zip(draws, reach, strict=True)]
+    """Return whom each channel would reach today; without queries exposure is random."""
     found = []
-    for channel, chance, draw in zip(channels, reach, draws, strict=True):
-        if channel.delivery == "category_search":
-            chance = chance * np.minimum(_CATEGORY_QUERIES[intent] * people.activity, 1)
-        elif channel.delivery == "brand_search":
-            chance = chance * np.minimum(_BRAND_QUERIES[intent] * people.activity, 1)
-        elif channel.delivery == "visitors":
-            chance = chance * (since_visit < _MEMORY_DAYS)
-        found.append(draw < chance)
+    for channel, chance in zip(channels, reach, strict=True):
+        is_reached = random.random(len(since_visit), np.float32) < chance
+        if queries is not None and channel.delivery in queries:
+            is_reached &= queries[channel.delivery]
+        elif queries is not None and channel.delivery == "visitors":
+            is_reached &= since_visit < _MEMORY_DAYS
+        found.append(is_reached)
     return found
 
 
 def _unserved(
     channels: Sequence[Channel],
     reached: Sequence[Flags],
-    intent: NDArray[np.int8],
+    queries: dict[str, Flags] | None,
+    count: int,
     running: Sequence[bool],
     withheld: Flags | None,
     random: np.random.Generator,
-    follows_intent: bool,
 ) -> Flags:
     """Return who clicks an organic result: those whose search no advertisement was served for."""
-    draw = random.random(len(intent), np.float32)
-    if not follows_intent:
-        return draw < np.float32(_RANDOM_VISITS)
-    came = draw < np.float32(0.3) * _CATEGORY_QUERIES[intent] * np.float32(_UNSERVED_CLICKS)
-    clicks = random.random(len(intent), np.float32) < np.float32(_UNSERVED_CLICKS)
-    for position, channel in enumerate(channels):
-        if channel.delivery in {"category_search", "brand_search"}:
-            is_unserved = reached[position]
-            if running[position]:
-                is_unserved = (
-                    np.zeros(len(intent), bool) if withheld is None else is_unserved & withheld[position]
+    if queries is None:
+        return random.random(count, np.float32) < np.float32(_RANDOM_VISITS)
+    came = np.zeros(count, bool)
+    for kind, searched in queries.items():
+        clicks = random.random(count, np.float32) < np.float32(_UNSERVED_CLICKS)
+        is_served = np.zeros(count, bool)
+        for position, channel in enumerate(channels):
+            if channel.delivery == kind and running[position]:
+                is_served |= (
+                    reached[position] if withheld is None else reached[position] & ~withheld[position]
                 )
-            came |= is_unserved & clicks
+        came |= searched & ~is_served & clicks
     return came
 
 

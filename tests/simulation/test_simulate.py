@@ -12,6 +12,7 @@ import pytest
 
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.simulation import days
 from attrib_ds.simulation.scenarios import SCENARIOS, Channel, Scenario, varied_scenario
 
 IDLE = Channel("poster", half_life=5, rate=0.1)
@@ -254,3 +255,23 @@ def test_retargeting_follows_visits_of_the_last_seven_days_only():
     )  # fmt: skip
     assert len(before) > 1_000
     assert ((before["day"] - before["visited"]) <= pd.Timedelta(days=7)).all()
+
+
+def test_searches_without_an_advertisement_end_with_organic_clicks(monkeypatch):
+    """Half of the searches are served, and 7 of 10 others end with a click: so do those of the withheld."""
+    monkeypatch.setitem(days._QUERIES, "category_search", np.zeros(3, np.float32))
+    channel = Channel("brand", 1, 0.5, "brand_search")
+    world = simulate(Scenario((channel,), follows_intent=True), users=120_000, seed=8, holdout=0.5)
+    held = set(world.withheld["user_id"])
+    clicks = world.touchpoints[world.touchpoints["node_id"] == "organic"]["user_id"].isin(held)
+    served = world.touchpoints["node_id"].eq("brand").sum()
+    missed = len(world.opportunities)
+    # Of 200 searches 100 are served, and 70 clicks follow the others; withheld, 140 clicks follow the 200. A search
+    # adds -0.7, 1 or 0 to the first difference (0.5, 0.35, 0.15), with variance 0.595, that is 1.7 per click
+    # expected; to the second a click of 0.7 and, apart from it, -1.4 of 0.5: 0.7, that is 1 per click.
+    for found, expected, variance in (
+        ((~clicks).sum(), 0.7 * served, 1.7),
+        (clicks.sum(), 1.4 * missed, 1.0),
+    ):
+        assert expected > 5_000
+        assert found == pytest.approx(expected, abs=4 * math.sqrt(variance * expected))
