@@ -91,6 +91,8 @@ def explain(modelled: Numbers, error: Numbers, measured: Measured, *, is_scaled:
     # Nodes without any effect say nothing of how large effects are.
     typical = factor * np.abs(modelled[measured.error != 0]).mean()
     own = (1 - _FLOOR) * np.sqrt(np.abs(centre) * typical[:, None]) + _FLOOR * typical[:, None]
+    # A control stands for any node: by its size, not by that of its credit, it says how wrong a model may be.
+    own = np.where(measured.error == 0, typical[:, None], own)
     shares, widths = (np.array(each) for each in zip(*_TAILS, strict=True))
     wrong = (size[:, None] * own)[:, :, None] ** 2 * widths**2
     variance = wrong + (factor[:, None] * error)[:, :, None] ** 2

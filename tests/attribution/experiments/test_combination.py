@@ -173,6 +173,17 @@ def test_controls_tell_of_a_model_without_any_experiment_on_them():
     assert moved[0].mean() > 2 * moved[1].mean()
 
 
+def test_silent_controls_keep_a_model_where_the_experiment_is_noise():
+    """A confounded model would credit two nodes of six with about as much as any other."""
+    nodes = [*NODES, "direct", "organic"]
+    effects = effects_of(np.array(MODELLED) + [-900.0, -600.0, 800.0, 300.0, -1000.0, 1100.0], 850.0)
+    without = combine_with_experiment(credits_of(MODELLED, error=60.0), effects)
+    silent = credits_of([*MODELLED, 10.0, -10.0], nodes=nodes, error=60.0)
+    found = combine_with_experiment(silent, effects, controls=["direct", "organic"])
+    moved = [np.abs(numbers_of(each) - MODELLED).sum() for each in (without, found)]
+    assert moved[1] < moved[0] / 3
+
+
 def test_controls_say_nothing_of_a_model_that_was_told_of_them():
     """Exactly nothing for them is no sign of a good model, and must not outweigh a noisy experiment."""
     nodes = [*NODES, "direct", "organic"]
