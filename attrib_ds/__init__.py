@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from attrib_ds.importers.own_files import read_journeys
     from attrib_ds.importers.snowplow import read_snowplow
     from attrib_ds.insights import event_insights, interaction_insights
+    from attrib_ds.integrations import create_integration
     from attrib_ds.interactions import (
         create_offline_interactions,
         get_interaction,
@@ -190,6 +191,7 @@ _HOMES = {
     "importers.own_files": ["read_journeys"],
     "importers.snowplow": ["read_snowplow"],
     "insights": ["event_insights", "interaction_insights"],
+    "integrations": ["create_integration"],
     "interactions": [
         "create_offline_interactions",
         "get_interaction",
@@ -255,6 +257,7 @@ __all__ = [
     "create_audience",
     "create_campaign",
     "create_event_type",
+    "create_integration",
     "create_offline_interactions",
     "create_outlay",
     "create_outlays",

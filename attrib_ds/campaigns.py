@@ -81,9 +81,9 @@ def list_campaigns(
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_campaign, list_campaigns
+    >>> from attrib_ds import connect, create_campaign, create_integration, list_campaigns
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     _ = create_integration(shop, "my-ads", name="My ads")
     ...     _ = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
     ...     list_campaigns(shop, "my-ads", name_like="SALE")["campaignSlug"].to_list()
     ['spring']
@@ -130,9 +130,9 @@ def get_campaign(project: Project, vendor_id: str, *, id: str) -> pd.Series[Any]
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_campaign, get_campaign
+    >>> from attrib_ds import connect, create_campaign, create_integration, get_campaign
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     _ = create_integration(shop, "my-ads", name="My ads")
     ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
     ...     get_campaign(shop, "my-ads", id=spring)["name"]
     'Spring sale'
@@ -175,9 +175,9 @@ def create_campaign(
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_campaign
+    >>> from attrib_ds import connect, create_campaign, create_integration
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     _ = create_integration(shop, "my-ads", name="My ads")
     ...     len(create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale"))
     24
     """
@@ -217,9 +217,9 @@ def update_campaign(
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_campaign, update_campaign
+    >>> from attrib_ds import connect, create_campaign, create_integration, update_campaign
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     _ = create_integration(shop, "my-ads", name="My ads")
     ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
     ...     [update_campaign(shop, "my-ads", id=spring, active=False) for _ in range(2)]
     [1, 0]
@@ -328,9 +328,9 @@ def get_outlay(
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_campaign, create_outlay, get_outlay
+    >>> from attrib_ds import connect, create_campaign, create_integration, create_outlay, get_outlay
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads", currency="NOK")
+    ...     _ = create_integration(shop, "my-ads", name="My ads", currency="NOK")
     ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
     ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
@@ -384,9 +384,9 @@ def create_outlay(
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_campaign, create_outlay, list_outlays
+    >>> from attrib_ds import connect, create_campaign, create_integration, create_outlay, list_outlays
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     _ = create_integration(shop, "my-ads", name="My ads")
     ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
     ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
@@ -454,9 +454,9 @@ def update_outlay(
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_campaign, create_outlay, update_outlay
+    >>> from attrib_ds import connect, create_campaign, create_integration, create_outlay, update_outlay
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     _ = create_integration(shop, "my-ads", name="My ads")
     ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
     ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
@@ -505,9 +505,10 @@ def delete_outlay(project: Project, vendor_id: str, *, parent_campaign_id: str, 
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_campaign, create_outlay, delete_outlay, list_outlays
+    >>> from attrib_ds import connect, create_campaign, create_integration
+    >>> from attrib_ds import create_outlay, delete_outlay, list_outlays
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     _ = create_integration(shop, "my-ads", name="My ads")
     ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
     ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
@@ -575,9 +576,9 @@ def create_outlays(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, create_campaign, create_outlays
+    >>> from attrib_ds import connect, create_campaign, create_integration, create_outlays
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="my-ads", name="My ads")
+    ...     _ = create_integration(shop, "my-ads", name="My ads")
     ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
     ...     days = {"startDate": ["2025-03-03T00:00:00Z"], "endDate": ["2025-03-10T00:00:00Z"]}
     ...     spent = pd.DataFrame({"campaignId": [spring], "amount": [70.0], **days})

@@ -24,6 +24,7 @@ from attrib_ds.exports import export_users
 from attrib_ds.filters import from_json
 from attrib_ds.frames import to_pandas
 from attrib_ds.importers.own_files import OPTIONS, FilePaths, read_paths, read_sequences, read_spend
+from attrib_ds.integrations import create_integration
 from attrib_ds.loading import load, sample_project
 from attrib_ds.mirroring import sync
 from attrib_ds.project import connect, home
@@ -150,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     joined.add_argument(
         "--currency", metavar="CODE", help="of its outlays, such as EUR (default: that of the project)"
     )
+    joined.add_argument("--channel", metavar="NAME", help="what it is counted under, such as Offline")
     joined.set_defaults(run=_create_integration)
     known = actions.add_parser("list", help="list the integrations of a project")
     known.add_argument("project", metavar="PROJECT")
@@ -318,10 +320,14 @@ def _list_projects(_: argparse.Namespace) -> None:
 
 def _create_integration(options: argparse.Namespace) -> None:
     with existing(options.project) as project:
-        answer = project.send(
-            "create_integration", vendor_id=options.vendor_id, name=options.name, currency=options.currency
+        made = create_integration(
+            project,
+            options.vendor_id,
+            name=options.name,
+            currency=options.currency,
+            channel=options.channel,
         )
-    print(f"Created the integration {options.vendor_id} with the id {answer.value}")
+    print(f"Created the integration {options.vendor_id} with the id {made}")
 
 
 def _list_integrations(options: argparse.Namespace) -> None:

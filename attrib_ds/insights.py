@@ -108,7 +108,7 @@ def event_insights(
     metrics : sequence of str
         ``"event-count"``, keys of states (events whose state is 1) and of statistics (their sum; of money,
         that of the amounts in the project's currency), and ``"state-delay-<state>"`` (mean, in seconds). A
-        key that nothing has is 0.
+        key that nothing has is 0, a mean delay too: the service fills every interval with numbers.
     since, until : datetime or str
         Bounds of ``eventDate``, both inclusive; without an offset they are UTC.
     group_by : {"project", "event-type"}, default "project"

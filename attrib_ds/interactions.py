@@ -272,7 +272,7 @@ def create_offline_interactions(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, create_offline_interactions
+    >>> from attrib_ds import connect, create_integration, create_offline_interactions
     >>> calls = pd.DataFrame(
     ...     {
     ...         "date": ["2025-01-31T12:00:00Z"],
@@ -282,7 +282,7 @@ def create_offline_interactions(
     ...     }
     ... )
     >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = shop.send("create_integration", vendor_id="phone", name="Call centre")
+    ...     _ = create_integration(shop, "phone", name="Call centre")
     ...     [create_offline_interactions(shop, calls)["status"].item() for _ in range(2)]
     ['created', 'present']
     """

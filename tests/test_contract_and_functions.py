@@ -36,6 +36,7 @@ def test_what_can_be_done_from_python_is_there():
         "create_audience",
         "create_campaign",
         "create_event_type",
+        "create_integration",
         "create_outlay",
         "delete_audience",
         "delete_outlay",

@@ -13,6 +13,7 @@ from attrib_ds.attribution.back_off import NextSteps
 from attrib_ds.attribution.codes import number_rows, sum_rows
 from attrib_ds.attribution.incremental.discrete_hazard import regression
 from attrib_ds.attribution.incremental.logistic import chances, fit_logistic
+from attrib_ds.attribution.incremental.rated_periods import RatedPeriods
 from attrib_ds.attribution.path_classes import PathClasses
 from attrib_ds.attribution.touched_sets import TouchedSets
 from attrib_ds.attribution.transitions import Transitions
@@ -60,7 +61,7 @@ def held_out_chances(model: models.Model, _sequences: Sequences) -> list[Chances
     """Return the chances of each group of users, by the model made from the other groups."""
     raise InvalidRequest(
         f"models: {model.name} says nothing of the chance to convert; allowed: markov, "
-        "conversion_rate_shapley, fractribution, discrete_hazard, each also with parameters",
+        "conversion_rate_shapley, fractribution, discrete_hazard, additive_hazard, each also with parameters",
         field="models",
     )
 
@@ -93,6 +94,30 @@ def _of_sets(model: models.ConversionRateShapley, sequences: Sequences) -> list[
 @held_out_chances.register(models.Fractribution)
 def _of_paths(model: models.Fractribution, sequences: Sequences) -> list[Chances]:
     return _by_rates(PathClasses.of(sequences, model).outcomes, sequences.folds, model.shrinkage or 1.0)
+
+
+@held_out_chances.register(models.Landmark)
+def _of_effects(model: models.Landmark, _sequences: Sequences) -> list[Chances]:
+    raise InvalidRequest(
+        f"models: {model.name} estimates effects on those who were reached, and is no model of the chance to "
+        "convert; allowed: markov, conversion_rate_shapley, fractribution, discrete_hazard, additive_hazard, "
+        "each also with parameters",
+        field="models",
+    )
+
+
+@held_out_chances.register(models.AdditiveHazard)
+def _of_rates(model: models.AdditiveHazard, sequences: Sequences) -> list[Chances]:
+    rated = RatedPeriods.of(model, sequences)
+    is_case, weight = rated.periods.is_case, rated.periods.weight
+    chances_of = []
+    for group in range(sequences.folds):
+        mine, others = rated.fold == group, rated.fold != group
+        overall = weight[others] @ is_case[others] / max(weight[others].sum(), 1.0)
+        counts = weight[mine] * np.stack([is_case[mine], ~is_case[mine]])
+        chance = rated.chances_without(group)
+        chances_of.append(Chances(chance, counts[0], counts[1], float(overall), "period"))
+    return chances_of
 
 
 @held_out_chances.register(models.DiscreteHazard)

@@ -42,6 +42,7 @@ def credit_fractribution(model: Fractribution, sequences: Sequences) -> Tally:
         nothing,
         is_shown=is_shown,
         is_bootstrap=sequences.bootstrap is not None,
+        is_gain=np.bincount(outcomes.currency, outcomes.counts[:, 3] > 0, len(outcomes.currencies)) == 0,
     )
 
 

@@ -53,10 +53,12 @@ def compare_held_out(
     models : Model, str, sequence or mapping
         Models that know a conversion rate: :class:`attrib_ds.Markov` (that of the paths which end in a state;
         rare states lean on those of one touchpoint less), :class:`attrib_ds.ConversionRateShapley` (that of
-        the set of nodes), :class:`attrib_ds.Fractribution` (that of the path), and
-        :class:`attrib_ds.DiscreteHazard` (the chance in each of the periods that it is made from). Where the
-        first three have no ``shrinkage``, one path with the overall rate is added to every state, set or
-        path, so that no chance is 0 or 1 and what nobody had has the overall rate.
+        the set of nodes), :class:`attrib_ds.Fractribution` (that of the path),
+        :class:`attrib_ds.DiscreteHazard` (the chance in each of the periods that it is made from) and
+        :class:`attrib_ds.AdditiveHazard` (the chance of a day, by the rate at one moment of it; the days are
+        those of the discrete hazard with its defaults). Where the first three have no ``shrinkage``, one path
+        with the overall rate is added to every state, set or path, so that no chance is 0 or 1 and what
+        nobody had has the overall rate; so is one day to every baseline of the additive hazard.
     folds : int, default 5
         Groups of users, 2 to 100.
     seed : int, default 0

@@ -176,6 +176,7 @@ def credit_markov(model: Markov, sequences: Sequences) -> Tally:
         nothing,
         is_shown=whole.states.takes_part(),
         is_bootstrap=sequences.bootstrap is not None,
+        is_gain=~(whole.total[2] > 0),
     )
 
 

@@ -39,10 +39,11 @@ def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
         ``credits`` with ``spend`` (float64, in ``currency``), ``cpa`` (spend per credited conversion) and
         ``roas`` (credited value per unit spent). Both are null where the spend is 0 or unknown; ``cpa`` is
         null too where nothing is credited. Nodes with spend and no credit have rows of their own, with
-        credit 0: nothing is dropped. Conversions without a currency take the currency of the spend, and
-        have no return. Where the credits have intervals, so have these, the spend taken as exact:
-        ``cpa_low`` and ``cpa_high`` (the spend by the bounds of the conversions; inf where none at all is
-        within them), ``roas_low`` and ``roas_high`` (the bounds of the value by the spend).
+        credit 0, and bounds of 0 where the model has intervals: nothing is dropped. Conversions without a
+        currency take the currency of the spend, and have no return. Where the credits have intervals, so have
+        these, the spend taken as exact: ``cpa_low`` and ``cpa_high`` (the spend by the bounds of the
+        conversions; inf where a bound is none at all or less), ``roas_low`` and ``roas_high`` (the bounds of
+        the value by the spend).
 
     Raises
     ------
@@ -222,10 +223,13 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame) -> pd.DataFrame:
         merged["model"] = model
         only_spend = merged["_merge"] == "right_only"
         merged["node_name"] = merged["node_name"].where(merged["node_name"].notna(), merged["node_id"])
-        for column in ("conversions", "share"):
-            merged.loc[only_spend, column] = 0.0
-        merged.loc[only_spend, "value"] = 0.0 if rows["_monetary"].any() else np.nan
-        merged["_monetary"] = merged["_monetary"].fillna(bool(rows["_monetary"].any())).astype(bool)
+        is_monetary = bool(rows["_monetary"].any())
+        for measure, bounds in BOUNDS.items():
+            # No touchpoint, no part in any conversion: that is certain.
+            nothing = 0.0 if is_monetary or measure != "value" else np.nan
+            for column in (measure, *(name for name in bounds if name in rows and rows[name].notna().any())):
+                merged.loc[only_spend, column] = nothing
+        merged["_monetary"] = merged["_monetary"].fillna(is_monetary).astype(bool)
         merged["_order"] = merged["node_id"].isna()
         merged = merged.sort_values(
             ["_order", "conversions", "node_id", "currency"], ascending=[True, False, True, True]
@@ -245,11 +249,9 @@ def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
         spend=spent, cpa=known / credited, roas=earned.where(is_earned) / known
     )
     if "low" in rows.columns:
-        returns["cpa_low"] = known / rows["high"].where(rows["high"] > 0)
-        # Bounds at or below zero: however much is spent, it may be that nothing comes of it.
-        returns["cpa_high"] = (known / rows["low"].where(rows["low"] > 0)).where(
-            ~(rows["low"] <= 0) | known.isna(), np.inf
-        )
+        # A bound at or below zero: however much is spent, it may be that nothing comes of it.
+        for cost, bound in (("cpa_low", rows["high"]), ("cpa_high", rows["low"])):
+            returns[cost] = (known / bound.where(bound > 0)).where(~(bound <= 0) | known.isna(), np.inf)
     if "value_low" in rows.columns:
         returns["roas_low"] = rows["value_low"].where(is_earned) / known
         returns["roas_high"] = rows["value_high"].where(is_earned) / known

@@ -12,6 +12,7 @@ import pandas as pd
 from attrib_ds.attribution import shapley as shapley  # Its weights are known once it is loaded.
 from attrib_ds.attribution.hashing import number_of
 from attrib_ds.attribution.resampling import Units
+from attrib_ds.attribution.uncertainty import Limits, share_of
 from attrib_ds.attribution.weights import weighted
 from attrib_ds.frames import to_pandas
 
@@ -60,10 +61,7 @@ def rule_credits(paths: Paths, models: list[Model], *, uncertainty: Uncertainty 
         return [_of(wide, index) for index in range(len(models))]
     if uncertainty.replicates:
         replicated = ReplicatedCredits.of(paths, models, range(uncertainty.replicates), uncertainty.seed)
-        return [
-            replicated.whole(index).assign(**uncertainty.between(replicated.of_model(index)))
-            for index in range(len(models))
-        ]
+        return [replicated.bounded(index, uncertainty) for index in range(len(models))]
     wide = _with_squares(paths, models)
     return [_of(wide, index).assign(**_around(wide, index, uncertainty)) for index in range(len(models))]
 
@@ -86,6 +84,7 @@ class ReplicatedCredits:
         self._places: dict[tuple[str | None, str | None], int] = {}
         self._total = np.zeros((models * 2, 0))
         self._samples = np.zeros((replicates, models * 2, 0))
+        self._lowest = np.zeros(0)
 
     @classmethod
     def of(cls, paths: Paths, models: list[Model], replicates: range, seed: int) -> ReplicatedCredits:
@@ -116,6 +115,14 @@ class ReplicatedCredits:
             }
         )
 
+    def bounded(self, index: int, uncertainty: Uncertainty) -> pd.DataFrame:
+        """Return the credits of a model with their bounds."""
+        whole = self.whole(index)
+        bounds = uncertainty.between(
+            _estimates(whole), self.of_model(index), limits=_limits(whole, self._lowest)
+        )
+        return whole.assign(**bounds)
+
     def of_model(self, index: int) -> Numbers:
         """Return conversions and value in each replicate; shape (n_replicates, 2, n_cells)."""
         return np.asarray(self._samples.reshape(len(self._samples), self._models, 2, -1)[:, index])
@@ -125,6 +132,8 @@ class ReplicatedCredits:
         missing = len(self._places) - self._total.shape[-1]
         self._total = np.pad(self._total, [(0, 0), (0, missing)])
         self._samples = np.pad(self._samples, [(0, 0), (0, 0), (0, missing)])
+        self._lowest = np.pad(self._lowest, (0, missing), constant_values=np.inf)
+        np.fmin.at(self._lowest, cell, _numbers(batch["lowest"]))
         names = [f"{kind}{index}" for index in range(self._models) for kind in "cv"]
         amounts = np.column_stack([_numbers(batch[name]) for name in names])
         for position, amount in enumerate(amounts.T):
@@ -199,20 +208,27 @@ def _around(wide: pd.DataFrame, index: int, uncertainty: Uncertainty) -> dict[st
     conversions, value, squares, value_squares, products = (
         wide[f"{kind}{index}"].to_numpy("float64") for kind in ("c", "v", "cc", "vv", "ct")
     )
+    share = share_of(conversions)
     total = conversions.sum() or np.nan
-    share = conversions / total
     # Over users, the sum of squares of their credit less its expected part in their total. The squares of
     # totals are the products with totals, summed over nodes.
     deviations = squares - 2 * share * products + share**2 * products.sum()
-    bounds = uncertainty.around(
+    return uncertainty.around(
         {"conversions": conversions, "value": value, "share": share},
         {"conversions": squares, "value": value_squares, "share": deviations / total**2},
+        limits=_limits(wide, wide["lowest"].to_numpy("float64")),
     )
-    is_gain = wide["lowest"].to_numpy("float64") >= 0
-    above_zero = uncertainty.above_zero(value, value_squares)
-    for name, bound in zip(("value_low", "value_high"), above_zero, strict=True):
-        bounds[name] = np.where(is_gain, bound, bounds[name])
-    return bounds
+
+
+def _estimates(credits: pd.DataFrame) -> dict[str, Numbers]:
+    conversions, value = (credits[name].to_numpy("float64") for name in ("conversions", "value"))
+    return {"conversions": conversions, "value": value, "share": share_of(conversions)}
+
+
+def _limits(credits: pd.DataFrame, lowest: Numbers) -> Limits:
+    """Say what rules cannot do; ``lowest`` is the least value of a conversion in each row."""
+    currency = pd.factorize(credits["currency"])[0].astype(np.int64)
+    return Limits(is_sum=True, is_signed=False, is_gain=lowest >= 0, currency=currency + 1)
 
 
 def _batches(rows: ir.Table) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from attrib_ds.attribution.uncertainty import Limits, share_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -35,6 +37,8 @@ class Tally:
         ``value`` likewise; empty where its interval is unknown.
     replicates : float array, shape (n_replicates, 2, n_nodes + 1, n_currencies), optional
         Both of them in each replicate of a bootstrap, if one was asked for.
+    is_gain : bool array, shape (n_currencies,), optional
+        Whether no conversion in a currency has a negative value; none of them by default.
     """
 
     currencies: list[str | None]
@@ -44,6 +48,7 @@ class Tally:
     without: list[NDArray[np.float64]] = field(default_factory=list)
     value_without: list[NDArray[np.float64]] = field(default_factory=list)
     replicates: NDArray[np.float64] | None = None
+    is_gain: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(
@@ -54,6 +59,7 @@ class Tally:
         *,
         is_shown: NDArray[np.bool_],
         is_bootstrap: bool = False,
+        is_gain: NDArray[np.bool_] | None = None,
     ) -> Tally:
         """Put nodes and the unattributed together.
 
@@ -70,17 +76,38 @@ class Tally:
             Which nodes have a row.
         is_bootstrap : bool, default False
             Whether there are replicates after the whole.
+        is_gain : bool array, shape (n_currencies,), optional
+            Whether no conversion in a currency has a negative value.
         """
         pairs = zip(credited, nothing, strict=True)
         whole, *samples = (np.concatenate([each, rest[:, None]], axis=1) for each, rest in pairs)
         is_shown = np.vstack([is_shown, nothing[0][0] > 0])
         if is_bootstrap:
-            return cls(currencies, whole[0], whole[1], is_shown, replicates=np.stack(samples))
+            return cls(
+                currencies, whole[0], whole[1], is_shown, replicates=np.stack(samples), is_gain=is_gain
+            )
         conversions, value = ([sample[which] for sample in samples] for which in (0, 1))
-        return cls(currencies, whole[0], whole[1], is_shown, conversions, value)
+        return cls(currencies, whole[0], whole[1], is_shown, conversions, value, is_gain=is_gain)
 
-    def to_frame(self, node_ids: list[str], *, uncertainty: Uncertainty | None) -> pd.DataFrame:
-        """Return one row per node and currency, with bounds where intervals are wanted."""
+    def to_frame(
+        self,
+        node_ids: list[str],
+        *,
+        uncertainty: Uncertainty | None,
+        is_sum: bool = False,
+        is_signed: bool = True,
+    ) -> pd.DataFrame:
+        """Return one row per node and currency, with bounds where intervals are wanted.
+
+        Parameters
+        ----------
+        node_ids : list of str
+            The nodes.
+        uncertainty : Uncertainty, optional
+            What intervals are wanted.
+        is_sum, is_signed : bool
+            As in :class:`~attrib_ds.attribution.uncertainty.Limits`.
+        """
         node, currency = np.nonzero(self.is_shown)
         columns: dict[str, Any] = {
             "node_id": pd.array([*node_ids, None], dtype="str").take(node),
@@ -89,28 +116,29 @@ class Tally:
             "value": self.value[node, currency],
         }
         if uncertainty is not None:
-            columns |= self._bounds(node, currency, uncertainty)
+            is_gain = np.zeros(len(self.currencies), bool) if self.is_gain is None else self.is_gain
+            limits = Limits(is_sum=is_sum, is_signed=is_signed, is_gain=is_gain[currency], currency=currency)
+            columns |= self._bounds(node, currency, uncertainty, limits)
         return pd.DataFrame(columns)
 
     def _bounds(
-        self, node: NDArray[np.int64], currency: NDArray[np.int64], uncertainty: Uncertainty
+        self, node: NDArray[np.int64], currency: NDArray[np.int64], uncertainty: Uncertainty, limits: Limits
     ) -> dict[str, NDArray[np.float64]]:
+        conversions = self.conversions[node, currency]
+        estimates = {
+            "conversions": conversions,
+            "value": self.value[node, currency],
+            "share": share_of(conversions),
+        }
         if self.replicates is not None:
-            return uncertainty.between(self.replicates[:, :, node, currency])
+            return uncertainty.between(estimates, self.replicates[:, :, node, currency], limits=limits)
         if not self.without:
             return uncertainty.unknown(len(node))
-        conversions = np.stack(self.without)[:, node, currency]
-        value = np.full_like(conversions, np.nan)
+        left_out = np.stack(self.without)[:, node, currency]
+        value = np.full_like(left_out, np.nan)
         if self.value_without:
             value = np.stack(self.value_without)[:, node, currency]
-        credited = self.conversions[node, currency]
-        total = credited.sum()
-        estimates = {
-            "conversions": credited,
-            "value": self.value[node, currency],
-            "share": credited / total if total else np.zeros_like(credited),
-        }
-        return uncertainty.without(estimates, np.stack([conversions, value], axis=1))
+        return uncertainty.without(estimates, np.stack([left_out, value], axis=1), limits=limits)
 
 
 def shares(parts: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.stats import chi2
-from scipy.stats import t as student
 
+from attrib_ds.attribution.bounds import Bounds
 from attrib_ds.attribution.models.model import check_share, check_whole
 from attrib_ds.errors import InvalidRequest
 
@@ -27,6 +25,29 @@ BOUNDS: Final = {
     "value": ("value_low", "value_high"),
     "share": ("share_low", "share_high"),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Below what credits cannot be, which says what their sampling error looks like.
+
+    Attributes
+    ----------
+    is_sum : bool
+        Whether credits are conversions divided among nodes, or add up to them by users: each conversion
+        gives each node a part of zero or more.
+    is_signed : bool
+        Whether credits may be negative.
+    is_gain : bool array, shape (n_rows,)
+        Whether no conversion of a row has a negative value.
+    currency : int array, shape (n_rows,)
+        Number of the currency of each row.
+    """
+
+    is_sum: bool
+    is_signed: bool
+    is_gain: NDArray[np.bool_]
+    currency: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,30 +93,23 @@ class Uncertainty:
             return told
         return told | {"replicates": str(self.replicates), "seed": str(self.seed)}
 
-    def around(self, estimates: dict[str, Numbers], variances: dict[str, Numbers]) -> dict[str, Numbers]:
-        """Return the bounds of sums over many users, which vary like a normal variable.
+    def around(
+        self, estimates: dict[str, Numbers], variances: dict[str, Numbers], *, limits: Limits
+    ) -> dict[str, Numbers]:
+        """Return the bounds of sums over many users, whose variances are known.
 
         Parameters
         ----------
         estimates, variances : dict
             By name in ``BOUNDS``.
+        limits : Limits
+            Of the estimates.
         """
-        reach = NormalDist().inv_cdf(0.5 + self.confidence / 2)
-        return _bounds(estimates, {name: reach * _root(variances[name]) for name in estimates})
+        return _bounds(Bounds(self.confidence), estimates, variances, limits)
 
-    def above_zero(self, estimate: Numbers, variance: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the bounds of sums of gains, whose size varies so much that they are skewed.
-
-        They are those of a gamma variable with the same mean and variance, as Fay and Feuer (1997) have them
-        for weighted sums of counts, the upper one with one more conversion of middling weight. For counts
-        themselves they are the exact bounds of a Poisson number.
-        """
-        scale = np.divide(variance, 2 * estimate, out=np.zeros_like(estimate), where=estimate > 0)
-        freedom = np.divide(estimate, scale, out=np.ones_like(estimate), where=scale > 0)
-        tail = 0.5 - self.confidence / 2
-        return scale * chi2.ppf(tail, freedom), scale * chi2.ppf(1 - tail, freedom + 2)
-
-    def without(self, estimates: dict[str, Numbers], left_out: Numbers) -> dict[str, Numbers]:
+    def without(
+        self, estimates: dict[str, Numbers], left_out: Numbers, *, limits: Limits
+    ) -> dict[str, Numbers]:
         """Return the bounds of estimates by a jackknife over groups of users.
 
         The variance over groups of users is that of a sample of users that is as large in another period by
@@ -107,57 +121,142 @@ class Uncertainty:
             By name in ``BOUNDS``.
         left_out : float array, shape (n_groups, 2, n_rows)
             Conversions and value of each row of credits, without each group of users.
+        limits : Limits
+            Of the estimates.
         """
         groups = len(left_out)
         # Without a group there are fewer conversions to divide: back to the size of the whole.
         samples = _by_name(left_out * (groups / (groups - 1)))
-        reach = float(student.ppf(0.5 + self.confidence / 2, groups - 1))
-        spread = {
-            name: reach * _root((groups - 1) / groups * ((each - each.mean(axis=0)) ** 2).sum(axis=0))
+        variances = {
+            name: (groups - 1) / groups * ((each - each.mean(axis=0)) ** 2).sum(axis=0)
             for name, each in samples.items()
         }
-        return _bounds(estimates, spread)
+        return _bounds(Bounds(self.confidence, groups - 1), estimates, variances, limits)
 
-    def between(self, replicates: Numbers) -> dict[str, Numbers]:
-        """Return the percentiles of the replicates of a bootstrap.
+    def between(
+        self, estimates: dict[str, Numbers], replicates: Numbers, *, limits: Limits
+    ) -> dict[str, Numbers]:
+        """Return the bounds of estimates by a bootstrap.
 
-        Of ``n`` replicates the ``k``-th smallest stands for the probability ``k / (n + 1)``: few replicates
-        have wide intervals, not too narrow ones.
+        Of sums of parts of zero or more, which are skewed where users are few, the replicates tell the
+        variance: their percentiles are skewed the wrong way, and hold too little. Of what may be negative the
+        bounds are the percentiles. Of ``n`` replicates the ``k``-th smallest stands for the probability
+        ``k / (n + 1)``: few replicates have wide intervals, not too narrow ones.
 
         Parameters
         ----------
+        estimates : dict
+            By name in ``BOUNDS``.
         replicates : float array, shape (n_replicates, 2, n_rows)
             Conversions and value of each row of credits.
+        limits : Limits
+            Of the estimates.
         """
+        samples = _by_name(replicates)
         tails = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
-        return {
+        percentiles = {
             column: bound
-            for name, each in _by_name(replicates).items()
+            for name, each in samples.items()
             for column, bound in zip(
                 BOUNDS[name], np.quantile(each, tails, axis=0, method="weibull"), strict=True
             )
         }
+        if not limits.is_sum:
+            return percentiles
+        variances = {name: each.var(axis=0, ddof=1) for name, each in samples.items()}
+        bounds = _bounds(Bounds(self.confidence, len(replicates) - 1), estimates, variances, limits)
+        for column in BOUNDS["value"]:
+            bounds[column] = np.where(limits.is_gain, bounds[column], percentiles[column])
+        return bounds
 
     def unknown(self, rows: int) -> dict[str, Numbers]:
         """Return the bounds of what has none."""
         return {column: np.full(rows, np.nan) for columns in BOUNDS.values() for column in columns}
 
 
+def share_of(conversions: Numbers) -> Numbers:
+    """Return the part of all credited conversions that each row has; of none it is 0."""
+    total = conversions.sum(axis=-1, keepdims=True)
+    return np.asarray(np.divide(conversions, total, out=np.zeros_like(conversions), where=total != 0))
+
+
 def _by_name(samples: Numbers) -> dict[str, Numbers]:
     conversions, value = samples[:, 0], samples[:, 1]
-    total = conversions.sum(axis=1, keepdims=True)
-    share = np.divide(conversions, total, out=np.zeros_like(conversions), where=total != 0)
-    return {"conversions": conversions, "value": value, "share": share}
+    return {"conversions": conversions, "value": value, "share": share_of(conversions)}
 
 
-def _bounds(estimates: dict[str, Numbers], reach: dict[str, Numbers]) -> dict[str, Numbers]:
-    bounds: dict[str, Numbers] = {}
-    for name, estimate in estimates.items():
-        low, high = BOUNDS[name]
-        bounds |= {low: estimate - reach[name], high: estimate + reach[name]}
-    return bounds
+def _bounds(
+    form: Bounds, estimates: dict[str, Numbers], variances: dict[str, Numbers], limits: Limits
+) -> dict[str, Numbers]:
+    pairs = {name: form.around(estimates[name], variances[name]) for name in BOUNDS}
+    if limits.is_sum:
+        conversions, variance = estimates["conversions"], variances["conversions"]
+        everything = np.zeros(len(conversions), np.int64)
+        part = _middling(conversions, variance, everything)
+        pairs["conversions"] = form.of_sum(conversions, variance, weight=part)
+        users = conversions.sum() / part[0] if len(part) and part[0] > 0 else 0.0
+        pairs["share"] = form.of_share(estimates["share"], variances["share"], users=users)
+        value, variance = estimates["value"], variances["value"]
+        of_gains = form.of_sum(
+            np.where(limits.is_gain, value, 0.0),
+            variance,
+            weight=_middling(value, variance, limits.currency),
+        )
+        low, high = pairs["value"]
+        pairs["value"] = (
+            np.where(limits.is_gain, of_gains[0], low),
+            np.where(limits.is_gain, of_gains[1], high),
+        )
+    elif not limits.is_signed:
+        pairs = _cut_off(form, estimates, pairs, limits)
+    return {
+        column: bound
+        for name, columns in BOUNDS.items()
+        for column, bound in zip(columns, pairs[name], strict=True)
+    }
 
 
-def _root(variance: Numbers) -> Numbers:
-    # Rounding may leave a variance of nothing a hair below it.
-    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+def _cut_off(
+    form: Bounds, estimates: dict[str, Numbers], pairs: dict[str, tuple[Numbers, Numbers]], limits: Limits
+) -> dict[str, tuple[Numbers, Numbers]]:
+    """Cut off bounds where effects cannot be: below zero, and above all conversions there may have been.
+
+    An effect that cannot be negative is a normal variable cut off at zero, not a sum of few parts. Where the
+    estimate is zero it may vary less than it is unknown: as many conversions as may have been by chance where
+    none was seen are within reach all the same.
+    """
+    conversions, value = estimates["conversions"], estimates["value"]
+    one = np.ones(1)
+    total = np.full(1, conversions.sum())
+    most, some = form.of_sum(total, total, weight=one)[1], form.of_sum(0 * one, 0 * one, weight=one)[1]
+    all_value, all_conversions = np.zeros((2, limits.currency.max(initial=0) + 1))
+    np.add.at(all_value, limits.currency, value)
+    np.add.at(all_conversions, limits.currency, conversions)
+    mean = np.divide(all_value, all_conversions, out=np.zeros_like(all_value), where=all_conversions > 0)
+    worth = mean[limits.currency]
+    unit = {
+        "conversions": np.ones_like(worth),
+        "value": worth,
+        "share": np.full_like(worth, 1 / max(total[0], 1.0)),
+    }
+    found = {}
+    for name, (low, high) in pairs.items():
+        highest = np.minimum(high, most * unit[name])
+        highest = np.where(conversions == 0, np.maximum(highest, some * unit[name]), highest)
+        found[name] = (np.maximum(low, 0.0), highest)
+    low, high = found["value"]
+    found["value"] = (
+        np.where(limits.is_gain, low, pairs["value"][0]),
+        np.where(limits.is_gain, high, pairs["value"][1]),
+    )
+    found["share"] = (found["share"][0], np.minimum(found["share"][1], 1.0))
+    return found
+
+
+def _middling(estimate: Numbers, variance: Numbers, group: NDArray[np.int64]) -> Numbers:
+    """Return the mean part of a user in the sums of a group of rows, weighted by themselves."""
+    is_known = ~np.isnan(estimate + variance)
+    sums, squares = np.zeros((2, group.max(initial=0) + 1))
+    np.add.at(sums, group[is_known], estimate[is_known])
+    np.add.at(squares, group[is_known], variance[is_known])
+    return np.asarray(np.divide(squares, sums, out=np.zeros_like(sums), where=sums > 0)[group])

@@ -14,11 +14,15 @@ Currency: TypeAlias = Annotated[
 
 
 class CreateIntegration(ProjectRequest):
-    """A new custom-ads integration, in the currency of the project unless one is given."""
+    """A new custom-ads integration, in the currency of the project unless one is given.
+
+    The channel is that of its node (G-046).
+    """
 
     vendorId: VendorId
     name: Name
     currency: Currency | None = None
+    channel: Name | None = None
 
 
 class ListIntegrations(ProjectRequest):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _RATIOS: Final = (1, 2, 5)
 _WIDE: Final = 50  # largest over smallest spend from which logarithms show the small ones better
+_DEEPEST: Final = 1e5  # largest over smallest value that is told apart: bounds may be next to nothing
 _GAP: Final = 6  # points between a node's point and its name
 _HORIZONTAL: Final[dict[int, Literal["left", "center", "right"]]] = {1: "left", 0: "center", -1: "right"}
 _VERTICAL: Final[dict[int, Literal["bottom", "center", "top"]]] = {1: "bottom", 0: "center", -1: "top"}
@@ -40,7 +41,8 @@ def returns(
     ----------
     credits : DataFrame
         As ``attribute`` returns it when spend is known: ``model``, ``node_id``, ``node_name``,
-        ``conversions``, ``value``, ``currency``, ``share``, ``spend``.
+        ``conversions``, ``value``, ``currency``, ``share``, ``spend``, and perhaps ``value_low`` and
+        ``value_high``.
     model : str, optional
         A name in column ``model``; needed when there is more than one.
     currency : str, optional
@@ -52,9 +54,10 @@ def returns(
     -------
     Axes
         One point per node with spend, a null value at 0; grey lines where value is 1, 2 and 5 times
-        spend. Both axes are logarithmic when spend spans more than a factor of 50, with room for zero and
-        negative value below. The largest nodes are named as far as the names do not overlap; nodes
-        without spend are counted below the axis.
+        spend. A point whose node has one row carries the interval of its value, where there is one: sampling
+        error, not bias. Both axes are logarithmic when spend spans more than a factor of 50; value is linear
+        near zero where some of it, or of its bounds, is zero or less. The largest nodes are named as far as
+        the names do not overlap; nodes without spend are counted below the axis.
 
     Raises
     ------
@@ -95,12 +98,20 @@ def returns(
         return ax
     spent = spent.fillna({"value": 0.0})
     spend, value = spent["spend"].to_numpy(), spent["value"].to_numpy()
-    _scale(ax, spend, value)
+    low, high = (spent[name].fillna(spent["value"]).to_numpy() for name in ("low", "high"))
+    _scale(ax, spend, np.concatenate([value, low, high]))
     look.write_thousands(ax.xaxis)
     look.write_thousands(ax.yaxis)
     ax.scatter(
         spend, value, s=32, color=look.COLOURS[0], alpha=0.8, edgecolor="white", linewidth=0.6, zorder=3
     )
+    if spent[["low", "high"]].notna().all(axis=1).any():
+        # From bound to bound, not around the point: an estimate may lie outside its own interval.
+        ax.errorbar(
+            spend, (low + high) / 2, yerr=(high - low) / 2,
+            fmt="none", ecolor=look.COLOURS[0], elinewidth=1.0, capsize=2.0, alpha=0.6, zorder=2.5,
+        )  # fmt: skip
+        ax.set_xlabel(f"{ax.get_xlabel()}\nlines from low to high: sampling error, not bias")
     look.settle(ax)
     points = ax.transData.transform(np.c_[spend, value])
     dot = 3 * ax.figure.dpi / 72
@@ -111,30 +122,43 @@ def returns(
 
 
 def _sum_nodes(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return ``label``, ``spend`` and ``value`` per node, largest spend first."""
-    sums = (
-        rows[["node_id"]]
-        .assign(spend=numbers("credits", rows, "spend"), value=numbers("credits", rows, "value"))
-        .groupby("node_id")[["spend", "value"]]
-        .sum(min_count=1)
-        .reset_index()
-        .sort_values(["spend", "node_id"], ascending=[False, True])
+    """Return ``label``, ``spend``, ``value`` and its bounds per node, largest spend first.
+
+    Bounds of several rows do not add up, so they are null where a node has more than one.
+    """
+    bounds = [name for name in ("value_low", "value_high") if name in rows.columns]
+    amounts = rows[["node_id"]].assign(
+        spend=numbers("credits", rows, "spend"),
+        value=numbers("credits", rows, "value"),
+        **{name: numbers("credits", rows, name) for name in bounds},
     )
+    by_node = amounts.groupby("node_id")
+    sums = by_node[["spend", "value"]].sum(min_count=1)
+    is_single = by_node.size() == 1
+    for name, bound in (("low", "value_low"), ("high", "value_high")):
+        sums[name] = by_node[bound].first().where(is_single) if len(bounds) == 2 else np.nan
+    sums = sums.reset_index().sort_values(["spend", "node_id"], ascending=[False, True])
     return sums.assign(label=sums["node_id"].map(distinct(names_of_nodes(rows), width=24)))
 
 
 def _scale(ax: Axes, spend: npt.NDArray[np.floating], value: npt.NDArray[np.floating]) -> None:
-    """Choose scales that keep small nodes apart, with room for the names around the points."""
+    """Choose scales that keep small nodes apart, with room for the names around the points.
+
+    ``value`` holds the bounds of intervals too.
+    """
     positive = value[value > 0]
     if spend.min() > 0 and spend.max() > _WIDE * spend.min() and len(positive):
         ax.set_xscale("log")
         ax.set_xlim(spend.min() / 2, spend.max() * 3)
-        if value.min() > 0:
+        least = max(float(positive.min()), float(positive.max()) / _DEEPEST)
+        if value.min() > 0 and value.min() >= least:
             ax.set_yscale("log")
             ax.set_ylim(value.min() / 2, value.max() * 2)
         else:
-            ax.set_yscale("symlog", linthresh=10 ** np.floor(np.log10(positive.min())), linscale=0.4)
-            ax.set_ylim(min(2 * value.min(), -0.3 * positive.min()), value.max() * 2)
+            linear = 10 ** np.floor(np.log10(least))
+            ax.set_yscale("symlog", linthresh=linear, linscale=0.4)
+            # Room for the points at zero; below it only where there is something.
+            ax.set_ylim(2 * value.min() if value.min() < 0 else -0.15 * linear, value.max() * 2)
         ax.minorticks_off()
         return
     ax.set_xlim(*_around(spend))

@@ -80,7 +80,7 @@ def create_integration(store: Store, request: CreateIntegration) -> Answer:
                 f"vendor_id: there is an integration {request.vendorId!r} already; give another id",
                 field="vendor_id",
             )
-        root = _adopt(connection, request.vendorId, new_id)
+        root = _adopt(connection, request.vendorId, new_id, request.channel)
         if root is None:
             root = _Root(new_id, new_id)
             names = ("projectId", "vendorId", "name", "createdAt", "updatedAt")
@@ -88,6 +88,7 @@ def create_integration(store: Store, request: CreateIntegration) -> Answer:
                 "_id": new_id,
                 "integrationId": new_id,
                 "type": "integration",
+                "channel": request.channel,
                 "path": [],
                 "active": True,
                 "implicit": False,
@@ -138,8 +139,7 @@ def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: 
     if known:
         raise InvalidRequest.choice(argument, vendor_id, [name for (name,) in known])
     raise InvalidRequest(
-        f"{argument}: {vendor_id!r} is no integration; the project has none, `attrib-ds integrations create` "
-        "makes one",
+        f"{argument}: {vendor_id!r} is no integration; the project has none, create_integration makes one",
         field=argument,
     )
 
@@ -194,7 +194,9 @@ def insert_campaign_node(
     insert_record(connection, "nodes", node)
 
 
-def _adopt(connection: duckdb.DuckDBPyConnection, vendor_id: str, new_id: str) -> _Root | None:
+def _adopt(
+    connection: duckdb.DuckDBPyConnection, vendor_id: str, new_id: str, channel: str | None
+) -> _Root | None:
     """Make a loaded node the root of the integration; None if there is no such node."""
     found = read_record(
         connection,
@@ -206,8 +208,8 @@ def _adopt(connection: duckdb.DuckDBPyConnection, vendor_id: str, new_id: str) -
         return None
     root = _Root(found["_id"], found["integrationId"] or new_id)
     connection.execute(
-        "UPDATE nodes SET integrationId = coalesce(integrationId, ?), vendorId = coalesce(vendorId, ?) "
-        "WHERE _id = ? OR list_contains(path, ?)",
-        [root.integration_id, vendor_id, root.node_id, root.node_id],
+        "UPDATE nodes SET integrationId = coalesce(integrationId, ?), vendorId = coalesce(vendorId, ?), "
+        "channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",
+        [root.integration_id, vendor_id, channel, root.node_id, root.node_id],
     )
     return root

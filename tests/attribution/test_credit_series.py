@@ -1,9 +1,19 @@
 """Credits over time, on numbers small enough for paper."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, attribute, credit_series, errors
+from attrib_ds import (
+    AdditiveHazard,
+    DiscreteHazard,
+    Paths,
+    attribute,
+    credit_series,
+    errors,
+    simulate,
+    touch_credits,
+)
 
 
 def instants(*dates):
@@ -162,6 +172,87 @@ def test_summed_over_periods_they_are_the_credits(model, date):
     )
     credits = attribute(paths, model).set_index("node_id")[["conversions", "value"]]
     pd.testing.assert_frame_equal(summed.sort_index(), credits.sort_index(), check_exact=False, rtol=1e-12)
+
+
+#: Few half-lives and rows: what is tested are sums, not the fit.
+HAZARDS = {
+    "additive": AdditiveHazard(half_lives=("2D",), periods=2, times_of_day=1),
+    "pairs": AdditiveHazard(half_lives=("1D", "4D", "9D"), periods=1, interactions=True),
+    "discrete": DiscreteHazard(half_lives=("1D", "5D"), rows=1_000, interactions=True),
+}
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Touchpoints and conversions, most of which are qualified some days later and some corrected."""
+    made = simulate("random", users=600, seed=12)
+    conversions = made.conversions.sort_values("event_id", ignore_index=True)
+    later = conversions["date"] + pd.to_timedelta(conversions.index % 9, unit="D") + pd.Timedelta("3h")
+    conversions = conversions.assign(qualified=later.where(conversions.index % 5 > 0))
+    corrected = conversions.iloc[::3]
+    adjustments = pd.DataFrame(
+        {
+            "event_id": corrected["event_id"],
+            "date": corrected["date"] + pd.Timedelta("40D"),
+            "value": -corrected["value"] / 4,
+        }
+    )
+    return made.touchpoints, conversions, adjustments
+
+
+@pytest.mark.parametrize("date", ["event", "state", "touch"])
+@pytest.mark.parametrize("anchor", ["event", "state"])
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_hazards_summed_over_periods_are_the_credits(world, hazard, anchor, date):
+    touchpoints, conversions, adjustments = world
+    paths = Paths.from_frames(
+        touchpoints, conversions, adjustments=adjustments, state="qualified", anchor=anchor, lookback="6D"
+    )
+    model = HAZARDS[hazard]
+    credits = attribute(paths, model).set_index("node_id")[["conversions", "value"]]
+    interval, timezone = ("day", "UTC") if date == "event" else ("month", "America/New_York")
+    rows = credit_series(paths, model, date=date, interval=interval, timezone=timezone)
+    summed = rows.groupby("node_id", dropna=False)[["conversions", "value"]].sum()
+    # Nodes that earn nothing have no row in a series.
+    summed = summed.reindex(credits.index, fill_value=0.0)
+    pd.testing.assert_frame_equal(summed, credits, check_exact=False, rtol=1e-7, atol=1e-9)
+    qualified = conversions[conversions["qualified"].notna()]
+    corrected = adjustments[adjustments["event_id"].isin(qualified["event_id"])]
+    assert rows["conversions"].sum() == pytest.approx(len(qualified))
+    assert rows["value"].sum() == pytest.approx(qualified["value"].sum() + corrected["value"].sum())
+
+
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_periods_of_hazards_hold_the_conversions_of_their_days(world, hazard):
+    touchpoints, conversions, adjustments = world
+    paths = Paths.from_frames(touchpoints, conversions, adjustments=adjustments, state="qualified")
+    qualified = conversions[conversions["qualified"].notna()]
+    for date, column in (("event", "date"), ("state", "qualified")):
+        rows = credit_series(paths, HAZARDS[hazard], date=date)
+        found = rows.groupby("since")["conversions"].sum()
+        expected = qualified.groupby(qualified[column].dt.floor("D")).size()
+        # A later amount has a date of its own, and is no conversion.
+        np.testing.assert_allclose(found.drop(expected.index), 0.0, atol=1e-9)
+        pd.testing.assert_series_equal(
+            found.loc[expected.index], expected.astype("float64"), check_names=False, check_index_type=False
+        )
+
+
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_by_touch_hazards_credit_the_day_of_the_touchpoint(world, hazard):
+    touchpoints, conversions, _ = world
+    paths = Paths.from_frames(touchpoints, conversions)
+    rows = credit_series(paths, HAZARDS[hazard], date="touch")
+    by_touch = touch_credits(paths, HAZARDS[hazard])
+    by_touch = by_touch[by_touch["node_id"].notna()]
+    expected = by_touch.groupby([by_touch["date"].dt.floor("D"), "node_id"])["conversions"].sum()
+    found = rows[rows["node_id"].notna()].set_index(["since", "node_id"])["conversions"]
+    both = pd.concat([found, expected], axis=1, keys=["found", "expected"]).fillna(0.0)
+    np.testing.assert_allclose(both["found"], both["expected"], atol=1e-9)
+    # What is nobody's stays at the day of the conversion.
+    nobodys = rows[rows["node_id"].isna()].set_index("since")["conversions"]
+    days = conversions["date"].dt.floor("D")
+    assert set(nobodys[nobodys.abs() > 1e-9].index) <= set(days)
 
 
 def test_several_models_keep_their_order():

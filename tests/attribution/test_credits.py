@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from scipy.stats import chi2, gamma
 
 from attrib_ds import (
     CustomWeights,
@@ -313,18 +314,21 @@ class TestConfidence:
         credits = attribute(Paths.from_frames(touched, converted), "linear", confidence=0.95).set_index(
             "node_id"
         )
-        reach = 1.959963984540054 * 4.25**0.5
-        assert credits.loc["a", "high"] == pytest.approx(2.5 + reach)
-        assert credits.loc["a", "low"] == 0.0
-        assert credits.loc["b", "high"] == pytest.approx(0.5 + 1.959963984540054 * 0.5)
+        a, b = credits.loc["a"], credits.loc["b"]
+        assert a["low"] == pytest.approx(gamma.ppf(0.025, 2.5**2 / 4.25, scale=4.25 / 2.5))
+        assert a["high"] == pytest.approx(gamma.ppf(0.975, 2.5**2 / 4.25 + 1, scale=4.25 / 2.5))
+        # One more part for b as it is usual in both: 4.5 of 3 conversions.
+        mean, variance = 0.5 + 1.5, 0.25 + 1.5**2
+        assert b["high"] == pytest.approx(gamma.ppf(0.975, mean**2 / variance, scale=variance / mean))
 
     def test_aggregated_conversions_each_stand_for_themselves(self):
         paths = Paths.from_sequences(
             pd.DataFrame({"path": ["a > b"], "n": [400]}), path="path", conversions="n"
         )
         credits = attribute(paths, "linear", confidence=0.95).set_index("node_id")
-        assert credits.loc["a", "high"] == pytest.approx(200 + 1.959963984540054 * 10)
-        assert credits.loc["a", "low"] == pytest.approx(200 - 1.959963984540054 * 10)
+        # Half of the exact bounds of a Poisson number of 400: 361.76 and 441.19, by chi-square quantiles.
+        assert credits.loc["a", "high"] == pytest.approx(chi2.ppf(0.975, 802) / 4)
+        assert credits.loc["a", "low"] == pytest.approx(chi2.ppf(0.025, 800) / 4)
 
     @pytest.mark.parametrize("confidence", [0, 1, 1.5, -0.1, "high", float("nan")])
     def test_levels_outside_zero_and_one_are_refused(self, four, confidence):

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from attrib_ds import Paths, compare_calibration, compare_held_out, simulate
+from attrib_ds import AdditiveHazard, Paths, compare_calibration, compare_held_out, simulate
 from attrib_ds.attribution.chances import Chances, held_out_chances
 from attrib_ds.attribution.held_out import _measured
 from attrib_ds.attribution.models import model_named
@@ -165,6 +165,68 @@ def test_a_hazard_tells_the_chance_of_each_period():
     assert abs(hazard["calibration_intercept"]) < 0.3
 
 
+def test_an_additive_hazard_tells_the_chance_of_the_same_periods():
+    world = simulate("intent", users=6_000, seed=7)
+    paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    compared = compare_held_out(paths, ["additive_hazard", "discrete_hazard"], folds=3)
+    rows = compared[compared["fold"].notna()].set_index(["model", "fold"])
+    for column in ("trials", "conversions"):
+        one, other = (rows.loc[name, column] for name in ("additive_hazard", "discrete_hazard"))
+        pd.testing.assert_series_equal(one, other, check_names=False)
+    mean = compared[compared["fold"].isna()].set_index("model").loc["additive_hazard"]
+    assert mean["unit"] == "period"
+    assert mean["skill"] > 0.03
+    assert mean["auc"] > 0.7
+    assert mean["calibration_slope"] == pytest.approx(0.95, abs=0.2)
+    assert abs(mean["calibration_intercept"]) < 0.3
+
+
+def test_without_anything_at_work_a_chance_is_the_rate_of_the_others():
+    # Observed for ten days each, some to convert in the middle; touched at the very end, when nothing follows.
+    users = pd.DataFrame({"user_id": [f"u{number}" for number in range(60)]})
+    users = users.assign(since=START, until=START + 240 * HOUR)
+    touched = users.assign(node_id="a", date=START + 240 * HOUR)[["user_id", "node_id", "date"]]
+    converted = users.iloc[::4].assign(date=START + 77 * HOUR)[["user_id", "date"]]
+    converted = converted.assign(event_id=converted["user_id"])
+    paths = Paths.from_frames(touched, converted, users=users)
+    sequences = Sequences.of(paths, folds=3)
+    known = paths.touchpoints.select("user_id")
+    fold = known.mutate(fold=sequences.fold(known.user_id)).to_pyarrow().to_pandas()
+    fold = fold.set_index("user_id")["fold"]
+    model = AdditiveHazard(periods=1, times_of_day=1)
+    for group, found in enumerate(held_out_chances(model, sequences)):
+        others = fold[fold != group].index
+        rate = converted["user_id"].isin(others).sum() / (10 * len(others))
+        np.testing.assert_allclose(found.chance, 1 - math.exp(-rate), rtol=1e-9)
+        assert found.trials.sum() == pytest.approx(10 * (len(fold) - len(others)), rel=0.1)
+        assert found.conversions.sum() == len(converted) - converted["user_id"].isin(others).sum()
+
+
+def test_pairs_and_strata_raise_the_chances_of_their_users():
+    # Only who has both, and belongs to the stratum, converts: on the day after.
+    random = np.random.default_rng(3)
+    count = 3_000
+    users = pd.DataFrame({"user_id": [f"u{number:04}" for number in range(count)]})
+    users = users.assign(since=START, until=START + 480 * HOUR, is_member=random.random(count) < 0.5)
+    holds = {node: random.random(count) < 0.5 for node in "ab"}
+    touched = pd.concat(
+        users[["user_id"]][holds[node]].assign(node_id=node, date=START + 100 * HOUR) for node in "ab"
+    )
+    is_likely = (holds["a"] & holds["b"] & (random.random(count) < 0.4)) | (random.random(count) < 0.01)
+    is_likely &= users["is_member"].to_numpy() | (random.random(count) < 0.1)
+    converted = users[is_likely].assign(date=START + 120 * HOUR, event_id=users["user_id"])
+    paths = Paths.from_frames(touched, converted[["event_id", "user_id", "date"]], users=users)
+    models = {
+        "both": AdditiveHazard(interactions=True, periods=1, times_of_day=1),
+        "alone": AdditiveHazard(periods=1, times_of_day=1),
+        "no_strata": AdditiveHazard(interactions=True, periods=1, times_of_day=1, strata=()),
+    }
+    compared = compare_held_out(paths, models, folds=3)
+    loss = compared[compared["fold"].isna()].set_index("model")["log_loss"]
+    assert loss["both"] < loss["alone"]
+    assert loss["both"] < loss["no_strata"]
+
+
 def test_one_row_per_group_and_their_means():
     compared = compare_held_out(
         paths_of(drawn(200, seed=4)), {"one": "markov", "sets": "conversion_rate_shapley"}, folds=4
@@ -206,6 +268,8 @@ def test_bounds_of_a_share_are_clopper_and_pearsons():
     [
         ("linear", {}, "linear says nothing of the chance"),
         ("ordered_shapley", {}, "ordered_shapley says nothing of the chance"),
+        ("latent_intent", {}, "latent_intent says nothing of the chance .*discrete_hazard, additive_hazard"),
+        ("landmark", {}, "landmark estimates effects .* no model of the chance .*allowed: markov"),
         ("markov", {"folds": 101}, "folds"),
         ("markov", {"seed": 0.5}, "seed"),
     ],

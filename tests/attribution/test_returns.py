@@ -42,10 +42,26 @@ def test_intervals_of_cost_and_return_follow_from_those_of_the_credit():
     assert table(report, *columns) == [
         ["search", 7.5, 5.0, 15.0, 3.0, 2.0, 4.0],
         ["email", 6.0, 2.0, np.inf, 10 / 6, -5 / 6, 25 / 6],
-        ["tv", None, None, None, 0.0, None, None],
+        # No conversion, however often: no finite cost, and no return.
+        ["tv", None, np.inf, np.inf, 0.0, 0.0, 0.0],
     ]
+    tv = report.set_index("node_id").loc["tv"]
+    assert tv[["low", "high", "value_low", "value_high", "share_low", "share_high"]].tolist() == [0.0] * 6
     # Twice is once: what was there before is replaced.
     pd.testing.assert_frame_equal(report_returns(report[report["node_id"] != "tv"].iloc[:2], spend), report)
+
+
+def test_a_model_without_intervals_has_none_where_there_is_no_credit_either():
+    credits = credits_of(("known", "search", 4.0, 90.0, "EUR"), ("unknown", "search", 4.0, 90.0, "EUR"))
+    credits = credits.assign(
+        low=[2.0, None], high=[6.0, None], value_low=[60.0, None], value_high=[99.0, None]
+    )
+    report = report_returns(credits, spend_of(("tv", 5.0, "EUR")))
+    columns = ["model", "low", "value_high", "cpa_high", "roas_low", "roas_high"]
+    assert table(report[report["node_id"] == "tv"], *columns) == [
+        ["known", 0.0, 0.0, np.inf, 0.0, 0.0],
+        ["unknown", None, None, None, None, None],
+    ]
 
 
 def test_without_spend_or_currency_there_are_no_bounds_either():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
 from reference_path_models import observed_sets
+from scipy.stats import chi2
 
 from attrib_ds import OrderedShapley, Paths, Shapley, attribute, errors, position_credits
 from attrib_ds.attribution.models import model_named
@@ -96,9 +97,11 @@ def test_intervals_count_a_node_once_per_conversion():
     rows = [(("a", "b", "a"), 400, 0.0, 0)]
     for paths in (paths_of(rows), users_of(rows)):
         credits = attribute(paths, ["shapley", "linear"], confidence=0.95).set_index(["model", "node_id"])
-        assert credits.loc[("shapley", "a"), "high"] == pytest.approx(200 + 1.959963984540054 * 10)
-        # Linear gives a two thirds: the variance is 400 * 4 / 9.
-        assert credits.loc[("linear", "a"), "high"] == pytest.approx(800 / 3 + 1.959963984540054 * 40 / 3)
+        # Of a Poisson number of equal parts the exact bound is known (Garwood 1936).
+        bound = chi2.ppf(0.975, 2 * 400 + 2) / 2
+        assert credits.loc[("shapley", "a"), "high"] == pytest.approx(bound / 2)
+        # Linear gives a two thirds.
+        assert credits.loc[("linear", "a"), "high"] == pytest.approx(bound * 2 / 3)
 
 
 def test_names():

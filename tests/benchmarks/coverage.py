@@ -2,23 +2,25 @@
 
 ``python tests/benchmarks/coverage.py`` simulates a world again and again with other users, credits each of them with
 intervals, and compares: the true standard deviation of a credit is that over the worlds, and what an interval should
-hold is the mean over the worlds. It prints, for each model and kind of interval, the standard deviation that intervals
-tell over the true one, and the share of intervals that hold the mean; both are means over the nodes. An interval
-measures sampling error: this says nothing of whether the mean itself is what the node caused.
+hold is the mean over the worlds. It prints, for each model and kind of interval, half of the mean width over what it
+would be for a normal variable of the true standard deviation, and the share of intervals that hold the mean; both are
+means over the nodes, and ``least`` is the lowest share of a node. An interval measures sampling error: this says
+nothing of whether the mean itself is what the node caused.
+
+A share that holds over 200 worlds is known to 1.5 points for one node, and better for the mean over nodes.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from statistics import NormalDist
 
-import numpy as np
 import pandas as pd
-from scipy.stats import t as student
+from tqdm import tqdm
 
 import attrib_ds as at
-from attrib_ds.attribution.models import PathModel, model_named, rule_models
-from attrib_ds.attribution.tally import GROUPS
+from attrib_ds.attribution.models import IncrementalModel, model_named, rule_models
 
 BOUNDS = {
     "conversions": ("low", "high"),
@@ -33,6 +35,8 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=200)
     parser.add_argument("--users", type=int, default=5_000)
     parser.add_argument("--scenario", default="random")
+    parser.add_argument("--minutes", type=float, default=0.0, help="stop after so many; 0 for all worlds")
+    parser.add_argument("--nodes", action="store_true", help="print every node too")
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument(
@@ -42,23 +46,31 @@ def main() -> None:
     )
     parser.add_argument("--intervals", nargs="*", default=["closed_form", "bootstrap"])
     options = parser.parse_args()
-    credits = pd.concat(
-        _credited(options, world, intervals)
-        for world in range(options.worlds)
-        for intervals in options.intervals
-    )
-    print(
-        f"{options.worlds} worlds of {options.users:,} users, {options.scenario}, {options.confidence:.0%}\n"
-    )
-    print(_judged(credits, options.confidence, options.worlds).to_string(index=False))
+    start, parts = time.monotonic(), []
+    for world in tqdm(range(options.worlds), unit="world"):
+        parts += [_credited(options, world, intervals) for intervals in options.intervals]
+        if options.minutes and time.monotonic() - start > 60 * options.minutes:
+            break
+    worlds = world + 1
+    credits = pd.concat(parts)
+    print(f"{worlds} worlds of {options.users:,} users, {options.scenario}, {options.confidence:.0%}\n")
+    by_node = _judged(credits, options.confidence, worlds)
+    if options.nodes:
+        print(by_node.round(3).to_string(index=False), "\n")
+    print(_summed(by_node).to_string(index=False))
 
 
 def _credited(options: argparse.Namespace, world: int, intervals: str) -> pd.DataFrame:
     made = at.simulate(options.scenario, users=options.users, seed=10_000 + world)
-    paths = at.Paths.from_frames(made.touchpoints, made.conversions)
+    paths = at.Paths.from_frames(made.touchpoints, made.conversions, users=made.users)
+    wanted = [
+        name
+        for name in options.models
+        if intervals == "closed_form" or not isinstance(model_named(name), IncrementalModel)
+    ]
     credits = at.attribute(
         paths,
-        options.models,
+        wanted,
         confidence=options.confidence,
         intervals=intervals,
         replicates=options.replicates,
@@ -69,24 +81,27 @@ def _credited(options: argparse.Namespace, world: int, intervals: str) -> pd.Dat
 
 
 def _judged(credits: pd.DataFrame, confidence: float, worlds: int) -> pd.DataFrame:
-    cells = credits.groupby(["intervals", "model", "node_id"], dropna=False, sort=False)
+    keys = ["intervals", "model", "node_id"]
+    cells = credits.groupby(keys, dropna=False, sort=False)
     credits = credits[cells["world"].transform("size") == worlds]
-    cells = credits.groupby(["intervals", "model", "node_id"], dropna=False, sort=False)
     rows = []
     normal = NormalDist().inv_cdf(0.5 + confidence / 2)
-    for (intervals, model, _), cell in cells:
-        is_jackknife = intervals == "closed_form" and isinstance(model_named(model), PathModel)
-        reach = student.ppf(0.5 + confidence / 2, GROUPS - 1) if is_jackknife else normal
-        row = {"intervals": intervals, "model": model}
+    for cell_keys, cell in credits.groupby(keys, dropna=False, sort=False):
+        row = dict(zip(keys, cell_keys, strict=True)) | {"credited": cell["conversions"].mean()}
         for name, (low, high) in BOUNDS.items():
             truth = cell[name].mean()
-            # Bounds that stop at zero would tell a smaller deviation than the interval means.
-            told = (cell[high] - cell[name]) if intervals == "closed_form" else (cell[high] - cell[low]) / 2
-            row[f"sd {name}"] = np.sqrt((told**2).mean()) / reach / cell[name].std()
+            row[f"width {name}"] = (cell[high] - cell[low]).mean() / 2 / normal / cell[name].std()
             row[f"holds {name}"] = ((cell[low] <= truth) & (truth <= cell[high])).mean()
         rows.append(row)
-    by_node = pd.DataFrame(rows)
-    return by_node.groupby(["intervals", "model"], sort=False).mean().round(3).reset_index()
+    return pd.DataFrame(rows)
+
+
+def _summed(by_node: pd.DataFrame) -> pd.DataFrame:
+    models = by_node.drop(columns=["node_id", "credited"]).groupby(["intervals", "model"], sort=False)
+    means = models.mean()
+    for name in BOUNDS:
+        means[f"least {name}"] = models[f"holds {name}"].min()
+    return means.round(3).reset_index()
 
 
 if __name__ == "__main__":

@@ -107,3 +107,33 @@ def test_nothing_to_show_says_so(credit):
         ax = plots.returns(empty)
         assert [text.get_text() for text in ax.texts] == ["no credited conversions"]
         assert ax.get_ylabel() == "credited value"
+
+
+def test_values_carry_their_intervals_from_bound_to_bound(credit):
+    frame = credit(node_id=["a", "b", "b"], value=[300.0, 90.0, 10.0], spend=[100.0, 150.0, 50.0],
+                   value_low=[200.0, 1.0, 1.0], value_high=[450.0, 2.0, 2.0])  # fmt: skip
+    ax = plots.returns(frame)
+    segments = ax.collections[1].get_segments()
+    # Bounds of two rows do not add up.
+    drawn = [segment.tolist() for segment in segments if np.ptp(segment[:, 1]) > 0]
+    assert drawn == [[[100, 200], [100, 450]]]
+    assert ax.get_ylim()[1] > 450
+    assert ax.get_xlabel().endswith("\nlines from low to high: sampling error, not bias")
+    without = plots.returns(frame.drop(columns=["value_low", "value_high"]))
+    assert len(without.collections) == 1
+    assert "sampling error" not in without.get_xlabel()
+
+
+def test_room_for_nothing_is_small_where_nothing_is_lost(credit):
+    frame = credit(node_id=["a", "b", "c"], value=[17_000.0, 800.0, 0.0], spend=[1100.0, 39.0, 480.0],
+                   value_low=[15_000.0, 300.0, 0.0], value_high=[19_000.0, 1600.0, 0.0])  # fmt: skip
+    ax = plots.returns(frame)
+    assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "linear")
+    wide = plots.returns(frame.assign(spend=[11_000.0, 39.0, 480.0]))
+    assert wide.get_yscale() == "symlog"
+    assert -20 < wide.get_ylim()[0] < 0
+    # A bound next to nothing does not stretch the axis over many powers of ten.
+    tiny = plots.returns(frame.assign(spend=[11_000.0, 39.0, 480.0], value_low=[15_000.0, 1e-12, 0.0]))
+    assert -20 < tiny.get_ylim()[0] < -0.01
+    below = plots.returns(frame.assign(spend=[11_000.0, 39.0, 480.0], value_low=[15_000.0, -50.0, 0.0]))
+    assert below.get_ylim()[0] == -100

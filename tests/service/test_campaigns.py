@@ -228,7 +228,7 @@ def test_an_unknown_integration_has_no_campaigns_and_takes_none(service):
 
 def test_a_project_without_integrations_says_how_to_make_one():
     service = Service.open("shop", ":memory:")
-    with pytest.raises(InvalidRequest, match="attrib-ds integrations create"):
+    with pytest.raises(InvalidRequest, match="create_integration makes one"):
         create(service, "spring")
     service.close()
 

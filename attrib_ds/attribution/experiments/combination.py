@@ -87,9 +87,10 @@ def combine_with_experiment(
     -----
     Given the size ``s`` of a model's error and the factor ``a``, the effect of a node is normally distributed
     around ``a`` times the model's number, with a standard deviation of ``s`` times the geometric mean of that
-    number and a node's mean (of a control, which could be any node: of a node's mean); one error in twenty is four times as large, so that one node which a model gets
-    wrong does not spoil the others. The sizes and factors have a prior that is the same everywhere. Errors of
-    different nodes count as independent. The interval is one of the posterior mixture.
+    number and a node's mean (of a control, which could be any node: of a node's mean); one error in twenty is
+    four times as large, so that one node which a model gets wrong does not spoil the others. The sizes and
+    factors have a prior that is the same everywhere. Errors of different nodes count as independent. The
+    interval is one of the posterior mixture.
 
     References
     ----------

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Sizes that a model's error may have, as a share of a node's size, and how likely each is beforehand of a
 #: model of effects: as a rule such a model is either nearly right or confounded.
 _ERRORS: Final = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
-_LIKELY: Final = np.array([4.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0])
+_LIKELY: Final = np.array([8.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0])
 #: From here on an error is so large that not even a model's level is to be believed.
 _CONFOUNDED: Final = 0.8
 #: Now and then one node's error is many times that of the others.
@@ -27,7 +27,7 @@ _TAILS: Final = ((0.95, 1.0), (0.05, 4.0))
 #: Factors that may bring a model to its level: about one in six is beyond a third, or three times, of it.
 _FACTORS: Final = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
 #: How likely it is beforehand that a model of effects needs no factor.
-_AS_IT_IS: Final = 0.5
+_AS_IT_IS: Final = 0.9
 #: Share of an error that a node of any size has; the rest grows with the root of the node's size.
 _FLOOR: Final = 0.3
 #: Explanations less likely than this, of all, are left out.

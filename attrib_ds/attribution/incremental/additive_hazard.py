@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 def credit_additive_hazard(model: AdditiveHazard, sequences: Sequences) -> Tally:
     """Credit each node with its part of the rate at every conversion; the baseline keeps its own."""
-    exposure, pairs = _exposure(model, sequences)
+    exposure, pairs = exposure_of(model, sequences)
     rates = _fitted(exposure)
     nodes = len(sequences.node_ids)
-    fitted = [(rates, np.ones(len(exposure.cell), bool))]
+    credited = [
+        _credited(exposure, rates, rates.slopes, np.ones(len(exposure.cell), bool), nodes, pairs, model)
+    ]
     if sequences.folds > 1:
         left_out = without_each(
             rates,
@@ -37,9 +39,12 @@ def credit_additive_hazard(model: AdditiveHazard, sequences: Sequences) -> Tally
             at_work=exposure.at_work,
             person_days=exposure.person_days,
             fold=exposure.fold,
+            is_free=_free(rates, nodes, len(model.half_lives)),
         )
-        fitted += [(each, exposure.fold != number) for number, each in enumerate(left_out)]
-    credited = [_credited(exposure, each, kept, nodes, pairs, model) for each, kept in fitted]
+        credited += [
+            _credited(exposure, each, slopes, exposure.fold != number, nodes, pairs, model)
+            for number, (each, slopes) in enumerate(left_out)
+        ]
     whole, *without = credited
     lives = len(model.half_lives)
     at_work = exposure.at_work.sum(axis=0)[: nodes * lives].reshape(nodes, lives)
@@ -53,6 +58,7 @@ def credit_additive_hazard(model: AdditiveHazard, sequences: Sequences) -> Tally
         shown,
         [each[0] for each in without],
         [each[1] for each in without],
+        is_gain=np.bincount(exposure.currency, exposure.value < 0, len(exposure.currencies)) == 0,
     )
 
 
@@ -62,11 +68,11 @@ def share_additive_hazard(model: AdditiveHazard, sequences: Sequences) -> pa.Tab
     A pair's part is halved between its nodes, and each half divided by what is left of the node's
     touchpoints under the pair's half-life.
     """
-    exposure, pairs = _exposure(model, sequences)
+    exposure, pairs = exposure_of(model, sequences)
     rates = _fitted(exposure)
     nodes, lives = len(sequences.node_ids), len(model.half_lives)
     touched = Touched.of(sequences)
-    half_lives = _days(model)
+    half_lives = days_of(model)
     left = touched.left(half_lives)
     rate = rates.at(exposure.features, exposure.cell)
     per_unit = rates.slopes[: nodes * lives].reshape(nodes, lives)[touched.code]
@@ -79,7 +85,8 @@ def share_additive_hazard(model: AdditiveHazard, sequences: Sequences) -> pa.Tab
     return touched.to_arrow(share)
 
 
-def _exposure(model: AdditiveHazard, sequences: Sequences) -> tuple[Exposure, list[tuple[int, int]]]:
+def exposure_of(model: AdditiveHazard, sequences: Sequences) -> tuple[Exposure, list[tuple[int, int]]]:
+    """Return what the model is fit to, and the pairs of nodes that it knows."""
     pairs = pairs_of(model.interactions, sequences.node_ids)
     if len(pairs) > model.most_pairs:
         raise InvalidRequest(
@@ -91,7 +98,7 @@ def _exposure(model: AdditiveHazard, sequences: Sequences) -> tuple[Exposure, li
     if key not in sequences.memory:
         sequences.memory[key] = Exposure.of(
             sequences,
-            half_lives=_days(model),
+            half_lives=days_of(model),
             strata=model.strata,
             periods=model.periods,
             times_of_day=model.times_of_day,
@@ -103,7 +110,8 @@ def _exposure(model: AdditiveHazard, sequences: Sequences) -> tuple[Exposure, li
     return exposure, pairs
 
 
-def _days(model: AdditiveHazard) -> list[float]:
+def days_of(model: AdditiveHazard) -> list[float]:
+    """Return the half-lives in days."""
     return [as_days(each, argument="half_lives") for each in model.half_lives]
 
 
@@ -116,16 +124,29 @@ def _fitted(exposure: Exposure) -> Rates:
     )
 
 
+def _free(rates: Rates, nodes: int, lives: int) -> NDArray[np.bool_]:
+    """Say which slopes count as if they could be negative: those above zero, and all of nodes that have none.
+
+    The half-lives of a node that has one stay chosen: set free, they would trade with each other and with the
+    baseline, and seem less certain than they are.
+    """
+    is_positive = rates.slopes > 0
+    single = is_positive[: nodes * lives].reshape(nodes, lives)
+    has_none = np.repeat(~single.any(axis=1), lives)
+    return np.concatenate([single.ravel() | has_none, np.ones(len(rates.slopes) - nodes * lives, bool)])
+
+
 def _credited(
     exposure: Exposure,
     rates: Rates,
+    slopes: Numbers,
     kept: NDArray[np.bool_],
     nodes: int,
     pairs: list[tuple[int, int]],
     model: AdditiveHazard,
 ) -> Numbers:
     """Sum the parts of nodes over conversions, as numbers and in value; the rest is the baseline's."""
-    parts = rates.parts(exposure.features[kept], exposure.cell[kept])
+    parts = rates.parts(exposure.features[kept], exposure.cell[kept], slopes=slopes)
     width = nodes * len(model.half_lives)
     of_node = parts[:, :width].reshape(len(parts), nodes, len(model.half_lives)).sum(axis=2)
     of_node += _halved(parts[:, width:], pairs, nodes)

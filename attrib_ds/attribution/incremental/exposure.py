@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,12 @@ class Exposure:
         Of each conversion.
     currencies : list
         Currency of each number.
+    start : datetime
+        The midnight that days are counted from.
+    bounds : float array, shape (n_periods + 1,)
+        Days at which the stretches of time end and begin.
+    strata : dict
+        Number of each stratum by its key.
     """
 
     at_work: Numbers
@@ -71,6 +77,9 @@ class Exposure:
     conversions: Numbers
     value: Numbers
     currencies: list[str | None]
+    start: datetime
+    bounds: Numbers
+    strata: dict[str, int]
 
     @classmethod
     def of(
@@ -119,22 +128,38 @@ class Exposure:
         observed = _timed(people, midnight)
         lived = _person_days(observed, bounds, daily)
         strata_keys = {key: number for number, key in enumerate(sorted(set(lived["stratum"].to_pylist())))}
-        stretch = np.searchsorted(bounds[1:-1], when, side="right")
         stratum = np.array([strata_keys[key] for key in converted["stratum"].to_pylist()], np.int64)
         number, currencies = number_currencies(converted["currency"], np.ones(len(converted), bool))
         nodes = len(sequences.node_ids)
         columns = _Columns(nodes, tuple(half_lives), tuple(pairs), daily)
-        return cls(
+        found = cls(
             columns.at_work(_timed_points(points, midnight), observed, sequences.folds),
             _by_cell(lived, strata_keys, periods, sequences.folds),
             columns.features(before_events(points, events), len(converted)),
-            stratum * periods + stretch,
+            np.zeros(len(converted), np.int64),
             converted["fold"].to_numpy().astype(np.int64),
             number,
             converted["conversions"].to_numpy().astype(np.float64),
             np.asarray(converted["value"].to_pandas(), dtype=np.float64),
             currencies,
+            midnight,
+            bounds,
+            strata_keys,
         )
+        return replace(found, cell=found.cells_of(stratum, when))
+
+    def cells_of(self, strata: NDArray[np.int64], days: Numbers) -> Codes:
+        """Return the cells of users of strata at moments, which are days since :attr:`start`."""
+        stretch = np.searchsorted(self.bounds[1:-1], days, side="right")
+        return np.asarray(strata * (len(self.bounds) - 1) + stretch)
+
+
+def strata_of(sequences: Sequences, strata: Sequence[str] | None) -> list[str]:
+    """Return the key of the stratum of every observed user, in the order of their ids."""
+    points = points_of(sequences)
+    people = _people(sequences, points, numbered_events(sequences), strata)
+    keys: list[str] = people.order_by("user_id").to_pyarrow()["stratum"].to_pylist()
+    return keys
 
 
 @dataclass(frozen=True)

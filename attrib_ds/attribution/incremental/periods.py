@@ -35,6 +35,8 @@ class Periods:
         Position of the conversion, -1 without one.
     weight : float array
         How many periods the row stands for.
+    moment : float array
+        When the period is looked at, days since the origin of the histories.
     """
 
     adstock: NDArray[np.float32]
@@ -42,6 +44,7 @@ class Periods:
     number: NDArray[np.int64]
     event: NDArray[np.int64]
     weight: Numbers
+    moment: Numbers
 
     @property
     def is_case(self) -> NDArray[np.bool_]:
@@ -95,6 +98,7 @@ def sample_periods(
         np.concatenate([case_period, period]),
         np.concatenate([np.arange(len(case_user)), np.full(len(user), -1)]),
         np.concatenate([np.ones(len(case_user)), np.full(len(user), weight)]),
+        moments,
     )
 
 

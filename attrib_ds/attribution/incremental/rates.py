@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.float64]
@@ -45,11 +48,20 @@ class Rates:
         """Return the rate at each conversion."""
         return np.asarray(self.base[cell] + features @ self.slopes)
 
-    def parts(self, features: Numbers, cell: Codes) -> Numbers:
-        """Return what part of the rate at each conversion each column has; the baseline has the rest."""
+    def parts(self, features: Numbers, cell: Codes, *, slopes: Numbers | None = None) -> Numbers:
+        """Return what part of the rate at each conversion each column has; the baseline has the rest.
+
+        Parameters
+        ----------
+        features, cell : array
+            Of conversions.
+        slopes : float array, optional
+            What columns add in place of the slopes that the rate is made of.
+        """
         rate = self.at(features, cell)
+        added = features * (self.slopes if slopes is None else slopes)
         # A conversion that nothing explains is the baseline's.
-        return np.asarray(features * self.slopes / np.where(rate > 0, rate, 1.0)[:, None])
+        return np.asarray(added / np.where(rate > 0, rate, 1.0)[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +95,22 @@ class _Curvature:
 
     def step(self, rates: Rates) -> tuple[Rates, float]:
         """Return where the quadratic is highest with slopes of at least zero, and the promised gain."""
+        return self._reached(rates, _highest)
+
+    def free_slopes(self, rates: Rates, is_free: NDArray[np.bool_]) -> Numbers:
+        """Return the slopes where the quadratic is highest, be they below zero; some may not move."""
+        return self._reached(rates, partial(_top, is_free=is_free))[0].slopes
+
+    def _reached(
+        self, rates: Rates, maximise: Callable[[Numbers, Numbers, Numbers], Numbers]
+    ) -> tuple[Rates, float]:
         # Baselines without conversions stay at zero, and so do those that the likelihood holds there.
         is_free = rates.base > _AS_GOOD_AS_NONE * rates.base.max(initial=0.0)
         is_free = (self.base > 0) & (is_free | (self.base_slope > 0))
         inverse = np.divide(1.0, self.base, out=np.zeros_like(self.base), where=is_free)
         reduced = self.columns - (self.mixed * inverse) @ self.mixed.T
         right = self.slope - self.mixed @ (inverse * self.base_slope)
-        slopes = _highest(reduced, right + reduced @ rates.slopes, rates.slopes)
+        slopes = maximise(reduced, right + reduced @ rates.slopes, rates.slopes)
         change = slopes - rates.slopes
         base_change = inverse * (self.base_slope - self.mixed.T @ change)
         gain = self.slope @ change + self.base_slope @ base_change
@@ -147,9 +168,19 @@ def fit_rates(features: Numbers, cell: Codes, *, at_work: Numbers, person_days: 
 
 
 def without_each(
-    rates: Rates, features: Numbers, cell: Codes, *, at_work: Numbers, person_days: Numbers, fold: Codes
-) -> list[Rates]:
+    rates: Rates,
+    features: Numbers,
+    cell: Codes,
+    *,
+    at_work: Numbers,
+    person_days: Numbers,
+    fold: Codes,
+    is_free: NDArray[np.bool_],
+) -> list[tuple[Rates, Numbers]]:
     """Return the rates without each group of users, one step of Newton's from those with all.
+
+    A slope that is held at zero stays there without any group, and would seem to be known exactly. So the
+    slopes as they would be without that bound are told too: these vary as much as the data let them.
 
     Parameters
     ----------
@@ -160,6 +191,8 @@ def without_each(
     at_work : float array, shape (n_groups, n_columns)
     person_days : float array, shape (n_groups, n_cells)
         Of the users of each group.
+    is_free : bool array, shape (n_columns,)
+        Which slopes are told without that bound; the others stay.
     """
     parts = [
         _curvature(
@@ -170,8 +203,9 @@ def without_each(
     whole = _curvature(rates, features, cell, at_work.sum(axis=0), person_days.sum(axis=0))
     found = []
     for part in parts:
-        aim, _ = whole.without(part).step(rates)
-        found.append(Rates(np.maximum(aim.base, 0.0), aim.slopes))
+        others = whole.without(part)
+        aim, _ = others.step(rates)
+        found.append((Rates(np.maximum(aim.base, 0.0), aim.slopes), others.free_slopes(rates, is_free)))
     return found
 
 
@@ -220,6 +254,29 @@ def _highest(curvature: Numbers, right: Numbers, start: Numbers) -> Numbers:
     """Maximise ``right @ x - x @ curvature @ x / 2`` over x of at least zero."""
     if not len(right):
         return right
+    scaled, goal, unit = _scaled(curvature, right, start)
+    try:
+        lower = cholesky(scaled, lower=True)
+        found, _ = nnls(lower.T, solve_triangular(lower, goal, lower=True), maxiter=50 * len(right))
+    except (LinAlgError, RuntimeError):
+        return start
+    return np.asarray(found / unit)
+
+
+def _top(curvature: Numbers, right: Numbers, start: Numbers, *, is_free: NDArray[np.bool_]) -> Numbers:
+    """Maximise ``right @ x - x @ curvature @ x / 2`` over some of x, the others left as they are."""
+    scaled, goal, unit = _scaled(curvature, right, start)
+    found = start.copy()
+    goal = goal[is_free] - scaled[np.ix_(is_free, ~is_free)] @ (start * unit)[~is_free]
+    try:
+        found[is_free] = cho_solve(cho_factor(scaled[np.ix_(is_free, is_free)]), goal) / unit[is_free]
+    except LinAlgError:
+        return start
+    return found
+
+
+def _scaled(curvature: Numbers, right: Numbers, start: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the same with a curvature of one in each direction, and the units of its x."""
     # Columns that say the same, or never were at work, have no curvature of their own.
     spread = np.sqrt(np.maximum(np.diag(curvature), 0.0))
     is_used = spread > 0
@@ -227,10 +284,4 @@ def _highest(curvature: Numbers, right: Numbers, start: Numbers) -> Numbers:
     scaled = curvature / np.outer(unit, unit) + 1e-10 * np.eye(len(right))
     # Those without curvature stay where they are.
     scaled[~is_used, ~is_used] = 1.0
-    goal = np.where(is_used, right / unit + 1e-10 * start * unit, start)
-    try:
-        lower = cholesky(scaled, lower=True)
-        found, _ = nnls(lower.T, solve_triangular(lower, goal, lower=True), maxiter=50 * len(right))
-    except (LinAlgError, RuntimeError):
-        return start
-    return np.asarray(found / unit)
+    return scaled, np.where(is_used, right / unit + 1e-10 * start * unit, start), unit

@@ -176,7 +176,7 @@ def test_controls_tell_of_a_model_without_any_experiment_on_them():
 def test_silent_controls_keep_a_model_where_the_experiment_is_noise():
     """A confounded model would credit two nodes of six with about as much as any other."""
     nodes = [*NODES, "direct", "organic"]
-    effects = effects_of(np.array(MODELLED) + [-900.0, -600.0, 800.0, 300.0, -1000.0, 1100.0], 850.0)
+    effects = effects_of(np.add(MODELLED, [-900.0, -600.0, 800.0, 300.0, -1000.0, 1100.0]), 850.0)
     without = combine_with_experiment(credits_of(MODELLED, error=60.0), effects)
     silent = credits_of([*MODELLED, 10.0, -10.0], nodes=nodes, error=60.0)
     found = combine_with_experiment(silent, effects, controls=["direct", "organic"])

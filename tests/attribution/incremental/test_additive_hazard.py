@@ -224,6 +224,32 @@ def test_what_channels_caused_is_within_the_intervals():
     assert missed <= 5
 
 
+def test_a_node_at_zero_is_not_known_exactly():
+    world = simulate("random", users=6_000, seed=3)
+    rows = attribute(paths_of(world), "additive_hazard", confidence=0.95)
+    nothing = rows[rows["conversions"] == 0]
+    assert len(nothing)
+    assert (nothing["low"] == 0).all()
+    # None where none was seen: up to 3.69 at least, by the exact bound of a Poisson number.
+    assert (nothing["high"] > 3.68).all()
+    # What the baseline explains as well is less certain than that.
+    assert nothing["high"].max() > 10
+    assert (nothing["high"] < 0.5 * len(world.conversions)).all()
+    assert (nothing["value_high"] > 3.68 * world.conversions["value"].mean()).all()
+
+
+def test_what_was_never_at_work_at_a_conversion_has_the_bound_of_none():
+    users = [(f"u{number}", 0.0, 20.0, True) for number in range(40)]
+    touches = [(f"u{number}", "a", 1.0) for number in range(20)]
+    orders = [(f"e{number}", f"u{number}", 5.0, 10.0, "EUR") for number in range(20, 40)]
+    rows = attribute(frames(users, touches, orders), "additive_hazard", confidence=0.95)
+    a = rows.set_index("node_id").loc["a"]
+    assert (a["conversions"], a["low"]) == (0.0, 0.0)
+    # -log(0.025), by a variance of twenty groups a little more: (2.093 / 1.96) ** 2.
+    assert a["high"] == pytest.approx(3.6889 * (2.093024 / 1.959964) ** 2, rel=1e-4)
+    assert a["value_high"] == pytest.approx(10 * a["high"])
+
+
 def test_conversions_dealt_out_at_random_among_like_users_earn_hardly_anything():
     world = simulate("random", users=20_000, seed=5)
     dealt = world.users["user_id"].copy()

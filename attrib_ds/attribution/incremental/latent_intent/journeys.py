@@ -1,11 +1,14 @@
-"""Cuts the histories of a sample of users into periods, in blocks of users that are lived together."""
+"""Cuts histories into periods, in blocks of users that are lived together for as long as they are alike."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from attrib_ds.attribution.incremental.latent_intent.branching import Branching
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,57 +16,59 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.incremental.histories import Histories
+    from attrib_ds.attribution.incremental.latent_intent.days import Days
 
     Codes = NDArray[np.int64]
     Numbers = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
-#: Users of a block: what is computed for them in a period fits into a processor's cache.
-_TOGETHER: Final = 2_000
+#: Different histories of a block: what is computed for them in a period fits into a processor's cache.
+_TOGETHER: Final = 2_500
+#: Those whose observation is over go on without weight until they are this part of a block.
+_OVER: Final = 0.1
 #: Nodes whose recent touchpoints are told apart; those of all further nodes are told together.
 MOST_APART: Final = 8
-_LONG_AGO: Final = 1 << 20
+_LONG_AGO: Final = -(1 << 20)
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Users whose periods are lived together, those observed longest first; arrays end with the user.
+class Period:
+    """One period of a block; arrays end with the branch.
 
     Attributes
     ----------
-    active : list of int
-        How many of them, the first ones, are observed still in each period.
-    touched : list of list of (int, int array)
-        Of each period, the nodes that touched somebody, and whom.
-    recent : list of int array
-        Which pattern of recent touchpoints each user has in each period.
-    before, after : list of float32 array, shape (n_nodes * n_half_lives, n_active)
-        What is at work of each node that may have an effect, when a period begins and when it ends.
-    converted, events : list of int array
-        Who converts in each period, once each, and by which conversions; in ``events`` whose, and which.
-    weight : float32 array
-        How many users each stands for.
-    told : float array, shape (n_covariates, n_users)
-        What is known of them, standardised.
-    remaining : int array
-        Periods from the end of each observation to the end of all.
+    branching : Branching
+        What goes on from what.
+    weight, ends : float32 array
+        Users who are observed in the period, and those of them whose observation ends with it.
+    touched : int array, shape (2, n)
+        Node and branch of what touched somebody; after the nodes comes the conversion.
+    told : int array
+        Row of ``Journeys.told``.
+    recent : int array
+        Which pattern of recent touchpoints it begins with.
+    before : float32 array, shape (n_effects, n_branches_before)
+        What is at work of each cause when it begins, of the branches before it.
+    after : float32 array, shape (n_effects, n_branches)
+        What is when it ends.
+    events : int array, shape (3, n)
+        Branch, conversion, and the periods that would have been left, -1 where the observation goes on.
     """
 
-    active: list[int]
-    touched: list[list[tuple[int, Codes]]]
-    recent: list[Codes]
-    before: list[Singles]
-    after: list[Singles]
-    converted: list[Codes]
-    events: list[tuple[Codes, Codes]]
+    branching: Branching
     weight: Singles
-    told: Numbers
-    remaining: Codes
+    ends: Singles
+    touched: Codes
+    told: Codes
+    recent: Codes
+    before: Singles
+    after: Singles
+    events: Codes
 
 
 @dataclass(frozen=True, eq=False)
 class Journeys:
-    """All blocks, and what their arrays mean.
+    """All blocks, each a list of its periods, and what their arrays mean.
 
     Attributes
     ----------
@@ -73,207 +78,244 @@ class Journeys:
         Nodes that may have an effect.
     lives : int
         How many half-lives.
+    told : float array, shape (n_kinds, n_covariates)
+        What is known of users, standardised.
+    followers : int array
+        Nodes that reach users for what touched them recently.
     patterns : float array, shape (n_patterns, n_flags)
-        Whether each node, or any of the rarer ones, touched the user within the memory; one row per pattern
-        that occurs.
+        Whether each node, or any of the rarer ones, touched the user within the memory; one row per pattern.
     pairs : int array, shape (n_pairs, 2)
         Positions in ``causes`` of those that may strengthen each other.
+    longest : int
+        Periods that may be left after an observation.
     """
 
-    blocks: list[Block]
+    blocks: list[list[Period]]
     nodes: int
     causes: Codes
     lives: int
+    told: Numbers
+    followers: Codes
     patterns: Numbers
     pairs: Codes
-
-    def some(self, users: int) -> Journeys:
-        """Return about so many users; every so many blocks."""
-        every = max(1, sum(len(block.weight) for block in self.blocks) // max(users, 1))
-        return Journeys(
-            self.blocks[::every],
-            self.nodes,
-            self.causes,
-            self.lives,
-            self.patterns,
-            self.pairs,
-        )
+    longest: int
 
 
-def cut_journeys(
-    histories: Histories,
-    *,
-    nodes: int,
-    causes: Sequence[int],
-    half_lives: Sequence[float],
-    step: float,
-    memory: float,
-    users: int,
-    pairs: Codes,
-    seed: int,
-) -> Journeys:
-    """Draw users and cut their histories into periods.
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """How histories are cut.
 
     Parameters
     ----------
-    histories : Histories
-        Of all users.
     nodes : int
         How many there are.
     causes : sequence of int
         Nodes that may have an effect.
+    followers : sequence of int
+        Nodes that reach users for what touched them recently.
     half_lives : sequence of float
         Days.
     step : float
         Length of a period, days.
     memory : float
         Days for which a touchpoint is recent.
-    users : int
-        At most so many are drawn: all who converted, up to half of them, and others.
     pairs : int array, shape (n_pairs, 2)
         Positions in ``causes``.
-    seed : int
-        Of the draw.
     """
-    cut = _Cut.of(histories, step=step, users=users, seed=seed)
-    frequent = _frequent(histories, nodes)
-    told = _standardised(histories.covariates[cut.chosen])
-    lived = [
-        _lived(
-            histories,
-            cut,
-            slice(beginning, min(beginning + _TOGETHER, len(cut.chosen))),
-            nodes=nodes,
-            causes=np.asarray(causes, np.int64),
-            half_lives=np.asarray(half_lives, np.float64),
-            step=step,
-            memory=memory / step,
-            flag=frequent,
-            told=told,
-        )
-        for beginning in range(0, len(cut.chosen), _TOGETHER)
+
+    nodes: int
+    causes: Sequence[int]
+    followers: Sequence[int]
+    half_lives: Sequence[float]
+    step: float
+    memory: float
+    pairs: Codes
+
+
+def cut_journeys(histories: Histories, days: Days, cut: Cut, chosen: Codes, weight: Numbers) -> Journeys:
+    """Cut the histories of users, in the order of ranks, into blocks of branching periods.
+
+    Parameters
+    ----------
+    histories : Histories
+        Of all users.
+    days : Days
+        The same in periods.
+    cut : Cut
+        What the parts mean.
+    chosen : int array
+        Users, by rank.
+    weight : float array
+        How many each stands for.
+    """
+    flag = _frequent(histories, cut.nodes)
+    different = np.cumsum(np.diff(days.rank[chosen], prepend=-1) != 0) - 1
+    block_of = different // _TOGETHER
+    bounds = np.searchsorted(block_of, np.arange(int(block_of.max(initial=0)) + 2))
+    cutter = _Cutter.of(histories, days, cut, flag)
+    blocks = [
+        cutter.block(chosen[beginning:ending], weight[beginning:ending])
+        for beginning, ending in pairwise(bounds)
+        if ending > beginning
     ]
-    flags = int(frequent.max(initial=-1)) + 1
-    known = np.unique(np.concatenate([np.zeros(1, np.int64), *(np.concatenate(b.recent) for b in lived)]))
-    for block in lived:
-        block.recent[:] = [np.searchsorted(known, each) for each in block.recent]
-    patterns = (known[:, None] >> np.arange(flags) & 1).astype(np.float64)
+    flags = int(flag.max(initial=-1)) + 1 if len(cut.followers) else 0
     return Journeys(
-        lived,
-        nodes,
-        np.asarray(causes, np.int64),
-        len(half_lives),
-        patterns,
-        pairs,
+        blocks,
+        cut.nodes,
+        np.asarray(cut.causes, np.int64),
+        len(cut.half_lives),
+        cutter.told,
+        np.asarray(cut.followers, np.int64),
+        (np.arange(1 << flags)[:, None] >> np.arange(flags) & 1).astype(np.float64),
+        cut.pairs,
+        int(days.remaining.max(initial=0)),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Cut:
-    """Users drawn, those with the longest observations first, in periods of their own."""
+class _Cutter:
+    """Everything that blocks are cut from; touchpoints and conversions by user."""
 
-    chosen: Codes
-    weight: Numbers
-    first: Codes
-    length: Codes
-    remaining: Codes
+    days: Days
+    cut: Cut
+    flag: Codes
+    told: Numbers
+    told_of: Codes
     touch_bounds: Codes
+    touch_node: Codes
+    touch_period: Codes
     event_order: Codes
     event_bounds: Codes
+    event_period: Codes
 
     @classmethod
-    def of(cls, histories: Histories, *, step: float, users: int, seed: int) -> _Cut:
-        first = np.floor(histories.since / step).astype(np.int64)
-        end = np.maximum(np.ceil(histories.until / step).astype(np.int64), first + 1)
-        count = len(first)
-        has_converted = np.zeros(count, bool)
-        has_converted[histories.event_user] = True
-        random = np.random.default_rng(seed)
-        buyers, others = np.flatnonzero(has_converted), np.flatnonzero(~has_converted)
-        bought = random.permutation(buyers)[: max(users // 2, users - len(others))]
-        others_drawn = random.permutation(others)[: max(users - len(bought), 0)]
-        chosen = np.concatenate([bought, others_drawn])
-        weight = np.repeat(
-            [len(buyers) / max(len(bought), 1), len(others) / max(len(others_drawn), 1)],
-            [len(bought), len(others_drawn)],
-        )
-        length = (end - first)[chosen]
-        order = np.lexsort((chosen, -length))
-        order_of_events = np.argsort(histories.event_user, kind="stable")
-        numbers = np.arange(count + 1)
+    def of(cls, histories: Histories, days: Days, cut: Cut, flag: Codes) -> _Cutter:
+        numbers = np.arange(len(days.first) + 1)
+        order = np.argsort(histories.event_user, kind="stable")
+        touch, event = histories.touch_user, histories.event_user[order]
+        when = np.floor(histories.touch_time / cut.step).astype(np.int64) - days.first[touch]
+        bought = np.floor(histories.event_time[order] / cut.step).astype(np.int64) - days.first[event]
+        rows, which = np.unique(histories.covariates, axis=0, return_inverse=True)
+        spread = histories.covariates.std(axis=0)
+        told = (rows - histories.covariates.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         return cls(
-            chosen[order],
-            weight[order],
-            first,
-            length[order],
-            (end.max(initial=0) - end)[chosen[order]],
-            np.searchsorted(histories.touch_user, numbers),
-            order_of_events,
-            np.searchsorted(histories.event_user[order_of_events], numbers),
+            days,
+            cut,
+            flag,
+            told,
+            np.asarray(which, np.int64).reshape(-1),
+            np.searchsorted(touch, numbers),
+            histories.touch_node,
+            when,
+            order,
+            np.searchsorted(event, numbers),
+            np.clip(bought, 0, days.length[event] - 1),
         )
 
+    def block(self, users: Codes, weight: Numbers) -> list[Period]:
+        """Return the periods of users."""
+        days, cut = self.days, self.cut
+        causes, lives = len(cut.causes), len(cut.half_lives)
+        rows, of_row = _spans(self.touch_bounds, users)
+        node, when = self.touch_node[rows], self.touch_period[rows]
+        event_rows, buyer = _spans(self.event_bounds, users)
+        event, bought = self.event_order[event_rows], self.event_period[event_rows]
+        length, remaining = days.length[users], days.remaining[users]
+        _, first, place = np.unique(days.root[users], return_index=True, return_inverse=True)
+        is_cause = np.full(cut.nodes, -1)
+        is_cause[np.asarray(cut.causes, np.int64)] = np.arange(causes)
+        half_lives = np.asarray(cut.half_lives, np.float64)
+        level = np.zeros((causes, lives, len(first)), np.float32)
+        flags = int(self.flag.max(initial=-1)) + 1 if len(cut.followers) else 0
+        last = np.full((flags, len(first)), _LONG_AGO)
+        early = (when < 0) & (first[place[of_row]] == of_row)
+        left = 2.0 ** ((when[early, None] + 1) * cut.step / half_lives)
+        _add(level, is_cause[node[early]], place[of_row[early]], left)
+        if flags:
+            np.maximum.at(last, (self.flag[node[early]], place[of_row[early]]), when[early])
+        kept = (2.0 ** (-cut.step / half_lives)).astype(np.float32)[None, :, None]
+        periods = int(length.max())
+        rows_of_days, of_day = _spans(days.bounds, users)
+        by_day = np.argsort(days.period[rows_of_days], kind="stable")
+        day_bounds = np.searchsorted(days.period[rows_of_days[by_day]], np.arange(periods + 1))
+        when[when >= length[of_row]] = periods
+        by_time = np.argsort(when, kind="stable")
+        bounds = np.searchsorted(when[by_time], np.arange(periods + 1))
+        found = []
+        for period in range(periods):
+            level *= kept
+            is_there = place >= 0
+            code = np.zeros(len(users), np.int64)
+            today = by_day[day_bounds[period] : day_bounds[period + 1]]
+            code[of_day[today]] = days.code[rows_of_days[today]]
+            key = np.where(is_there, place * (int(code.max(initial=0)) + 1) + code, -1)
+            is_watched = length > period
+            dropped = self._over(key, is_watched)
+            key[dropped] = -1
+            there = np.flatnonzero(key >= 0)
+            _, first, inverse = np.unique(key[there], return_index=True, return_inverse=True)
+            first = there[first]
+            branching = Branching.of(level.shape[2], place[first])
+            place = np.full(len(users), -1)
+            place[there] = inverse
+            count = len(first)
+            before = np.log1p(level).reshape(-1, level.shape[2])
+            recent = ((last >= period - cut.memory / cut.step) << np.arange(flags)[:, None]).sum(axis=0)
+            recent = branching.spread(recent)
+            level, last = branching.spread(level), branching.spread(last)
+            now = by_time[bounds[period] : bounds[period + 1]]
+            # One user of each branch tells what happened to all of it.
+            now = now[first[place[of_row[now]]] == of_row[now]]
+            at_branch, by_node = place[of_row[now]], node[now]
+            _add(level, is_cause[by_node], at_branch, np.ones((len(now), lives)))
+            if flags:
+                last[self.flag[by_node], at_branch] = period
+            ending = length == period + 1
+            is_now = bought == period
+            converted = np.unique(place[buyer[is_now]])
+            touched = np.unique(by_node * count + at_branch)
+            found.append(
+                Period(
+                    branching,
+                    np.bincount(place[is_watched], weight[is_watched], count).astype("f4"),
+                    np.bincount(place[ending], weight[ending], count).astype("f4"),
+                    np.stack(
+                        [
+                            np.concatenate([touched // count, np.full(len(converted), cut.nodes)]),
+                            np.concatenate([touched % count, converted]),
+                        ]
+                    ),
+                    self.told_of[users[first]],
+                    recent,
+                    before,
+                    np.log1p(level).reshape(-1, count),
+                    np.stack(
+                        [
+                            place[buyer[is_now]],
+                            event[is_now],
+                            np.where(ending[buyer[is_now]], remaining[buyer[is_now]], -1),
+                        ]
+                    ),
+                )
+            )
+        return found
 
-def _lived(
-    histories: Histories,
-    cut: _Cut,
-    users: slice,
-    *,
-    nodes: int,
-    causes: Codes,
-    half_lives: Numbers,
-    step: float,
-    memory: float,
-    flag: Codes,
-    told: Numbers,
-) -> Block:
-    chosen, length = cut.chosen[users], cut.length[users]
-    periods, count = int(length[0]), len(chosen)
-    rows, user = _spans(cut.touch_bounds, chosen)
-    node = histories.touch_node[rows]
-    when = np.floor(histories.touch_time[rows] / step).astype(np.int64) - cut.first[chosen][user]
-    is_cause = np.full(nodes, -1)
-    is_cause[causes] = np.arange(len(causes))
-    level = np.zeros((len(causes), len(half_lives), count), np.float32)
-    last = np.full((int(flag.max(initial=-1)) + 1, count), -_LONG_AGO)
-    early = when < 0
-    left = 2.0 ** ((when[early, None] + 1) * step / half_lives)
-    at_work = is_cause[node[early]] >= 0
-    _add(level, is_cause[node[early]][at_work], user[early][at_work], left[at_work])
-    np.maximum.at(last, (flag[node[early]], user[early]), when[early])
-    kept = (2.0 ** (-step / half_lives)).astype(np.float32)[None, :, None]
-    order = np.lexsort((user, node, when))
-    user, node, when = user[order], node[order], when[order]
-    bounds = np.searchsorted(when, np.arange(periods + 1))
-    events, buyer = _spans(cut.event_bounds, chosen)
-    events = cut.event_order[events]
-    bought = np.floor(histories.event_time[events] / step).astype(np.int64) - cut.first[chosen][buyer]
-    bought = np.clip(bought, 0, length[buyer] - 1)
-    block = Block(
-        [], [], [], [], [], [], [], cut.weight[users].astype("f4"), told[users].T, cut.remaining[users]
-    )
-    for period in range(periods):
-        active = int(np.searchsorted(-length, -period, side="left"))
-        now = slice(bounds[period], bounds[period + 1])
-        level *= kept
-        block.active.append(active)
-        block.before.append(np.log1p(level[:, :, :active]).reshape(-1, active))
-        is_recent = last[:, :active] >= period - memory
-        block.recent.append((is_recent << np.arange(len(last))[:, None]).sum(axis=0))
-        at_work = is_cause[node[now]] >= 0
-        _add(level, is_cause[node[now]][at_work], user[now][at_work], np.ones((1, len(half_lives))))
-        last[flag[node[now]], user[now]] = period
-        block.after.append(np.log1p(level[:, :, :active]).reshape(-1, active))
-        block.touched.append(_by_node(node[now], user[now]))
-        is_now = bought == period
-        block.converted.append(np.unique(buyer[is_now]))
-        block.events.append((buyer[is_now], events[is_now]))
-    return block
+    def _over(self, key: Codes, is_watched: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return whose branch is left out: nobody of it is observed, and there are many such branches."""
+        alive = np.unique(key[is_watched])
+        present = np.unique(key[key >= 0])
+        if len(present) - len(alive) <= _OVER * len(present):
+            return np.zeros(len(key), bool)
+        return ~np.isin(key, alive)
 
 
-def _add(level: Singles, cause: Codes, user: Codes, left: Numbers) -> None:
-    """Add touchpoints to what is at work; a user may have several of one cause."""
+def _add(level: Singles, cause: Codes, branch: Codes, left: Numbers) -> None:
+    """Add touchpoints of causes to what is at work; a branch may have several of one cause."""
+    works = cause >= 0
     places = np.arange(level.shape[1])
-    np.add.at(level, (cause[:, None], places[None, :], user[:, None]), left.astype(np.float32))
+    np.add.at(
+        level, (cause[works, None], places[None, :], branch[works, None]), left[works].astype(np.float32)
+    )
 
 
 def _spans(bounds: Codes, chosen: Codes) -> tuple[Codes, Codes]:
@@ -284,10 +326,6 @@ def _spans(bounds: Codes, chosen: Codes) -> tuple[Codes, Codes]:
     return begin[position] + offset, position
 
 
-def _by_node(node: Codes, user: Codes) -> list[tuple[int, Codes]]:
-    return [(int(each), np.unique(user[node == each])) for each in np.unique(node)]
-
-
 def _frequent(histories: Histories, nodes: int) -> Codes:
     """Return the flag of each node: its own for the frequent ones, and one for all others together."""
     touches = np.bincount(histories.touch_node, minlength=nodes)
@@ -295,9 +333,3 @@ def _frequent(histories: Histories, nodes: int) -> Codes:
     flag = np.full(nodes, MOST_APART)
     flag[order[:MOST_APART]] = np.arange(min(nodes, MOST_APART))
     return flag
-
-
-def _standardised(columns: Numbers) -> Numbers:
-    spread = columns.std(axis=0)
-    centred = columns - columns.mean(axis=0)
-    return np.asarray(centred / np.where(spread > 0, spread, 1.0))

@@ -16,40 +16,44 @@ if TYPE_CHECKING:
 
 #: Periods before a conversion in which nodes that go with the wish to buy are frequent.
 _SHORTLY_BEFORE: Final = 7
-#: How far activity (in logarithms; few are very active, many hardly) and propensity reach.
-_ACTIVITY: Final = (-2.6, 1.4)
-_PROPENSITY: Final = (-1.3, 1.3)
+#: How far activity reaches, in logarithms: few are very active, many hardly.
+_ACTIVITY: Final = (-3.0, 1.5)
 _FIRST_EFFECT: Final = 0.1
+#: Parameters that are effects: none is below zero.
+EFFECTS: Final = ("direct", "pushed", "together")
+#: Those of patterns of recent touchpoints.
+PATTERNED: Final = ("recent", "apart")
 
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """What is estimated, each without bounds; rates and effects are logarithms, chances log-odds.
+    """What is estimated; rates and factors are logarithms, chances log-odds, effects themselves.
 
-    A class of users is a point on a grid of activity and propensity.
+    A class of users is a point on a grid of activity and propensity; loadings are a constant, and what
+    activity and propensity add.
 
     Attributes
     ----------
-    share : float array, shape (n_classes,)
-        How many users each class has.
-    start : float array, shape (n_classes, n_intents)
-        In which intent its observation finds a user.
+    share : float array, shape (n_activities,)
+        How many users have each degree of activity; how many of them each propensity has is given.
+    start : float array, shape (n_intents, 3)
+        Loadings of the intent in which its observation finds a user.
     climb : float array, shape (n_intents - 1, 3)
-        Rate of the step to the next intent: a constant, and how it grows with activity and propensity.
+        Loadings of the rate of the step to the next intent.
     fall : float array, shape (n_intents - 1,)
         Chance of the step back.
     touch : float array, shape (n_nodes, 3)
-        Rate of each node's touchpoints.
+        Loadings of the rate of each node's touchpoints.
     sign : float array, shape (n_nodes, n_intents)
         Factor of that rate in each intent: what a touchpoint tells of the wish to buy.
-    recent : float array, shape (n_nodes, n_flags)
-        The same of recent touchpoints of other nodes and of its own.
-    apart : float array, shape (n_nodes, n_patterns)
+    recent : float array, shape (n_followers, n_flags)
+        The same, for nodes that follow users, of recent touchpoints of other nodes and of its own.
+    apart : float array, shape (n_followers, n_patterns)
         What a pattern of recent touchpoints has beyond the product of its factors.
     told_touch : float array, shape (n_nodes, n_covariates)
         What is known of users, in those rates.
     buy : float array, shape (3,); ease : float array, shape (n_intents,)
-        Rate of conversions, and its factor in each intent.
+        Loadings of the rate of conversions, and its factor in each intent.
     told_buy : float array, shape (n_covariates,)
         What is known of users, in it.
     direct : float array, shape (n_causes * n_half_lives,)
@@ -92,13 +96,30 @@ class Parameters:
             },
         )
 
+    def are(self, names: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Return for each place of the row whether it belongs to parameters of such names."""
+        return np.concatenate(
+            [np.full(getattr(self, each.name).size, each.name in names) for each in fields(self)]
+        )
+
 
 def grid(activities: int, propensities: int) -> Numbers:
-    """Return the classes: a constant, activity and propensity of each."""
+    """Return the classes: a constant, activity and propensity of each.
+
+    Propensity is normal and goes with nothing else that is not observed: were its distribution estimated in
+    each degree of activity, it would stand for what the degrees do not tell of activity. A normal
+    distribution is in the places, and the weights, of Gauss and Hermite.
+    """
     activity = np.linspace(*_ACTIVITY, activities) if activities > 1 else np.zeros(1)
-    propensity = np.linspace(*_PROPENSITY, propensities) if propensities > 1 else np.zeros(1)
+    propensity, _ = np.polynomial.hermite_e.hermegauss(propensities)
     columns = np.meshgrid(activity, propensity, indexing="ij")
     return np.stack([np.ones(activities * propensities), *map(np.ravel, columns)], axis=1)
+
+
+def propensity_weights(propensities: int) -> Numbers:
+    """Return what part of all users each propensity has."""
+    _, weights = np.polynomial.hermite_e.hermegauss(propensities)
+    return np.asarray(weights / weights.sum())
 
 
 def first_guess(journeys: Journeys, classes: Numbers, *, intents: int) -> Parameters:
@@ -108,33 +129,36 @@ def first_guess(journeys: Journeys, classes: Numbers, *, intents: int) -> Parame
     lift = np.clip((shortly + 1) / (shortly.sum() / max(touches.sum(), 1) * touches + 1), 0.2, 50)
     power = np.linspace(-0.25, 0.9, intents) if intents > 1 else np.zeros(1)
     sign = lift[:, None] ** power
-    start = _funnel(intents)
-    sign /= (sign * start).sum(axis=1, keepdims=True)
-    weight = np.exp(-0.5 * ((classes[:, 1] + 0.2) / 1.1) ** 2 - 0.5 * classes[:, 2] ** 2)
-    mean = (weight * np.exp(0.7 * classes[:, 1])).sum() / weight.sum()
+    funnel = _funnel(intents)
+    sign /= (sign * funnel).sum(axis=1, keepdims=True)
+    activity = np.unique(classes[:, 1])
+    weight = np.exp(-0.5 * ((activity + 0.2) / 1.1) ** 2)
+    mean = (weight * np.exp(0.7 * activity)).sum() / weight.sum()
     ease = 0.25 * 32.0 ** np.linspace(0, 1, intents) if intents > 1 else np.ones(1)
     steps, effects = intents - 1, len(journeys.causes) * journeys.lives
-    covariates = journeys.blocks[0].told.shape[0]
+    covariates = journeys.told.shape[1]
     climb = np.zeros((steps, 3))
     climb[:, 0] = np.log(0.01) + np.log(4) * np.arange(steps)
     climb[:, 2] = 0.3
-    effect = np.log(_FIRST_EFFECT / journeys.lives)
+    start = np.zeros((intents, 3))
+    start[:, 0] = np.log(funnel)
+    effect = _FIRST_EFFECT / journeys.lives
     return Parameters(
         share=np.log(weight / weight.sum()),
-        start=np.tile(np.log(start), (len(classes), 1)),
+        start=start,
         climb=climb,
         fall=np.full(steps, np.log(0.06 / 0.94)),
         touch=np.stack([np.log(base / mean), np.full(len(base), 0.7), np.zeros(len(base))], axis=1),
         sign=np.log(sign),
-        recent=np.zeros((len(base), journeys.patterns.shape[1])),
-        apart=np.zeros((len(base), len(journeys.patterns))),
+        recent=np.zeros((len(journeys.followers), journeys.patterns.shape[1])),
+        apart=np.zeros((len(journeys.followers), len(journeys.patterns))),
         told_touch=np.zeros((len(base), covariates)),
         buy=np.array([np.log(bought / days), 0.2, 0.5]),
         ease=np.log(ease),
         told_buy=np.zeros(covariates),
         direct=np.full(effects, effect),
         pushed=np.full((steps, effects), effect),
-        together=np.full(len(journeys.pairs), np.log(_FIRST_EFFECT / 2)),
+        together=np.full(len(journeys.pairs), _FIRST_EFFECT / 2),
     )
 
 
@@ -145,17 +169,23 @@ def _funnel(intents: int) -> Numbers:
 
 def _counted(journeys: Journeys) -> tuple[float, float, Numbers, Numbers]:
     """Count periods, conversions, touchpoints, and those shortly before a conversion."""
-    days = bought = 0.0
-    touches, shortly = np.zeros(journeys.nodes), np.zeros(journeys.nodes)
+    days = 0.0
+    touches, shortly = np.zeros(journeys.nodes + 1), np.zeros(journeys.nodes + 1)
     for block in journeys.blocks:
-        until = np.full(len(block.weight), -1)
-        for period, users in enumerate(block.converted):
-            until[users] = period
-            bought += float(block.weight[users].sum())
-        for period, active in enumerate(block.active):
-            days += float(block.weight[:active].sum())
-            for node, users in block.touched[period]:
-                touches[node] += block.weight[users].sum()
-                is_near = (until[users] >= period) & (until[users] < period + _SHORTLY_BEFORE)
-                shortly[node] += block.weight[users[is_near]].sum()
-    return days, bought, touches, shortly
+        # Who converts soon, as far as one goes on from the other, counted from the end.
+        near = [np.zeros(len(period.weight)) for period in block]
+        for when, period in enumerate(block):
+            node, branch = period.touched
+            near[when][branch[node == journeys.nodes]] = period.weight[branch[node == journeys.nodes]]
+        for when, period in enumerate(block):
+            days += float(period.weight.sum())
+            node, branch = period.touched
+            touches += np.bincount(node, period.weight[branch], minlength=journeys.nodes + 1)
+            soon: Numbers = np.zeros(0)
+            for ahead in range(min(when + _SHORTLY_BEFORE, len(block)) - 1, when - 1, -1):
+                soon = near[ahead] + (soon if len(soon) else 0.0)
+                if ahead > when:
+                    branching = block[ahead].branching
+                    soon = np.bincount(branching.parent, soon, branching.before).astype(np.float64)
+            shortly += np.bincount(node, soon[branch], minlength=journeys.nodes + 1)
+    return days, float(touches[-1]), touches[:-1], shortly[:-1]

@@ -11,9 +11,11 @@ import pytest
 
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.latent_intent.crediting import credit_conversions
+from attrib_ds.attribution.incremental.latent_intent.days import Days
+from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
 from attrib_ds.attribution.incremental.latent_intent.fitting import Objective
-from attrib_ds.attribution.incremental.latent_intent.funnel import Rates, expect, forwards
-from attrib_ds.attribution.incremental.latent_intent.journeys import cut_journeys
+from attrib_ds.attribution.incremental.latent_intent.funnel import Rates, forwards, slopes
+from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, cut_journeys
 from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
 
 DAYS = 4
@@ -58,27 +60,34 @@ def histories_of(users):
     )
 
 
-def rates_of(*, intents, users=USERS, seed=0, activities=2, pairs=True, direct=2.0):
-    journeys = cut_journeys(
-        histories_of(users),
-        nodes=NODES,
-        causes=CAUSES,
-        half_lives=HALF_LIVES,
-        step=1.0,
-        memory=float(MEMORY),
-        users=1_000,
-        pairs=np.array([[0, 1]] if pairs else np.zeros((0, 2)), int).reshape(-1, 2),
-        seed=0,
-    )
+def journeys_of(users=USERS, *, chosen=None, weight=None, pairs=True, followers=(1, 2)):
+    histories = histories_of(users)
+    days = Days.of(histories, nodes=NODES, step=1.0)
+    both = np.array([[0, 1]] if pairs else np.zeros((0, 2)), int).reshape(-1, 2)
+    cut = Cut(NODES, CAUSES, followers, HALF_LIVES, 1.0, float(MEMORY), both)
+    if chosen is None:
+        chosen, weight = draw_users(histories, days, users=1_000, seed=0)
+    return cut_journeys(histories, days, cut, np.asarray(chosen), np.asarray(weight, float))
+
+
+def rates_of(journeys, *, intents, seed=0, activities=2, direct=1.0):
     classes = grid(activities, 1)
     guess = first_guess(journeys, classes, intents=intents)
     random = np.random.default_rng(seed)
     moved = guess.like(guess.flat() + 0.5 * random.standard_normal(len(guess.flat())))
     # Many steps up and down, and strong effects, so that every path through the funnel counts.
-    moved = replace(
-        moved, climb=moved.climb + np.array([3.0, 0.0, 0.0]), fall=moved.fall + 2.0, pushed=moved.pushed + 2.0
+    return Rates(
+        replace(
+            moved,
+            climb=moved.climb + np.array([3.0, 0.0, 0.0]),
+            fall=moved.fall + 2.0,
+            pushed=np.abs(moved.pushed) + 0.2,
+            direct=direct * (np.abs(moved.direct) + 0.2),
+            together=np.abs(moved.together),
+        ),
+        classes,
+        journeys,
     )
-    return Rates(replace(moved, direct=moved.direct + direct), classes, journeys)
 
 
 class WrittenOut:
@@ -86,7 +95,7 @@ class WrittenOut:
 
     def __init__(self, rates, user):
         self.given, self.classes = rates.parameters, rates.classes
-        self.patterns = [tuple(row) for row in rates.journeys.patterns.astype(int)]
+        self.followers = rates.journeys.followers.tolist()
         # Flags are in the order of how often nodes touched, the first one first among equals.
         often = [sum(node == each for _, _, found, _ in USERS for _, node in found) for each in range(NODES)]
         self.flags = sorted(range(NODES), key=lambda each: (-often[each], each))
@@ -97,17 +106,14 @@ class WrittenOut:
         self.told = (covariate - mean) / spread
 
     def level(self, day, cause, life, *, until):
-        """Return what is at work on a day of touchpoints until then."""
+        """Tell what is at work on a day of touchpoints until then."""
         node = CAUSES[cause]
         ages = [day - when for when, each in self.touches if each == node and when <= until]
         return math.log1p(sum(2 ** (-age / HALF_LIVES[life]) for age in ages))
 
     def effects(self, effect, day, *, until):
         return [
-            sum(
-                math.exp(effect[cause * 2 + life]) * self.level(day, cause, life, until=until)
-                for life in (0, 1)
-            )
+            sum(effect[cause * 2 + life] * self.level(day, cause, life, until=until) for life in (0, 1))
             for cause in (0, 1)
         ]
 
@@ -116,30 +122,38 @@ class WrittenOut:
         both = 0.0
         if len(self.given.together):
             mean = [sum(self.level(day, cause, life, until=day) for life in (0, 1)) / 2 for cause in (0, 1)]
-            both = math.exp(self.given.together[0]) * mean[0] * mean[1]
+            both = self.given.together[0] * mean[0] * mean[1]
         return self.effects(self.given.direct, day, until=day), both
 
-    def buy_rate(self, place, intent, growth):
-        constant = self.classes[place] @ self.given.buy + self.given.ease[intent]
-        return math.exp(constant + self.given.told_buy[0] * self.told) * growth
+    def chance(self, log_rate, factor, happens):
+        """Tell how likely it is that something with a rate, and a factor of it, happens in a period."""
+        rate = math.exp(log_rate)
+        return (
+            math.expm1(rate) * factor * math.exp(-rate * (factor + 1) / 2)
+            if happens
+            else math.exp(-rate * factor)
+        )
 
     def seen(self, place, intent, day):
-        """Return how likely what is seen on a day is."""
+        """Tell how likely what is seen on a day is."""
         recent = [
             any(each == node and day - MEMORY <= when < day for when, each in self.touches)
             for node in self.flags
         ]
-        pattern = self.patterns.index(tuple(int(each) for each in recent))
+        pattern = sum(2**flag for flag, is_on in enumerate(recent) if is_on)
         chance = 1.0
         for node in range(NODES):
             log_rate = self.classes[place] @ self.given.touch[node] + self.given.sign[node, intent]
-            log_rate += sum(self.given.recent[node, flag] for flag, is_on in enumerate(recent) if is_on)
-            log_rate += self.given.apart[node, pattern] + self.given.told_touch[node, 0] * self.told
-            nothing = math.exp(-math.exp(log_rate))
-            chance *= 1 - nothing if (day, node) in self.touches else nothing
+            log_factor = self.given.told_touch[node, 0] * self.told
+            if node in self.followers:
+                row = self.followers.index(node)
+                log_factor += sum(self.given.recent[row, flag] for flag, is_on in enumerate(recent) if is_on)
+                log_factor += self.given.apart[row, pattern]
+            chance *= self.chance(log_rate, math.exp(log_factor), (day, node) in self.touches)
         parts, both = self.buying(day)
-        nothing = math.exp(-self.buy_rate(place, intent, 1 + sum(parts) + both))
-        return chance * (1 - nothing if day == self.bought else nothing)
+        log_rate = self.classes[place] @ self.given.buy + self.given.ease[intent]
+        factor = math.exp(self.given.told_buy[0] * self.told) * (1 + sum(parts) + both)
+        return chance * self.chance(log_rate, factor, day == self.bought)
 
     def climb_rate(self, place, step, push):
         return math.exp(self.classes[place] @ self.given.climb[step]) * push
@@ -158,7 +172,8 @@ class WrittenOut:
         share = np.exp(self.given.share) / np.exp(self.given.share).sum()
         intents = range(len(self.given.ease))
         for place in range(len(share)):
-            start = np.exp(self.given.start[place]) / np.exp(self.given.start[place]).sum()
+            start = np.exp(self.given.start @ self.classes[place])
+            start = start / start.sum()
             for path in itertools.product(intents, repeat=self.days):
                 chance = share[place] * start[path[0]]
                 for day, intent in enumerate(path):
@@ -181,9 +196,7 @@ class WrittenOut:
                 elif path[day] < path[day - 1] and not_needed:
                     not_needed.pop()
             parts, both = self.buying(self.days - 1)
-            rate = self.buy_rate(place, path[-1], 1 + sum(parts) + both)
-            less = self.buy_rate(place, path[-1], 1 + sum(parts) - parts[cause])
-            not_needed.append((1 - math.exp(-less)) / (1 - math.exp(-rate)))
+            not_needed.append((1 + sum(parts) - parts[cause]) / (1 + sum(parts) + both))
             total += chance
             gone += chance * (1 - math.prod(not_needed))
         return gone / total
@@ -191,21 +204,49 @@ class WrittenOut:
 
 @pytest.mark.parametrize("intents", [1, 2, 3])
 def test_the_likelihood_is_the_sum_over_every_path(intents):
-    rates = rates_of(intents=intents)
-    (block,) = rates.journeys.blocks
-    _, likely = forwards(block, rates)
-    # Blocks have the users observed longest first.
-    order = sorted(range(len(USERS)), key=lambda user: (-USERS[user][1], user))
-    for found, user in zip(likely, order, strict=True):
-        written_out = sum(chance for chance, _, _ in WrittenOut(rates, user).paths())
+    guess = rates_of(journeys_of(), intents=intents)
+    for user in range(len(USERS)):
+        alone = Rates(guess.parameters, guess.classes, journeys_of(chosen=[user], weight=[1.0]))
+        (block,) = alone.journeys.blocks
+        _, found = forwards(block, alone)
+        written_out = sum(chance for chance, _, _ in WrittenOut(guess, user).paths())
         assert found == pytest.approx(math.log(written_out), rel=2e-5)
+
+
+def test_users_alike_are_lived_once_and_count_as_if_each_were():
+    """Histories that begin alike, go on alike, and are the same; of different weights."""
+    users = [
+        *USERS,
+        USERS[1],
+        USERS[3],
+        (1.0, DAYS, [(0, 1), (1, 0), (1, 1)], None),
+        (1.0, 3, [(0, 1)], None),
+    ]
+    users += [(0.0, 2, [], None), (0.0, DAYS, [], None), (0.0, DAYS, [(0, 0), (2, 1), (2, 1)], None)]
+    weight = np.linspace(1, 3, len(users))
+    histories = histories_of(users)
+    order = np.argsort(Days.of(histories, nodes=NODES, step=1.0).rank, kind="stable")
+    together = journeys_of(users, chosen=order, weight=weight[order])
+    rates = rates_of(together, intents=3, seed=1)
+    (block,) = together.blocks
+    assert [len(period.weight) for period in block] < [len(users)] * DAYS
+    found = slopes(rates)
+    alone = [
+        slopes(Rates(rates.parameters, rates.classes, journeys_of(users, chosen=[user], weight=[1.0])))
+        for user in range(len(users))
+    ]
+    for each in fields(found)[1:]:
+        expected = sum(many * getattr(one, each.name) for many, one in zip(weight, alone, strict=True))
+        assert getattr(found, each.name) == pytest.approx(expected, rel=2e-4, abs=2e-4), each.name
+    expected = sum(many * one.likely for many, one in zip(weight, alone, strict=True))
+    assert found.likely == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("intents", [1, 2, 3])
 def test_the_part_of_a_cause_is_the_sum_over_every_path(intents):
     """Those who convert on the last day of all: nothing could have come later."""
-    rates = rates_of(intents=intents)
-    event, part, weight = credit_conversions(rates)
+    rates = rates_of(journeys_of(), intents=intents)
+    event, part = credit_conversions(rates, rates.journeys)
     buyers = [user for user in range(len(USERS)) if USERS[user][3] is not None]
     checked = 0
     for row, position in enumerate(event):
@@ -216,18 +257,18 @@ def test_the_part_of_a_cause_is_the_sum_over_every_path(intents):
         assert part[row] == pytest.approx(expected, abs=2e-5)
         checked += 1
     assert checked == 3
-    assert weight.tolist() == [1.0] * len(event)
 
 
-@pytest.mark.parametrize("direct", [2.0, -40.0])
+@pytest.mark.parametrize("direct", [1.0, 0.0])
 def test_who_would_have_converted_later_anyway_needed_it_less(direct):
     """By the conversion itself and, without any direct effect, by the steps before it."""
     users = [*USERS[:5], (0.0, 3, [(0, 0), (1, 0)], 2)]
-    rates = rates_of(intents=3, users=users, pairs=False, direct=direct)
-    event, part, _ = credit_conversions(rates)
+    rates = rates_of(journeys_of(users, pairs=False), intents=3, direct=direct)
+    event, part = credit_conversions(rates, rates.journeys)
     for block in rates.journeys.blocks:
-        block.remaining[:] = 0
-    _, if_all_were_over, _ = credit_conversions(rates)
+        for period in block:
+            period.events[2] = np.minimum(period.events[2], 0)
+    _, if_all_were_over = credit_conversions(rates, rates.journeys)
     is_early = event == 3
     assert 0 < part[is_early][0, 0] < 0.999 * if_all_were_over[is_early][0, 0]
     assert part[~is_early] == pytest.approx(if_all_were_over[~is_early], rel=1e-12)
@@ -235,7 +276,7 @@ def test_who_would_have_converted_later_anyway_needed_it_less(direct):
 
 @pytest.mark.parametrize("intents", [1, 2, 3])
 def test_slopes_are_those_of_differences(intents):
-    rates = rates_of(intents=intents, seed=3)
+    rates = rates_of(journeys_of(), intents=intents, seed=3)
     guess = first_guess(rates.journeys, rates.classes, intents=intents)
     objective = Objective(rates.journeys, rates.classes, guess, 2.0)
     row = rates.parameters.flat()
@@ -253,21 +294,23 @@ def test_slopes_are_those_of_differences(intents):
         ]
 
 
-def test_expected_triggers_add_up_over_classes_and_causes():
-    rates = rates_of(intents=3)
-    found = expect(rates)
+def test_what_is_counted_adds_up():
+    rates = rates_of(journeys_of(), intents=3)
+    found = slopes(rates, counts_steps=True)
     assert found.start.sum() == pytest.approx(len(USERS), rel=1e-5)
-    assert found.pattern.sum(axis=1) == pytest.approx(found.touch.sum(axis=1), rel=1e-4)
-    # Every touchpoint has a trigger at least.
     often = [
         len(
             {
-                (user, each)
+                (user, day)
                 for user, row in enumerate(USERS)
-                for each in row[2]
-                if each[0] >= 0 and each[1] == node
+                for day, each in row[2]
+                if day >= 0 and each == node
             }
         )
         for node in range(NODES)
     ]
-    assert (found.touch.sum(axis=1) >= np.array(often) * (1 - 1e-5)).all()
+    bought = sum(day is not None for _, _, _, day in USERS)
+    assert found.seen.sum(axis=1) == pytest.approx([*often, bought], rel=1e-5)
+    assert found.patterns_seen.sum(axis=1) == pytest.approx(found.seen.sum(axis=1)[[1, 2]], rel=1e-5)
+    assert (found.rises > 0).all()
+    assert (found.falls > 0).all()

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from attrib_ds import LatentIntent, Paths, attribute, simulate
+from attrib_ds import Channel, LatentIntent, Paths, Scenario, attribute, simulate
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.latent_intent.drawing import Days, draw_users
+from attrib_ds.attribution.incremental.latent_intent.days import Days
+from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
 from attrib_ds.attribution.incremental.latent_intent.fitting import Objective, fit
 from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, cut_journeys
 from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
@@ -139,7 +140,7 @@ def test_intervals_hold_the_estimate_and_are_wider_the_surer_they_are(world):
 def test_controls_earn_nothing(world):
     credits = credited(paths_of(world), LatentIntent(controls=("organic", "direct"), **QUICK))
     assert credits[["organic", "direct"]].tolist() == [0.0, 0.0]
-    assert credits["generic_search"] > 0
+    assert credits.drop(["organic", "direct"]).dropna().gt(0).any()
 
 
 def test_the_order_of_rows_changes_nothing(world):
@@ -183,19 +184,20 @@ def test_touchpoints_after_the_observation_change_nothing(world):
 
 def test_labels_given_at_random_earn_about_nothing():
     """Whom a channel touched is dealt out anew, so that it cannot have caused anything."""
-    world = simulate("random", users=6_000, seed=5)
+    channels = (Channel("radio", 5, 0.15, direct=1.5), Channel("leaflet", 3, 0.1, direct=1.0))
+    world = simulate(Scenario(channels), users=12_000, seed=5)
     until = world.users.set_index("user_id")["until"]
     dealt = np.random.default_rng(1).permutation(world.users["user_id"].to_numpy())
     owner = dict(zip(world.users["user_id"], dealt, strict=True))
     touchpoints = world.touchpoints.assign(user_id=world.touchpoints["user_id"].map(owner))
     touchpoints = touchpoints[touchpoints["date"] < touchpoints["user_id"].map(until)]
-    model = LatentIntent(activities=2, propensities=2, evaluations=25, shrinkage=3.0)
+    model = LatentIntent(controls=("organic", "direct"), activities=2, propensities=2, evaluations=40)
     plain, by_chance = (
         attribute(paths_of(world, **change), model).dropna(subset=["node_id"])["conversions"].sum()
         for change in ({}, {"touchpoints": touchpoints})
     )
-    assert by_chance < 0.25 * len(world.conversions)
-    assert by_chance < plain
+    assert plain > 0.05 * len(world.conversions)
+    assert by_chance < 0.02 * len(world.conversions)
 
 
 @pytest.mark.slow

@@ -1,0 +1,105 @@
+"""Who is drawn, and for how many; what is the same history, and which nodes follow users."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attrib_ds.attribution.incremental.histories import Histories
+from attrib_ds.attribution.incremental.latent_intent.branching import Branching
+from attrib_ds.attribution.incremental.latent_intent.days import Days
+from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
+from attrib_ds.attribution.incremental.latent_intent.followers import find_followers
+
+
+def histories_of(touches, *, users, bought=(), covariates=None, days=10.0):
+    """Touches are (user, day, node); who bought did on the last day."""
+    touches = sorted(touches)
+    user, when, node = (np.array(column) for column in zip(*touches, strict=True))
+    count = len(bought)
+    return Histories(
+        np.datetime64("2025-01-01", "us"),
+        np.zeros(users),
+        np.full(users, days),
+        np.zeros((users, 0)) if covariates is None else np.asarray(covariates, float)[:, None],
+        np.zeros(users, int),
+        user,
+        node,
+        when.astype(float),
+        np.array(bought, int),
+        np.full(count, days - 0.5),
+        np.zeros(count, int),
+        np.ones(count),
+        np.ones(count),
+        [None],
+    )
+
+
+def test_histories_are_the_same_if_all_that_is_told_of_them_is():
+    touches = [(0, 1.1, 0), (0, 1.9, 1), (1, 1.2, 1), (1, 1.3, 0)]  # the same day, in another order
+    touches += [(2, 1.1, 0), (2, 1.2, 0), (2, 1.9, 1)]  # one twice
+    touches += [(3, 1.5, 0), (3, 2.5, 1)]  # on different days
+    touches += [(4, 1.1, 0), (4, 1.9, 1)]  # with another covariate
+    touches += [(5, -3.0, 0), (5, 1.1, 0), (5, 1.9, 1)]  # with something before
+    touches += [(7, 1.1, 1), (7, 1.9, 1)]  # the last is the same
+    found = Days.of(histories_of(touches, users=8, covariates=[0, 0, 0, 0, 1, 0, 0, 0]), nodes=2, step=1.0)
+    assert found.rank[0] == found.rank[1]
+    assert len(set(found.rank)) == 7
+    assert found.rank[6] == min(found.rank)
+    assert found.period[found.bounds[3] : found.bounds[4]].tolist() == [1, 2]
+
+
+def test_everybody_is_drawn_if_there_are_few_and_those_alike_once():
+    histories = histories_of([(0, 1.0, 0), (1, 1.5, 0), (2, 3.0, 1)], users=5, bought=[3])
+    chosen, weight = draw_users(histories, Days.of(histories, nodes=2, step=1.0), users=100, seed=0)
+    assert dict(zip(chosen.tolist(), weight.tolist(), strict=True)) == {0: 2.0, 2: 1.0, 3: 1.0, 4: 1.0}
+
+
+def test_who_tells_more_is_drawn_more_often_and_all_stand_for_everybody():
+    random = np.random.default_rng(1)
+    # One touchpoint at a moment of its own, or six.
+    touches = [
+        (user, day, 0) for user in range(400) for day in random.permutation(60)[: 1 if user < 200 else 6]
+    ]
+    histories = histories_of(touches, users=500, bought=range(200, 240), days=60.0)
+    days = Days.of(histories, nodes=1, step=1.0)
+    chosen, weight = draw_users(histories, days, users=150, seed=3)
+    buys = (chosen >= 200) & (chosen < 240)
+    assert chosen[buys].tolist() == sorted(range(200, 240), key=lambda user: days.rank[user])
+    assert (weight[buys] == 1).all()
+    assert weight.sum() == pytest.approx(500)
+    # The untouched are all alike: one of them stands for all.
+    assert weight[chosen >= 400].tolist() == pytest.approx([100], rel=0.1)
+    # Of 160 who did not buy each had six, and of 60 days each has three or four users with one touchpoint.
+    of_many = ((chosen >= 240) & (chosen < 400)).sum() / 160
+    of_one = (chosen < 200).sum() / len(set(days.rank[:200]))
+    assert of_many > of_one > 0.1
+    assert np.diff(days.rank[chosen]).min() >= 0
+
+
+def test_a_node_follows_users_if_it_reaches_only_whom_others_touched_recently():
+    random = np.random.default_rng(2)
+    visits = [(user, day, 0) for user in range(300) for day in random.uniform(0, 30, 2)]
+    followed = [(user, day + 2, 1) for user, day, _ in visits]
+    anywhere = [(user, day, 2) for user in range(300) for day in random.uniform(0, 30, 1)]
+    histories = histories_of(visits + followed + anywhere, users=300, days=40.0)
+    assert find_followers(histories, 3, memory=7.0) == [1]
+    assert find_followers(histories, 3, memory=0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "parent", "spread", "collected"),
+    [
+        (3, [0, 1, 2], [10, 20, 30], [1, 2, 4]),
+        (3, [0, 0, 2, 2, 2], [10, 10, 30, 30, 30], [3, 0, 28]),
+        (3, [1], [20], [0, 1, 0]),
+    ],
+)
+def test_branches_have_what_their_parent_has_and_parents_the_sum_of_their_branches(
+    before, parent, spread, collected
+):
+    branching = Branching.of(before, np.array(parent))
+    assert branching.spread(np.array([[10, 20, 30]])).tolist() == [spread]
+    values = 2.0 ** np.arange(len(parent))
+    assert branching.collect(values[None, :]).tolist() == [collected]
+    assert branching.is_plain == (parent == [0, 1, 2])

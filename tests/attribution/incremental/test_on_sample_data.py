@@ -1,0 +1,111 @@
+"""The discrete hazard on the shipped sample: level and order of credits, beside a regression written out."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from attrib_ds import DiscreteHazard, attribute, conversion_paths, incremental_effects, sample_project
+
+DAY = pd.Timedelta("1D")
+#: One speed, hardly any prior and many comparisons: little is left to chance.
+MODEL = DiscreteHazard(half_lives=("3D",), shrinkage=1e-6, comparisons=60)
+
+
+@pytest.fixture(scope="module")
+def paths():
+    with sample_project() as shop:
+        yield conversion_paths(shop, event_type="order", level="channel")
+
+
+@pytest.fixture(scope="module")
+def credits(paths):
+    return attribute(paths, MODEL, confidence=0.95).set_index("node_id")
+
+
+def orders_of(paths):
+    rows = paths.touches
+    last = rows.filter(rows.position == rows.length)
+    return last.select("user_id", "event_date").to_pyarrow().to_pandas()
+
+
+def written_out(paths, comparisons, seed):
+    """Conversions that would be lost without each channel, by a logistic regression on days of users."""
+    touches = paths.touchpoints.select("user_id", "node_id", "date").to_pyarrow().to_pandas()
+    orders = orders_of(paths)
+    touches = touches[touches["user_id"].notna() & touches["node_id"].notna()]
+    dates = pd.concat([touches["date"], orders["event_date"]])
+    touches["at"], orders["at"] = (
+        (touches["date"] - dates.min()) / DAY,
+        (orders["event_date"] - dates.min()) / DAY,
+    )
+    length = (dates.max() - dates.min()) / DAY
+    people = np.unique(np.concatenate([touches["user_id"], orders["user_id"].dropna()]))
+    random = np.random.default_rng(seed)
+    count = comparisons * len(orders)
+    moments = random.integers(int(np.ceil(length)), size=count) + random.choice(orders["at"] % 1, count)
+    users = random.choice(people, count)
+    had = set(zip(orders["user_id"], orders["at"].astype(int), strict=True))
+    kept = np.array([(user, int(at)) not in had for user, at in zip(users, moments, strict=True)])
+    kept &= moments <= length
+    user = np.concatenate([orders["user_id"], users[kept]])
+    moment = np.concatenate([orders["at"], moments[kept]])
+    is_order = np.arange(len(user)) < len(orders)
+    weight = np.where(is_order, 1.0, len(people) * np.ceil(length) / count)
+    channels = sorted(touches["node_id"].unique())
+    of_user = {
+        name: (rows["at"].to_numpy(), rows["node_id"].map(channels.index).to_numpy())
+        for name, rows in touches.groupby("user_id")
+    }
+    levels = np.zeros((len(user), len(channels)))
+    for row, (name, at) in enumerate(zip(user, moment, strict=True)):
+        when, channel = of_user.get(name, (np.zeros(0), np.zeros(0, int)))
+        before = when <= at
+        np.add.at(levels[row], channel[before], 0.5 ** ((at - when[before]) / 3))
+    effects = np.log1p(levels)
+    time = np.floor(moment) / length
+    matrix = np.column_stack([np.ones(len(user)), time, time**2, effects])
+
+    def loss(known):
+        line = matrix @ known
+        return weight @ np.logaddexp(0, line) - line[is_order].sum(), matrix.T @ (
+            weight * expit(line) - is_order
+        )
+
+    known = minimize(loss, np.r_[-7.0, np.zeros(matrix.shape[1] - 1)], jac=True, method="L-BFGS-B",
+                     options={"maxiter": 2_000, "ftol": 1e-14, "gtol": 1e-6}).x  # fmt: skip
+    line = (matrix @ known)[is_order]
+    without = line[:, None] - effects[is_order] * known[3:]
+    return pd.Series((1 - expit(without) / expit(line)[:, None]).sum(axis=0), channels)
+
+
+def test_credits_are_those_of_a_regression_written_out(paths, credits):
+    # Two draws of days without an order, which move both by up to 30 conversions.
+    expected = sum(written_out(paths, 30, seed) for seed in (1, 2)) / 2
+    found = credits["conversions"][expected.index]
+    assert (found - expected).abs().max() < 0.025 * len(orders_of(paths))
+    inside = expected.between(credits["low"][expected.index], credits["high"][expected.index])
+    assert inside.sum() >= len(expected) - 1
+
+
+def test_the_level_is_that_of_the_orders(paths, credits):
+    assert credits["conversions"].sum() == pytest.approx(len(orders_of(paths)))
+    # Several channels may each have been needed: without any one of them an order is lost, so that the sum
+    # of what each causes is more than all orders, and what is nobody's less than none.
+    assert credits["conversions"].drop(np.nan).sum() > len(orders_of(paths))
+    assert credits["conversions"].idxmax() == "Paid Search"
+    assert (credits["low"].drop(np.nan) > 0).all()
+
+
+def test_a_control_earns_credit_and_is_told(paths):
+    # Who has decided to buy comes by themselves: direct visits are a sign of it here, and cause nothing.
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        effects = incremental_effects(paths, MODEL, controls=["Direct"])
+    assert any("Direct" in str(each.message) for each in said)
+    direct = effects.set_index("node_id").loc["Direct"]
+    assert direct["is_control"]
+    assert direct["low"] > 0
