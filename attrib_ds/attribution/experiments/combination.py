@@ -109,6 +109,8 @@ def combine_with_experiment(
     ([104.0, 50.0], [0.5, nan])
     """
     _check(credits, effects, controls, scaled, confidence)
+    # Frames that were put together from several may have doubled labels.
+    credits = credits.reset_index(drop=True)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2)
     parts = []
     for _, rows in credits[credits["node_id"].notna()].groupby(

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: Credit of controls, as a share of that of the other nodes, from which on it matters.
-_MATTERS: Final = 0.1
+#: Credit of controls, as a share of that of the other nodes, from which on it matters: controls of few
+#: touchpoints earn little even where the other nodes are far off.
+_MATTERS: Final = 0.03
 #: How often chance alone may make controls look credited.
 _BY_CHANCE: Final = 0.001
 

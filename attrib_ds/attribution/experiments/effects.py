@@ -73,7 +73,7 @@ def incremental_effects(
     Warns
     -----
     ConfoundingWarning
-        If controls earn more than a tenth of what the model finds for all other nodes, and more than their
+        If controls earn more than 3 % of what the model finds for all other nodes, and more than their
         sampling error explains at a level of one in a thousand.
     ContaminatedHoldout, UnevenHoldout
         As :func:`holdout_effects` does.

@@ -184,6 +184,13 @@ def test_silent_controls_keep_a_model_where_the_experiment_is_noise():
     assert moved[1] < moved[0] / 3
 
 
+def test_labels_of_rows_mean_nothing():
+    several = [credits_of(MODELLED), credits_of(MODELLED, model="other")]
+    effects = effects_of(MODELLED, 50.0)
+    expected = combine_with_experiment(pd.concat(several, ignore_index=True), effects)
+    pd.testing.assert_frame_equal(combine_with_experiment(pd.concat(several), effects), expected)
+
+
 def test_controls_say_nothing_of_a_model_that_was_told_of_them():
     """Exactly nothing for them is no sign of a good model, and must not outweigh a noisy experiment."""
     nodes = [*NODES, "direct", "organic"]

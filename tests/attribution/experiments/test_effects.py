@@ -102,7 +102,8 @@ def test_controls_that_earn_credit_are_warned_of():
         # Two controls: the mean square of 3 and 4 is 12.5, above the 10.2 that chance reaches once in 1,000.
         ([30.0, 40.0], 10.0, 500.0, 1e4, True),
         ([30.0, 40.0], 11.2, 500.0, 1e4, False),  # 10.0
-        ([30.0, 40.0], 10.0, 701.0, 1e4, False),  # less than a tenth of the others
+        ([30.0, 40.0], 10.0, 2_300.0, 1e4, True),
+        ([30.0, 40.0], 10.0, 2_350.0, 1e4, False),  # less than 3 % of the others
         ([-30.0, -40.0], 10.0, 500.0, 1e4, True),  # harm is no effect either
         ([30.0, 40.0], 10.0, 1e9, 600.0, True),  # a model gone astray does not hide its controls
         ([0.0, 0.0], 0.0, 500.0, 1e4, False),
