@@ -37,7 +37,9 @@ def create_integration(
     Raises
     ------
     InvalidRequest
-        If an argument is not allowed, or the project is not embedded.
+        If an argument is not allowed.
+    NotSupported
+        If the project is remote.
     Conflict
         If there is an integration of that ``vendor_id``.
 

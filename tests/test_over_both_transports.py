@@ -471,6 +471,10 @@ WRITES = {
 #: What a remote project cannot do, and what it says.
 EMBEDDED_ONLY = {
     "conversion_paths": (lambda p: at.conversion_paths(p, event_type="order"), r"sync\(project, to=…\)"),
+    "create_integration": (
+        lambda p: at.create_integration(p, "post", name="Post"),
+        r"connect\(…, path=…\)",
+    ),
     "load": (
         lambda p: at.load(p, nodes=table({"_id": "a", "type": "channel", "name": "A"})),
         r"connect\(…, path=…\)",

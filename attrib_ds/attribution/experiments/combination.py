@@ -106,7 +106,7 @@ def combine_with_experiment(
     >>> effects = pd.DataFrame({"node_id": ["radio"], "currency": None, "caused": [120.0], "error": [40.0]})
     >>> found = combine_with_experiment(credits, effects)
     >>> found["combined"].round().tolist(), found["disagreement"].round(1).tolist()
-    ([104.0, 50.0], [0.5, nan])
+    ([103.0, 50.0], [0.5, nan])
     """
     _check(credits, effects, controls, scaled, confidence)
     # Frames that were put together from several may have doubled labels.
