@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,12 +20,20 @@ from attrib_ds.attribution.transitions import Transitions
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    from attrib_ds.attribution.incremental.periods import Periods
     from attrib_ds.attribution.outcomes import Outcomes
     from attrib_ds.attribution.sequences import Sequences
 
     Numbers = NDArray[np.float64]
+
+_ALLOWED: Final = (
+    "allowed: markov, conversion_rate_shapley, fractribution, discrete_hazard, additive_hazard, each also "
+    "with parameters"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +68,7 @@ class Chances:
 def held_out_chances(model: models.Model, _sequences: Sequences) -> list[Chances]:
     """Return the chances of each group of users, by the model made from the other groups."""
     raise InvalidRequest(
-        f"models: {model.name} says nothing of the chance to convert; allowed: markov, "
-        "conversion_rate_shapley, fractribution, discrete_hazard, additive_hazard, each also with parameters",
+        f"models: {model.name} says nothing of the chance to convert; {_ALLOWED}",
         field="models",
     )
 
@@ -100,8 +107,7 @@ def _of_paths(model: models.Fractribution, sequences: Sequences) -> list[Chances
 def _of_effects(model: models.Landmark, _sequences: Sequences) -> list[Chances]:
     raise InvalidRequest(
         f"models: {model.name} estimates effects on those who were reached, and is no model of the chance to "
-        "convert; allowed: markov, conversion_rate_shapley, fractribution, discrete_hazard, additive_hazard, "
-        "each also with parameters",
+        f"convert; {_ALLOWED}",
         field="models",
     )
 
@@ -109,30 +115,34 @@ def _of_effects(model: models.Landmark, _sequences: Sequences) -> list[Chances]:
 @held_out_chances.register(models.AdditiveHazard)
 def _of_rates(model: models.AdditiveHazard, sequences: Sequences) -> list[Chances]:
     rated = RatedPeriods.of(model, sequences)
-    is_case, weight = rated.periods.is_case, rated.periods.weight
-    chances_of = []
-    for group in range(sequences.folds):
-        mine, others = rated.fold == group, rated.fold != group
-        overall = weight[others] @ is_case[others] / max(weight[others].sum(), 1.0)
-        counts = weight[mine] * np.stack([is_case[mine], ~is_case[mine]])
-        chance = rated.chances_without(group)
-        chances_of.append(Chances(chance, counts[0], counts[1], float(overall), "period"))
-    return chances_of
+    return _by_group(rated.periods, rated.fold, sequences.folds, rated.chances_without)
 
 
 @held_out_chances.register(models.DiscreteHazard)
 def _of_periods(model: models.DiscreteHazard, sequences: Sequences) -> list[Chances]:
     histories, periods, design = regression(model, sequences)
     is_case, weight, fold = periods.is_case, periods.weight, histories.fold[periods.user]
-    chances_of = []
-    for group in range(sequences.folds):
-        left_out, others = np.flatnonzero(fold == group), np.flatnonzero(fold != group)
+
+    def chances_without(group: int) -> Numbers:
+        others = np.flatnonzero(fold != group)
         penalty = design.penalty(model.shrinkage * is_case[others].sum())
         known, _ = fit_logistic(design.at(others), is_case[others], weight[others], penalty=penalty)
+        return chances(design.rows(np.flatnonzero(fold == group)) @ known)
+
+    return _by_group(periods, fold, sequences.folds, chances_without)
+
+
+def _by_group(
+    periods: Periods, fold: NDArray[np.int64], folds: int, chances_without: Callable[[int], Numbers]
+) -> list[Chances]:
+    """Return what became of the periods of each group, with chances made without the group."""
+    is_case, weight = periods.is_case, periods.weight
+    chances_of = []
+    for group in range(folds):
+        mine, others = fold == group, fold != group
         overall = weight[others] @ is_case[others] / max(weight[others].sum(), 1.0)
-        counts = weight[left_out] * np.stack([is_case[left_out], ~is_case[left_out]])
-        chance = chances(design.rows(left_out) @ known)
-        chances_of.append(Chances(chance, counts[0], counts[1], float(overall), "period"))
+        counts = weight[mine] * np.stack([is_case[mine], ~is_case[mine]])
+        chances_of.append(Chances(chances_without(group), counts[0], counts[1], float(overall), "period"))
     return chances_of
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from attrib_ds.attribution import shapley as shapley  # Its weights are known once it is loaded.
 from attrib_ds.attribution.hashing import number_of
 from attrib_ds.attribution.resampling import Units
-from attrib_ds.attribution.uncertainty import Limits, share_of
+from attrib_ds.attribution.uncertainty import Limits, measures_of
 from attrib_ds.attribution.weights import weighted
 from attrib_ds.frames import to_pandas
 
@@ -118,8 +118,9 @@ class ReplicatedCredits:
     def bounded(self, index: int, uncertainty: Uncertainty) -> pd.DataFrame:
         """Return the credits of a model with their bounds."""
         whole = self.whole(index)
+        conversions, value = (whole[name].to_numpy("float64") for name in ("conversions", "value"))
         bounds = uncertainty.between(
-            _estimates(whole), self.of_model(index), limits=_limits(whole, self._lowest)
+            measures_of(conversions, value), self.of_model(index), limits=_limits(whole, self._lowest)
         )
         return whole.assign(**bounds)
 
@@ -208,21 +209,17 @@ def _around(wide: pd.DataFrame, index: int, uncertainty: Uncertainty) -> dict[st
     conversions, value, squares, value_squares, products = (
         wide[f"{kind}{index}"].to_numpy("float64") for kind in ("c", "v", "cc", "vv", "ct")
     )
-    share = share_of(conversions)
+    estimates = measures_of(conversions, value)
+    share = estimates["share"]
     total = conversions.sum() or np.nan
     # Over users, the sum of squares of their credit less its expected part in their total. The squares of
     # totals are the products with totals, summed over nodes.
     deviations = squares - 2 * share * products + share**2 * products.sum()
     return uncertainty.around(
-        {"conversions": conversions, "value": value, "share": share},
+        estimates,
         {"conversions": squares, "value": value_squares, "share": deviations / total**2},
         limits=_limits(wide, wide["lowest"].to_numpy("float64")),
     )
-
-
-def _estimates(credits: pd.DataFrame) -> dict[str, Numbers]:
-    conversions, value = (credits[name].to_numpy("float64") for name in ("conversions", "value"))
-    return {"conversions": conversions, "value": value, "share": share_of(conversions)}
 
 
 def _limits(credits: pd.DataFrame, lowest: Numbers) -> Limits:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.uncertainty import Limits, share_of
+from attrib_ds.attribution.uncertainty import Limits, measures_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,12 +124,7 @@ class Tally:
     def _bounds(
         self, node: NDArray[np.int64], currency: NDArray[np.int64], uncertainty: Uncertainty, limits: Limits
     ) -> dict[str, NDArray[np.float64]]:
-        conversions = self.conversions[node, currency]
-        estimates = {
-            "conversions": conversions,
-            "value": self.value[node, currency],
-            "share": share_of(conversions),
-        }
+        estimates = measures_of(self.conversions[node, currency], self.value[node, currency])
         if self.replicates is not None:
             return uncertainty.between(estimates, self.replicates[:, :, node, currency], limits=limits)
         if not self.without:

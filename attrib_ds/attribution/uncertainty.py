@@ -126,7 +126,7 @@ class Uncertainty:
         """
         groups = len(left_out)
         # Without a group there are fewer conversions to divide: back to the size of the whole.
-        samples = _by_name(left_out * (groups / (groups - 1)))
+        samples = _samples(left_out * (groups / (groups - 1)))
         variances = {
             name: (groups - 1) / groups * ((each - each.mean(axis=0)) ** 2).sum(axis=0)
             for name, each in samples.items()
@@ -152,7 +152,7 @@ class Uncertainty:
         limits : Limits
             Of the estimates.
         """
-        samples = _by_name(replicates)
+        samples = _samples(replicates)
         tails = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
         percentiles = {
             column: bound
@@ -174,15 +174,16 @@ class Uncertainty:
         return {column: np.full(rows, np.nan) for columns in BOUNDS.values() for column in columns}
 
 
-def share_of(conversions: Numbers) -> Numbers:
-    """Return the part of all credited conversions that each row has; of none it is 0."""
+def measures_of(conversions: Numbers, value: Numbers) -> dict[str, Numbers]:
+    """Return what has bounds, by name in ``BOUNDS``; a share is of all conversions along the last axis."""
     total = conversions.sum(axis=-1, keepdims=True)
-    return np.asarray(np.divide(conversions, total, out=np.zeros_like(conversions), where=total != 0))
+    # Of none it is 0.
+    share = np.divide(conversions, total, out=np.zeros_like(conversions), where=total != 0)
+    return {"conversions": conversions, "value": value, "share": np.asarray(share)}
 
 
-def _by_name(samples: Numbers) -> dict[str, Numbers]:
-    conversions, value = samples[:, 0], samples[:, 1]
-    return {"conversions": conversions, "value": value, "share": share_of(conversions)}
+def _samples(samples: Numbers) -> dict[str, Numbers]:
+    return measures_of(samples[:, 0], samples[:, 1])
 
 
 def _bounds(

@@ -82,7 +82,13 @@ def regression(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, 
     histories = Histories.of(sequences, covariates=model.covariates)
     nodes = len(sequences.node_ids)
     _check(model, histories, nodes)
-    periods = sample_periods(
+    periods = periods_of(model, histories, nodes)
+    return histories, periods, Design.of(periods, histories, has_interactions=model.interactions)
+
+
+def periods_of(model: DiscreteHazard, histories: Histories, nodes: int) -> Periods:
+    """Return the periods that the model looks at."""
+    return sample_periods(
         histories,
         nodes=nodes,
         half_lives=[as_days(each, argument="half_lives") for each in model.half_lives],
@@ -90,7 +96,6 @@ def regression(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, 
         rows=min(model.rows, model.comparisons * len(histories.event_user)),
         seed=model.seed,
     )
-    return histories, periods, Design.of(periods, histories, has_interactions=model.interactions)
 
 
 def _check(model: DiscreteHazard, histories: Histories, nodes: int) -> None:

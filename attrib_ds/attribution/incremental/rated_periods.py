@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attrib_ds.attribution.incremental.additive_hazard import days_of, exposure_of
+from attrib_ds.attribution.incremental.discrete_hazard import periods_of
 from attrib_ds.attribution.incremental.exposure import strata_of
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.periods import Periods, sample_periods
 from attrib_ds.attribution.incremental.rates import Rates, fit_rates
 from attrib_ds.attribution.models import DiscreteHazard
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.incremental.exposure import Exposure
+    from attrib_ds.attribution.incremental.periods import Periods
     from attrib_ds.attribution.models import AdditiveHazard
     from attrib_ds.attribution.sequences import Sequences
 
@@ -53,21 +54,13 @@ class RatedPeriods:
         """Look at periods of users under a model."""
         exposure, pairs = exposure_of(model, sequences)
         histories = Histories.of(sequences, covariates=())
-        defaults = DiscreteHazard()
-        half_lives = days_of(model)
-        periods = sample_periods(
-            histories,
-            nodes=len(sequences.node_ids),
-            half_lives=half_lives,
-            step=1.0,
-            rows=min(defaults.rows, defaults.comparisons * len(histories.event_user)),
-            seed=defaults.seed,
-        )
+        looked_at = DiscreteHazard(half_lives=model.half_lives)
+        periods = periods_of(looked_at, histories, len(sequences.node_ids))
         stratum = np.array([exposure.strata[key] for key in strata_of(sequences, model.strata)], np.int64)
         start = np.datetime64(exposure.start.replace(tzinfo=None), "us")
         days = periods.moment + (histories.origin - start) / np.timedelta64(1, "D")
         levels = periods.adstock.astype(np.float64)
-        middle = levels[:, :, int(np.argsort(half_lives)[len(half_lives) // 2])]
+        middle = levels[:, :, int(np.argsort(days_of(model))[len(model.half_lives) // 2])]
         products = [middle[:, one] * middle[:, other] for one, other in pairs]
         return cls(
             periods,

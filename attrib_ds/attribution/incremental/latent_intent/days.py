@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attrib_ds.attribution.codes import number_rows
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -72,7 +74,7 @@ class Days:
             now = np.zeros(len(rank), np.int64)
             there = by_period[beginning:ending]
             now[user[there]] = code[there]
-            rank = _numbered_pairs(rank, now)
+            _, rank = number_rows(np.column_stack([rank, now]))
         bounds = np.searchsorted(user, np.arange(len(first) + 1))
         return cls(first, length, end.max(initial=0) - end, root, bounds, period, code, rank)
 
@@ -82,12 +84,6 @@ def _numbered(rows: Numbers) -> Codes:
         return np.zeros(len(rows), np.int64)
     _, numbers = np.unique(rows, axis=0, return_inverse=True)
     return np.asarray(numbers, np.int64).reshape(-1)
-
-
-def _numbered_pairs(first: Codes, second: Codes) -> Codes:
-    """Give pairs numbers in their order."""
-    _, numbers = np.unique(first * (int(second.max(initial=0)) + 1) + second, return_inverse=True)
-    return np.asarray(numbers, np.int64)
 
 
 def _coded(user: Codes, period: Codes, item: Codes, items: int) -> tuple[Codes, Codes, Codes]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attrib_ds.attribution.codes import number_rows
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -40,10 +42,9 @@ def draw_users(histories: Histories, days: Days, *, users: int, seed: int) -> tu
     weight : float array
         How many each stands for.
     """
-    histories_of, which, size = np.unique(
-        np.stack([days.rank, days.length]), axis=1, return_inverse=True, return_counts=True
-    )
-    count = histories_of.shape[1]
+    different, which = number_rows(np.column_stack([days.rank, days.length]))
+    count = len(different)
+    size = np.bincount(which, minlength=count)
     owner = np.zeros(count, np.int64)
     owner[which[::-1]] = np.arange(len(which))[::-1]
     has_converted = np.zeros(count, bool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -150,18 +150,19 @@ class Objective:
 
     def __call__(self, given: Parameters) -> tuple[float, Numbers]:
         """Return the value and the slope."""
-        rates = Rates(given, self.classes, self.journeys)
-        found = slopes(rates)
-        prior, of_prior = self._prior(given)
-        return found.likely + prior, _row(self._slopes(rates, found)) + _row(of_prior)
+        _, _, value, slope = self._at(given)
+        return value, slope
 
     def with_sharpness(self, given: Parameters) -> tuple[float, Numbers, Numbers]:
         """Return also about how sharply each parameter would be known if nothing were unseen."""
+        rates, found, value, slope = self._at(given, counts_steps=True)
+        return value, slope, self._sharpness(rates, found).flat()
+
+    def _at(self, given: Parameters, *, counts_steps: bool = False) -> tuple[Rates, Slopes, float, Numbers]:
         rates = Rates(given, self.classes, self.journeys)
-        found = slopes(rates, counts_steps=True)
+        found = slopes(rates, counts_steps=counts_steps)
         prior, of_prior = self._prior(given)
-        slope = _row(self._slopes(rates, found)) + _row(of_prior)
-        return found.likely + prior, slope, _row(self._sharpness(rates, found))
+        return rates, found, found.likely + prior, self._slopes(rates, found).flat() + of_prior.flat()
 
     def _of_pairs(self, matrix: Numbers) -> Numbers:
         pairs = self.journeys.pairs
@@ -228,7 +229,3 @@ class Objective:
             value -= self.shrinkage * effects.sum()
             found[name] = np.full(effects.shape, -self.shrinkage)
         return float(value), Parameters(**found)
-
-
-def _row(values: Parameters) -> Numbers:
-    return np.concatenate([np.ravel(getattr(values, each.name)) for each in fields(Parameters)])
