@@ -266,6 +266,8 @@ class _Row:
             control = Number(question)
         else:
             control = Written(question)
+            # Told key by key: suggestions that come later redraw the box with what it has told.
+            control.widget.continuous_update = True
         control.widget.style = {"description_width": "auto"}
         control.widget.layout = {"width": "18em"}
         control.watch(self._builder.changed)

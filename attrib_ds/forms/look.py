@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ipywidgets
 
 from attrib_ds.errors import AttribError
+from attrib_ds.forms.pressing import AfterThePage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ def button(label: str, pressed: Callable[[], Any], *, problem: Any, is_main: boo
     problem : ipywidgets.HTML
         Where an exception is shown; widgets themselves would only log it.
     is_main : bool, default False
-        Whether it is the one that people look for.
+        Whether it is the one that people look for, and acts on what stands in the page.
     """
     made = ipywidgets.Button(
         description=label,
@@ -56,13 +57,14 @@ def button(label: str, pressed: Callable[[], Any], *, problem: Any, is_main: boo
         layout={"width": "auto", "align_self": "flex-start"},
     )
 
-    def call(_: Any) -> None:
+    def call() -> None:
         try:
             pressed()
         except Exception as error:  # noqa: BLE001  (shown in the page)
             problem.value = warned(in_words(error))
 
-    made.on_click(call)
+    act = AfterThePage(call) if is_main else call
+    made.on_click(lambda _: act())
     return made
 
 
