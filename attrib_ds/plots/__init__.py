@@ -1,7 +1,8 @@
 """Plots of credits, paths and insights; each draws on one matplotlib ``Axes`` and returns it.
 
-Without ``ax`` a plot makes a figure of its own, as large as its content asks for. With ``ax`` it draws
-there and leaves the figure's size and layout alone; ``layout="constrained"`` keeps long names inside.
+Without ``ax`` a plot makes a figure of its own, as large as its content and matplotlib's ``font.size`` ask.
+With ``ax`` it draws there and leaves the figure's size and layout alone; ``layout="constrained"`` keeps long
+names inside. Texts and lines are light on a dark figure, such as those of the style ``"dark_background"``.
 """
 
 from __future__ import annotations

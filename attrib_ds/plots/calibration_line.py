@@ -66,7 +66,7 @@ def calibration(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         return ax
     shown = compared.assign(**{name: numbers("compared", compared, name) for name in _COLUMNS[2:]})
     bounds = _scale(ax, shown)
-    ax.plot(bounds, bounds, color=look.MUTED, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
+    ax.plot(bounds, bounds, color=look.tones(ax).muted, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
     models = list(dict.fromkeys(shown["model"]))
     handles = []
     for place, model in enumerate(models):
@@ -104,7 +104,7 @@ def _draw_line(ax: Axes, rows: pd.DataFrame, place: int, aside: float, bounds: t
     expected = rows["expected"].to_numpy()
     # A little to the side, by the same distance on the paper wherever it is.
     at = expected * (high / low) ** aside if ax.get_xscale() == "log" else expected + aside * (high - low)
-    colour = look.COLOURS[place % len(look.COLOURS)]
+    colour = look.tones(ax).colours[place % len(look.tones(ax).colours)]
     marker, size = look.MARKERS[place % len(look.MARKERS)]
     lower, upper = (rows[name].clip(lower=low).to_numpy() for name in ("observed_low", "observed_high"))
     ax.vlines(at, lower, upper, color=colour, linewidth=1.2, alpha=0.55, zorder=2)
@@ -115,7 +115,7 @@ def _draw_line(ax: Axes, rows: pd.DataFrame, place: int, aside: float, bounds: t
         linewidth=1.4,
         marker=marker,
         markersize=size,
-        markeredgecolor="white",
+        markeredgecolor=look.tones(ax).ground,
         markeredgewidth=0.5,
         zorder=3,
     )

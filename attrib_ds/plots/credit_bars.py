@@ -114,14 +114,17 @@ def credits(
 
 def _draw_bars(ax: Axes, shown: Lines) -> None:
     positions = np.arange(len(shown.labels))
-    colours = [look.COLOURS[0] if node is not None else look.COLOURS[4] for node in shown.node_ids]
+    colours = [
+        look.tones(ax).colours[0] if node is not None else look.tones(ax).colours[4]
+        for node in shown.node_ids
+    ]
     if shown.unattributed:
         colours[-1] = look.GREY
     ax.barh(positions, shown.amounts.iloc[:, 0].to_numpy(), height=0.72, color=colours)
     ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown.labels) - 0.4, -0.6)
-    ax.axvline(0.0, color=look.MUTED, linewidth=0.8)
+    ax.axvline(0.0, color=look.tones(ax).muted, linewidth=0.8)
 
 
 def _draw_intervals(ax: Axes, shown: Lines, rows: pd.DataFrame) -> bool:
@@ -149,7 +152,7 @@ def _draw_intervals(ax: Axes, shown: Lines, rows: pd.DataFrame) -> bool:
         [positions[key] for key in keys if key in positions],
         xerr=np.abs(high - low) / 2,
         fmt="none",
-        ecolor=look.INK,
+        ecolor=look.tones(ax).ink,
         elinewidth=1.1,
         capsize=2.5,
     )

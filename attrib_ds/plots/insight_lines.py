@@ -86,8 +86,8 @@ def insights(
         (handle,) = ax.plot(
             places,
             heights.to_numpy(),
-            color=look.GREY if rest else look.COLOURS[rank % len(look.COLOURS)],
-            linestyle="--" if rest else ("-", ":", "-.")[rank // len(look.COLOURS) % 3],
+            color=look.GREY if rest else look.tones(ax).colours[rank % len(look.tones(ax).colours)],
+            linestyle="--" if rest else ("-", ":", "-.")[rank // len(look.tones(ax).colours) % 3],
             marker=marker,
             markersize=3.5,
             linewidth=1.6,

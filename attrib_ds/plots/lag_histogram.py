@@ -87,8 +87,8 @@ def lags(lags: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     handles, names = [], []
     for name, days, colour, dashes in (
-        ("first touch", first, look.COLOURS[0], (0, (6, 3))),
-        ("last touch", last, look.COLOURS[3], (0, (2, 2))),
+        ("first touch", first, look.tones(ax).colours[0], (0, (6, 3))),
+        ("last touch", last, look.tones(ax).colours[3], (0, (2, 2))),
     ):
         heights, _ = np.histogram(np.clip(days, edges[0], edges[-1]), bins=edges, weights=weights)
         ax.stairs(heights, edges, fill=True, color=colour, alpha=0.15)

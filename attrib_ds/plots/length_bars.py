@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import look
 from attrib_ds.plots.arguments import numbers, require_count, require_frame
 
@@ -34,7 +35,8 @@ def lengths(lengths: pd.DataFrame, *, most: int = 20, ax: Axes | None = None) ->
     Raises
     ------
     InvalidRequest
-        If a column is missing or no number, or ``most`` is not a whole number from 1.
+        If a column is missing or no number, a length is missing or below 0, or ``most`` is not a whole
+        number from 1.
 
     Examples
     --------
@@ -47,8 +49,13 @@ def lengths(lengths: pd.DataFrame, *, most: int = 20, ax: Axes | None = None) ->
     require_frame("lengths", lengths, COLUMNS)
     require_count("most", most)
     counted = numbers("lengths", lengths, "conversions")
-    length = numbers("lengths", lengths, "length").clip(upper=most).astype("int64")
-    by_length = counted.groupby(length).sum()
+    length = numbers("lengths", lengths, "length")
+    wrong = length[~(length >= 0)]
+    if len(wrong):
+        raise InvalidRequest(
+            f"lengths: column 'length' holds {wrong.iloc[0]:g}; allowed: touchpoints from 0", field="lengths"
+        )
+    by_length = counted.groupby(length.clip(upper=most).astype("int64")).sum()
     longest = int(by_length.index.max()) if len(by_length) else 0
     heights = by_length.reindex(range(longest + 1), fill_value=0.0).to_numpy()
 
@@ -60,9 +67,9 @@ def lengths(lengths: pd.DataFrame, *, most: int = 20, ax: Axes | None = None) ->
         look.say_empty(ax, "no conversions")
         return ax
     places = range(longest + 1)
-    ax.bar(places, heights, width=0.75, color=[look.GREY, *([look.COLOURS[0]] * longest)])
+    ax.bar(places, heights, width=0.75, color=[look.GREY, *([look.tones(ax).colours[0]] * longest)])
     labels = [str(place) for place in places]
-    if (numbers("lengths", lengths, "length") > most).any():
+    if (length > most).any():
         labels[-1] = f"{most}+"
     look.write_thousands(ax.yaxis)
     look.settle(ax)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from matplotlib import pyplot
+from matplotlib.colors import to_hex, to_rgba
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -27,18 +29,74 @@ MARKERS: Final = (
     ("X", 7.0), ("<", 6.5), (">", 6.5), ("p", 6.5), ("*", 9.0), ("h", 6.5),
 )  # fmt: skip
 GREY: Final = "#BEBEBE"  # fills of what is not a node or group
-MUTED: Final = "#767676"  # lines and texts beside the data
-INK: Final = "#333333"
-_GRID: Final = "#DDDDDD"
+
+
+@dataclass(frozen=True)
+class Tones:
+    """Colours that depend on whether the ground is light or dark.
+
+    Attributes
+    ----------
+    ink : str
+        Of texts.
+    muted : str
+        Of lines and texts beside the data.
+    grid : str
+        Of the lines behind the data.
+    ground : str
+        Of what is cleared around texts and points.
+    colours : tuple of str
+        Of nodes, groups and models.
+    """
+
+    ink: str = "#333333"
+    muted: str = "#767676"
+    grid: str = "#DDDDDD"
+    ground: str = "white"
+    colours: tuple[str, ...] = COLOURS
+
+
+_LIGHT: Final = Tones()
+_DARK: Final = Tones(
+    ink="#E4E4E4",
+    muted="#9A9A9A",
+    grid="#444444",
+    ground="black",
+    colours=tuple("#EEEEEE" if colour == "#222222" else colour for colour in COLOURS),
+)
+
+
+def tones(ax: Axes) -> Tones:
+    """Return the colours for the ground of a figure, or for that of the style where it has none."""
+    figure = ax.get_figure(root=True)
+    face = to_rgba("none" if figure is None else figure.get_facecolor())
+    if face[3] < 0.5:
+        # What is behind a figure that one sees through suits the texts of the style.
+        is_dark = _brightness(to_rgba(pyplot.rcParams["text.color"])) > 0.5
+        return _DARK if is_dark else _LIGHT
+    if _brightness(face) > 0.5:
+        return _LIGHT
+    return replace(_DARK, ground=to_hex(face))
+
+
+def _brightness(colour: tuple[float, float, float, float]) -> float:
+    red, green, blue, _ = colour
+    return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
 def axes_of(ax: Axes | None, *, width: float, height: float) -> Axes:
-    """Return ``ax``, or the axes of a new figure of ``width`` by ``height`` inches."""
+    """Return ``ax``, or the axes of a new figure of ``width`` by ``height`` inches, more for larger texts."""
     if ax is not None:
         return ax
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)  # inches around what is drawn
-    _, created = pyplot.subplots(figsize=(width, height), layout=layout)
+    larger = max(points(1.0), 1.0)
+    _, created = pyplot.subplots(figsize=(width * larger, height * larger), layout=layout)
     return created
+
+
+def points(number: float) -> float:
+    """Return points as many times larger as texts are larger than matplotlib's own 10 points."""
+    return number * float(pyplot.rcParams["font.size"]) / 10
 
 
 def settle(ax: Axes) -> None:
@@ -51,30 +109,37 @@ def settle(ax: Axes) -> None:
 def dress(ax: Axes, *, title: str, grid: str | None, lift: float = 8.0) -> None:
     """Set title, spines and a light grid along ``grid`` (``"x"``, ``"y"``, ``"both"`` or none).
 
-    The title stands ``lift`` points above the axes.
+    The title stands ``lift`` points above the axes, more for larger texts; a long one has several lines.
     """
     ax.set_title(
-        title, loc="left", pad=lift, fontsize="medium", fontweight="bold", color=INK, parse_math=False
+        title,
+        loc="left",
+        pad=points(lift),
+        fontsize="medium",
+        fontweight="bold",
+        color=tones(ax).ink,
+        parse_math=False,
+        wrap=True,
     )
     ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(MUTED)
-    ax.tick_params(color=MUTED, labelcolor=INK, labelsize="small")
-    ax.xaxis.label.set_color(INK)
-    ax.yaxis.label.set_color(INK)
+    ax.spines[["left", "bottom"]].set_color(tones(ax).muted)
+    ax.tick_params(color=tones(ax).muted, labelcolor=tones(ax).ink, labelsize="small")
+    ax.xaxis.label.set_color(tones(ax).ink)
+    ax.yaxis.label.set_color(tones(ax).ink)
     ax.xaxis.label.set_parse_math(False)
     ax.yaxis.label.set_parse_math(False)
     ax.set_axisbelow(True)
     if grid == "x" or grid == "both":
-        ax.xaxis.grid(visible=True, color=_GRID, linewidth=0.8)
+        ax.xaxis.grid(visible=True, color=tones(ax).grid, linewidth=0.8)
     if grid == "y" or grid == "both":
-        ax.yaxis.grid(visible=True, color=_GRID, linewidth=0.8)
+        ax.yaxis.grid(visible=True, color=tones(ax).grid, linewidth=0.8)
 
 
 def say_empty(ax: Axes, message: str) -> None:
     """Write ``message`` in the middle of axes that have nothing to show."""
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color=MUTED)
+    ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color=tones(ax).muted)
 
 
 def number(amount: float) -> str:
@@ -113,9 +178,9 @@ def _spread_ticks(axis: Axis) -> None:
         locator.set_params(nbins=6)
 
 
-def outline(text: Text) -> None:
-    """Put a white outline around a text that crosses lines or bands."""
-    text.set_path_effects([withStroke(linewidth=2.2, foreground="white", alpha=0.75)])
+def outline(text: Text, ax: Axes) -> None:
+    """Clear the ground around a text that crosses lines or bands."""
+    text.set_path_effects([withStroke(linewidth=2.2, foreground=tones(ax).ground, alpha=0.75)])
 
 
 def draw_legend(ax: Axes, handles: Sequence[Artist], names: Sequence[str], *, above: bool = False) -> None:
@@ -130,7 +195,7 @@ def draw_legend(ax: Axes, handles: Sequence[Artist], names: Sequence[str], *, ab
         borderaxespad=0.0,
         frameon=False,
         fontsize="small",
-        labelcolor=INK,
+        labelcolor=tones(ax).ink,
     )
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_parse_math(False)
@@ -141,7 +206,7 @@ def write_thinned(ax: Axes, labels: Sequence[str]) -> None:
     """Label the places 0, 1, 2 … of the x axis as far as the labels stand apart."""
     width = ax.get_window_extent().width / ax.figure.dpi * 72
     # A small character is about 5 points wide; two of them keep neighbours apart.
-    most = max(int(width / 5 / (max(map(len, labels)) + 2)), 2)
+    most = max(int(width / points(5) / (max(map(len, labels)) + 2)), 2)
     # Steps a reader counts in, with weeks and fortnights for days.
     steps = (1, 2, 5, 7, 10, 14, 20, 30, 50, 100, 200, 500, 1000, 2000, 5000)
     step = next((step for step in steps if len(labels) <= step * most), len(labels))

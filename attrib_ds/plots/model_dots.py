@@ -103,7 +103,7 @@ def _draw_dots(ax: Axes, shown: Lines) -> list[Line2D]:
         positions,
         np.nanmin(amounts, axis=1),
         np.nanmax(amounts, axis=1),
-        color=look.MUTED,
+        color=look.tones(ax).muted,
         linewidth=1.1,
         zorder=1.5,
     )
@@ -118,16 +118,16 @@ def _draw_dots(ax: Axes, shown: Lines) -> list[Line2D]:
             positions + heights[model],
             linestyle="none",
             marker=marker,
-            color=look.COLOURS[model % len(look.COLOURS)],
+            color=look.tones(ax).colours[model % len(look.tones(ax).colours)],
             markersize=size,
-            markeredgecolor="white",
+            markeredgecolor=look.tones(ax).ground,
             markeredgewidth=0.5,
         )
         handles.append(handle)
     ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown.labels) - 0.5, -0.5)
-    ax.axvline(0.0, color=look.MUTED, linewidth=0.8, zorder=1.2)
+    ax.axvline(0.0, color=look.tones(ax).muted, linewidth=0.8, zorder=1.2)
     if shown.unattributed:
-        ax.get_yticklabels()[-1].set_color(look.MUTED)
+        ax.get_yticklabels()[-1].set_color(look.tones(ax).muted)
     return handles

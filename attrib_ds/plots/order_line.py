@@ -60,9 +60,11 @@ def orders(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         numbers("compared", compared, name).to_numpy() for name in ("order", "behind", "behind_error")
     )
     chosen = compared["is_parsimonious"].to_numpy(dtype=bool)
-    ax.axhline(0.0, color=look.MUTED, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
-    ax.plot(order, -behind, color=look.COLOURS[0], linewidth=1.4, zorder=2)
-    ax.vlines(order, -behind - error, -behind + error, color=look.COLOURS[0], linewidth=1.6, zorder=2)
+    ax.axhline(0.0, color=look.tones(ax).muted, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
+    ax.plot(order, -behind, color=look.tones(ax).colours[0], linewidth=1.4, zorder=2)
+    ax.vlines(
+        order, -behind - error, -behind + error, color=look.tones(ax).colours[0], linewidth=1.6, zorder=2
+    )
     for is_filled in (False, True):
         which = chosen == is_filled
         ax.plot(
@@ -71,21 +73,22 @@ def orders(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             linestyle="none",
             marker="o",
             markersize=7.0 if is_filled else 6.0,
-            color=look.COLOURS[0],
-            markerfacecolor=look.COLOURS[0] if is_filled else "white",
+            color=look.tones(ax).colours[0],
+            markerfacecolor=look.tones(ax).colours[0] if is_filled else look.tones(ax).ground,
             markeredgewidth=1.4,
             zorder=3,
         )
-    name = ax.annotate(
-        f"order {order[chosen][0]:g}",
-        (order[chosen][0], -behind[chosen][0]),
-        xytext=(0, 9),
-        textcoords="offset points",
-        ha="center",
-        fontsize="small",
-        color=look.INK,
-    )
-    look.outline(name)
+    for place, height in zip(order[chosen][:1], -behind[chosen][:1], strict=True):
+        name = ax.annotate(
+            f"order {place:g}",
+            (place, height),
+            xytext=(0, 9),
+            textcoords="offset points",
+            ha="center",
+            fontsize="small",
+            color=look.tones(ax).ink,
+        )
+        look.outline(name, ax)
     ax.set_xticks(np.sort(order))
     ax.set_xlim(order.min() - 0.5, order.max() + 0.5)
     ax.margins(y=0.18)

@@ -87,13 +87,14 @@ def paths(touches: pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | Non
         return ax
     names, others = _rank_nodes(rows, top)
     labels = [*distinct(names).values(), f"other ({look.count(others, 'node')})"]
-    colours = [*(look.COLOURS[rank % len(look.COLOURS)] for rank in range(len(names))), look.GREY]
+    every = look.tones(ax).colours
+    colours = [*(every[rank % len(every)] for rank in range(len(names))), look.GREY]
     sequences = _sequences(rows, names, steps)
     weights = events.to_numpy()
     blocks = _stack_blocks(sequences, weights)
     _draw_bands(ax, sequences, weights, blocks, colours)
     for (column, node), block in blocks.items():
-        colour = look.INK if column == steps else colours[node]
+        colour = look.tones(ax).ink if column == steps else colours[node]
         corner = (column - _BLOCK / 2, block.start)
         ax.add_patch(Rectangle(corner, _BLOCK, block.height, color=colour, linewidth=0))
     _label_columns(ax, blocks, steps)
@@ -230,7 +231,7 @@ def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: in
     for column, total in totals.items():
         ax.annotate(
             look.number(total), (column, 0), xytext=(0, 4), textcoords="offset points",
-            ha="center", va="bottom", fontsize="small", color=look.INK,
+            ha="center", va="bottom", fontsize="small", color=look.tones(ax).ink,
         )  # fmt: skip
     lowest = max(block.start + block.height for block in blocks.values())
     ax.set_ylim(1.01 * lowest, -0.07 * lowest)
@@ -241,14 +242,14 @@ def _name_blocks(
 ) -> None:
     """Write the node's name beside each block that is high enough for a line of text."""
     points = 72 / ax.figure.dpi
-    line = 10 / (ax.get_window_extent().height * points) * abs(np.diff(ax.get_ylim()).item())
+    line = look.points(10) / (ax.get_window_extent().height * points) * abs(np.diff(ax.get_ylim()).item())
     pitch = ax.get_window_extent().width * points / (steps + 0.3)
-    characters = max(int((1 - 1.5 * _BLOCK) * pitch / 4.4), 4)
+    characters = max(int((1 - 1.5 * _BLOCK) * pitch / look.points(5)), 4)
     for (column, node), block in blocks.items():
         if column < steps and block.height >= line:
             text = ax.text(
                 column + 0.8 * _BLOCK, block.start + block.height / 2,
                 shorten(labels[node], width=characters),
-                va="center", fontsize=8, color=look.INK, parse_math=False,
+                va="center", fontsize=look.points(8), color=look.tones(ax).ink, parse_math=False,
             )  # fmt: skip
-            look.outline(text)
+            look.outline(text, ax)

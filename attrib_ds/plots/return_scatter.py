@@ -103,13 +103,20 @@ def returns(
     look.write_thousands(ax.xaxis)
     look.write_thousands(ax.yaxis)
     ax.scatter(
-        spend, value, s=32, color=look.COLOURS[0], alpha=0.8, edgecolor="white", linewidth=0.6, zorder=3
+        spend,
+        value,
+        s=32,
+        color=look.tones(ax).colours[0],
+        alpha=0.8,
+        edgecolor=look.tones(ax).ground,
+        linewidth=0.6,
+        zorder=3,
     )
     if spent[["low", "high"]].notna().all(axis=1).any():
         # From bound to bound, not around the point: an estimate may lie outside its own interval.
         ax.errorbar(
             spend, (low + high) / 2, yerr=(high - low) / 2,
-            fmt="none", ecolor=look.COLOURS[0], elinewidth=1.0, capsize=2.0, alpha=0.6, zorder=2.5,
+            fmt="none", ecolor=look.tones(ax).colours[0], elinewidth=1.0, capsize=2.0, alpha=0.6, zorder=2.5,
         )  # fmt: skip
         ax.set_xlabel(f"{ax.get_xlabel()}\nlines from low to high: sampling error, not bias")
     look.settle(ax)
@@ -186,9 +193,10 @@ def _name_points(
     for point in np.argsort(-weight, kind="stable")[:_MOST_TRIED]:
         text = ax.annotate(
             labels[point], (spend[point], value[point]), xytext=(0, 0), textcoords="offset points",
-            ha="center", va="center", fontsize=8, color=look.INK, in_layout=False, parse_math=False,
+            ha="center", va="center", fontsize=look.points(8), color=look.tones(ax).ink,
+            in_layout=False, parse_math=False,
         )  # fmt: skip
-        look.outline(text)
+        look.outline(text, ax)
         box = text.get_window_extent()
         others = [dot for other, dot in enumerate(dots) if other != point]
         for right, up in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)):
@@ -216,10 +224,19 @@ def _draw_ratios(ax: Axes, taken: list[Bbox]) -> None:
         along = np.linspace(max(low, 0.0), high, 300)
     frame = ax.get_window_extent()
     for ratio in _RATIOS:
-        ax.plot(along, ratio * along, color=look.MUTED, linewidth=1.0, zorder=1.5, scalex=False, scaley=False)
+        ax.plot(
+            along,
+            ratio * along,
+            color=look.tones(ax).muted,
+            linewidth=1.0,
+            zorder=1.5,
+            scalex=False,
+            scaley=False,
+        )
         text = ax.text(
-            0, 0, f"ROAS {ratio}×", ha="right", va="center", fontsize=7.5, color=look.MUTED, in_layout=False,
-            zorder=1.6, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+            0, 0, f"ROAS {ratio}×", ha="right", va="center", fontsize=look.points(7.5),
+            color=look.tones(ax).muted, in_layout=False, zorder=1.6,
+            bbox={"facecolor": look.tones(ax).ground, "edgecolor": "none", "pad": 1.0},
         )  # fmt: skip
         for x in along[::-4]:
             text.set_position((x, ratio * x))

@@ -85,10 +85,10 @@ def seasonality(
     image = ax.imshow(cells, aspect="auto", cmap="cividis", vmin=low, vmax=high, interpolation="nearest")
     beyond = "max" if cells.max() > high else "neither"
     bar = ax.figure.colorbar(image, ax=ax, label=VALUES[value], pad=0.02, extend=beyond)
-    bar.ax.yaxis.label.set_color(look.INK)
+    bar.ax.yaxis.label.set_color(look.tones(ax).ink)
     bar.outline.set_visible(False)
     look.write_thousands(bar.ax.yaxis)
-    bar.ax.tick_params(color=look.MUTED, labelcolor=look.INK, labelsize="small")
+    bar.ax.tick_params(color=look.tones(ax).muted, labelcolor=look.tones(ax).ink, labelsize="small")
     labels = [str(label) for label in table.index] if any(table.index) else [""]
     ax.set_yticks(range(len(labels)), labels=labels, parse_math=False)
     ax.tick_params(axis="y", length=0)

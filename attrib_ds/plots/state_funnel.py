@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import look
 from attrib_ds.plots.arguments import numbers, require_frame
+from attrib_ds.plots.labels import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +66,9 @@ def funnel(insights: pd.DataFrame, *, steps: Sequence[str] | None = None, ax: Ax
     look.dress(ax, title="Events that reached each state", grid="x", lift=10)
     ax.set_xlabel("events")
     places = range(len(chosen))
-    ax.barh(places, counted, color=look.COLOURS[0], height=0.62)
-    ax.set_yticks(places, labels=["events" if step == "event-count" else step for step in chosen])
-    for label in ax.get_yticklabels():
-        label.set_parse_math(False)
+    ax.barh(places, counted, color=look.tones(ax).colours[0], height=0.62)
+    names = distinct({step: "events" if step == "event-count" else step for step in chosen})
+    ax.set_yticks(places, labels=[names[step] for step in chosen], parse_math=False)
     ax.invert_yaxis()
     ax.set_xlim(0, max(*counted, 1.0) * 1.45)
     for place, number in enumerate(counted):
@@ -79,7 +79,7 @@ def funnel(insights: pd.DataFrame, *, steps: Sequence[str] | None = None, ax: Ax
             textcoords="offset points",
             va="center",
             fontsize="small",
-            color=look.INK,
+            color=look.tones(ax).ink,
         )
     look.write_thousands(ax.xaxis)
     look.settle(ax)

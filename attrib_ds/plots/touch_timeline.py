@@ -8,7 +8,7 @@ import numpy as np
 
 from attrib_ds.plots import look
 from attrib_ds.plots.arguments import numbers, require_frame
-from attrib_ds.plots.labels import distinct, names_of_nodes
+from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("position", "node_id", "node_name", "age_days", "weight")
 #: How much of the room of a node the largest part fills; the label stands above it.
 _HIGHEST: Final = 0.62
+#: The same where parts hang down too, towards those of the next node.
+_HIGHEST_OF_BOTH: Final = 0.3
 _UNITS: Final = ((1.0, "days"), (1 / 24, "hours"), (1 / 1440, "minutes"))
 #: Characters of a small label for a tenth of the width of a plot.
 _TENTH: Final = 6
@@ -66,7 +68,8 @@ def explanation(explanation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     )
     touches = rows[rows["node_id"].notna()].sort_values(["age_days", "position"], ascending=[False, True])
     names = distinct(names_of_nodes(touches))
-    ax = look.axes_of(ax, width=8.0, height=1.5 + 0.55 * max(len(names), 2))
+    hangs_down = bool((touches["weight"] < 0).any())
+    ax = look.axes_of(ax, width=8.0, height=1.5 + (0.8 if hangs_down else 0.55) * max(len(names), 2))
     look.dress(ax, title=_title(explanation), grid=None)
     nobodys = float(rows.loc[rows["node_id"].isna(), "weight"].sum())
     note = f"\n{_percent(nobodys)} of the conversion is nobody's" if round(nobodys, 9) else ""
@@ -80,17 +83,17 @@ def explanation(explanation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     base = np.array([lines[node] for node in touches["node_id"]], dtype=np.float64)
     weight = touches["weight"].to_numpy()
     largest = float(np.abs(weight).max()) or 1.0
-    tip = base + _HIGHEST * weight / largest
+    tip = base + (_HIGHEST_OF_BOTH if hangs_down else _HIGHEST) * weight / largest
     _draw_bars(ax, places, base, tip, weight)
     _label_parts(ax, places, base, tip, weight)
     _label_nodes(ax, names, lines, touches)
     if touches["age_days"].notna().all():
-        ax.axvline(0.0, color=look.MUTED, linewidth=1.2)
+        ax.axvline(0.0, color=look.tones(ax).muted, linewidth=1.2)
         ax.set_xlim(1.04 * max(places.max(), 1e-9), -0.02 * max(places.max(), 1e-9))
     else:
         ax.set_xlim(0.4, places.max() + 0.6)
         ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-    ax.set_ylim(-0.35 if weight.min() >= 0 else -0.85, len(names) - 1 + 0.95)
+    ax.set_ylim(-0.6 if hangs_down else -0.35, len(names) - 1 + (0.6 if hangs_down else 0.95))
     return ax
 
 
@@ -98,7 +101,7 @@ def _title(explanation: pd.DataFrame) -> str:
     """Name the conversion and the model, where the frame still tells them."""
     event, model = (explanation.attrs.get(name) for name in ("event_id", "model"))
     of_event = "the conversion" if event is None else event
-    return f"The way to {of_event}{'' if model is None else f', credited by {model}'}"
+    return f"The way to {of_event}{'' if model is None else f', credited by {shorten(str(model))}'}"
 
 
 def _places(touches: pd.DataFrame) -> tuple[npt.NDArray[np.float64], str]:
@@ -118,11 +121,11 @@ def _draw_bars(
     weight: npt.NDArray[np.float64],
 ) -> None:
     ax.hlines(np.unique(base), *(0, 1), transform=ax.get_yaxis_transform(), color=look.GREY, linewidth=0.8)
-    for chosen, colour in ((weight > 0, look.COLOURS[0]), (weight < 0, look.COLOURS[3])):
+    for chosen, colour in ((weight > 0, look.tones(ax).colours[0]), (weight < 0, look.tones(ax).colours[3])):
         ax.vlines(places[chosen], base[chosen], tip[chosen], color=colour, linewidth=3.0, alpha=0.85)
         ax.plot(places[chosen], tip[chosen], "o", color=colour, markersize=4.0)
     nothing = weight == 0
-    ax.plot(places[nothing], base[nothing], "|", color=look.MUTED, markersize=8.0)
+    ax.plot(places[nothing], base[nothing], "|", color=look.tones(ax).muted, markersize=8.0)
 
 
 def _label_parts(
@@ -154,10 +157,10 @@ def _label_parts(
             ha="center",
             va="bottom" if is_up else "top",
             fontsize="x-small",
-            color=look.INK,
+            color=look.tones(ax).ink,
         )
         # The line of the conversion may run through it.
-        look.outline(label)
+        look.outline(label, ax)
 
 
 def _label_nodes(ax: Axes, names: dict[str, str], lines: dict[str, int], touches: pd.DataFrame) -> None:
@@ -177,7 +180,7 @@ def _label_nodes(ax: Axes, names: dict[str, str], lines: dict[str, int], touches
             ha="left",
             va="center",
             fontsize="small",
-            color=look.INK,
+            color=look.tones(ax).ink,
             annotation_clip=False,
         )
 

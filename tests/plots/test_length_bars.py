@@ -44,6 +44,8 @@ def test_nothing_is_said_to_be_nothing():
     [
         (frame_of([]).drop(columns="length"), {}, "lengths: no column 'length'"),
         (frame_of([]), {"most": 0}, "most: 0 is not allowed"),
+        (frame_of([(1, 2.0), (None, 3.0)]), {}, "column 'length' holds nan; allowed: touchpoints from 0"),
+        (frame_of([(-1, 2.0)]), {}, "column 'length' holds -1; allowed: touchpoints from 0"),
     ],
 )
 def test_what_is_not_allowed_is_told(frame, arguments, told):

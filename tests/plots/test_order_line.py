@@ -49,3 +49,10 @@ def test_nothing_to_show_says_so():
 def test_bad_input_is_refused():
     with pytest.raises(InvalidRequest, match="compared: no column 'behind'"):
         plots.orders(compared([0.0], [0.0], 0).drop(columns="behind"))
+
+
+def test_some_orders_have_no_name_where_the_chosen_one_is_left_out():
+    some = compared([-9.0, -8.0, -8.1], [1.0, 0.0, 0.1], 1).drop(index=1)
+    ax = plots.orders(some)
+    assert not ax.texts
+    assert ax.get_lines()[1].get_xdata().tolist() == [1, 3]

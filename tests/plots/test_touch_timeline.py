@@ -106,3 +106,13 @@ def test_bad_input_is_refused():
         plots.explanation(rows_of(("a", 1, 1.0)).drop(columns="weight"))
     with pytest.raises(InvalidRequest, match="explanation: column 'weight' is"):
         plots.explanation(rows_of(("a", 1, "much")))
+
+
+def test_parts_that_hang_down_keep_clear_of_those_of_the_next_node():
+    parts = {"a": (-0.5, 0.5), "b": (0.5, -0.5), "c": (-0.5, 0.5), "d": (0.5, -0.5)}
+    rows = [(node, age, part) for node, both in parts.items() for age, part in zip((9, 5), both, strict=True)]
+    ax = plots.explanation(rows_of(*rows))
+    ax.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) == 12
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))

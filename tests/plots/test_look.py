@@ -1,0 +1,156 @@
+"""The look of plots on dark grounds, with large texts and with long titles."""
+
+import pandas as pd
+import pytest
+from matplotlib import pyplot
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
+
+from attrib_ds import plots
+from attrib_ds.plots import look
+
+LONG = "a model whose name says everything there is to say about it, and then some more"
+
+FRAMES = {
+    "calibration": pd.DataFrame(
+        {
+            "model": "markov",
+            "unit": "path",
+            "trials": [50.0, 50.0],
+            "expected": [0.1, 0.4],
+            "observed": [0.08, 0.46],
+            "observed_low": [0.02, 0.32],
+            "observed_high": [0.19, 0.61],
+        }
+    ),
+    "credits": pd.DataFrame(
+        {
+            "model": LONG,
+            "node_id": ["a", "b", None],
+            "node_name": [LONG, "Mail", None],
+            "conversions": [3.0, -1.0, 2.0],
+            "value": [30.0, -10.0, 20.0],
+            "currency": "EUR",
+            "share": [0.75, -0.25, 0.5],
+            "low": [1.0, -2.0, 1.0],
+            "high": [5.0, 1.0, 3.0],
+            "spend": [10.0, 20.0, None],
+        }
+    ),
+    "effects": pd.DataFrame(
+        {
+            "model": "hazard",
+            "node_id": ["a", "d"],
+            "node_name": ["Ads", "Direct"],
+            "currency": "EUR",
+            "is_control": [False, True],
+            "credited": [30.0, 20.0],
+            "caused": [9.0, 1.0],
+            "low": [5.0, -2.0],
+            "high": [13.0, 4.0],
+        }
+    ),
+    "explanation": pd.DataFrame(
+        {
+            "position": [1, 2, 3],
+            "node_id": ["search", "email", "search"],
+            "node_name": ["Search", "Email", "Search"],
+            "age_days": [9.0, 4.0, 1.0],
+            "weight": [0.4, -0.2, 0.4],
+        }
+    ),
+    "funnel": pd.DataFrame({"values.event-count": [80.0], f"values.{LONG}": [20.0]}),
+    "insights": pd.DataFrame(
+        {
+            "group": ["a", "b"],
+            "interval": ["1", "2"],
+            "sessionCount": [4, 2],
+            "hitCount": [9, 3],
+            "durationSum": [60.0, 5.0],
+        }
+    ),
+    "lags": pd.DataFrame(
+        {
+            "event_id": ["e1", "e2", "e3"],
+            "conversions": 1.0,
+            "first_lag_days": [8.0, 2.0, None],
+            "last_lag_days": [1.0, 2.0, None],
+        }
+    ),
+    "lengths": pd.DataFrame({"length": [1, 3], "conversions": [5.0, 2.0]}),
+    "orders": pd.DataFrame(
+        {
+            "order": [1, 2],
+            "held_out": [-9.0, -8.0],
+            "behind": [1.0, 0.0],
+            "behind_error": [0.1, 0.0],
+            "is_best": [False, True],
+            "is_parsimonious": [False, True],
+        }
+    ),
+    "paths": pd.DataFrame(
+        {
+            "event_id": ["e1", "e1", "e2"],
+            "user_id": ["u1", "u1", "u2"],
+            "node_id": ["a", "b", "b"],
+            "node_name": ["Ads", "Mail", "Mail"],
+            "date": pd.Timestamp("2025-01-01", tz="UTC"),
+            "position": [1, 2, 1],
+            "length": [2, 2, 1],
+        }
+    ),
+}
+FRAMES |= dict.fromkeys(("model_comparison", "returns"), FRAMES["credits"])
+FRAMES |= {"seasonality": FRAMES["insights"]}
+
+
+def brightness(colour):
+    return sum(to_rgb(colour)) / 3
+
+
+def written(ax):
+    """Every text of the figure that says something, drawn."""
+    ax.figure.draw_without_rendering()
+    found = [text for text in ax.figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+def test_texts_stand_out_from_light_and_dark_grounds(name):
+    assert all(brightness(text.get_color()) < 0.5 for text in written(getattr(plots, name)(FRAMES[name])))
+    with pyplot.style.context("dark_background"):
+        ax = getattr(plots, name)(FRAMES[name])
+        assert all(brightness(text.get_color()) > 0.5 for text in written(ax))
+
+
+def test_the_ground_is_that_of_the_figure_a_plot_is_drawn_on():
+    figure, ax = pyplot.subplots(facecolor="#102030")
+    plots.lengths(FRAMES["lengths"], ax=ax)
+    assert all(brightness(label.get_color()) > 0.5 for label in (ax.xaxis.label, *ax.get_yticklabels()))
+    assert look.tones(ax).ground == "#102030"
+    figure.set_facecolor("none")
+    assert look.tones(ax).ground == "white"
+    with pyplot.style.context("dark_background"):
+        assert look.tones(ax).ground == "black"
+
+
+def fits(ax):
+    # Numbers of ticks outside the axes are there too, though nothing draws them.
+    words = [text for text in written(ax) if any(map(str.isalpha, text.get_text()))]
+    return all(text.get_window_extent().x1 <= ax.figure.bbox.x1 for text in words)
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+def test_words_stay_on_the_figure(name):
+    assert fits(getattr(plots, name)(FRAMES[name]))
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+def test_figures_grow_with_large_texts(name):
+    usual = getattr(plots, name)(FRAMES[name]).figure.get_size_inches()
+    with pyplot.rc_context({"font.size": 20}):
+        ax = getattr(plots, name)(FRAMES[name])
+        # A layout without room would warn, which fails.
+        assert fits(ax)
+    assert ax.figure.get_size_inches() == pytest.approx(2 * usual)
