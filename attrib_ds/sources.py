@@ -229,7 +229,8 @@ def open_source(
             return _from_arrow(connection, source, argument, opaque)
     except (pa.ArrowException, duckdb.Error, OSError, EOFError) as error:
         reason = str(error).split("\n")[0]
-        raise InvalidRequest(f"{argument}: cannot be read: {reason}", field=argument) from error
+        told = f"{str(source)!r} " if isinstance(source, str | Path) else ""
+        raise InvalidRequest(f"{argument}: {told}cannot be read: {reason}", field=argument) from error
     raise InvalidRequest(
         f"{argument}: cannot read an object of type {type(source).__name__}; "
         f"give a DataFrame, an Arrow table or a path that ends in {', '.join(_EXTENSIONS)}",

@@ -419,7 +419,7 @@ def test_files_that_cannot_be_opened_say_why(connection, tmp_path, name, content
 
 def test_a_broken_gzip_file_and_a_folder_say_why(connection, tmp_path):
     (tmp_path / "nodes.csv.gz").write_bytes(b"not gzip")
-    with pytest.raises(InvalidRequest, match="nodes: cannot be read"):
+    with pytest.raises(InvalidRequest, match="nodes: .*nodes.csv.gz' cannot be read"):
         open_source(connection, tmp_path / "nodes.csv.gz", argument="nodes")
     (tmp_path / "nodes.csv").mkdir()
     with pytest.raises(InvalidRequest, match="is a folder, not a file"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -117,7 +118,7 @@ def assemble(
     Raises
     ------
     InvalidRequest
-        If an amount has no currency.
+        If an amount has no currency, or the one that is named is none.
     """
     _find_users(connection, stitch=stitch)
     nodes = _find_nodes(connection)
@@ -245,6 +246,12 @@ def _find_nodes(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 
 def _find_amounts(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:
     """Give every amount its currency; return SQL for the columns of the statistic."""
+    if currency is not None and not re.fullmatch("[A-Z]{3}", currency):
+        raise InvalidRequest(
+            f"currency: {currency!r} is not allowed; allowed: three capital letters, as in ISO 4217",
+            field="currency",
+        )
+    connection.execute("UPDATE buyers SET currency = upper(currency)")
     if currency is not None:
         connection.execute(
             f"UPDATE buyers SET currency = {literal(currency)} WHERE amount IS NOT NULL AND currency IS NULL"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
 NOTHING = "CAST(NULL AS VARCHAR)"
+_MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,17 @@ class Export:
     name: str
     source: Source
 
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {name.casefold(): name for name in self.source.types}
+
+    def column(self, name: str) -> str | None:
+        """Return what the export calls a column, None where it has none; some warehouses write capitals."""
+        return self._names.get(name.casefold())
+
     def text(self, *columns: str) -> str:
         """Return SQL for the first of some columns that is there and not blank, as text."""
-        words = [self.source.word(column) for column in columns if column in self.source.types]
+        words = [self.source.word(known) for each in columns if (known := self.column(each)) is not None]
         return f"coalesce({', '.join(words)})" if words else NOTHING
 
     def whole(self, *columns: str) -> str:
@@ -55,6 +65,7 @@ def open_exports(
     given: object,
     *,
     argument: str,
+    needed: Sequence[Sequence[str]],
     opaque: Collection[str] = (),
     opening: Callable[[duckdb.DuckDBPyConnection, Path], Source] | None = None,
 ) -> list[Export]:
@@ -68,6 +79,8 @@ def open_exports(
         A list of dicts is the records of one answer of a service.
     argument : str
         What it is called in an error message.
+    needed : sequence of sequence of str
+        Columns without which nothing can be read; of each sequence one has to be there.
     opaque : collection of str
         Properties that stay whole, as JSON text.
     opening : callable, optional
@@ -81,7 +94,7 @@ def open_exports(
     Raises
     ------
     InvalidRequest
-        If there is nothing, or one of them cannot be read.
+        If there is nothing, or one of them cannot be read or is another kind of table.
     """
     parts: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
     if len(parts) and all(isinstance(part, dict) for part in parts):
@@ -91,12 +104,31 @@ def open_exports(
     opened = []
     for number, part in enumerate(parts, start=1):
         is_path = isinstance(part, str | Path)
+        if is_path and Path(part).expanduser().is_dir():
+            raise InvalidRequest(
+                f"{argument}: {str(part)!r} is a folder; allowed: a list of its files, such as "
+                f"sorted(Path({str(part)!r}).iterdir())",
+                field=argument,
+            )
         if opening is not None and is_path:
             source = opening(connection, Path(part).expanduser())
         else:
             source = open_source(connection, part, argument=argument, opaque=opaque)
         opened.append(Export(str(part) if is_path else f"{argument} {number}", source))
+        _require(opened[-1], needed, argument)
     return opened
+
+
+def _require(export: Export, needed: Sequence[Sequence[str]], argument: str) -> None:
+    missing = [each for each in needed if not any(export.column(name) for name in each)]
+    # Of lines that are no records the columns are unknown; each is told as a rejected row.
+    if missing and export.source.rows:
+        told = ", ".join(" or ".join(each) for each in missing)
+        known = list(export.source.columns)
+        shown = ", ".join(known[:_MOST_SHOWN]) + (", …" if len(known) > _MOST_SHOWN else "")
+        raise InvalidRequest(
+            f"{argument}: {export.name} has no column {told}; its columns: {shown}", field=argument
+        )
 
 
 def gather(

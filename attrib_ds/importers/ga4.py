@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TRAFFIC: Final = ("session", "last_click")
 
+_NEEDED: Final = (("event_timestamp",), ("event_name",), ("event_params",))
 _OPAQUE: Final = ("event_params", "user_properties", "items", "item_params")
 _PARAMS: Final = (
     '[{"key":"VARCHAR","value":{"string_value":"VARCHAR","int_value":"VARCHAR",'
@@ -115,7 +116,7 @@ def read_ga4(
         raise InvalidRequest.choice("traffic", traffic, TRAFFIC)
     kinds = references(conversions)
     connection = duckdb.connect()
-    opened = open_exports(connection, exports, argument="exports", opaque=_OPAQUE)
+    opened = open_exports(connection, exports, argument="exports", needed=_NEEDED, opaque=_OPAQUE)
     gather(
         connection,
         opened,
@@ -124,6 +125,7 @@ def read_ga4(
             "micros IS NULL": "event_timestamp is not a number of microseconds",
             "event_name IS NULL": "event_name is missing",
             "device IS NULL AND account IS NULL": "user_pseudo_id and user_id are missing",
+            "is_open": "event_params is no list of keys and values",
         },
     )
     _tell_events_apart(connection)
@@ -179,21 +181,24 @@ def _columns(export: Export) -> dict[str, str]:
         )
     for name in ("content", "term"):
         fields[f"last_{name}"] = export.text(f"{last_click}.manual_campaign.{name}")
-    return fields | {"params": _params(export)}
+    return fields | _params(export)
 
 
-def _params(export: Export) -> str:
+def _params(export: Export) -> dict[str, str]:
     """Return SQL for the parameters that matter; Parquet of BigQuery may wrap repeated fields."""
     text = export.text("event_params")
     whole = f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
     unwrapped = (
-        f"CASE json_type({whole}) WHEN 'OBJECT' THEN coalesce("
+        f"CASE WHEN json_type({whole}, '$.list') = 'ARRAY' THEN coalesce("
         f"nullif(json_extract({whole}, '$.list[*].element'), []), "
-        f"json_extract({whole}, '$.list[*].item'))::JSON WHEN 'ARRAY' THEN {whole} END"
+        f"json_extract({whole}, '$.list[*].item'))::JSON WHEN json_type({whole}) = 'ARRAY' THEN {whole} END"
     )
     wanted = ", ".join(f"'{name}'" for name in _WANTED)
-    read = f"CAST(from_json({unwrapped}, '{_PARAMS}') AS {_PARAM_TYPE})"
-    return f"list_filter({read}, lambda each: each.key IN ({wanted}))"
+    read = f"CAST(TRY(from_json({unwrapped}, '{_PARAMS}')) AS {_PARAM_TYPE})"
+    return {
+        "params": f"list_filter({read}, lambda each: each.key IN ({wanted}))",
+        "is_open": f"{text} IS NOT NULL AND {read} IS NULL",
+    }
 
 
 def _parameter(name: str) -> str:
@@ -215,7 +220,7 @@ def _tell_events_apart(connection: duckdb.DuckDBPyConnection) -> None:
         f"""
         CREATE TABLE happenings AS
         WITH parsed AS (
-            SELECT * EXCLUDE (params), {parameters}, {has_collected} AS has_collected,
+            SELECT * EXCLUDE (params, is_open), {parameters}, {has_collected} AS has_collected,
                 coalesce(device, account) AS visitor FROM records
         ), marked AS (
             SELECT *, {marks}, try_cast(p_ga_session_id AS BIGINT) AS session,

@@ -123,7 +123,8 @@ class Journeys:
             raise InvalidRequest(
                 f"event_type: there are several; allowed: {', '.join(known)}", field="event_type"
             )
-        if event_type is not None and event_type not in known:
+        # Without a conversion there is no path, whatever its type; days without one are nothing wrong.
+        if event_type is not None and known and event_type not in known:
             raise InvalidRequest.choice("event_type", event_type, known)
         events = self.events if event_type is None else self.events[self.events["eventType"] == event_type]
         people = self.interactions[~self.interactions["isBot"].astype(bool)]

@@ -24,6 +24,8 @@ _ACTIONS: Final = (
     '[{"type":"VARCHAR","timestamp":"VARCHAR","url":"VARCHAR","pageId":"VARCHAR","idpageview":"VARCHAR",'
     '"orderId":"VARCHAR","revenue":"VARCHAR","goalId":"VARCHAR","goalName":"VARCHAR","goalPageId":"VARCHAR"}]'
 )
+_ACTIONS_READ: Final = f"TRY(from_json(details, '{_ACTIONS}'))"
+_NEEDED: Final = (("idVisit",), ("firstActionTimestamp", "lastActionTimestamp", "serverTimestamp"))
 
 
 def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = None) -> Journeys:
@@ -65,7 +67,7 @@ def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = N
     0  organic-search/Google   30.0      EUR
     """
     connection = duckdb.connect()
-    opened = open_exports(connection, visits, argument="visits", opaque=_OPAQUE)
+    opened = open_exports(connection, visits, argument="visits", needed=_NEEDED, opaque=_OPAQUE)
     gather(
         connection,
         opened,
@@ -74,6 +76,7 @@ def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = N
             "visit IS NULL": "idVisit is missing",
             "began IS NULL": "firstActionTimestamp and serverTimestamp are no numbers of seconds",
             "device IS NULL AND account IS NULL": "visitorId and userId are missing",
+            f"details IS NOT NULL AND {_ACTIONS_READ} IS NULL": "actionDetails is no list of actions",
         },
     )
     # The answer that was asked for last knows most of a visit that went on.
@@ -84,7 +87,7 @@ def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = N
     _find_visits(connection)
     connection.execute(
         f"CREATE TABLE actions AS SELECT visit, device, account, site_currency, place, action.* FROM ("
-        f"SELECT *, unnest(from_json(details, '{_ACTIONS}')) AS action, "
+        f"SELECT *, unnest({_ACTIONS_READ}) AS action, "
         "generate_subscripts(from_json(details, '[\"JSON\"]'), 1) AS place FROM told)"
     )
     connection.execute(

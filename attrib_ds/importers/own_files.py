@@ -273,7 +273,8 @@ def read_journeys(
     Raises
     ------
     InvalidRequest
-        If a file or a column is missing, nothing can be read, or an identifier of conversions is there twice.
+        If a file, a column or a role is not there, nothing can be read, or an identifier of conversions is
+        there twice.
 
     Examples
     --------
@@ -289,6 +290,9 @@ def read_journeys(
     """
     (reference,) = references(event_type).values()
     named = dict(columns or {})
+    for role in named:
+        if role not in OPTIONS:
+            raise InvalidRequest.choice("columns", role, OPTIONS)
     connection = duckdb.connect()
     touched = _Table(connection, touchpoints, "touchpoints")
     for role in ("user", "node"):

@@ -47,6 +47,8 @@ FIELDS: Final = (
 )  # fmt: skip
 
 _TABLES: Final = (".parquet", ".pq", ".csv", ".ndjson", ".jsonl", ".json")
+_INSTANTS: Final = ("true_tstamp", "derived_tstamp", "collector_tstamp")
+_NEEDED: Final = (("event_id",), ("event_name", "event"), _INSTANTS)
 _OPAQUE: Final = ("contexts", "unstruct_event", "derived_contexts")
 _ORDER: Final = "com.snowplowanalytics.snowplow.ecommerce/transaction"
 _SESSION: Final = "com.snowplowanalytics.snowplow/client_session"
@@ -107,7 +109,9 @@ def read_snowplow(
     """
     kinds = references(conversions)
     connection = duckdb.connect()
-    opened = open_exports(connection, events, argument="events", opaque=_OPAQUE, opening=_open)
+    opened = open_exports(
+        connection, events, argument="events", needed=_NEEDED, opaque=_OPAQUE, opening=_open
+    )
     gather(
         connection,
         opened,
@@ -173,7 +177,7 @@ def _columns(export: Export) -> dict[str, str]:
     fields = {
         "event_id": export.text("event_id"),
         "kind": f"coalesce({export.text('event_name')}, {export.text('event')})",
-        "moment": _instant(export, "true_tstamp", "derived_tstamp", "collector_tstamp"),
+        "moment": _instant(export, *_INSTANTS),
         "account": export.text("user_id"),
         "device": f"coalesce({export.text('domain_userid')}, {_member(session, 'userId')}, "
         f"{export.text('network_userid')})",
@@ -214,10 +218,9 @@ def _columns(export: Export) -> dict[str, str]:
 def _instant(export: Export, *columns: str) -> str:
     """Return SQL for the first instant; the pipeline writes UTC without saying so."""
     found = []
-    for column in columns:
-        if column in export.source.types:
-            found += [export.source.instant(column), f"TRY_CAST({export.source.word(column)} AS TIMESTAMP)"]
-    return f"coalesce({', '.join(found)}, CAST(NULL AS TIMESTAMP))"
+    for column in filter(None, map(export.column, columns)):
+        found += [export.source.instant(column), f"TRY_CAST({export.source.word(column)} AS TIMESTAMP)"]
+    return f"coalesce({', '.join([*found, 'CAST(NULL AS TIMESTAMP)'])})"
 
 
 def _entity(export: Export, schema: str) -> str:
@@ -226,10 +229,10 @@ def _entity(export: Export, schema: str) -> str:
     In files all entities are in one list; in tables each has a column, named after its schema and version.
     """
     column = "contexts_" + schema.translate(str.maketrans("./", "__"))
-    columns = [name for name in export.source.types if name.startswith(f"{column}_")]
+    columns = [name for name in export.source.types if name.casefold().startswith(f"{column}_")]
     found = [f"json_extract({_json(export.source.text(name))}, '$[0]')" for name in columns]
     for name in ("contexts", "derived_contexts"):
-        if name in export.source.types:
+        if export.column(name) is not None:
             entities = f"json_extract({_json(export.text(name))}, '$.data[*]')"
             fits = f"json_extract_string(each, '$.schema') LIKE {literal(f'iglu:{schema}/%')}"
             found.append(f"json_extract(list_filter({entities}, lambda each: {fits})[1], '$.data')")

@@ -179,6 +179,7 @@ def test_revenue_needs_a_currency():
             "event_timestamp": [1735725600000000],
             "event_name": ["purchase"],
             "user_pseudo_id": ["a.1"],
+            "event_params": [None],
             "ecommerce": [{"transaction_id": "T1", "purchase_revenue": 5.0}],
         }
     )
@@ -188,6 +189,12 @@ def test_revenue_needs_a_currency():
     assert told[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
         [5.0, "SEK"]
     ]
+    with pytest.raises(
+        errors.InvalidRequest, match="currency: 'krona' is not allowed; .*three capital letters"
+    ):
+        at.read_ga4(events, currency="krona")
+    small = events.assign(event_params=[[{"key": "currency", "value": {"string_value": "sek"}}]])
+    assert at.read_ga4(small).events["statistics.revenue.currency"].tolist() == ["SEK"]
     in_usd = events.assign(ecommerce=[{"purchase_revenue": 5.0, "purchase_revenue_in_usd": 4.6}])
     told = at.read_ga4(in_usd).events
     assert told[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
@@ -233,3 +240,43 @@ def test_nothing_to_read():
         at.read_ga4([])
     with pytest.raises(errors.InvalidRequest, match="exports: .*missing.json' does not exist"):
         at.read_ga4(DATA / "missing.json")
+    with pytest.raises(
+        errors.InvalidRequest, match="data' is a folder; allowed: a list of its files, such as"
+    ):
+        at.read_ga4(DATA)
+
+
+def test_what_is_no_export_is_refused():
+    flat = pd.DataFrame({"event_timestamp": [1], "event_name": ["purchase"], "ga_session_id": [2]})
+    with pytest.raises(
+        errors.InvalidRequest,
+        match="exports 1 has no column event_params; its columns: event_timestamp, event_name, ga_session_id",
+    ):
+        at.read_ga4(flat)
+    with pytest.raises(errors.InvalidRequest, match="orders.csv has no column event_timestamp, event_name, "):
+        at.read_ga4([*DAYS, DATA / "orders.csv"])
+    # A day on which nothing happened.
+    assert at.read_ga4(flat.iloc[:0]).counts == {"interactions": 0, "events": 0}
+
+
+@pytest.mark.parametrize("written", ["[{'key': 'ga_session_id'}]", '{"ga_session_id": 1}', "1"])
+def test_parameters_in_another_form_are_told(written):
+    event = {"event_timestamp": 1735725600000000, "event_name": "purchase", "user_pseudo_id": "a.1"}
+    rejected = at.read_ga4(pd.DataFrame([event | {"event_params": written}])).rejected
+    assert rejected["reason"].tolist() == ["event_params is no list of keys and values"]
+
+
+def test_columns_in_capitals_are_the_same():
+    event = {"event_timestamp": 1735725600000000, "event_name": "purchase", "user_pseudo_id": "a.1"}
+    session = [{"key": "ga_session_id", "value": {"int_value": 1735725600}}]
+    frame = pd.DataFrame([event | {"event_params": session}])
+    expected, found = at.read_ga4(frame), at.read_ga4(frame.rename(columns=str.upper))
+    assert len(found.interactions) == 1
+    pd.testing.assert_frame_equal(found.interactions, expected.interactions)
+    pd.testing.assert_frame_equal(found.events, expected.events)
+
+
+def test_days_without_a_conversion_have_no_paths():
+    journeys = at.read_ga4(DAYS, conversions="sign_up_of_nobody")
+    for event_type in (None, "sign_up_of_nobody"):
+        assert journeys.paths(event_type=event_type).to_pandas().empty

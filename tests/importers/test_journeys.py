@@ -115,7 +115,7 @@ def test_an_export_without_conversions_or_without_visits(shop):
     views = at.read_ga4(pd.DataFrame([view | {"event_params": params}]))
     assert at.attribute(views.paths(), "linear").empty
     assert views.load(shop).counts["interactions"] == 1
-    orders = at.read_ga4(pd.DataFrame([view | {"event_name": "purchase"}]))
+    orders = at.read_ga4(pd.DataFrame([view | {"event_name": "purchase", "event_params": None}]))
     credits = at.attribute(orders.paths(), "linear")
     assert credits[["node_id", "conversions"]].isna().to_numpy().tolist() == [[True, False]]
     assert orders.load(shop).rejected.empty

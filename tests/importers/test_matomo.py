@@ -96,3 +96,15 @@ def test_an_answer_that_is_an_error(tmp_path):
     path.write_text('[{"idVisit": 1}')
     with pytest.raises(errors.InvalidRequest, match="visits: .*answer.json' is not valid JSON"):
         at.read_matomo(path)
+    refusal = {"result": "error", "message": "You can't access this resource"}
+    with pytest.raises(
+        errors.InvalidRequest, match="visits 1 has no column idVisit, .*; its columns: result, message"
+    ):
+        at.read_matomo([refusal])
+
+
+@pytest.mark.parametrize("written", ["[{'type': 'action'}]", '{"type": "action"}', "1"])
+def test_actions_in_another_form_are_told(written):
+    visit = {**records()[0], "actionDetails": written}
+    rejected = at.read_matomo([visit]).rejected
+    assert rejected["reason"].tolist() == ["actionDetails is no list of actions"]

@@ -96,6 +96,8 @@ def test_columns_are_named_where_their_names_are_not_common(write):
     assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
     with pytest.raises(errors.InvalidRequest, match="no column 'kund' \\(did you mean 'kunde'"):
         read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"user": "kund"})
+    with pytest.raises(errors.InvalidRequest, match="columns: 'usr' is not allowed \\(did you mean 'user'"):
+        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"usr": "kunde"})
 
 
 def test_columns_that_nothing_fills_are_passed_over(write):

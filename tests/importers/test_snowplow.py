@@ -129,3 +129,23 @@ def test_where_a_view_came_from(columns, node):
     event = {"event_id": "1", "event_name": "page_view", "domain_userid": "d", "domain_sessionidx": 1}
     frame = pd.DataFrame([event | {"collector_tstamp": "2025-01-01 10:00:00.000"} | columns])
     assert at.read_snowplow(frame).interactions["nodeId"].tolist() == [node]
+
+
+def test_columns_in_capitals_are_the_same():
+    expected, found = (at.read_snowplow(each) for each in (table(), table().rename(columns=str.upper)))
+    assert len(found.events)
+    pd.testing.assert_frame_equal(found.interactions, expected.interactions)
+    pd.testing.assert_frame_equal(found.events, expected.events)
+
+
+def test_what_holds_no_events_is_refused(tmp_path):
+    with pytest.raises(
+        errors.InvalidRequest, match="has no column true_tstamp or derived_tstamp or collector_"
+    ):
+        at.read_snowplow(table().drop(columns=["derived_tstamp", "collector_tstamp", "true_tstamp"]))
+    with pytest.raises(
+        errors.InvalidRequest, match="orders.csv has no column event_id, event_name or event, "
+    ):
+        at.read_snowplow(FILE.parent / "orders.csv")
+    with pytest.raises(errors.InvalidRequest, match="events: .* is a folder; allowed: a list of its files"):
+        at.read_snowplow(tmp_path)
