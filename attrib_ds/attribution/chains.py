@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 #: Where conversions, gains and losses stand among the counts of a path.
 _OUTCOMES = [0, 2, 3]
+#: States from which on walks are followed step by step: solving fills a matrix that is nearly empty.
+_MANY = 512
+#: What may still be under way when walks count as ended; less than rounding takes from the sum of all.
+_LEFT = 1e-18
+#: Walks that take longer are solved after all.
+_MOST_STEPS = 5_000
+#: Numbers that are followed at one time.
+_TOGETHER = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +137,8 @@ class Chain:
         With ``N`` the expected visits from state to state and ``b`` the expected outcome from each state, a
         walk that reaches a node of one state ``c`` does so with probability ``N[0, c] / N[c, c]``, and
         ``b[c]`` is lost then: one inverse serves every node. A node of several states is taken out of the
-        chain, which is solved again without them.
+        chain, which is solved again without them; in a large chain the walks of all nodes are followed
+        together instead, until they have ended.
         """
         size, _, currencies = self.ends.shape
         ends = self.ends.reshape(size, -1)
@@ -137,6 +146,8 @@ class Chain:
         start, held = self.states.start, self.states.held
         if all(len(states) <= 1 for states in held):
             lost = _lost_at_once(remaining, ends, start, held)
+        elif size >= _MANY and (steps := _steps_to_end(self.moves, start)) is not None:
+            lost = _lost_on_the_way(self.moves, ends, start, held, steps)
         else:
             whole = splu(remaining).solve(ends)[start]
             kept = [np.setdiff1d(np.arange(size), states) for states in held]
@@ -163,6 +174,42 @@ def _from_start(
     """Return the expected outcome from the start in a chain of some of the states, all else being lost."""
     outcome = splu(remaining[kept][:, kept].tocsc()).solve(ends[kept])
     return np.asarray(outcome[np.searchsorted(kept, start)])
+
+
+def _steps_to_end(moves: csc_array, start: int) -> int | None:
+    """Return after how many steps next to no walk is under way; None if that takes too many."""
+    onward, walking = moves.T, np.zeros(moves.shape[0])
+    walking[start] = 1.0
+    for step in range(_MOST_STEPS):
+        if walking.sum() <= _LEFT:
+            return step
+        walking = onward @ walking
+    return None
+
+
+def _lost_on_the_way(
+    moves: csc_array, ends: NDArray[np.float64], start: int, held: list[NDArray[np.int64]], steps: int
+) -> NDArray[np.float64]:
+    """Follow the walks of chains without each node for as many steps as those of the whole chain take.
+
+    Walks that end at a node too end no later, so these are enough for every node.
+    """
+    without = [np.zeros(0, dtype=np.int64), *held]
+    together = max(1, _TOGETHER // len(ends))
+    outcomes = []
+    for first in range(0, len(without), together):
+        states = without[first : first + together]
+        removed = np.concatenate(states), np.repeat(np.arange(len(states)), [len(each) for each in states])
+        walking = np.zeros((len(ends), len(states)))
+        walking[start] = 1.0
+        visits = walking.copy()
+        for _ in range(steps):
+            walking = moves.T @ walking
+            walking[removed] = 0.0
+            visits += walking
+        outcomes.append(visits.T @ ends)
+    whole, *kept = np.concatenate(outcomes)
+    return np.asarray(whole - np.array(kept).reshape(-1, ends.shape[1]))
 
 
 def _summed(rows: Transitions, state: NDArray[np.int64], size: int) -> NDArray[np.float64]:
