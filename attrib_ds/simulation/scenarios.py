@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -17,6 +18,11 @@ Adstock = Literal["fading", "delayed"]
 
 #: How the effect of many exposures falls behind their number.
 Saturation = Literal["hyperbola", "logarithm", "exponential"]
+
+
+#: Numbers of nodes and days are counted in few bytes.
+_MOST_CHANNELS: Final = 100
+_MOST_DAYS: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -50,17 +56,16 @@ class Channel:
     upstream: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.half_life > 0:
+        if not isinstance(self.node_id, str) or not self.node_id:
             raise InvalidRequest(
-                f"half_life: {self.half_life!r} is not allowed; allowed: days above 0", field="half_life"
+                f"node_id: {self.node_id!r} is not allowed; allowed: a text", field="node_id"
             )
-        if not 0 <= self.rate <= 1:
-            raise InvalidRequest(f"rate: {self.rate!r} is not allowed; allowed: 0 to 1 a day", field="rate")
+        check_number("half_life", self.half_life, "days above 0", above=0)
+        check_number("rate", self.rate, "0 to 1 a day", minimum=0, maximum=1)
+        if self.delivery not in get_args(Delivery):
+            raise InvalidRequest.choice("delivery", self.delivery, get_args(Delivery))
         for name in ("direct", "upstream"):
-            if not getattr(self, name) >= 0:
-                raise InvalidRequest(
-                    f"{name}: {getattr(self, name)!r} is not allowed; allowed: 0 or more", field=name
-                )
+            check_number(name, getattr(self, name), "0 or more", minimum=0)
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Scenario:
     Parameters
     ----------
     channels : tuple of Channel
-        The paid ones; :data:`UNPAID` are there in every world and have no effect.
+        The paid ones, 1 to 100; :data:`UNPAID` are there in every world and have no effect.
     follows_intent : bool, default False
         Whether who is about to buy anyway is reached more often (True), or exposure is random (False).
     synergies : tuple of (str, str, float)
@@ -84,7 +89,7 @@ class Scenario:
         An exposure's effect fades from the first day on; or it is ``"delayed"``: half of what is still to
         come comes on with each day, and fades from then on.
     days : int, default 30
-        How long everybody is observed, or until they convert.
+        How long everybody is observed, or until they convert; 1 to 1,000.
 
     Examples
     --------
@@ -102,26 +107,64 @@ class Scenario:
     days: int = field(default=30, kw_only=True)
 
     def __post_init__(self) -> None:
-        names = [each.node_id for each in self.channels]
-        if not names or len(set(names)) < len(names) or set(names) & set(UNPAID):
+        names = [getattr(each, "node_id", each) for each in self._as_tuple("channels")]
+        are_channels = all(isinstance(each, Channel) for each in self.channels)
+        are_told_apart = are_channels and len(set(names)) == len(names) and not set(names) & set(UNPAID)
+        if not 0 < len(names) <= _MOST_CHANNELS or not are_told_apart:
             raise InvalidRequest(
-                f"channels: {names!r} is not allowed; allowed: one or more channels, each with a name of its "
-                f"own other than {', '.join(UNPAID)}",
+                f"channels: {names!r} is not allowed; allowed: one to {_MOST_CHANNELS} channels, each with a "
+                f"name of its own other than {', '.join(UNPAID)}",
                 field="channels",
             )
-        for first, second, _ in self.synergies:
-            for name in (first, second):
+        for each in self._as_tuple("synergies"):
+            if not isinstance(each, tuple) or len(each) != 3:
+                raise InvalidRequest(
+                    f"synergies: {each!r} is not allowed; allowed: tuples of two channels and an effect",
+                    field="synergies",
+                )
+            for name in each[:2]:
                 if name not in names:
                     raise InvalidRequest.choice("synergies", name, names)
-        if not self.saturation >= 0:
-            raise InvalidRequest(
-                f"saturation: {self.saturation!r} is not allowed; allowed: 0 or more", field="saturation"
-            )
+            check_number("synergies", each[2], "an effect that is a finite number")
+        check_number("saturation", self.saturation, "0 or more", minimum=0)
         for argument, allowed in (("saturates", Saturation), ("adstock", Adstock)):
             if getattr(self, argument) not in get_args(allowed):
                 raise InvalidRequest.choice(argument, getattr(self, argument), get_args(allowed))
-        if self.days < 1:
-            raise InvalidRequest(f"days: {self.days!r} is not allowed; allowed: 1 or more", field="days")
+        check_whole("days", self.days, minimum=1, maximum=_MOST_DAYS)
+
+    def _as_tuple(self, name: str) -> tuple[Any, ...]:
+        try:
+            parts = tuple(getattr(self, name))
+        except TypeError:
+            parts = (getattr(self, name),)
+        object.__setattr__(self, name, parts)
+        return parts
+
+
+def check_number(
+    argument: str,
+    number: object,
+    allowed: str,
+    *,
+    above: float = -math.inf,
+    minimum: float = -math.inf,
+    maximum: float = math.inf,
+) -> None:
+    """Refuse what is not a finite number within bounds, which ``allowed`` says in words."""
+    is_number = isinstance(number, int | float | np.number) and not isinstance(number, bool)
+    is_within = is_number and above < number < math.inf and minimum <= number <= maximum  # type: ignore[operator]
+    if not is_within:
+        raise InvalidRequest(f"{argument}: {number!r} is not allowed; allowed: {allowed}", field=argument)
+
+
+def check_whole(argument: str, number: object, *, minimum: int, maximum: int | None = None) -> None:
+    """Refuse what is not a whole number within bounds."""
+    is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    if not is_whole or number < minimum or (maximum is not None and number > maximum):  # type: ignore[operator]
+        bounds = f"of {minimum} or more" if maximum is None else f"of {minimum} to {maximum:,}"
+        raise InvalidRequest(
+            f"{argument}: {number!r} is not allowed; allowed: a whole number {bounds}", field=argument
+        )
 
 
 #: What brings people without anybody paying for it, and has no effect of its own.
@@ -174,7 +217,7 @@ def scenario_named(scenario: str | Scenario) -> Scenario:
     """Return a scenario by its name; a scenario is returned as it is."""
     if isinstance(scenario, Scenario):
         return scenario
-    if scenario not in SCENARIOS:
+    if not isinstance(scenario, str) or scenario not in SCENARIOS:
         raise InvalidRequest.choice("scenario", scenario, SCENARIOS)
     return SCENARIOS[scenario]
 
@@ -189,7 +232,7 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
     scenario : str or Scenario
         What to vary; who is reached, and whether exposure follows intent, stay as they are.
     seed : int
-        Of the draw.
+        Of the draw, 0 or more.
 
     Returns
     -------
@@ -205,6 +248,7 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
     [7.8, 6.6]
     """
     known = scenario_named(scenario)
+    check_whole("seed", seed, minimum=0)
     random = np.random.default_rng(seed)
 
     def factor(spread: float) -> float:

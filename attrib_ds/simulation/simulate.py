@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,7 @@ import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.simulation.days import People, live, names_of
-from attrib_ds.simulation.scenarios import Scenario, scenario_named
+from attrib_ds.simulation.scenarios import Scenario, check_number, check_whole, scenario_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,12 +134,12 @@ def simulate(
     users : int
         How many, 1 or more. A million takes seconds.
     seed : int
-        Of the random numbers; the same seed gives the same bytes.
+        Of the random numbers, 0 or more; the same seed gives the same bytes.
     holdout : float, default 0
         Share of users, 0 to 0.5, that each channel is withheld from, drawn anew for every channel: a
         randomised experiment.
     start : str, default "2025-01-01"
-        The first day.
+        The first day, in UTC.
 
     Returns
     -------
@@ -160,8 +161,11 @@ def simulate(
     True
     """
     known = scenario_named(scenario)
-    _check(users=users, seed=seed, holdout=holdout)
-    first_day = pd.Timestamp(start, tz="UTC").as_unit("us")
+    check_whole("users", users, minimum=1)
+    check_whole("seed", seed, minimum=0)
+    check_number("holdout", holdout, "0 to 0.5", minimum=0, maximum=0.5)
+    first_day = _midnight(start)
+    users, seed = int(users), int(seed)
     every = (True,) * len(known.channels)
     parts = [
         _frames(known, part, people, withheld, first_day, beginning=beginning, seed=seed)
@@ -173,15 +177,22 @@ def simulate(
     return Simulation(known, seed, *joined)
 
 
-def _check(*, users: int, seed: int, holdout: float) -> None:
-    allowed = {
-        "users": (isinstance(users, int) and users >= 1, users, "a whole number of 1 or more"),
-        "seed": (isinstance(seed, int) and seed >= 0, seed, "a whole number of 0 or more"),
-        "holdout": (0 <= holdout <= 0.5, holdout, "0 to 0.5"),
-    }
-    for name, (is_allowed, value, rule) in allowed.items():
-        if not is_allowed:
-            raise InvalidRequest(f"{name}: {value!r} is not allowed; allowed: {rule}", field=name)
+def _midnight(start: object) -> pd.Timestamp:
+    """Read the first day, whose midnight in UTC everything is counted from."""
+    try:
+        if not isinstance(start, str | date | np.datetime64):
+            raise TypeError
+        moment = pd.Timestamp(start)
+        first = moment.tz_localize("UTC") if moment.tz is None else moment.tz_convert("UTC")
+        if not 1700 <= first.year <= 2200:
+            raise ValueError
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(
+            f"start: {start!r} is not allowed; allowed: a day such as '2025-01-31', of the years 1700 to "
+            "2200",
+            field="start",
+        ) from error
+    return first.as_unit("us")
 
 
 def _parts(

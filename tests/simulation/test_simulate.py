@@ -185,6 +185,14 @@ def test_users_lived_in_parts_are_as_many_as_asked_for(name, monkeypatch):
         ({"seed": -1}, "seed: -1 is not allowed"),
         ({"holdout": 0.6}, "holdout: 0.6 is not allowed; allowed: 0 to 0.5"),
         ({"scenario": "rnadom"}, "did you mean 'random'"),
+        ({"scenario": ["random"]}, r"scenario: \['random'\] is not allowed"),
+        ({"users": True}, "users: True is not allowed"),
+        ({"seed": 1.5}, "seed: 1.5 is not allowed; allowed: a whole number of 0 or more"),
+        ({"holdout": "half"}, "holdout: 'half' is not allowed"),
+        ({"start": "spring"}, "start: 'spring' is not allowed; allowed: a day such as '2025-01-31'"),
+        ({"start": ""}, "start: '' is not allowed"),
+        ({"start": None}, "start: None is not allowed"),
+        ({"start": "1600-01-01"}, "start: '1600-01-01' is not allowed"),
     ],
 )
 def test_what_is_not_allowed_is_told(arguments, told):
@@ -206,11 +214,37 @@ def test_what_is_not_allowed_is_told(arguments, told):
         (lambda: Scenario((IDLE,), saturation=-1), "saturation: -1 is not allowed"),
         (lambda: Scenario((IDLE,), saturates="hyperbole"), "did you mean 'hyperbola'"),
         (lambda: Scenario((IDLE,), adstock="slow"), "adstock: 'slow'"),
+        (lambda: Channel("radio", half_life="7D", rate=0.1), "half_life: '7D' is not allowed; allowed: days"),
+        (lambda: Channel("radio", half_life=1, rate=0.1, direct=math.inf), "direct: inf is not allowed"),
+        (lambda: Channel("radio", 1, 0.1, "visitor"), "delivery: 'visitor' .*did you mean 'visitors'"),
+        (lambda: Channel("", 1, 0.1), "node_id: '' is not allowed; allowed: a text"),
+        (lambda: Scenario(("radio",)), "channels: .'radio'. is not allowed"),
+        (
+            lambda: Scenario(tuple(replace(IDLE, node_id=f"c{each}") for each in range(101))),
+            "one to 100 channels",
+        ),
+        (
+            lambda: Scenario((IDLE,), synergies=("poster", "poster", 1.0)),
+            "synergies: 'poster' is not allowed",
+        ),
+        (lambda: Scenario((IDLE,), synergies=(("poster", "poster", "x"),)), "synergies: 'x' is not allowed"),
+        (
+            lambda: Scenario((IDLE,), days=2.5),
+            "days: 2.5 is not allowed; allowed: a whole number of 1 to 1,000",
+        ),
+        (lambda: varied_scenario("random", seed=-1), "seed: -1 is not allowed"),
     ],
 )
 def test_a_scenario_that_makes_no_sense_is_refused(make, told):
     with pytest.raises(InvalidRequest, match=told):
         make()
+
+
+def test_a_scenario_of_lists_and_numbers_of_numpy_is_the_same():
+    first = simulate(Scenario([replace(IDLE, rate=np.float64(0.1))]), users=np.int64(50), seed=np.int64(1))
+    second = simulate(Scenario((IDLE,)), users=50, seed=1, start="2025-01-01T01:00:00+01:00")
+    assert hash(first.scenario) == hash(second.scenario)
+    pd.testing.assert_frame_equal(first.touchpoints, second.touchpoints)
 
 
 def test_subsets_of_worlds_share_their_chance():

@@ -16,7 +16,7 @@ from attrib_ds.attribution.tree import require_columns
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -80,8 +80,9 @@ def combine_with_experiment(
     Raises
     ------
     InvalidRequest
-        If a column is missing, a node is there twice, a control or a model is unknown, or no node has an
-        experiment.
+        If a column is missing, a number in it is none or not finite, a node is there twice, a control or a
+        model is unknown, no node has an experiment in the currency of its credits, or the credits have
+        intervals of another confidence.
 
     Notes
     -----
@@ -165,6 +166,18 @@ def _check(
             f"credits: the model {AVERAGED!r} is called as the average over models is; give it another label",
             field="credits",
         )
+    for name, frame, columns in (
+        ("credits", credits, ["conversions", "high"]),
+        ("effects", effects, ["caused", "error"]),
+    ):
+        for column in frame.columns.intersection(columns):
+            _check_numbers(frame[column], name)
+    told = credits.attrs.get("confidence", f"{confidence:g}")
+    if told != f"{confidence:g}":
+        raise InvalidRequest(
+            f"confidence: {confidence!r} is not that of credits, {told}; allowed: the same",
+            field="confidence",
+        )
     measured = effects["caused"].notna()
     errors = effects.loc[measured, "error"].astype("float64")
     if not (np.isfinite(errors) & (errors > 0)).all():
@@ -176,6 +189,32 @@ def _check(
         raise InvalidRequest(
             "effects: no node with credits has an experiment; allowed: their node ids",
             field="effects",
+        )
+    pairs = [set(_pairs(frame)) for frame in (credits, effects[measured])]
+    if not pairs[0] & pairs[1]:
+        told_in, found_in = (sorted({str(currency) for _, currency in each}) for each in pairs)
+        raise InvalidRequest(
+            f"effects: no node has an experiment in the currency of its credits: {', '.join(found_in)}, not "
+            f"{', '.join(told_in)}; allowed: the column 'currency' of credits",
+            field="effects",
+        )
+
+
+def _pairs(frame: pd.DataFrame) -> Iterator[tuple[str, str | None]]:
+    currency = frame["currency"].astype("object").where(frame["currency"].notna(), None)
+    return zip(frame["node_id"], currency, strict=True)
+
+
+def _check_numbers(column: pd.Series[Any], name: str) -> None:
+    try:
+        numbers = column.astype("float64")
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(
+            f"{name}: the column {column.name!r} does not hold numbers; allowed: numbers", field=name
+        ) from error
+    if np.isinf(numbers.to_numpy()).any():
+        raise InvalidRequest(
+            f"{name}: the column {column.name!r} is infinite somewhere; allowed: finite numbers", field=name
         )
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Users whose rows of the regression are in memory at once.
 _TOGETHER: Final = 100_000
+#: Withheld users with an outcome below which their own spread does not tell how sure it is: where three are
+#: to be expected there may be none by chance, and none has no spread.
+_FEW: Final = 10
 #: Share of a column's variance that other columns must leave, or it says nothing of its own.
 _OWN: Final = 1e-9
 
@@ -65,7 +68,8 @@ def contrast(
     Contrast
         Covariates are centred and may act differently on either side (Lin's estimator), so that they cannot
         bias. Errors are robust (HC2): with one node and no covariate the variance is the sum of both groups'
-        sample variances, each divided by its users.
+        sample variances, each divided by its users. Of an outcome that fewer than ten of the withheld have,
+        the variance is at least what it would be if they varied as the others do.
 
     Raises
     ------
@@ -84,7 +88,15 @@ def contrast(
         leverage = np.minimum((projected * matrix).sum(axis=1), 1 - 1e-9)
         residual = (outcomes[rows] - matrix @ coefficients) ** 2 / (1 - leverage)[:, None]
         variance += (projected[:, positions] ** 2).T @ residual
-    return Contrast(-coefficients[positions], np.sqrt(variance))
+    floor = np.stack([_floor(outcomes, is_withheld[node]) for node in nodes])
+    return Contrast(-coefficients[positions], np.sqrt(np.maximum(variance, floor)))
+
+
+def _floor(outcomes: Numbers, is_withheld: Flags) -> Numbers:
+    """Return the least variance of each outcome's difference; zero where enough of the withheld have it."""
+    held, others = outcomes[is_withheld], outcomes[~is_withheld]
+    usual = others.var(axis=0, ddof=1) * (1 / len(held) + 1 / len(others))
+    return np.where((held != 0).sum(axis=0) < _FEW, usual, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

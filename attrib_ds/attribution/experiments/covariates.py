@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
+from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.paths import Paths
@@ -24,7 +26,8 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
     Raises
     ------
     InvalidRequest
-        If a covariate is unknown or has gaps, or nothing is known of a user.
+        If a covariate is unknown, has gaps, or is neither numbers, flags nor text of up to 100 values, or
+        nothing is known of a user.
     """
     if isinstance(names, str):
         raise InvalidRequest(
@@ -38,7 +41,10 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
             raise InvalidRequest.choice("covariates", name, known)
     if observed is None or not names:
         return np.zeros((len(users), 0))
-    rows = to_pandas(observed.select("user_id", *names).to_pyarrow()).set_index("user_id").reindex(users)
+    told = observed.select("user_id", *names).to_pyarrow()
+    for name in names:
+        check_kind(told[name].type, name, argument="covariates")
+    rows = to_pandas(told).set_index("user_id").reindex(users)
     columns: list[NDArray[np.float64]] = []
     for name in names:
         values = rows[name]
@@ -48,12 +54,10 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
                 "everybody who took part",
                 field="covariates",
             )
-        if pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype):
+        if is_number(told[name].type) or pa.types.is_boolean(told[name].type):
             columns.append(np.asarray(values, dtype=np.float64))
             continue
-        texts = values.astype("str")
-        counted = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
-        columns += [np.asarray(texts == each, dtype=np.float64) for each in sorted(counted.index[1:])]
+        columns += categories(values.astype("str"), name, argument="covariates")
     found = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
     if not np.isfinite(found).all():
         raise InvalidRequest("covariates: allowed are finite numbers, flags and text", field="covariates")

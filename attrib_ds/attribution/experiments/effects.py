@@ -12,7 +12,14 @@ from attrib_ds.attribution.credits import attribute
 from attrib_ds.attribution.experiments.combination import AVERAGED, combine_with_experiment
 from attrib_ds.attribution.experiments.controls import warn_of_confounding
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
-from attrib_ds.attribution.models import IncrementalModel, Model, model_named
+from attrib_ds.attribution.models import (
+    IncrementalModel,
+    Landmark,
+    LatentIntent,
+    Model,
+    check_share,
+    model_named,
+)
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -42,7 +49,11 @@ def incremental_effects(
     Parameters
     ----------
     paths : Paths
-        With dates and null paths, as incremental models need them.
+        With dates and null paths, as incremental models need them; best of ``Paths.from_frames(users=...)``,
+        which tells who was observed and when. Without it, whoever was touched or converted counts as observed
+        from the first date to the last, after a conversion too, and whoever was never touched is missing: in
+        a simulated world of 60,000 users who convert once at most, hazard models then found a tenth to two
+        fifths less.
     models : Model, str, sequence or mapping, default "discrete_hazard"
         Incremental models, or their names; a mapping gives labels of its own.
     conventional : Model or str, default "linear"
@@ -101,6 +112,8 @@ def incremental_effects(
     True
     """
     labelled = _labelled(models)
+    check_share("confidence", confidence)
+    _check_experiment(withheld, participants, opportunities, covariates)
     rule = model_named(conventional) if isinstance(conventional, str) else conventional
     beside = conventional if isinstance(conventional, str) else getattr(rule, "name", "")
     if not isinstance(rule, Model) or isinstance(rule, IncrementalModel) or beside in labelled:
@@ -138,7 +151,11 @@ def incremental_effects(
         columns += ["combined", "combined_low", "combined_high"]
     effects = effects[columns].reset_index(drop=True)
     effects.attrs["identified"] = _identified(
-        confounded, has_controls=len(controls) > 0, has_experiment=withheld is not None
+        labelled,
+        confounded,
+        controls=controls,
+        has_users=paths.observed is not None,
+        has_experiment=withheld is not None,
     )
     return effects
 
@@ -147,7 +164,10 @@ def _labelled(models: Any) -> dict[str, Model]:
     if isinstance(models, Mapping):
         pairs = [(str(label), each) for label, each in models.items()]
     else:
-        several = [models] if isinstance(models, Model | str) else list(models)
+        try:
+            several = [models] if isinstance(models, Model | str) else list(models)
+        except TypeError:
+            several = [models]
         pairs = [(each if isinstance(each, str) else getattr(each, "name", ""), each) for each in several]
     labelled: dict[str, Model] = {}
     for label, each in pairs:
@@ -169,10 +189,29 @@ def _labelled(models: Any) -> dict[str, Model]:
     return labelled
 
 
+def _check_experiment(
+    withheld: object, participants: object, opportunities: object, covariates: Sequence[str]
+) -> None:
+    if withheld is not None:
+        return
+    told = {
+        "participants": participants is not None,
+        "opportunities": opportunities is not None,
+        "covariates": len(covariates) > 0,
+    }
+    for argument, is_told in told.items():
+        if is_told:
+            raise InvalidRequest(
+                f"{argument}: it tells of an experiment, and withheld= is missing; allowed: both or neither",
+                field=argument,
+            )
+
+
 def _check_controls(controls: Sequence[str], known: set[str]) -> None:
-    if isinstance(controls, str):
+    if isinstance(controls, str) or controls is None:
         raise InvalidRequest(
-            f"controls: {controls!r} is not allowed; allowed: a list, as in [{controls!r}]", field="controls"
+            f"controls: {controls!r} is not allowed; allowed: a list, as in [{controls or 'direct'!r}]",
+            field="controls",
         )
     for node in controls:
         if node not in known:
@@ -223,27 +262,29 @@ def _with_experiment(
     )
 
 
-def _identified(confounded: list[str], *, has_controls: bool, has_experiment: bool) -> str:
-    said = [
-        "credited: a convention that divides conversions; it is no effect.",
-        "caused: the direct effect, with all other touchpoints as they were, and only if whoever was reached "
-        "differs from whoever was not in nothing that changes the chance to convert but what the model is "
-        "given: earlier touchpoints, what is known of the user, and time. low and high are sampling error, "
-        "not bias.",
-    ]
-    if confounded:
+def _identified(
+    models: Mapping[str, Model],
+    confounded: list[str],
+    *,
+    controls: Sequence[str],
+    has_users: bool,
+    has_experiment: bool,
+) -> str:
+    said = ["credited: a convention that divides conversions; it is no effect."]
+    labels: dict[str, list[str]] = {}
+    for label, model in models.items():
+        labels.setdefault(_assumed(model), []).append(label)
+    for assumed, several in labels.items():
+        of_whom = f" ({', '.join(several)})" if len(labels) > 1 else ""
+        said.append(f"caused{of_whom}: {assumed}")
+    said.append("low and high are sampling error, not bias.")
+    if not has_users:
         said.append(
-            f"Nodes known to have no effect say that this does not hold for {', '.join(confounded)}: take "
-            "its numbers as credit."
+            "Who was observed, and when, was not told (Paths.from_frames(users=)): whoever was touched or "
+            "converted counts as observed from the first date to the last, and whoever was never touched is "
+            "missing, which biases what is caused, mostly towards too little."
         )
-    elif has_controls:
-        said.append(
-            "Nodes known to have no effect earn none to speak of, which speaks for it and does not prove it."
-        )
-    else:
-        said.append(
-            "No node known to have no effect was named (controls=), so nothing speaks for it or against it."
-        )
+    said += _judged(models, confounded, controls)
     if has_experiment:
         said.append(
             "experiment: the total effect, what a node sets off in others included, identified by the draw "
@@ -255,3 +296,54 @@ def _identified(confounded: list[str], *, has_controls: bool, has_experiment: bo
             "experiment alone (withheld=)."
         )
     return " ".join(said)
+
+
+def _assumed(model: Model) -> str:
+    if isinstance(model, LatentIntent):
+        return (
+            "the effect on conversions and on the steps towards them, and only if people come to want things "
+            "as its funnel of intents says, which no observation can confirm."
+        )
+    effect = (
+        "the total effect of being reached, summed over the periods in which a node reaches users,"
+        if isinstance(model, Landmark)
+        else "the direct effect, with all other touchpoints as they were,"
+    )
+    return (
+        f"{effect} and only if whoever was reached differs from whoever was not in nothing that changes the "
+        "chance to convert but what the model is given: earlier touchpoints, what is known of the user, and "
+        "time."
+    )
+
+
+def _judged(models: Mapping[str, Model], confounded: list[str], controls: Sequence[str]) -> list[str]:
+    """Say what controls tell of each model."""
+    if not len(controls):
+        return [
+            "No node known to have no effect was named (controls=), so nothing speaks for it or against it."
+        ]
+    said = []
+    if confounded:
+        said.append(
+            f"Nodes known to have no effect say that this does not hold for {', '.join(confounded)}: take "
+            "its numbers as credit."
+        )
+    # What a model was told cannot speak for it.
+    told = [
+        label
+        for label, model in models.items()
+        if isinstance(model, LatentIntent) and set(controls) <= set(model.controls)
+    ]
+    if told:
+        said.append(
+            f"{', '.join(told)} was told that these nodes have no effect: that it credits them with none "
+            "says nothing."
+        )
+    silent = [label for label in models if label not in confounded and label not in told]
+    if silent:
+        whose = f" under {', '.join(silent)}" if len(silent) < len(models) else ""
+        said.append(
+            f"Nodes known to have no effect earn no more{whose} than sampling error explains, or next to "
+            "nothing, which speaks for it and does not prove it; with few conversions it says little."
+        )
+    return said

@@ -79,7 +79,8 @@ def holdout_effects(
         with a touchpoint all the same), ``rate``, ``withheld_rate`` (float64, conversions per user who was
         not, and who was, withheld), ``caused`` (float64, conversions that there would be less if the node
         were withheld from everybody compared), ``error`` (its standard error), ``low``, ``high``, ``value``
-        (float64, the same of the value, in ``currency``), ``value_low``, ``value_high``.
+        (float64, the same of the value, in ``currency``), ``value_low``, ``value_high``. All from ``caused``
+        on are null in a currency in which no conversion counts for the node.
 
     Warns
     -----
@@ -94,13 +95,16 @@ def holdout_effects(
     ------
     InvalidRequest
         If a column is missing, a node or user is unknown, nobody or everybody is withheld, who took part is
-        not known, or two nodes were withheld from the very same users.
+        not known, two nodes were withheld from the very same users, or no conversion counts for a node, as
+        where its ``since`` and ``until`` lie outside the data.
 
     Notes
     -----
     The effect is that of one node while all others go on, for those others' share of users whom they were
     not withheld from: with large holdouts and strong interplay it differs a little from that with nothing
-    else withheld. Errors are robust; with some dozens of conversions among the withheld they are sound.
+    else withheld. Errors are robust; with some dozens of conversions among the withheld they are sound. With
+    fewer than ten, the withheld count as varying at least as much as the others: that none of a few withheld
+    users converts may be chance, and does not tell that the node causes everything.
 
     References
     ----------
@@ -197,10 +201,21 @@ def _effects(trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: floa
     for nodes in [every] if is_plain else [[node] for node in every]:
         part = trial.takes_part[nodes[0]]
         amounts = outcomes.per_user(trial, nodes[0])[part]
+        has_any = amounts[:, ::2].any(axis=0)
+        if not has_any.any():
+            raise InvalidRequest(
+                f"withheld: no conversion counts for node {trial.node_ids[nodes[0]]!r}, neither of users "
+                "whom it was withheld from nor of others; allowed: users who took part and, if they are "
+                "told, since and until between which some of them converted",
+                field="withheld",
+            )
         held = trial.is_withheld[:, part]
         found = contrast(amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids)
         for position, node in enumerate(nodes):
-            caused, error = (int(part.sum()) * each[position] for each in (found.difference, found.error))
+            caused, error = (
+                np.where(np.repeat(has_any, 2), int(part.sum()) * each[position], np.nan)
+                for each in (found.difference, found.error)
+            )
             rates = amounts[~held[node]].mean(axis=0), amounts[held[node]].mean(axis=0)
             for number, currency in enumerate(outcomes.currencies):
                 count, value = 2 * number, 2 * number + 1

@@ -112,6 +112,12 @@ def plan_holdout(
     count, mean, variance = _population(paths, users, rate)
     normal = NormalDist()
     reach, found = normal.inv_cdf(0.5 + confidence / 2), normal.inv_cdf(power)
+    if reach + found <= 0:
+        raise InvalidRequest(
+            f"power: {power!r} is not allowed; allowed: more than the {0.5 - confidence / 2:.3g} that chance "
+            "alone gives",
+            field="power",
+        )
     is_binary = paths is None
     rows = []
     for node_id, amount in _amounts(asked, given, most=count * mean):
@@ -124,6 +130,8 @@ def plan_holdout(
         else:
             wanted = amount / (reach + (found if asked == "effect" else 0.0))
             chosen = _smallest_share(variance, without, wanted**2 / count)
+            # Fewer than two cannot be compared with anybody.
+            chosen = max(chosen, 2 / count) if chosen > 0 else chosen
         error = math.sqrt(count * (variance / (1 - chosen) + without / chosen))
         rows.append(
             {
@@ -152,14 +160,14 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
                 "paths: there are none, and not both users and rate; allowed: paths, or users and rate",
                 field="paths",
             )
-        if not isinstance(users, int) or isinstance(users, bool) or users < 4:
+        if not isinstance(users, int | np.integer) or isinstance(users, bool) or users < 4:
             raise InvalidRequest(
                 f"users: {users!r} is not allowed; allowed: whole numbers, 4 or more", field="users"
             )
         check_share("rate", rate)
         if not 0 < rate < 1:
             raise InvalidRequest(f"rate: {rate!r} is not allowed; allowed: between 0 and 1", field="rate")
-        return users, rate, rate * (1 - rate)
+        return int(users), rate, rate * (1 - rate)
     if users is not None or rate is not None:
         raise InvalidRequest(
             "paths: users and rate are counted in them; allowed: one or the other", field="paths"

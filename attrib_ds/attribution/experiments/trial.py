@@ -122,7 +122,7 @@ def read_moments(frame: object, argument: str) -> pd.DataFrame:
     """Return ``user_id``, ``node_id`` and ``date`` (int64, microseconds since 1970) of a frame."""
     given = Input.open(engine(), frame, argument=argument)
     columns = {name: given.keys(name, role=name) for name in ("user_id", "node_id")}
-    columns["date"] = given.instants("date", role="date")
+    columns["date"] = given.instants("date", role=None)
     given.check()
     rows = to_pandas(given.table.select(**columns).to_pyarrow())
     return rows.assign(date=microseconds(rows["date"]))
@@ -139,7 +139,7 @@ def _pairs(frame: object, argument: str) -> pd.DataFrame:
     columns: dict[str, Any] = {name: given.keys(name, role=name) for name in ("user_id", "node_id")}
     for name in ("since", "until"):
         if given.has(name):
-            columns[name] = given.instants(name, role=name)
+            columns[name] = given.instants(name, role=None)
     given.check()
     rows = to_pandas(given.table.select(**columns).to_pyarrow()).drop_duplicates()
     twice = rows.duplicated(["user_id", "node_id"])
@@ -153,6 +153,13 @@ def _pairs(frame: object, argument: str) -> pd.DataFrame:
     for name in ("since", "until"):
         if name in rows.columns:
             rows[name] = microseconds(rows[name])
+    if {"since", "until"} <= set(rows.columns) and (rows["since"] > rows["until"]).any():
+        user, node = rows.loc[rows["since"] > rows["until"], ["user_id", "node_id"]].iloc[0]
+        raise InvalidRequest(
+            f"{argument}: since is after until, for example of user {user!r} and node {node!r}; allowed: "
+            "since at until or before",
+            field=argument,
+        )
     return rows
 
 

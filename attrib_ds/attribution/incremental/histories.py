@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ibis
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.attribution.codes import number_currencies
+from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
 from attrib_ds.attribution.incremental.observations import (
     DAY,
+    check_are_in_order,
     check_are_inside,
     check_are_observed,
     events_of,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
     Codes = NDArray[np.int64]
+
+#: What names of covariates begin with while they are read.
+_COVARIATE = "covariate_"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +107,9 @@ class Histories:
             if name not in known:
                 raise InvalidRequest.choice("covariates", name, known)
         # The order of users decides who is drawn, so it must not depend on the order of rows.
-        numbered = people.select("user_id", "since", "until", *wanted).order_by("user_id")
+        # Under names of their own, as a covariate may be called as what is added here.
+        told = {f"{_COVARIATE}{position}": people[name] for position, name in enumerate(wanted)}
+        numbered = people.select("user_id", "since", "until", **told).order_by("user_id")
         numbered = numbered.mutate(
             number=ibis.row_number().over(ibis.window(order_by=numbered.user_id)),
             fold=sequences.fold(numbered.user_id),
@@ -125,6 +131,10 @@ def _assembled(
     users: pa.Table, covariates: Sequence[str], touched: pa.Table, converted: pa.Table
 ) -> Histories:
     since, until = (_moments(users[name]) for name in ("since", "until"))
+    backwards = np.flatnonzero(since > until)
+    check_are_in_order(
+        len(backwards), users["user_id"][int(backwards[0])].as_py() if len(backwards) else None
+    )
     origin = since.min() if len(since) else np.datetime64("1970-01-01", "us")
     begins, ends = (_days(moments, origin) for moments in (since, until))
     event_user = converted["number"].to_numpy().astype(np.int64)
@@ -165,20 +175,19 @@ def _days(moments: NDArray[np.datetime64], origin: np.datetime64) -> Numbers:
 
 def _columns(users: pa.Table, covariates: Sequence[str]) -> Numbers:
     """Return covariates as numbers: categories become one column each but the most frequent."""
-    columns: list[Any] = []
-    for name in covariates:
-        values = users[name].to_pandas()
-        if pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype):
-            numbers = np.asarray(values, dtype=np.float64)
+    columns: list[Numbers] = []
+    for position, name in enumerate(covariates):
+        values = users[f"{_COVARIATE}{position}"]
+        check_kind(values.type, name, argument="users")
+        if is_number(values.type) or (pa.types.is_boolean(values.type) and not values.null_count):
+            numbers = np.asarray(values.to_pandas(), dtype=np.float64)
             if not np.isfinite(numbers).all():
                 raise InvalidRequest(
-                    f"users: the covariate {name!r} has missing or infinite values; allowed: numbers, flags "
-                    "or text without gaps",
+                    f"users: the covariate {name!r} has missing or infinite values; allowed: finite numbers "
+                    "for everybody, or flags and text, whose gaps count as a category",
                     field="users",
                 )
             columns.append(numbers)
             continue
-        texts = values.astype("str").fillna("")
-        frequent = texts.value_counts()
-        columns += [np.asarray(texts == each, dtype=np.float64) for each in sorted(frequent.index[1:])]
+        columns += categories(values.to_pandas().astype("str").fillna(""), name, argument="users")
     return np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))

@@ -78,6 +78,16 @@ def check_are_observed(is_unknown: NDArray[np.bool_]) -> None:
         )
 
 
+def check_are_in_order(count: int, user_id: str | None) -> None:
+    """Refuse observations that end before they begin."""
+    if count:
+        raise InvalidRequest(
+            f"users: {count:,} observations end before they begin, for example that of {user_id!r}; allowed: "
+            "since at until or before",
+            field="users",
+        )
+
+
 def check_are_inside(is_outside: NDArray[np.bool_], event_ids: pa.ChunkedArray) -> None:
     """Refuse conversions outside the observation of their users."""
     if is_outside.any():

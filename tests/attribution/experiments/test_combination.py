@@ -259,9 +259,25 @@ def test_credits_without_intervals_count_as_free_of_sampling_error():
         ({"scaled": ["hazzard"]}, "did you mean 'hazard'"),
         ({"confidence": 0.0}, "confidence: 0.0 is not allowed"),
         ({"credits": credits_of(MODELLED, model="averaged")}, "give it another label"),
+        (
+            {"effects": effects_of(MODELLED, 1.0, currency="USD")},
+            "in the currency of its credits: USD, not None",
+        ),
+        ({"effects": effects_of([np.inf] * 6, 1.0)}, "effects: the column 'caused' is infinite somewhere"),
+        ({"effects": effects_of(MODELLED, "a")}, "effects: the column 'error' does not hold numbers"),
+        ({"credits": credits_of([np.inf] * 6)}, "credits: the column 'conversions' is infinite somewhere"),
     ],
 )
 def test_what_is_not_allowed_is_told(change, told):
     given = {"credits": credits_of(MODELLED), "effects": effects_of(MODELLED, 100.0)} | change
     with pytest.raises(InvalidRequest, match=told):
         combine_with_experiment(given.pop("credits"), given.pop("effects"), **given)
+
+
+def test_intervals_of_another_confidence_are_not_taken_for_these():
+    credits = credits_of(MODELLED)
+    credits.attrs["confidence"] = "0.9"
+    with pytest.raises(InvalidRequest, match="confidence: 0.95 is not that of credits, 0.9"):
+        combine_with_experiment(credits, effects_of(MODELLED, 100.0))
+    found = combine_with_experiment(credits, effects_of(MODELLED, 100.0), confidence=0.9)
+    assert numbers_of(found, column="modelled_error") == pytest.approx([20 * 1.959964 / 1.644854] * 6)

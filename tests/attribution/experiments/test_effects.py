@@ -4,11 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import DiscreteHazard, Paths, attribute, holdout_effects, incremental_effects, simulate
+from attrib_ds import (
+    DiscreteHazard,
+    Landmark,
+    LatentIntent,
+    Paths,
+    attribute,
+    holdout_effects,
+    incremental_effects,
+    simulate,
+)
 from attrib_ds.attribution.experiments.controls import is_confounded
 from attrib_ds.errors import ConfoundingWarning, InvalidRequest
 
 CONTROLS = ["organic", "direct"]
+HELD = pd.DataFrame({"user_id": ["u00000001"], "node_id": ["display"]})
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +72,36 @@ def test_it_says_what_is_identified(effects, paths):
     said = effects.attrs["identified"]
     assert "it is no effect" in said
     assert "caused: the direct effect" in said
-    assert "earn none to speak of" in said
+    assert "earn no more than sampling error explains" in said
+    assert "was not told" not in said
     assert "experiment: the total effect" in said
     bare = incremental_effects(paths).attrs["identified"]
     assert "nothing speaks for it or against it" in bare
     assert "a randomised experiment alone" in bare
+
+
+def test_it_says_so_of_each_kind_of_model(world, paths):
+    quick = {"users": 500, "activities": 2, "propensities": 1, "evaluations": 2}
+    models = {
+        "direct": DiscreteHazard(comparisons=2),
+        "total": Landmark(comparisons=2),
+        "told": LatentIntent(controls=tuple(CONTROLS), **quick),
+    }
+    said = incremental_effects(paths, models, controls=CONTROLS).attrs["identified"]
+    assert "caused (direct): the direct effect" in said
+    assert "caused (total): the total effect of being reached" in said
+    assert "caused (told): the effect on conversions and on the steps towards them" in said
+    assert "told was told that these nodes have no effect" in said
+    assert "earn no more under direct, total than" in said
+    alone = incremental_effects(paths, models["total"]).attrs["identified"]
+    assert "caused: the total effect" in alone
+    assert "direct effect" not in alone
+
+
+def test_it_says_that_nobody_told_who_was_observed(world):
+    bare = Paths.from_frames(world.touchpoints, world.conversions)
+    said = incremental_effects(bare, DiscreteHazard(comparisons=2)).attrs["identified"]
+    assert "Who was observed, and when, was not told" in said
 
 
 def test_several_models_have_their_rows(paths):
@@ -121,6 +156,12 @@ def test_the_rule(controls, error, others, total, expected):
     [
         ({"models": "linear"}, "'linear' gives credit and estimates no effect"),
         ({"models": []}, "models: there is none"),
+        ({"models": DiscreteHazard}, "models: .* gives credit and estimates no effect"),
+        ({"models": None}, "models: None gives credit and estimates no effect"),
+        ({"controls": None}, "controls: None is not allowed"),
+        ({"confidence": None}, "confidence: None is not a share"),
+        ({"opportunities": HELD}, "opportunities: it tells of an experiment, and withheld= is missing"),
+        ({"covariates": ["trait"]}, "covariates: it tells of an experiment, and withheld= is missing"),
         ({"models": ["discrete_hazard", DiscreteHazard()]}, "the label 'discrete_hazard' is taken"),
         ({"models": {"averaged": "discrete_hazard"}}, "the label 'averaged' is taken"),
         ({"conventional": "discrete_hazard"}, "conventional: 'discrete_hazard' is not allowed"),

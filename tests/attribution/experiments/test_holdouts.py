@@ -56,11 +56,20 @@ def ten():
 HELD = held("ads", 0, 1, 2, 3)
 
 
-def test_one_holdout_is_a_difference_of_means_with_the_sum_of_both_variances(ten):
+def test_one_holdout_is_a_difference_of_means_with_the_sum_of_both_variances():
+    buyers = [*((user, 5) for user in range(10)), *((user, 5) for user in range(20, 35))]
+    paths = Paths.from_frames(touches(("u20", "ads", 1)), converted(*buyers), users=users_of(40))
+    (row,) = holdout_effects(paths, held("ads", *range(20))).to_dict("records")
+    # 40 users times (15/20 - 10/20). Sample variances: p (1 - p) 20/19 on either side.
+    assert row["caused"] == pytest.approx(10.0)
+    assert row["error"] == pytest.approx(40 * np.sqrt((0.1875 + 0.25) / 19))
+
+
+def test_few_conversions_of_the_withheld_vary_as_those_of_the_others(ten):
     (row,) = holdout_effects(ten, HELD).to_dict("records")
-    # 10 users times (3/6 - 1/4). Sample variances: 0.3 of six users and 0.25 of four.
+    # 10 users times (3/6 - 1/4). The sample variance is 0.3 of six users; that of the other four is 0.25.
     assert row["caused"] == pytest.approx(2.5)
-    assert row["error"] == pytest.approx(10 * np.sqrt(0.3 / 6 + 0.25 / 4))
+    assert row["error"] == pytest.approx(10 * np.sqrt(0.3 / 6 + 0.3 / 4))
     assert row["low"] == pytest.approx(2.5 - 1.959964 * row["error"])
     assert row["high"] == pytest.approx(2.5 + 1.959964 * row["error"])
     assert (row["rate"], row["withheld_rate"]) == pytest.approx((0.5, 0.25))
@@ -250,6 +259,18 @@ def test_intervals_cover_as_often_as_they_say():
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
+def test_withheld_users_who_do_not_convert_by_chance_are_no_evidence():
+    """Three conversions are to be expected of a hundred withheld users, and there is no effect."""
+    random = np.random.default_rng(2)
+    found = []
+    for _ in range(300):
+        withheld = np.arange(2_000) < 100
+        outcome = (random.random((2_000, 1)) < 0.03).astype(float)
+        each = contrast(outcome, withheld[None], np.zeros((2_000, 0)), nodes=[0], node_ids=["a"])
+        found.append(abs(each.difference[0, 0]) > 1.96 * each.error[0, 0])
+    assert np.mean(found) <= 0.06
+
+
 @pytest.mark.slow
 def test_intervals_cover_what_channels_cause():
     covered = []
@@ -287,6 +308,11 @@ def test_intervals_cover_what_channels_cause():
             "participants: user 'u03' is missing, from whom node 'ads' was withheld",
         ),
         ({"participants": held("ads", 0, 1, 2, 7)}, "who did not take part, for example 'u03'"),
+        ({"withheld": HELD.assign(since=day(40))}, "withheld: no conversion counts for node 'ads'"),
+        (
+            {"withheld": HELD.assign(since=day(9), until=day(2))},
+            "withheld: since is after until, for example of user 'u00' and node 'ads'",
+        ),
         ({"opportunities": touches(("u09", "mail", 1))}, "none of a user from whom 'ads' was withheld"),
         ({"covariates": ["small"]}, "covariates: 'small' is not allowed"),
         ({"covariates": ["until"]}, "covariates: 'until' is not allowed"),
@@ -312,6 +338,23 @@ def test_aggregated_paths_have_no_users():
     sequences = pd.DataFrame({"path": ["ads"], "n": [3]})
     with pytest.raises(InvalidRequest, match="an experiment needs users"):
         holdout_effects(Paths.from_sequences(sequences, path="path", conversions="n"), HELD)
+
+
+def test_a_currency_without_conversions_that_count_has_no_effect_and_no_error():
+    buyers = converted((0, 5), (4, 5), (5, 6), (6, 20)).assign(currency=["EUR", "EUR", "EUR", "USD"])
+    paths = Paths.from_frames(touches(("u04", "ads", 1)), buyers, users=users_of(10))
+    found = holdout_effects(paths, HELD.assign(until=day(10))).set_index("currency")
+    assert found.loc["EUR", "caused"] == pytest.approx(10 * (2 / 6 - 1 / 4))
+    assert found.loc["USD", ["caused", "error", "low", "high", "value", "value_low"]].isna().all()
+
+
+def test_what_is_no_category_is_refused():
+    users = users_of(120, name=[f"n{number}" for number in range(120)], joined=day(0))
+    paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)), users=users)
+    with pytest.raises(InvalidRequest, match="covariates: the covariate 'name' has 120 different values"):
+        holdout_effects(paths, HELD, covariates=["name"])
+    with pytest.raises(InvalidRequest, match="covariates: the covariate 'joined' is of the type timestamp"):
+        holdout_effects(paths, HELD, covariates=["joined"])
 
 
 def test_gaps_in_a_covariate_are_told():

@@ -111,6 +111,10 @@ def test_simulated_experiments_find_the_effect_as_often_as_planned():
         ({"effect": "much"}, "effect: 'm' is not allowed"),
         ({"effect": None, "share": {"ads": True}}, "share: True is not allowed"),
         ({"share": 0.1, "power": 1.0}, "power: 1.0 is not allowed"),
+        (
+            {"share": 0.1, "power": 0.02},
+            "power: 0.02 is not allowed; allowed: more than the 0.025 that chance",
+        ),
         ({"share": 0.1, "confidence": 0}, "confidence: 0 is not allowed"),
         ({"share": 0.1, "users": None}, "paths: there are none, and not both users and rate"),
         ({"share": 0.1, "users": 3}, "users: 3 is not allowed"),
@@ -120,6 +124,18 @@ def test_simulated_experiments_find_the_effect_as_often_as_planned():
 def test_what_is_not_allowed_is_told(arguments, told):
     with pytest.raises(InvalidRequest, match=told):
         plan_holdout(**{"users": 100, "rate": 0.1} | arguments)
+
+
+def test_no_fewer_than_two_are_withheld():
+    (row,) = plan_holdout(users=1_000, rate=0.1, precision=1e6).to_dict("records")
+    assert (row["share"], row["withheld"]) == (0.002, 2)
+
+
+def test_numbers_of_users_may_be_those_of_numpy():
+    pd.testing.assert_frame_equal(
+        plan_holdout(users=np.int64(10_000), rate=0.1, share=0.1),
+        plan_holdout(users=10_000, rate=0.1, share=0.1),
+    )
 
 
 def test_paths_and_numbers_exclude_each_other():

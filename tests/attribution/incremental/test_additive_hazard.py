@@ -360,6 +360,19 @@ def test_strata_are_chosen_by_name(world):
         attribute(paths, AdditiveHazard(strata=("ctiy",)))
 
 
+def test_a_baseline_for_every_user_is_refused(world):
+    paths = paths_of(world, users=world.users.assign(mail=world.users["user_id"]))
+    with pytest.raises(InvalidRequest, match="strata: users are in .* strata .*; allowed: up to 100 with"):
+        attribute(paths, "additive_hazard")
+    assert credited(paths, AdditiveHazard(strata=())).sum() == pytest.approx(len(world.conversions))
+
+
+def test_observations_that_end_before_they_begin_are_refused(world):
+    paths = paths_of(world, users=world.users.assign(until=world.users["since"] - DAY))
+    with pytest.raises(InvalidRequest, match="observations end before they begin, for example that of 'u0"):
+        attribute(paths, "additive_hazard")
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -273,10 +274,46 @@ def test_covariates_are_chosen_by_name_and_categories_split(world):
         attribute(paths, DiscreteHazard(covariates=("ctiy",)))
 
 
+@pytest.mark.parametrize("name", ["number", "fold", "Number", "code"])
+def test_a_covariate_may_have_any_name(world, name):
+    ages = world.users.assign(age=np.arange(len(world.users)) * 7919 % 50)
+    named = ages.rename(columns={"age": name})
+    first, second = (
+        credited(paths_of(world, users=users), DiscreteHazard(comparisons=2)) for users in (ages, named)
+    )
+    pd.testing.assert_series_equal(first, second, rtol=1e-9)
+
+
+def test_gaps_in_text_are_a_category_and_decimals_are_numbers(world):
+    few = (np.arange(len(world.users)) % 7).astype(float)
+    users = world.users[["user_id", "since", "until"]]
+    told = [
+        users.assign(group=pd.Series(few).map({1.0: "a", 2.0: None}).fillna("b").where(few != 2)),
+        users.assign(group=pd.Series(few).map({1.0: "a", 2.0: "c"}).fillna("b")),
+        users.assign(amount=[Decimal(int(each)) for each in few]),
+        users.assign(amount=few),
+    ]
+    found = [credited(paths_of(world, users=each), DiscreteHazard(comparisons=2)) for each in told]
+    pd.testing.assert_series_equal(found[0], found[1], rtol=1e-6)
+    pd.testing.assert_series_equal(found[2], found[3], rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         ({"users": lambda users: users.iloc[:100]}, "users: .* conversions are of users who are not among"),
+        (
+            {"users": lambda users: users.assign(until=users["since"] - DAY)},
+            "users: 8,000 observations end before they begin, for example that of 'u0",
+        ),
+        (
+            {"users": lambda users: users.assign(mail=users["user_id"])},
+            "users: the covariate 'mail' has 8,000 different values; allowed: up to 100",
+        ),
+        (
+            {"users": lambda users: users.assign(joined=users["since"])},
+            "users: the covariate 'joined' is of the type timestamp.*allowed: numbers, flags and text",
+        ),
         (
             {"users": lambda users: users.assign(until=users["since"] + DAY / 100)},
             "lie outside the observation",

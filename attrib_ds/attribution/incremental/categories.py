@@ -1,0 +1,59 @@
+"""Makes numbers of what is known of users: flags and numbers as they are, a column for each category."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+#: Values of a text beyond which it is a name or a note rather than a category: each would be a column.
+_MOST: Final = 100
+_READABLE: Final = "numbers, flags and text"
+
+
+def check_kind(kind: pa.DataType, name: str, *, argument: str) -> None:
+    """Refuse a column of dates, lists or the like."""
+    if not (is_number(kind) or is_text(kind)):
+        raise InvalidRequest(
+            f"{argument}: the covariate {name!r} is of the type {kind}; allowed: {_READABLE} (make a number "
+            "of a date, such as the days until then, or name the columns to use with covariates=)",
+            field=argument,
+        )
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Say whether a column holds numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether a column holds categories: text, flags, or nothing at all."""
+    is_any = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    return bool(is_any or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+
+def categories(texts: pd.Series[str], name: str, *, argument: str) -> list[Numbers]:
+    """Return a column of zeros and ones for each text but the most frequent.
+
+    Raises
+    ------
+    InvalidRequest
+        If there are more than 100 different ones.
+    """
+    counted = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+    if len(counted) > _MOST:
+        raise InvalidRequest(
+            f"{argument}: the covariate {name!r} has {len(counted):,} different values; allowed: up to "
+            f"{_MOST} (put rare ones together, or name the columns to use with covariates=)",
+            field=argument,
+        )
+    return [np.asarray(texts == each, dtype=np.float64) for each in sorted(counted.index[1:])]
