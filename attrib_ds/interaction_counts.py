@@ -226,7 +226,7 @@ def _labelled(counted: ir.Table, sort: dict[str, int], write: Callable[[Any], An
     name="timezone", signature=((dt.string, dt.Timestamp(timezone="UTC")), dt.timestamp)
 )
 def _in_zone(zone: Any, instant: Any) -> Any:
-    """Return the local time of an instant; a function of DuckDB."""
+    """Return the local time of an instant; a function of DuckDB and PostgreSQL."""
 
 
 @ibis.udf.scalar.builtin(name="from_utc_timestamp", signature=((dt.timestamp, dt.string), dt.timestamp))  # type: ignore[untyped-decorator]
@@ -240,14 +240,14 @@ def local(start: ir.TimestampValue, zone: str | None) -> Any:
     Raises
     ------
     NotSupported
-        If the engine is neither DuckDB nor Spark.
+        If the engine is neither DuckDB nor PostgreSQL nor Spark.
     """
     if zone is None or zone == "UTC":
         return start
     engine = dialect_of(start)
     if engine == "pyspark":
         return _from_utc(start, zone)
-    if engine != "duckdb":
+    if engine not in ("duckdb", "postgres"):
         raise NotSupported(f"timezone: {engine} answers in UTC only; leave it out")
     return _in_zone(zone, start.cast("timestamp('UTC')"))
 

@@ -177,8 +177,9 @@ def open_tables(
     Parameters
     ----------
     backend : ibis backend
-        A connection of Ibis, such as ``ibis.pyspark.connect(session)``. Its session should be in UTC:
-        instants with a time zone are read by it.
+        A connection of Ibis, such as ``ibis.pyspark.connect(session)`` or
+        ``ibis.postgres.connect(host=..., database=...)``. Its session should be in UTC: instants with
+        a time zone are read by it.
     interactions : str or ibis.Table
         ``_id``, ``userId``, ``nodeId`` (text), ``startDate`` (timestamp); where they are there, also
         ``type``, ``isBot``, ``trafficFilterId``, ``hitCount``, ``duration``, and what filters name.
@@ -214,7 +215,7 @@ def open_tables(
     Raises
     ------
     InvalidRequest
-        If a table lacks a column, or one holds another type; the message names them.
+        If there is no such table, it lacks a column, or one holds another type; the message names them.
 
     Examples
     --------

@@ -68,6 +68,15 @@ def test_paths_and_credits_are_those_of_the_embedded_project(sample, lent):
     same(at.attribute(found, models), at.attribute(expected, models))
 
 
+def test_several_models_at_once_need_nothing_computed_before(sample, lent):
+    question = {"event_type": "order", "level": "channel", "lookback": "7D"}
+    found, expected = (
+        at.attribute(at.conversion_paths(project, **question), ["linear", "markov"])
+        for project in (lent, sample)
+    )
+    same(found, expected)
+
+
 def test_predicates_run_where_the_tables_are(sample, lent):
     settings = {
         "event_type": "order",

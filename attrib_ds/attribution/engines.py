@@ -74,13 +74,20 @@ def engine_of(tables: Iterable[object], *, memory: str | None = None) -> Any:
 
 
 def portable(backend: Any) -> Any:
-    """Return an engine that gives and takes Arrow tables: the one that is there, or ours with its session."""
-    if backend.name != "pyspark":
-        return backend
-    # Imported late: who has no Spark does without.
-    from attrib_ds.attribution.spark import Spark
+    """Return an engine that computes as DuckDB does, and gives and takes Arrow tables.
 
-    return backend if isinstance(backend, Spark) else Spark().connect(backend._session)
+    The one that is there, or ours with its session.
+    """
+    # Imported late: who has no Spark or PostgreSQL does without.
+    if backend.name == "pyspark":
+        from attrib_ds.attribution.spark import Spark
+
+        return backend if isinstance(backend, Spark) else Spark().connect(backend._session)
+    if backend.name == "postgres":
+        from attrib_ds.attribution.postgres import Postgres
+
+        return backend if isinstance(backend, Postgres) else Postgres.from_connection(backend.con)
+    return backend
 
 
 def dialect_of(expression: Any) -> str:

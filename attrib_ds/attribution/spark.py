@@ -37,6 +37,11 @@ class Spark(Backend):  # type: ignore[misc]
         rows = self.raw_sql(query).toArrow()
         return expr.__pyarrow_result__(rows.cast(table.schema().to_pyarrow()))
 
+    def _create_cached_table(self, name: str, expr: Any) -> Any:
+        # Ibis does not send the small tables beside a query whose rows it keeps.
+        self._run_pre_execute_hooks(expr)
+        return super()._create_cached_table(name, expr)
+
     def _register_in_memory_table(self, op: ops.InMemoryTable) -> None:
         rows = op.data.to_pyarrow(op.schema)
         # A column without a value is text to Spark, but not a column that is nothing at all.

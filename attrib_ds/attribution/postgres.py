@@ -1,0 +1,103 @@
+"""PostgreSQL as an engine that computes what the others do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+import sqlglot as sg
+import sqlglot.expressions as sge
+from ibis.backends.postgres import Backend
+from ibis.backends.sql.compilers.postgres import PostgresCompiler
+from ibis.expr import datatypes as dt
+
+from attrib_ds.errors import NotSupported
+
+if TYPE_CHECKING:
+    import ibis.expr.operations as ops
+
+#: Exponents below have a power that is nothing beside 1, and neither has its square.
+_LEAST_EXPONENT: Final = -340
+
+
+class _Compiler(PostgresCompiler):  # type: ignore[misc]
+    """The SQL of Ibis, but for what PostgreSQL reads in another way than other engines."""
+
+    def visit_NonNullLiteral(self, op: Any, *, value: Any, dtype: Any) -> Any:  # noqa: N802
+        # PostgreSQL reads 0.1 as a decimal: slow to compute with, and no double when it comes back.
+        written = super().visit_NonNullLiteral(op, value=value, dtype=dtype)
+        return self.cast(repr(float(value)), dtype) if dtype.is_floating() else written
+
+    def visit_Cast(self, op: Any, *, arg: Any, to: Any) -> Any:  # noqa: N802
+        # Flags become whole numbers of 32 bits only.
+        is_flag = op.arg.dtype.is_boolean() and to.is_numeric() and not to.is_int32()
+        return super().visit_Cast(op, arg=self.cast(arg, dt.int32) if is_flag else arg, to=to)
+
+    def visit_Exp(self, op: Any, *, arg: Any) -> Any:  # noqa: N802
+        # What is too small for a double is an error here, not zero.
+        power = self.cast(arg, op.dtype)
+        return self.if_(power < _LEAST_EXPONENT, self.cast(sge.convert("0"), op.dtype), self.f.exp(power))
+
+    def visit_SortKey(self, op: Any, *, arg: Any, ascending: bool, nulls_first: bool) -> Any:  # noqa: N802
+        return super().visit_SortKey(
+            op, arg=_by_bytes(op.arg, arg), ascending=ascending, nulls_first=nulls_first
+        )
+
+    def visit_Min(self, op: Any, *, arg: Any, where: Any) -> Any:  # noqa: N802
+        return super().visit_Min(op, arg=_by_bytes(op.arg, arg), where=where)
+
+    def visit_Max(self, op: Any, *, arg: Any, where: Any) -> Any:  # noqa: N802
+        return super().visit_Max(op, arg=_by_bytes(op.arg, arg), where=where)
+
+    def visit_Less(self, op: Any, *, left: Any, right: Any) -> Any:  # noqa: N802
+        return super().visit_Less(op, left=_by_bytes(op.left, left), right=right)
+
+    def visit_LessEqual(self, op: Any, *, left: Any, right: Any) -> Any:  # noqa: N802
+        return super().visit_LessEqual(op, left=_by_bytes(op.left, left), right=right)
+
+    def visit_Greater(self, op: Any, *, left: Any, right: Any) -> Any:  # noqa: N802
+        return super().visit_Greater(op, left=_by_bytes(op.left, left), right=right)
+
+    def visit_GreaterEqual(self, op: Any, *, left: Any, right: Any) -> Any:  # noqa: N802
+        return super().visit_GreaterEqual(op, left=_by_bytes(op.left, left), right=right)
+
+
+def _by_bytes(value: Any, written: Any) -> Any:
+    """Compare texts by their bytes, as other engines do, and not as the database's language would."""
+    if not value.dtype.is_string():
+        return written
+    return sge.Collate(this=sge.paren(written, copy=False), expression=sg.to_identifier("C", quoted=True))
+
+
+class Postgres(Backend):  # type: ignore[misc]
+    """The backend of Ibis, but for its SQL and for how small tables get there."""
+
+    compiler = _Compiler()
+
+    def _register_in_memory_table(self, op: ops.InMemoryTable) -> None:
+        table = self._quoted(op.name)
+        columns = ", ".join(f"{self._quoted(name)} {self._type(kind)}" for name, kind in op.schema.items())
+        with self.con.cursor() as cursor, self.con.transaction():
+            # Another handle of the same session may have sent it.
+            if cursor.execute("SELECT to_regclass(%s)", [f"pg_temp.{table}"]).fetchone() != (None,):
+                return
+            try:
+                cursor.execute(f"CREATE TEMPORARY TABLE {table} ({columns})")
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction) as error:
+                raise NotSupported(
+                    f"tables: {error.diag.message_primary}; attribution keeps the numbers of nodes in one; "
+                    "grant TEMPORARY on the database, and use a server that is not read-only"
+                ) from error
+            with cursor.copy(f"COPY {table} FROM STDIN") as lines:
+                for batch in op.data.to_pyarrow(op.schema).to_batches():
+                    for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                        lines.write_row(row)
+            # Without its size, joins with it are planned badly.
+            cursor.execute(f"ANALYZE {table}")
+
+    def _quoted(self, name: str) -> str:
+        return sg.to_identifier(name, quoted=True).sql(self.dialect)
+
+    def _type(self, kind: dt.DataType) -> str:
+        # A column without a value has no type; text is what other engines take it for.
+        return str(self.compiler.type_mapper.to_string(dt.string if kind.is_null() else kind))
