@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
 _MOST_ROWS = 30
+_RETURNS = {
+    "cpa": "Spend per credited conversion (CPA)",
+    "roas": "Credited value per unit spent (ROAS)",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -258,8 +262,7 @@ def _attribute(options: argparse.Namespace) -> None:
     for kind, taken in read.columns.items():
         print(f"Columns of {kind}: {', '.join(f'{role} = {column}' for role, column in taken.items())}")
     _tell_rejected(rejected, options.out)
-    print("\nCredited conversions\n")
-    _print_credits(credits)
+    _print_credited(credits, confidence=options.confidence)
     if options.out is not None:
         notes = (f"{counted}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
         report = write_report(options.out, credits, read.paths, title="Credited conversions", notes=notes)
@@ -289,15 +292,61 @@ def _tell_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
     listed.parent.mkdir(parents=True, exist_ok=True)
     rejected.to_csv(listed, index=False)
     first = rejected.iloc[0]
+    counted = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     print(
-        f"attrib-ds: {len(rejected):,} rows could not be read, the first is row {first['row']} of "
+        f"attrib-ds: {counted} could not be read, the first is row {first['row']} of "
         f"{first['file']} ({first['reason']}); all are listed in {listed}",
         file=sys.stderr,
     )
 
 
+def _print_credited(credits: pd.DataFrame, *, confidence: float | None) -> None:
+    if confidence is None:
+        print("\nCredited conversions\n")
+        _print_credits(credits)
+    else:
+        print(f"\nCredited conversions, with intervals at {confidence * 100:.6g} %\n")
+        _print_rows(_texts_side_by_side(credits, _with_bounds(credits)))
+    for column, title in _RETURNS.items():
+        if column in credits.columns and credits[column].notna().any():
+            known = credits[credits[column].notna()]
+            print(f"\n{title}\n")
+            _print_rows(_texts_side_by_side(known, known[column].map("{:,.2f}".format)))
+
+
+def _with_bounds(credits: pd.DataFrame) -> pd.Series[Any]:
+    """Write credited conversions with their bounds, where they have any."""
+    cells = [
+        f"{credited:,.1f}" if pd.isna(low) else f"{credited:,.1f} ({low:,.1f} to {high:,.1f})"
+        for credited, low, high in credits[["conversions", "low", "high"]].itertuples(index=False)
+    ]
+    return pd.Series(cells, index=credits.index, dtype="str")
+
+
+def _texts_side_by_side(credits: pd.DataFrame, cells: pd.Series[Any]) -> pd.DataFrame:
+    """Lay a text for each row of credits side by side by model; currencies stay apart."""
+    models = list(dict.fromkeys(credits["model"]))
+    keys = ["node_id", "node_name", "currency"]
+    # The order of the last model, and unattributed conversions at the end.
+    rows: pd.DataFrame = pd.concat(
+        [credits.loc[credits["model"] == model, keys] for model in reversed(models)]
+    )
+    rows = rows.drop_duplicates()
+    rows = rows.loc[rows["node_id"].isna().sort_values(kind="stable").index]
+    for model in models:
+        of_model = credits["model"] == model
+        texts = credits.loc[of_model, keys].assign(**{model: cells[of_model]})
+        rows = rows.merge(texts, on=keys, how="left")
+    rows.insert(0, "node", rows["node_name"].where(rows["node_id"].notna(), "unattributed"))
+    several = len(credits["currency"].dropna().unique()) > 1
+    return rows[["node", *(["currency"] if several else []), *models]].fillna("")
+
+
 def _print_credits(credits: pd.DataFrame) -> None:
-    rows = side_by_side(credits, by="conversions")
+    _print_rows(side_by_side(credits, by="conversions"))
+
+
+def _print_rows(rows: pd.DataFrame) -> None:
     shown = rows.head(_MOST_ROWS)
     print(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}"))
     if len(rows) > len(shown):

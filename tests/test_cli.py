@@ -53,6 +53,30 @@ def test_attribute_prints_a_table(files, capsys):
     assert row_of(printed, "unattributed") == [1.0, 1.0]
 
 
+def test_attribute_prints_the_intervals_that_were_asked_for(files, capsys):
+    assert main(["attribute", *files, "--models", "linear", "--confidence", "0.95"]) == 0
+    printed = capsys.readouterr().out
+    assert "Credited conversions, with intervals at 95 %" in printed
+    # One conversion without a touchpoint: the exact bounds of a Poisson number of 1 are 0.025 and 5.57.
+    (line,) = [line for line in printed.splitlines() if "unattributed" in line]
+    assert line.split(maxsplit=1)[1] == "1.0 (0.0 to 5.6)"
+
+
+def test_attribute_prints_cost_and_return(files, tmp_path, capsys):
+    spend = tmp_path / "spend.csv"
+    spend.write_text("channel,cost,currency\nsearch,25,EUR\nradio,5,EUR\n", encoding="utf-8")
+    assert main(["attribute", *files, "--models", "linear", "--spend", str(spend)]) == 0
+    cost, returned = (
+        capsys.readouterr()
+        .out.split("Spend per credited conversion (CPA)")[1]
+        .split("Credited value per unit spent (ROAS)")
+    )
+    assert row_of(cost, "search") == [50.0]
+    assert row_of(returned, "search") == [2.0]
+    assert row_of(returned, "radio") == [0.0]
+    assert "email" not in cost + returned
+
+
 def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
     orders = tmp_path / "orders.csv"
     orders.write_text(ORDERS + "3,v,2025-01-05,10,EUR\n", encoding="utf-8")
@@ -80,7 +104,7 @@ def test_rows_that_cannot_be_read_are_listed_in_a_file(files, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["attribute", *files, "--out", str(out)]) == 0
     told = capsys.readouterr()
-    assert "1 rows could not be read, the first is row 3" in told.err
+    assert "1 row could not be read, the first is row 3" in told.err
     listed = pd.read_csv(out / "unreadable-rows.csv")
     assert listed[["row", "reason"]].to_numpy().tolist() == [[3, "date is not an instant"]]
 

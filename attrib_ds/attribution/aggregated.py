@@ -36,6 +36,9 @@ def read_sequences(
         "value": ibis.null("float64") if value is None else given.numbers(value, role="value"),
         "nulls": ibis.literal(0.0) if nulls is None else given.numbers(nulls, role="nulls", minimum=0),
     }
+    if value is not None:
+        is_nobodys = (columns["conversions"] == 0) & (columns["value"] != 0)
+        given.suspect(value, "has no conversion it could belong to", is_nobodys)
     given.check()
     rows = to_pandas(given.table.select(**columns).to_pyarrow())
     texts = rows.pop("path")

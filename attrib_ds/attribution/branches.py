@@ -54,10 +54,9 @@ def drill_down(credits: pd.DataFrame, nodes: pd.DataFrame, node_id: str | None =
     """
     require_columns(nodes, "nodes", ("_id", "parentId", "type", "name"))
     require_columns(credits, "credits", ("node_id",))
-    known = set(nodes["_id"])
-    if node_id is not None and node_id not in known:
-        raise InvalidRequest.choice("node_id", node_id, known)
     parents = parents_of(nodes)
+    if node_id is not None and node_id not in parents:
+        raise InvalidRequest.choice("node_id", node_id, [each for each in parents if each is not None])
     found = ((node, _below(node, node_id, parents)) for node in parents)
     inside = {node: each for node, each in found if each is not None}
     if node_id is None:

@@ -13,7 +13,10 @@ from attrib_ds.attribution.labelled import check_weights, labelled
 from attrib_ds.attribution.models import PathModel
 from attrib_ds.attribution.money import OCCURRED, ORIGINAL
 from attrib_ds.attribution.path_inputs import STATE
+from attrib_ds.attribution.paths import require_paths
+from attrib_ds.attribution.returns import checked_spend
 from attrib_ds.attribution.sequences import Sequences
+from attrib_ds.attribution.sums import total
 from attrib_ds.attribution.touch_shares import touch_shares
 from attrib_ds.attribution.weights import weighted
 from attrib_ds.errors import InvalidRequest
@@ -92,6 +95,7 @@ def credit_series(
     >>> credit_series(paths, "linear", interval="month", date="touch")["interval"].tolist()
     ['2025-01', '2025-01']
     """
+    require_paths(paths)
     chosen = labelled(models)
     # Names of intervals are checked before anything is computed.
     labels(pd.Series([], dtype="datetime64[us]"), interval)
@@ -188,10 +192,10 @@ def _credited(rows: ir.Table, models: int, zone: ZoneInfo, first: datetime, last
     sums: dict[str, Any] = {}
     for index in range(models):
         weight = rows[f"w{index}"]
-        sums[f"c{index}"] = (weight * rows.conversions).sum()
-        sums[f"v{index}"] = (weight * rows.worth).sum()
+        sums[f"c{index}"] = total(weight * rows.conversions)
+        sums[f"v{index}"] = total(weight * rows.worth)
     day = local_days(rows.on, zone, first=first, last=last).cast("timestamp(6)")
-    table = rows.mutate(day=day).group_by(_CELL).agg(**sums).to_pyarrow()
+    table = rows.mutate(day=day).group_by(_CELL).agg(**sums).order_by(*_CELL).to_pyarrow()
     frame = to_pandas(table)
     return frame.assign(day=frame["day"].dt.tz_localize(None))
 
@@ -251,14 +255,23 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
     """Return the spend by local day, where it is known by date."""
     if spend is None or "date" not in spend.columns:
         return None
-    dates = pd.to_datetime(spend["date"], utc=True)
+    checked_spend(spend)
+    dates = pd.to_datetime(spend["date"], utc=True, errors="coerce")
+    unknown = np.asarray(dates.isna())
+    if unknown.any():
+        row = int(unknown.argmax())
+        raise InvalidRequest(
+            f"spend: the column 'date' is {spend['date'].tolist()[row]!r} in row {row}; allowed: dates, "
+            "instants or text such as '2025-01-31'",
+            field="spend",
+        )
     currency = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
     return pd.DataFrame(
         {
             "node_id": spend["node_id"].astype("str"),
             "currency": currency.astype("str"),
             "day": _local(dates, zone),
-            "spend": spend["spend"].astype("float64"),
+            "spend": pd.to_numeric(spend["spend"]).astype("float64"),
         }
     )
 
@@ -288,8 +301,13 @@ def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd
 
 
 def _in_one_currency(rows: pd.DataFrame, spend: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Let credit without a currency have that of the spend, and the other way round, where there is one."""
+    """Let credit without a currency have that of the spend, and the other way round, where there is one.
+
+    Beside credit of a currency that without one stays as it is: it may be of any.
+    """
     earned, spent = (set(each["currency"].dropna()) for each in (rows, spend))
+    if earned:
+        spent = set()
     for mine, others in ((rows, spent), (spend, earned)):
         if mine["currency"].isna().any() and len(others) > 1:
             raise InvalidRequest(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from attrib_ds.attribution import shapley as shapley  # Its weights are known once it is loaded.
 from attrib_ds.attribution.engines import double
 from attrib_ds.attribution.models import IncrementalModel, PathModel
+from attrib_ds.attribution.sums import total
 from attrib_ds.attribution.touch_shares import touch_shares
 from attrib_ds.attribution.weights import weighted
 
@@ -106,7 +107,7 @@ def joined_shares(paths: Paths, shares: pa.Table, *, leaves_rest: bool) -> ir.Ta
     if leaves_rest:
         whole = touches.filter(touches.position == touches.length)
         given = ibis.memtable(shares.select(["event_id", "share"]))
-        given = given.group_by(of_event=given.event_id).agg(given=given.share.sum())
+        given = given.group_by(of_event=given.event_id).agg(given=total(given.share))
         rest = whole.left_join(given, whole.event_id == given.of_event)
         parts.append(_nobodys(rest, 1.0 - rest.given.fill_null(0.0)))
     else:
@@ -125,7 +126,7 @@ def _summed(shares: pa.Table, held: ir.Table) -> ir.Table:
     told = ibis.memtable(pa.table(columns))
     told = told.mutate(of_date=told.of_date.cast(held.date.type()))
     keys = [f"of_{name}" for name in _KEY]
-    return told.group_by(keys).agg(share=told.share.sum())
+    return told.group_by(keys).agg(share=total(told.share))
 
 
 def _outside(touches: ir.Table, held: ir.Table, told: ir.Table) -> ir.Table:

@@ -10,7 +10,8 @@ import pandas as pd
 from attrib_ds.attribution.labelled import check_weights, labelled
 from attrib_ds.attribution.models import Model, PathModel
 from attrib_ds.attribution.path_credits import path_credits
-from attrib_ds.attribution.returns import report_returns
+from attrib_ds.attribution.paths import require_paths
+from attrib_ds.attribution.returns import beside_spend
 from attrib_ds.attribution.rule_credits import rule_credits
 from attrib_ds.attribution.uncertainty import BOUNDS, Uncertainty
 
@@ -109,6 +110,7 @@ def attribute(
     0   email          2.5  0.625
     1  search          1.5  0.375
     """
+    require_paths(paths)
     chosen = labelled(models)
     uncertainty = Uncertainty.of(confidence, intervals=intervals, replicates=replicates, seed=seed)
     check_weights(paths, chosen)
@@ -131,7 +133,7 @@ def attribute(
     known = paths.spend if spend is None else spend
     if known is not None:
         # Nodes that only have spend join here, so names are looked up again.
-        credits = report_returns(credits, known)
+        credits = beside_spend(credits, known, models=list(chosen))
         credits["node_name"] = paths.names(credits["node_id"])
     told: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
     credits.attrs = told | {**paths.settings, **({} if uncertainty is None else uncertainty.described())}

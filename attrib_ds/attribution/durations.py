@@ -39,11 +39,15 @@ def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
     if not isinstance(value, str | timedelta) or (isinstance(value, str) and value.strip().isdigit()):
         raise InvalidRequest(f"{argument}: {value!r} is not a length of time; {_ALLOWED}", field=argument)
     try:
-        length = pd.Timedelta(value).to_pytimedelta()
+        read = pd.Timedelta(value)
+        # Of an empty text pandas makes no length of time, and no error.
+        if pd.isna(read):
+            raise ValueError(value)
+        length = read.to_pytimedelta()
     except (ValueError, OverflowError) as error:
         message = f"{argument}: {value!r} is not a length of time; {_ALLOWED}"
         raise InvalidRequest(message, field=argument) from error
-    if not isinstance(length, timedelta) or pd.isna(length) or length <= timedelta(0):
+    if length <= timedelta(0):
         raise InvalidRequest(f"{argument}: {value!r} is not positive; {_ALLOWED}", field=argument)
     return length
 

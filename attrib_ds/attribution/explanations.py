@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from attrib_ds.attribution.credited_touches import credited_touches, joined_shares
 from attrib_ds.attribution.labelled import check_weights, labelled
 from attrib_ds.attribution.models import IncrementalModel, PathModel
+from attrib_ds.attribution.paths import require_paths
 from attrib_ds.attribution.reasons import nobodys_reason, reasons
 from attrib_ds.attribution.sequences import Sequences
 from attrib_ds.attribution.touch_shares import touch_shares
@@ -66,7 +67,8 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     Raises
     ------
     InvalidRequest
-        If there is no such conversion, or the model is unknown or has no credit per touchpoint.
+        If there is no such conversion, or the model is unknown, not the only one, or has no credit per
+        touchpoint.
 
     Examples
     --------
@@ -83,7 +85,13 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     1   email     0.2  neither first nor last of 3 touchpoints: 20 %
     2  direct     0.4                    last of 3 touchpoints: 40 %
     """
-    ((label, chosen),) = labelled(model).items()
+    require_paths(paths)
+    label, chosen = _the_one(labelled(model))
+    if not isinstance(event_id, str):
+        raise InvalidRequest(
+            f"event_id: {event_id!r} is not a text; allowed: one of column 'event_id' in paths.to_pandas()",
+            field="event_id",
+        )
     check_weights(paths, {label: chosen})
     of_event = paths.touches.filter(paths.touches.event_id == event_id)
     touches = to_pandas(of_event.order_by("position").to_pyarrow())
@@ -106,6 +114,15 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     explained = shown[_SHOWN]
     explained.attrs = {"model": label, "event_id": event_id, "event_date": touches["event_date"].iloc[0]}
     return explained
+
+
+def _the_one(models: dict[str, Model]) -> tuple[str, Model]:
+    if len(models) > 1:
+        raise InvalidRequest(
+            f"model: there are {len(models)} ({', '.join(models)}); allowed: one model", field="model"
+        )
+    ((label, model),) = models.items()
+    return label, model
 
 
 def _weighted(

@@ -13,6 +13,7 @@ from attrib_ds.attribution.chances import Chances, held_out_chances
 from attrib_ds.attribution.folds import check_folds, mean_and_error
 from attrib_ds.attribution.labelled import labelled
 from attrib_ds.attribution.models.model import check_whole
+from attrib_ds.attribution.paths import require_paths
 from attrib_ds.attribution.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
@@ -163,6 +164,7 @@ def _chances(
     folds: int,
     seed: int,
 ) -> dict[str, list[Chances]]:
+    require_paths(paths)
     chosen = labelled(models)
     check_folds(paths, folds, seed)
     sequences = Sequences.of(paths, folds=folds, salt=seed)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
+from pyarrow.parquet import read_schema
 
 from attrib_ds.attribution.engines import engine as engine
 from attrib_ds.attribution.engines import moved
@@ -21,6 +22,9 @@ from attrib_ds.errors import InvalidRequest, closest
 
 _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
+_READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
+#: Up to here doubles tell every whole number from the next.
+_EXACT: Final = 2.0**53
 
 
 # A cast between instants with and without a zone goes through the calendar of the session's time zone, row by
@@ -40,7 +44,8 @@ class Input:
     """One table a user handed over, and what was found wrong with it.
 
     Columns are taken out by role (:meth:`keys`, :meth:`instants`, :meth:`numbers`), each of which notes what
-    would be wrong with a row; :meth:`check` then looks at all of them in one pass.
+    would be wrong with a row; :meth:`check` then looks at all of them in one pass. A role is named as the
+    argument that names its column; it is None where no argument does.
     """
 
     table: ir.Table
@@ -72,6 +77,8 @@ class Input:
                 field=argument,
             )
         _distinct_names(table.column_names, argument)
+        if not table.num_columns:
+            raise InvalidRequest(f"{argument}: the table has no column", field=argument)
         # A column without a single value has no type of its own, and engines guess one; text takes any role.
         untyped = [column.name for column in table.schema if pa.types.is_null(column.type)]
         for name in untyped:
@@ -87,7 +94,10 @@ class Input:
         values = self._complete(name, role)
         kind = values.type()
         if kind.is_floating():
-            self._suspect(name, "is not a whole number", values != values.floor())
+            # Not by floor(), which makes an integer of what none can hold.
+            self.suspect(name, "is not a whole number", (values.abs() <= _EXACT) & (values % 1 != 0))
+            too_large = "is a float too large to be exact; read identifiers as text or as integers"
+            self.suspect(name, too_large, (values.abs() > _EXACT) | values.isnan())
             values = values.cast("int64")
         elif not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
             self._refuse(name, kind, "text or whole numbers")
@@ -96,7 +106,7 @@ class Input:
             self._unique.append((name, texts))
         return texts
 
-    def instants(self, name: str, *, role: str, optional: bool = False) -> Any:
+    def instants(self, name: str, *, role: str | None, optional: bool = False) -> Any:
         """Return instants in UTC without a zone; those that carry none are UTC already."""
         values = self._column(name, role) if optional else self._complete(name, role)
         kind = values.type()
@@ -110,10 +120,10 @@ class Input:
             self._refuse(name, kind, "timestamps, dates or RFC 3339 text (numbers: pandas.to_datetime first)")
         parsed = make_timestamp(epoch_us(values.try_cast("timestamp('UTC')")))
         readable = parsed.notnull() & values.re_search(_DATE_FIRST)
-        self._suspect(name, f"is not an instant; {_INSTANTS}", values.notnull() & ~readable)
+        self.suspect(name, f"is not an instant; {_INSTANTS}", values.notnull() & ~readable)
         return parsed
 
-    def numbers(self, name: str, *, role: str, minimum: float | None = None) -> Any:
+    def numbers(self, name: str, *, role: str | None, minimum: float | None = None) -> Any:
         """Return finite numbers as doubles."""
         values = self._complete(name, role)
         kind = values.type()
@@ -121,11 +131,11 @@ class Input:
             self._refuse(name, kind, "numbers")
         doubles = values.cast("float64")
         if kind.is_floating():
-            self._suspect(
+            self.suspect(
                 name, "is not finite; drop those rows or fill them", doubles.isnan() | doubles.isinf()
             )
         if minimum is not None:
-            self._suspect(name, f"is below {minimum:g}", doubles < minimum)
+            self.suspect(name, f"is below {minimum:g}", doubles < minimum)
         return doubles
 
     def texts(self, name: str, *, role: str) -> Any:
@@ -135,6 +145,10 @@ class Input:
     def has(self, name: str) -> bool:
         """Say whether a column is there."""
         return name in self.table.columns
+
+    def suspect(self, name: str, complaint: str, found: Any) -> None:
+        """Note what would be wrong with a row, for :meth:`check` to look at."""
+        self._suspects.append((name, complaint, found))
 
     def check(self) -> None:
         """Look at every row once, and refuse the table for the first thing that is wrong with it."""
@@ -166,28 +180,24 @@ class Input:
             first = numbered.filter(found).order_by("row_of_input").limit(1)
             row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
             shown = f"first in row {row['row_of_input']} ({row[name]!r})"
-        return InvalidRequest(
-            f"{self.argument}: {count:,} rows are not allowed: the column {name!r} {complaint}, {shown}",
-            field=self.argument,
-        )
+        told = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
+        return InvalidRequest(f"{self.argument}: {told} {name!r} {complaint}, {shown}", field=self.argument)
 
-    def _column(self, name: str, role: str) -> Any:
+    def _column(self, name: str, role: str | None) -> Any:
         if name not in self.table.columns:
+            wanted = f"{name!r}" if role is None else f"{name!r} for the {role}"
+            remedy = "" if role is None else f"; name another with {role}='…'"
             raise InvalidRequest(
-                f"{self.argument}: there is no column {name!r} for the {role}"
-                f"{closest(name, self.table.columns)}; columns: {', '.join(self.table.columns) or 'none'}; "
-                f"name another with {role}='…'",
+                f"{self.argument}: there is no column {wanted}{closest(name, self.table.columns)}; "
+                f"columns: {', '.join(self.table.columns)}{remedy}",
                 field=self.argument,
             )
         return self.table[name]
 
-    def _complete(self, name: str, role: str) -> Any:
+    def _complete(self, name: str, role: str | None) -> Any:
         values = self._column(name, role)
-        self._suspect(name, "is missing; drop those rows or fill them", values.isnull())
+        self.suspect(name, "is missing; drop those rows or fill them", values.isnull())
         return values
-
-    def _suspect(self, name: str, complaint: str, found: Any) -> None:
-        self._suspects.append((name, complaint, found))
 
     def _refuse(self, name: str, kind: Any, allowed: str) -> None:
         raise InvalidRequest(
@@ -203,7 +213,18 @@ def _parquet(backend: Any, path: Path, argument: str) -> ir.Table:
             f"{argument}: {path.name!r} is not a Parquet file by its name; read others with pandas first",
             field=argument,
         )
-    return backend.read_parquet(path if path.is_file() else path / "*.parquet", table_name=argument)
+    files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
+    if not files:
+        raise InvalidRequest(f"{argument}: there is no Parquet file in {str(path)!r}", field=argument)
+    for each in files:
+        try:
+            read_schema(each)
+        except (pa.ArrowException, OSError) as error:
+            message = f"{argument}: {each.name!r} cannot be read: {error}"
+            raise InvalidRequest(message, field=argument) from error
+    # By the names of the files, where the engine takes several: a pattern reads brackets in them its own way.
+    given = path if path.is_file() else path / "*.parquet"
+    return backend.read_parquet(files if backend.name == "duckdb" else given, table_name=argument)
 
 
 def _arrow(frame: pd.DataFrame, argument: str) -> pa.Table:
@@ -219,9 +240,14 @@ def _arrow_column(values: pd.Series[Any], name: str, argument: str) -> Any:
         values = values.astype(values.cat.categories.dtype)
     try:
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowException, OverflowError) as error:
         kinds = sorted({type(value).__name__ for value in values.dropna()})
         message = f"{argument}: the column {name!r} mixes {', '.join(kinds)}; allowed: values of one type"
+        if len(kinds) < 2:
+            message = (
+                f"{argument}: the column {name!r} cannot be read: {error} (its type is {values.dtype}); "
+                f"allowed: {_READABLE}"
+            )
         raise InvalidRequest(message, field=argument) from error
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from attrib_ds.attribution.models import CustomWeights, Model, model_named
 from attrib_ds.attribution.weights import refused
@@ -27,7 +27,9 @@ def labelled(models: Models) -> dict[str, Model]:
     if isinstance(models, Mapping):
         pairs = list(models.items())
     else:
-        several = [models] if isinstance(models, Model | str) else list(models)
+        given: Any = models
+        is_several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+        several = list(given) if is_several else [given]
         pairs = [(each if isinstance(each, str) else getattr(each, "name", ""), each) for each in several]
     if not pairs:
         raise InvalidRequest("models: there is none; allowed: at least one model", field="models")
@@ -40,7 +42,7 @@ def labelled(models: Models) -> dict[str, Model]:
                 "'linear'",
                 field="models",
             )
-        if label in found:
+        if str(label) in found:
             raise InvalidRequest(
                 f"models: {label!r} is there twice; give models of one kind labels of their own with "
                 "a mapping",

@@ -8,6 +8,7 @@ import pandas as pd
 
 from attrib_ds.attribution.credits import attribute
 from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.paths import require_paths
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -73,13 +74,15 @@ def compare_lookbacks(
     >>> bool(missed[2.0] > missed[30.0])
     True
     """
+    require_paths(paths)
     lengths = _lengths(lookbacks)
     parts = {days: attribute(paths.with_lookback(each), models) for days, each in lengths.items()}
     return _side_by_side(parts)
 
 
 def _lengths(lookbacks: Sequence[str | timedelta]) -> dict[float, str | timedelta]:
-    given = [] if isinstance(lookbacks, str) else list(lookbacks)
+    is_several = not isinstance(lookbacks, str) and hasattr(lookbacks, "__iter__")
+    given = list(lookbacks) if is_several else []
     lengths = {as_days(each, argument="lookbacks"): each for each in given}
     if len(lengths) < 2:
         raise InvalidRequest(

@@ -11,6 +11,7 @@ import pandas as pd
 
 from attrib_ds.attribution.chains import Chain, States
 from attrib_ds.attribution.models import Markov
+from attrib_ds.attribution.paths import require_paths
 from attrib_ds.attribution.sequences import NOTHING, Sequences
 from attrib_ds.attribution.tally import Tally, shares
 from attrib_ds.attribution.transitions import Transitions
@@ -61,6 +62,7 @@ def transition_matrix(paths: Paths, *, order: int = 1, nulls: bool = True) -> pd
     0  conversion          4.0          0.5
     1        null          4.0          0.5
     """
+    require_paths(paths)
     sequences = Sequences.of(paths)
     counted = Transitions.of(sequences, Markov(order=order, nulls=nulls))
     counted = counted.where(counted.code != NOTHING)
@@ -142,6 +144,7 @@ def removal_effects(
     0   email            1.00
     1  search            0.75
     """
+    require_paths(paths)
     model = Markov(order=order, nulls=nulls, transform=transform, steps=steps)
     sequences = Sequences.of(paths)
     states = States.of(Transitions.of(sequences, model), nodes=len(sequences.node_ids))

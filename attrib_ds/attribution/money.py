@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import ibis
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
+from attrib_ds.attribution.sums import total
 from attrib_ds.attribution.tree import lazy, require_columns
 from attrib_ds.errors import InvalidRequest
 
@@ -77,8 +79,8 @@ class Money:
         until = known.groupby("currency")["date"].shift(-1).fillna(_FOREVER)
         columns = {
             "currency": known["currency"].astype("str"),
-            "since": known["date"].astype("datetime64[us]"),
-            "until": until.astype("datetime64[us]"),
+            "since": known["date"],
+            "until": until,
             "rate": known["rate"].astype("float64"),
         }
         return cls(currency, pd.DataFrame(columns), later_rate)
@@ -198,7 +200,7 @@ def settled(conversions: ir.Table, later: ir.Table | None, money: Money) -> tupl
         _refuse_other_currencies(joined)
     amounts = money.converted(joined, date="rate_date", argument="adjustments")
     amounts = amounts.select("event_id", "date", "value")
-    summed = amounts.group_by("event_id").agg(later_value=amounts.value.sum()).rename(later_of="event_id")
+    summed = amounts.group_by("event_id").agg(later_value=total(amounts.value)).rename(later_of="event_id")
     both = told.left_join(summed, told.event_id == summed.later_of)
     original = both.value.coalesce(0.0)
     both = both.mutate(**{ORIGINAL: original}, value=original + both.later_value.coalesce(0.0))
@@ -224,8 +226,7 @@ def shared_out(touches: ir.Table) -> ir.Table:
     original, is_loss = touches[ORIGINAL], touches[ORIGINAL] < 0
     alike = ibis.window(group_by=[touches.currency, is_loss])
     of_one = ibis.ifelse(touches.position == touches.length, 1.0, 0.0)
-    whole = (original * of_one).sum().over(alike)
-    net = (touches.value * of_one).sum().over(alike)
+    whole, net = (total(each * of_one, over=alike) for each in (original, touches.value))
     count = of_one.sum().over(alike)
     # Values that were all 0 tell nothing apart: every conversion has an equal part of what came later.
     value = ibis.ifelse(whole != 0, original * (net / whole.nullif(0.0)), net / count)
@@ -245,7 +246,11 @@ def _refuse_other_currencies(later: ir.Table) -> None:
 def _checked(rates: pd.DataFrame) -> pd.DataFrame:
     require_columns(rates, "rates", ("currency", "date", "rate"))
     currencies = rates["currency"].astype("str")
-    dates = pd.to_datetime(rates["date"], utc=True, errors="coerce", format="ISO8601").dt.tz_localize(None)
+    # Numbers may be days as well as seconds, and tell nothing.
+    written = rates["date"] if not is_numeric_dtype(rates["date"]) else pd.Series(pd.NaT, index=rates.index)
+    dates = pd.to_datetime(written, utc=True, errors="coerce", format="ISO8601").dt.tz_localize(None)
+    # A frame that came in nanoseconds has no room for the end of all time.
+    dates = dates.astype("datetime64[us]")
     worth = pd.to_numeric(rates["rate"], errors="coerce").astype("float64")
     faults = (
         ("currency", currencies.isna(), "is missing"),
@@ -260,8 +265,9 @@ def _checked(rates: pd.DataFrame) -> pd.DataFrame:
     for column, wrong, complaint in faults:
         if wrong.any():
             row = int(np.asarray(wrong).argmax())
+            given = rates[column].tolist()[row]
             raise InvalidRequest(
-                f"rates: the column {column!r} {complaint}, first in row {row} ({rates[column].iloc[row]!r})",
+                f"rates: the column {column!r} {complaint}, first in row {row} ({given!r})",
                 field="rates",
             )
     return pd.DataFrame({"currency": currencies, "date": dates, "rate": worth})

@@ -11,6 +11,7 @@ from attrib_ds.attribution.back_off import NextSteps
 from attrib_ds.attribution.folds import check_folds, mean_and_error
 from attrib_ds.attribution.models import Markov
 from attrib_ds.attribution.models.model import check_amount
+from attrib_ds.attribution.paths import require_paths
 from attrib_ds.attribution.sequences import Sequences
 from attrib_ds.attribution.transitions import Transitions
 from attrib_ds.errors import InvalidRequest
@@ -89,6 +90,7 @@ def compare_orders(
     >>> orders.loc[orders["is_parsimonious"], "order"].tolist()
     [1]
     """
+    require_paths(paths)
     wanted = _checked(orders)
     check_folds(paths, folds, seed)
     check_amount("smoothing", smoothing)
@@ -122,8 +124,13 @@ def compare_orders(
 
 
 def _checked(orders: Iterable[int]) -> list[int]:
-    given = list(orders) if not isinstance(orders, int) else [orders]
-    wanted = sorted({Markov(order=order).order for order in given})
+    orders = [orders] if isinstance(orders, int) else orders
+    if not hasattr(orders, "__iter__"):
+        raise InvalidRequest(
+            f"orders: {orders!r} is no collection of orders; allowed: several of 1 to 9, such as range(1, 5)",
+            field="orders",
+        )
+    wanted = sorted({Markov(order=order).order for order in orders})
     if not wanted:
         raise InvalidRequest("orders: there is none; allowed: 1 to 9", field="orders")
     return wanted

@@ -59,7 +59,7 @@ def read_adjustments(given: Input, *, conversion: str, date: str) -> ir.Table:
     columns: dict[str, Any] = {
         "event_id": given.keys(conversion, role="conversion"),
         "date": given.instants(date, role="date"),
-        "value": given.numbers("value", role="value"),
+        "value": given.numbers("value", role=None),
         "currency": ibis.null("string"),
     }
     if given.has("currency"):
@@ -72,8 +72,8 @@ def read_observed(given: Input, *, user: str) -> ir.Table:
     """Return ``user_id``, ``since``, ``until`` of every user who was observed, and what else is known."""
     columns = {
         "user_id": given.keys(user, role="user", unique=True),
-        "since": given.instants("since", role="since"),
-        "until": given.instants("until", role="until"),
+        "since": given.instants("since", role=None),
+        "until": given.instants("until", role=None),
     }
     given.check()
     others = [name for name in given.table.columns if name not in (user, "since", "until")]

@@ -20,6 +20,7 @@ from attrib_ds.attribution.path_inputs import (
     read_touchpoints,
     touch_types,
 )
+from attrib_ds.attribution.sums import total
 from attrib_ds.attribution.tree import lazy, replaced
 from attrib_ds.attribution.windows import Window
 from attrib_ds.cards import card
@@ -295,7 +296,8 @@ class Paths:
         Raises
         ------
         InvalidRequest
-            If a column is missing, a path is empty, or a number is missing, negative or not finite.
+            If a column is missing, a path is empty, a number is missing, negative or not finite, or there is
+            a value without a conversion.
 
         Examples
         --------
@@ -341,7 +343,7 @@ class Paths:
         DataFrame
             One row per path and currency, by conversions: ``path`` (str, nodes joined by `` > ``, empty for
             conversions without a touchpoint), ``length`` (Int64), ``conversions``, ``value`` (float64),
-            ``currency`` (str).
+            ``currency`` (str). Paths through different nodes of the same name have a row each.
         """
         if top is not None and (not isinstance(top, int) or top < 0):
             raise InvalidRequest(
@@ -350,15 +352,17 @@ class Paths:
         touches = self._named()
         of_event = touches.group_by("event_id").agg(
             path=joined_in_order(touches.node_name, touches.position, " > "),
+            # Names may be alike, or hold what stands between them; ids with their lengths are not.
+            ids=joined_in_order(_counted(touches.node_id), touches.position, ""),
             length=touches.length.max(),
             conversions=touches.conversions.max(),
             value=touches.value.max(),
             currency=touches.currency.max(),
         )
-        counted = of_event.group_by([of_event.path.fill_null("").name("path"), "length", "currency"]).agg(
-            conversions=of_event.conversions.sum(), value=of_event.value.sum()
-        )
-        ordered = counted.order_by(ibis.desc("conversions"), "path", "currency")
+        counted = of_event.group_by(
+            [of_event.path.fill_null("").name("path"), "ids", "length", "currency"]
+        ).agg(conversions=of_event.conversions.sum(), value=total(of_event.value))
+        ordered = counted.order_by(ibis.desc("conversions"), "path", "currency", "ids")
         limited = ordered if top is None else ordered.limit(top)
         return to_pandas(limited.select("path", "length", "conversions", "value", "currency").to_pyarrow())
 
@@ -500,3 +504,17 @@ class Paths:
         named = lazy(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
+
+
+def _counted(node_ids: Any) -> Any:
+    return node_ids.length().cast("string") + ":" + node_ids
+
+
+def require_paths(paths: object) -> None:
+    """Refuse what is not ``Paths``, such as the frame of touchpoints that they are made from."""
+    if not isinstance(paths, Paths):
+        raise InvalidRequest(
+            f"paths: {type(paths).__name__} is not Paths; allowed: what conversion_paths, Paths.from_frames "
+            "or Paths.from_sequences make",
+            field="paths",
+        )

@@ -8,6 +8,7 @@ from attrib_ds.attribution.credited_touches import credited_touches
 from attrib_ds.attribution.labelled import check_weights
 from attrib_ds.attribution.models import Model, model_named
 from attrib_ds.attribution.sequences import Sequences
+from attrib_ds.attribution.sums import total
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas
 
@@ -63,7 +64,7 @@ def position_credits(paths: Paths, model: Model | str = "ordered_shapley") -> pd
     rows = credited_touches(paths, chosen, Sequences.of(paths))
     keys = ["node_id", "position", "currency"]
     summed = rows.group_by(keys).agg(
-        conversions=(rows.weight * rows.conversions).sum(), value=(rows.weight * rows.value).sum()
+        conversions=total(rows.weight * rows.conversions), value=total(rows.weight * rows.value)
     )
     ordered = summed.order_by(*keys).select("node_id", "position", "conversions", "value", "currency")
     credits = to_pandas(ordered.to_pyarrow())

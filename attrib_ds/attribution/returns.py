@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.tree import ancestors_at, replaced, require_columns
+from attrib_ds.attribution.tree import ancestors_at, identifiers, replaced, require_columns
 from attrib_ds.attribution.uncertainty import BOUNDS
 from attrib_ds.errors import InvalidRequest
 
@@ -39,8 +39,9 @@ def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
         ``credits`` with ``spend`` (float64, in ``currency``), ``cpa`` (spend per credited conversion) and
         ``roas`` (credited value per unit spent). Both are null where the spend is 0 or unknown; ``cpa`` is
         null too where nothing is credited. Nodes with spend and no credit have rows of their own, with
-        credit 0, and bounds of 0 where the model has intervals: nothing is dropped. Conversions without a
-        currency take the currency of the spend, and have no return. Where the credits have intervals, so have
+        credit 0, and bounds of 0 where the model has intervals: nothing is dropped. Where no
+        conversion has a currency all take that of the spend, and have no return; beside others of a currency
+        those without one have no spend. Where the credits have intervals, so have
         these, the spend taken as exact: ``cpa_low`` and ``cpa_high`` (the spend by the bounds of the
         conversions; inf where a bound is none at all or less), ``roas_low`` and ``roas_high`` (the bounds of
         the value by the spend).
@@ -62,9 +63,14 @@ def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
     [7.5, 3.0]
     """
     require_columns(credits, "credits", _CREDITS)
-    spent = _checked(spend)
+    return beside_spend(credits, spend, models=list(dict.fromkeys(credits["model"])))
+
+
+def beside_spend(credits: pd.DataFrame, spend: pd.DataFrame, *, models: list[str]) -> pd.DataFrame:
+    """Do as :func:`report_returns` does for models that are named, whether or not they credit anything."""
+    spent = checked_spend(spend)
     old = ["spend", *_RATIOS, *_RATIO_BOUNDS]
-    joined = _with_spend(credits.drop(columns=old, errors="ignore"), spent)
+    joined = _with_spend(credits.drop(columns=old, errors="ignore"), spent, models)
     return _with_ratios(joined)
 
 
@@ -104,6 +110,20 @@ def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.Data
         raise InvalidRequest.choice("by", by, ("conversions", "value", "share"))
     models = list(dict.fromkeys(credits["model"]))
     index = ["node_id", "node_name", "currency"]
+    reserved = [name for name in models if name in (*index, "spread")]
+    if reserved:
+        raise InvalidRequest(
+            f"credits: a model is called {reserved[0]!r}, which is a column of the answer; name it otherwise",
+            field="credits",
+        )
+    twice = credits.duplicated([*index, "model"])
+    if twice.any():
+        row = credits[twice].iloc[0]
+        raise InvalidRequest(
+            f"credits: {row['model']!r} has {row['node_id']!r} twice; allowed: one row per model, node and "
+            "currency, of one call of attribute",
+            field="credits",
+        )
     wide = credits.set_index([*index, "model"])[by].unstack("model").reindex(columns=models)
     wide["spread"] = wide.max(axis=1) - wide.min(axis=1)
     compared = wide.reset_index().rename_axis(columns=None)
@@ -158,7 +178,8 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
 def summed_into(credits: pd.DataFrame, ancestors: Mapping[str, str], nodes: pd.DataFrame) -> pd.DataFrame:
     """Sum the credits of nodes into those that stand for them; a node without one stands for itself."""
     require_columns(credits, "credits", _CREDITS)
-    names = dict(zip(nodes["_id"], nodes["name"], strict=True))
+    named = nodes[nodes["name"].notna()]
+    names = dict(zip(identifiers(named["_id"]), named["name"], strict=True))
     bounds = [column for pair in BOUNDS.values() for column in pair]
     rolled = credits.drop(columns=[*bounds, *_RATIOS, *_RATIO_BOUNDS], errors="ignore").copy()
     rolled["node_id"] = replaced(rolled["node_id"], ancestors)
@@ -170,14 +191,21 @@ def summed_into(credits: pd.DataFrame, ancestors: Mapping[str, str], nodes: pd.D
     return _with_ratios(summed) if "spend" in summed.columns else summed
 
 
-def _checked(spend: pd.DataFrame) -> pd.DataFrame:
+def checked_spend(spend: pd.DataFrame) -> pd.DataFrame:
+    """Return ``node_id``, ``currency``, ``spend`` of a user's frame, one row per node and currency.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, an amount is negative or not finite, or a node has no id.
+    """
     require_columns(spend, "spend", ("node_id", "spend"))
     amounts = pd.to_numeric(spend["spend"], errors="coerce").astype("float64")
     wrong = ~np.isfinite(amounts) | (amounts < 0)
     if wrong.any():
         row = int(np.asarray(wrong).argmax())
         raise InvalidRequest(
-            f"spend: the column 'spend' is {amounts.iloc[row]:g} in row {row}; allowed: 0 or more",
+            f"spend: the column 'spend' is {spend['spend'].tolist()[row]!r} in row {row}; allowed: 0 or more",
             field="spend",
         )
     if spend["node_id"].isna().any():
@@ -193,12 +221,13 @@ def _checked(spend: pd.DataFrame) -> pd.DataFrame:
     return rows.groupby(["node_id", "currency"], dropna=False)["spend"].sum().reset_index()
 
 
-def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame) -> pd.DataFrame:
+def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -> pd.DataFrame:
     joined = credits.copy()
     without = joined["currency"].isna()
     joined["_monetary"] = ~without
     named = spent["currency"].dropna().unique()
-    if without.any() and len(named):
+    # Beside conversions of a currency those without one stay as they are: they may be of any.
+    if without.all() and len(named):
         if len(named) > 1:
             raise InvalidRequest(
                 f"spend: conversions without a currency meet spend in {', '.join(sorted(named))}; allowed: "
@@ -206,19 +235,21 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame) -> pd.DataFrame:
                 field="spend",
             )
         joined.loc[without, "currency"] = named[0]
-    elif not without.any() and spent["currency"].isna().any():
-        earned = joined["currency"].unique()
+    elif not without.all() and spent["currency"].isna().any():
+        earned = joined["currency"].dropna().unique()
         if len(earned) > 1:
             raise InvalidRequest(
                 f"spend: spend without a currency meets conversions in {', '.join(sorted(earned))}; allowed: "
                 "a column 'currency'",
                 field="spend",
             )
-        spent = spent.assign(currency=spent["currency"].fillna(earned[0] if len(earned) else None))
+        spent = spent.assign(currency=spent["currency"].fillna(earned[0]))
+        spent = spent.groupby(["node_id", "currency"])["spend"].sum().reset_index()
     if not len(named):
         joined["_monetary"] = joined["value"].notna()
     parts = []
-    for model, rows in joined.groupby("model", sort=False):
+    for model in models:
+        rows = joined[joined["model"] == model]
         merged = rows.merge(spent, on=["node_id", "currency"], how="outer", sort=False, indicator=True)
         merged["model"] = model
         only_spend = merged["_merge"] == "right_only"

@@ -12,6 +12,7 @@ import pandas as pd
 from attrib_ds.attribution import shapley as shapley  # Its weights are known once it is loaded.
 from attrib_ds.attribution.hashing import number_of
 from attrib_ds.attribution.resampling import Units
+from attrib_ds.attribution.sums import total
 from attrib_ds.attribution.uncertainty import Limits, measures_of
 from attrib_ds.attribution.weights import weighted
 from attrib_ds.frames import to_pandas
@@ -57,7 +58,7 @@ def rule_credits(paths: Paths, models: list[Model], *, uncertainty: Uncertainty 
         return []
     if uncertainty is None:
         rows = _weighed(paths, models)
-        wide = to_pandas(rows.group_by(_CELL).agg(**_sums(rows, models)).to_pyarrow())
+        wide = to_pandas(rows.group_by(_CELL).agg(**_sums(rows, models)).order_by(*_CELL).to_pyarrow())
         return [_of(wide, index) for index in range(len(models))]
     if uncertainty.replicates:
         replicated = ReplicatedCredits.of(paths, models, range(uncertainty.replicates), uncertainty.seed)
@@ -164,8 +165,8 @@ def _sums(rows: ir.Table, models: list[Model]) -> dict[str, Any]:
     sums = {}
     for index in range(len(models)):
         weight = rows[f"w{index}"]
-        sums[f"c{index}"] = (weight * rows.conversions).sum()
-        sums[f"v{index}"] = (weight * rows.value).sum()
+        sums[f"c{index}"] = total(weight * rows.conversions)
+        sums[f"v{index}"] = total(weight * rows.value)
     return sums
 
 
@@ -183,19 +184,19 @@ def _with_squares(paths: Paths, models: list[Model]) -> pd.DataFrame:
     """Sum credits and what their variances are made of: squares, and products with a user's total."""
     credited = _by_unit(paths, models)
     of_unit = ibis.window(group_by=credited.unit)
-    totals = {f"t{index}": credited[f"c{index}"].sum().over(of_unit) for index in range(len(models))}
+    totals = {f"t{index}": total(credited[f"c{index}"], over=of_unit) for index in range(len(models))}
     rows = credited.mutate(**totals)
     # Every conversion of an aggregated path stands for itself, so its credit counts as often as there are.
     size = ibis.literal(1.0) if paths.has_users else rows.conversions
     sums: dict[str, Any] = {"lowest": rows.lowest.min()}
     for index in range(len(models)):
-        conversions, value, total = (rows[f"{kind}{index}"] for kind in "cvt")
-        sums[f"c{index}"] = conversions.sum()
-        sums[f"v{index}"] = value.sum()
-        sums[f"cc{index}"] = (conversions * conversions / size).sum()
-        sums[f"vv{index}"] = (value * value / size).sum()
-        sums[f"ct{index}"] = (conversions * total / size).sum()
-    return to_pandas(rows.group_by(_CELL).agg(**sums).to_pyarrow())
+        conversions, value, of_user = (rows[f"{kind}{index}"] for kind in "cvt")
+        sums[f"c{index}"] = total(conversions)
+        sums[f"v{index}"] = total(value)
+        sums[f"cc{index}"] = total(conversions * conversions / size)
+        sums[f"vv{index}"] = total(value * value / size)
+        sums[f"ct{index}"] = total(conversions * of_user / size)
+    return to_pandas(rows.group_by(_CELL).agg(**sums).order_by(*_CELL).to_pyarrow())
 
 
 def _of(wide: pd.DataFrame, index: int) -> pd.DataFrame:
@@ -211,13 +212,13 @@ def _around(wide: pd.DataFrame, index: int, uncertainty: Uncertainty) -> dict[st
     )
     estimates = measures_of(conversions, value)
     share = estimates["share"]
-    total = conversions.sum() or np.nan
+    whole = conversions.sum() or np.nan
     # Over users, the sum of squares of their credit less its expected part in their total. The squares of
     # totals are the products with totals, summed over nodes.
     deviations = squares - 2 * share * products + share**2 * products.sum()
     return uncertainty.around(
         estimates,
-        {"conversions": squares, "value": value_squares, "share": deviations / total**2},
+        {"conversions": squares, "value": value_squares, "share": deviations / whole**2},
         limits=_limits(wide, wide["lowest"].to_numpy("float64")),
     )
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.engines import double
 from attrib_ds.attribution.hashing import group_of, number_of
+from attrib_ds.attribution.sums import total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -187,7 +188,8 @@ class Sequences:
         nulls : bool, default True
             Whether null paths are part of it, where they are known.
         order_by : sequence of str, optional
-            Columns to order the rows by.
+            Columns to order the rows by; by default all but the counts, so that later sums of rows are always
+            the same.
         """
         kinds = [self.converting(), self.nulls() if nulls else None]
         missing = {"currency": ibis.null("string")} | {name: ibis.literal(0.0) for name in COUNTS}
@@ -196,9 +198,9 @@ class Sequences:
             if steps is not None:
                 part = summary(steps)
                 whole = part.mutate(**{name: missing[name] for name in missing if name not in part.columns})
-                ordered = whole.order_by(*order_by) if order_by else whole
+                by = order_by or sorted(set(part.columns) - set(COUNTS))
                 # One query for each kind: in one for both, the engine would first copy every touchpoint.
-                tables.append(ordered.to_pyarrow())
+                tables.append(whole.order_by(*by).to_pyarrow())
         return pa.concat_tables(tables, promote_options="permissive")
 
     def fold(self, users: Any) -> Any:
@@ -223,6 +225,11 @@ class Sequences:
         coded = ibis.memtable(pa.table(columns))
         joined = rows.left_join(coded, rows.node_id == coded.coded_id)
         return joined.mutate(code=joined.code.fill_null(NOTHING)).drop("coded_id")
+
+
+def summed(rows: ir.Table, counts: Sequence[str]) -> dict[str, Any]:
+    """Return the sums of what paths count; null paths are whole, so any order adds them up alike."""
+    return {name: rows[name].sum() if name == "nulls" else total(rows[name]) for name in counts}
 
 
 def prepared(steps: Steps, model: SequenceModel, nodes: int) -> Steps:

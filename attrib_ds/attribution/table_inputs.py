@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import ibis
 import pandas as pd
 import pyarrow as pa
+from ibis.common.exceptions import TableNotFound
 
 from attrib_ds import schema
 from attrib_ds.attribution.engines import double, moved
 from attrib_ds.attribution.inputs import Input
 from attrib_ds.attribution.tables import Tables
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.frames import to_pandas
 
 if TYPE_CHECKING:
@@ -100,9 +101,10 @@ class Lent:
         Raises
         ------
         InvalidRequest
-            If a needed column is absent, or a column holds another type than its name says.
+            If there is no such table, a needed column is absent, or a column holds another type than its name
+            says.
         """
-        table = self.backend.table(given) if isinstance(given, str) else moved(given, self.backend)
+        table = self._named(name, given) if isinstance(given, str) else moved(given, self.backend)
         declared, renamed = TABLES[name], dict(self.columns.get(name, {}))
         absent = [source for source in renamed.values() if source not in table.columns]
         if absent:
@@ -133,6 +135,16 @@ class Lent:
             if each not in known
         }
         return table.select(**held, **others)
+
+    def _named(self, name: str, given: str) -> ir.Table:
+        try:
+            return self.backend.table(given)
+        except TableNotFound as error:
+            raise InvalidRequest(
+                f"{name}: there is no table {given!r}{closest(given, self.backend.list_tables())}; one of "
+                "another schema is given as a table of Ibis",
+                field=name,
+            ) from error
 
 
 def read_tables(

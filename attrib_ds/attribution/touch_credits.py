@@ -8,6 +8,7 @@ import pandas as pd
 
 from attrib_ds.attribution.credited_touches import credited_touches
 from attrib_ds.attribution.labelled import check_weights, labelled
+from attrib_ds.attribution.paths import require_paths
 from attrib_ds.attribution.sequences import Sequences
 from attrib_ds.frames import to_pandas
 
@@ -60,6 +61,7 @@ def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:
     2  last_touch  search         1    0.0
     3  last_touch   email         2   30.0
     """
+    require_paths(paths)
     chosen = labelled(models)
     check_weights(paths, chosen)
     sequences = Sequences.of(paths)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attrib_ds.attribution.codes import number_rows
 from attrib_ds.attribution.outcomes import Outcomes
-from attrib_ds.attribution.sequences import SETS, WORD, Sequences, Steps
+from attrib_ds.attribution.sequences import SETS, WORD, Sequences, Steps, summed
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -80,7 +80,7 @@ def _counted(steps: Steps) -> ir.Table:
         **{name: rows[name].bit_or() for name in steps.words}, **{name: rows[name].max() for name in same}
     )
     keys = [name for name in by_path.columns if name not in ("path_id", *steps.counts)]
-    return by_path.group_by(keys).agg(**{name: by_path[name].sum() for name in steps.counts})
+    return by_path.group_by(keys).agg(**summed(by_path, steps.counts))
 
 
 def _labels(nodes: int) -> NDArray[np.uint64]:

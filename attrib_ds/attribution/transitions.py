@@ -12,7 +12,7 @@ from attrib_ds.attribution.codes import number_currencies, number_rows, sum_rows
 from attrib_ds.attribution.engines import has_everything
 from attrib_ds.attribution.models import Markov
 from attrib_ds.attribution.resampling import Units
-from attrib_ds.attribution.sequences import COUNTS, NOTHING, SETS, Sequences, Steps, prepared
+from attrib_ds.attribution.sequences import COUNTS, NOTHING, SETS, Sequences, Steps, prepared, summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,4 +157,4 @@ def _counted(steps: Steps, order: int, *, has_sets: bool = False) -> ir.Table:
     of_path = {name: rows[name] for name in ("currency", *sets) if name in rows.columns}
     at_end = [ibis.ifelse(rows.is_last, each, None).name(name) for name, each in of_path.items()]
     keys = [*before, "code", "is_last", "fold", *at_end]
-    return rows.group_by(keys).agg(**{name: rows[name].sum() for name in steps.counts})
+    return rows.group_by(keys).agg(**summed(rows, steps.counts))

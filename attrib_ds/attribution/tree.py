@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ibis
 import pandas as pd
 import pyarrow as pa
+from pandas.api.types import is_numeric_dtype
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.schema import NODE_TYPES
@@ -27,7 +28,7 @@ def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
     if level not in NODE_TYPES:
         raise InvalidRequest.choice("level", level, NODE_TYPES)
     parents = parents_of(nodes)
-    types = dict(zip(nodes["_id"], nodes["type"], strict=True))
+    types = dict(zip(identifiers(nodes["_id"]), nodes["type"], strict=True))
     found: dict[str, str] = {}
     for node in parents:
         current: Any = node
@@ -39,14 +40,23 @@ def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
         found[node] = current if current is not None and types.get(current) == level else node
     if level == "channel" and "channel" in nodes.columns:
         named = nodes.loc[nodes["channel"].notna(), ["_id", "channel"]]
-        found |= dict(zip(named["_id"], named["channel"], strict=True))
+        found |= dict(zip(identifiers(named["_id"]), named["channel"], strict=True))
     return found
 
 
 def parents_of(nodes: pd.DataFrame) -> dict[str, str | None]:
     """Return the parent of each node; None where it has none."""
-    parents = nodes["parentId"].astype(object).where(nodes["parentId"].notna(), None)
-    return dict(zip(nodes["_id"], parents, strict=True))
+    return dict(zip(identifiers(nodes["_id"]), identifiers(nodes["parentId"]), strict=True))
+
+
+def identifiers(ids: pd.Series[Any]) -> list[Any]:
+    """Return ids as text, as credits hold them, and None where there is none.
+
+    Whole numbers stored as floats, because some are missing, lose their ``.0``.
+    """
+    if is_numeric_dtype(ids):
+        ids = ids.astype("Int64").astype("string")
+    return list(ids.astype(object).where(ids.notna(), None))
 
 
 def nearest_of(nodes: pd.DataFrame, chosen: set[str]) -> pd.Series[Any]:

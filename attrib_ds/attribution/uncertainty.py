@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from attrib_ds.attribution.bounds import Bounds
-from attrib_ds.attribution.models.model import check_share, check_whole
+from attrib_ds.attribution.models.model import check_whole
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -79,10 +79,11 @@ class Uncertainty:
         check_whole("seed", seed, minimum=0)
         if confidence is None:
             return None
-        check_share("confidence", confidence)
-        if not 0 < confidence < 1:
+        is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+        if not is_number or not 0 < confidence < 1:
             raise InvalidRequest(
-                f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1", field="confidence"
+                f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1, such as 0.95",
+                field="confidence",
             )
         return cls(confidence, replicates if intervals == "bootstrap" else 0, seed)
 

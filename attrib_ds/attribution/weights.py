@@ -11,6 +11,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import ibis
+import ibis.expr.operations as ops
 
 from attrib_ds.attribution import models
 from attrib_ds.attribution.durations import as_days
@@ -91,7 +92,7 @@ def _time_decay(model: models.TimeDecay, paths: Paths, touches: ir.Table) -> Any
     # Ages count from the youngest touchpoint, so that a short half-life cannot make every weight zero;
     # exp() because engines compute it far faster than a power.
     decayed = ((age - youngest) * (-math.log(2) / as_days(model.half_life, argument="half_life"))).exp()
-    return decayed / decayed.sum().over(_of_event(touches))
+    return decayed / decayed.sum().over(_in_order(touches))
 
 
 @weight.register(models.PositionBased)
@@ -137,7 +138,7 @@ def _participation(model: models.Participation, paths: Paths, touches: ir.Table)
 @weight.register(models.CustomWeights)
 def _custom_weights(model: models.CustomWeights, paths: Paths, touches: ir.Table) -> Any:
     raw = _called(model, touches)
-    total = raw.sum().over(_of_event(touches))
+    total = raw.sum().over(_in_order(touches))
     return ibis.ifelse(total > 0, raw / total.nullif(0.0), double(1.0) / touches.length.nullif(0))
 
 
@@ -146,7 +147,8 @@ def refused(paths: Paths, model: models.CustomWeights) -> ir.BooleanScalar:
     touches = paths.touches.filter(paths.touches.length > 0)
     weighed = touches.mutate(raw=_called(model, touches))
     raw = weighed.raw
-    return (raw.isnull() | (raw < 0) | raw.isnan() | raw.isinf()).any()
+    # A whole path of such weights must have a sum.
+    return (raw.isnull() | (raw < 0) | raw.isnan() | (raw * weighed.length).isinf()).any()
 
 
 def _called(model: models.CustomWeights, touches: ir.Table) -> Any:
@@ -159,9 +161,23 @@ def _called(model: models.CustomWeights, touches: ir.Table) -> Any:
             "length, age_days, node_id, type",
             field="models",
         ) from error
-    if not isinstance(raw, ibis.expr.types.NumericValue | int | float):
+    except Exception as error:
+        hint = "; choose between numbers with ibis.ifelse" if "truth value" in str(error) else ""
+        raise InvalidRequest(
+            f"models: {model.name} cannot be computed: {type(error).__name__}: {error}{hint}", field="models"
+        ) from error
+    numbers = ibis.expr.types.NumericValue | int | float
+    if not isinstance(raw, numbers) or isinstance(raw, ibis.expr.types.BooleanValue | bool):
         raise InvalidRequest(
             f"models: {model.name} gives {type(raw).__name__}; allowed: a number or an Ibis number",
+            field="models",
+        )
+    if isinstance(raw, ibis.expr.types.Value) and raw.op().find(
+        (ops.Reduction, ops.WindowFunction), filter=ops.Value
+    ):
+        raise InvalidRequest(
+            f"models: {model.name} looks at several touchpoints at once; allowed: a function of one "
+            "touchpoint, whose weights are scaled to one per conversion by themselves",
             field="models",
         )
     return raw + double(0.0) * touches.position
@@ -169,6 +185,11 @@ def _called(model: models.CustomWeights, touches: ir.Table) -> Any:
 
 def _of_event(touches: ir.Table) -> Any:
     return ibis.window(group_by=touches.event_id)
+
+
+def _in_order(touches: ir.Table) -> Any:
+    """Return all touchpoints of an event, in order: so their weights are always added up alike."""
+    return ibis.window(group_by=touches.event_id, order_by=touches.position, preceding=None, following=None)
 
 
 def _flag(condition: Any) -> Any:

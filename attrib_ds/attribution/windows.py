@@ -123,6 +123,12 @@ class Window:
             The types of all touchpoints; None for touchpoints without one.
         """
         named = sorted({each for each in known if each is not None})
+        if known and not named:
+            raise InvalidRequest(
+                f"lookback and precedence: {', '.join(map(repr, self.named_types))} cannot be told apart, "
+                "because touchpoints have no types; name the column of them with type=",
+                field="type",
+            )
         for argument, types in (("lookback", self.of_types), ("precedence", self.precedence)):
             for each in types:
                 # Without a touchpoint there is nothing to compare with.

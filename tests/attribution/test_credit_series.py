@@ -154,6 +154,34 @@ def test_spend_and_credit_meet_in_one_currency():
         credit_series(several, "linear")
 
 
+def test_credit_without_a_currency_stays_apart_from_that_of_another():
+    orders = ORDERS.assign(currency=["EUR", None, "EUR"])
+    for spend in (SPEND, SPEND.drop(columns="currency")):
+        rows = credit_series(
+            Paths.from_frames(TOUCHPOINTS, orders).with_spend(spend), "linear", interval="year"
+        )
+        email = rows[rows["node_id"] == "email"]
+        assert dict(zip(email["currency"].fillna("none"), email["value"], strict=True)) == {
+            "EUR": 15.0,
+            "none": 12.0,
+        }
+        assert set(rows.loc[rows["spend"].notna(), "currency"]) == {"EUR"}
+
+
+@pytest.mark.parametrize(
+    ("spend", "message"),
+    [
+        (SPEND.assign(date=["2025-01-01", "soon", "2025-01-01"]), "spend: .*'date' is 'soon' in row 1"),
+        (SPEND.assign(date=[None, "2025-01-01", "2025-01-01"]), "spend: .*'date' is nan in row 0"),
+        (SPEND.assign(spend=[1.0, -2.0, 3.0]), "spend: .*'spend' is -2.0 in row 1; allowed: 0 or more"),
+        (SPEND.drop(columns="node_id"), "spend: the columns node_id are missing"),
+    ],
+)
+def test_bad_spend_is_refused_by_name(spend, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(spend), "linear")
+
+
 def test_nothing_gives_an_empty_series_with_all_columns():
     empty = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS.iloc[:0]), "linear", timezone="Europe/Paris")
     whole = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), "linear")
@@ -277,6 +305,11 @@ def test_several_models_keep_their_order():
 def test_bad_input_is_refused_by_name(options, message):
     with pytest.raises(errors.InvalidRequest, match=message):
         series(**options)
+
+
+def test_what_are_no_paths_is_refused():
+    with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths"):
+        credit_series(TOUCHPOINTS, "linear")
 
 
 def test_aggregated_paths_have_no_dates():

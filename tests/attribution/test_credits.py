@@ -162,6 +162,16 @@ def test_custom_weights_that_are_all_zero_credit_equally(four):
         (lambda touch: (touch.age_days * 1e9).exp(), "missing, negative or not finite|cannot be computed"),
         (lambda touch: touch.age_days.log(), "cannot be computed"),
         (lambda touch: "much", "gives str; allowed: a number"),
+        (lambda touch: touch.position == 1, "gives BooleanColumn; allowed: a number"),
+        (lambda touch: True, "gives bool; allowed: a number"),
+        (lambda touch: 1 if touch.position == 1 else 0, "cannot be computed: .*truth value.*ibis.ifelse"),
+        (lambda touch: touch["colour"], "cannot be computed: .*'colour'"),
+        (
+            lambda touch: 1 / touch.position.max(),
+            "several touchpoints.*allowed: a function of one touchpoint",
+        ),
+        # Their sum is not finite, and a part of it would be none.
+        (lambda touch: 1e308 + 0 * touch.position, "missing, negative or not finite"),
     ],
 )
 def test_custom_weights_that_are_no_weights_are_refused(four, weight, message):
@@ -172,6 +182,27 @@ def test_custom_weights_that_are_no_weights_are_refused(four, weight, message):
 def test_custom_weights_may_only_ask_for_what_a_touchpoint_has(four):
     with pytest.raises(errors.InvalidRequest, match="position, length, age_days, node_id, type"):
         attribute(four, CustomWeights(lambda touch: touch.colour))
+
+
+@pytest.mark.parametrize("models", [None, 3, Linear, b"linear"])
+def test_what_is_no_model_is_refused(four, models):
+    with pytest.raises(errors.InvalidRequest, match="models: .* is not a model; allowed"):
+        attribute(four, models)
+
+
+def test_what_are_no_paths_is_refused():
+    with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths; allowed: .*from_frames"):
+        attribute(touchpoints(("u", "a", 1)), "linear")
+
+
+def test_spend_stays_where_nothing_converted():
+    paths = Paths.from_frames(touchpoints(("u", "a", 1)), conversions(("e", "u", 1.0)).iloc[:0])
+    spend = pd.DataFrame({"node_id": ["a"], "spend": [5.0], "currency": ["EUR"]})
+    credits = attribute(paths, ["linear", "last_touch"], spend=spend)
+    assert credits[["model", "node_id", "conversions", "spend"]].to_numpy().tolist() == [
+        ["linear", "a", 0.0, 5.0],
+        ["last_touch", "a", 0.0, 5.0],
+    ]
 
 
 def test_last_non_direct_with_nodes_of_ones_own(four):
@@ -332,7 +363,7 @@ class TestConfidence:
 
     @pytest.mark.parametrize("confidence", [0, 1, 1.5, -0.1, "high", float("nan")])
     def test_levels_outside_zero_and_one_are_refused(self, four, confidence):
-        with pytest.raises(errors.InvalidRequest, match="confidence"):
+        with pytest.raises(errors.InvalidRequest, match="confidence: .* allowed: between 0 and 1"):
             attribute(four, "linear", confidence=confidence)
 
 

@@ -214,5 +214,9 @@ def test_aggregated_paths_have_conversions_too():
 def test_what_is_not_there_is_refused(paths):
     with pytest.raises(errors.InvalidRequest, match="event_id: there is no conversion 'x' in these paths"):
         explain(paths, "linear", "x")
+    with pytest.raises(errors.InvalidRequest, match="event_id: 7 is not a text; allowed: one of column"):
+        explain(paths, "linear", 7)
+    with pytest.raises(errors.InvalidRequest, match=r"model: there are 2 \(linear, markov\); allowed: one"):
+        explain(paths, ["linear", "markov"], "e")
     with pytest.raises(errors.InvalidRequest, match="markov gives credit to nodes"):
         explain(paths, "markov", "e")

@@ -88,7 +88,9 @@ def test_nothing_at_all():
     ]
 
 
-@pytest.mark.parametrize("lookbacks", ["7D", [], ["7D"], ["7D", "168h"], ["7D", "-1D"], ["7D", "soon"]])
+@pytest.mark.parametrize(
+    "lookbacks", ["7D", [], ["7D"], ["7D", "168h"], ["7D", "-1D"], ["7D", "soon"], 7, None]
+)
 def test_what_is_not_allowed_is_refused(frames, lookbacks):
     with pytest.raises(InvalidRequest, match="lookbacks"):
         compare_lookbacks(Paths.from_frames(*frames), lookbacks)

@@ -137,6 +137,16 @@ def test_values_are_converted_at_the_date_of_the_conversion():
     assert credits.attrs["in_currency"] == "EUR"
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_dates_of_rates_may_be_of_any_unit(unit, zone):
+    dates = pd.Series(pd.to_datetime(["2025-01-01", "2025-01-07"])).astype(f"datetime64[{unit}]")
+    rates = pd.DataFrame({"currency": "USD", "date": dates.dt.tz_localize(zone), "rate": [0.5, 0.25]})
+    abroad = ORDERS.assign(currency="USD")
+    paths = Paths.from_frames(TOUCHPOINTS, abroad, in_currency="EUR", rates=rates)
+    assert values(paths, "last_touch") == {"search": 0.0, "email": 50.0, "social": 40.0}
+
+
 def test_currencies_stay_apart_without_one_to_convert_to():
     credits = attribute(Paths.from_frames(TOUCHPOINTS, MIXED), "linear")
     sums = credits.groupby("currency")["value"].sum().to_dict()
@@ -191,6 +201,8 @@ def test_the_state_does_not_decide_the_rate():
         (RATES.assign(date=["2025-01-06", "2025-01-06", "2025-01-01", "2025-01-01"]), "twice.*row 1"),
         (RATES.assign(date="soon"), "the column 'date' is not a date.*row 0"),
         (RATES.assign(currency=["USD", None, "GBP", "EUR"]), "the column 'currency' is missing.*row 1"),
+        (RATES.assign(date=20250101), r"the column 'date' is not a date.*row 0 \(20250101\)"),
+        (RATES.assign(rate=[0.9, -1.0, 1.2, 1.0]), r"the column 'rate' is not a rate.*row 1 \(-1.0\)"),
         ([1], "rates: list is not a DataFrame"),
     ],
 )

@@ -151,6 +151,8 @@ def test_the_seed_makes_other_groups():
     [
         ({"orders": []}, "orders"),
         ({"orders": [0]}, "order"),
+        ({"orders": 2.5}, "orders: 2.5 is no collection of orders"),
+        ({"orders": None}, "orders: None is no collection of orders"),
         ({"folds": 1}, "folds"),
         ({"seed": -1}, "seed"),
         ({"smoothing": 0.0}, "smoothing"),

@@ -1,5 +1,6 @@
 """Paths: how they are made, what they show, and which input they refuse."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,19 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from attrib_ds import Paths, attribute, errors
+from attrib_ds import (
+    Paths,
+    attribute,
+    compare_calibration,
+    compare_held_out,
+    compare_lookbacks,
+    compare_orders,
+    errors,
+    explain,
+    removal_effects,
+    touch_credits,
+    transition_matrix,
+)
 
 TOUCHPOINTS = pd.DataFrame(
     {
@@ -61,6 +74,33 @@ def test_summary_lengths_and_lags():
     lags = paths.lags().set_index("event_id")
     assert lags.loc["e"].tolist() == [1.0, 4.0, 2.0]
     assert lags.loc["f", ["first_lag_days", "last_lag_days"]].isna().all()
+
+
+def test_paths_that_read_alike_are_told_apart():
+    rows = [(["a > b", "c"], 3), (["a", "b > c"], 2), (["x", "y"], 1), (["x", "z"], 1)]
+    touchpoints = [
+        (f"{place}-{user}", node, pd.Timestamp(2025, 1, 1 + step))
+        for place, (nodes, users) in enumerate(rows)
+        for user in range(users)
+        for step, node in enumerate(nodes)
+    ]
+    converted = [
+        (f"e{user}", user, pd.Timestamp(2025, 1, 9))
+        for user in dict.fromkeys([user for user, *_ in touchpoints])
+    ]
+    paths = Paths.from_frames(
+        pd.DataFrame(touchpoints, columns=["user_id", "node_id", "date"]),
+        pd.DataFrame(converted, columns=["event_id", "user_id", "date"]),
+    )
+    ids = ["a", "a > b", "b > c", "c", "x", "y", "z"]
+    names = ["a", "a > b", "b > c", "c", "x", "brand", "brand"]
+    named = replace(paths, nodes=pd.DataFrame({"node_id": ids, "name": names}))
+    assert named.summary()[["path", "conversions"]].to_numpy().tolist() == [
+        ["a > b > c", 3.0],
+        ["a > b > c", 2.0],
+        ["x > brand", 1.0],
+        ["x > brand", 1.0],
+    ]
 
 
 @pytest.mark.parametrize("top", [-1, 1.5, "all"])
@@ -171,6 +211,26 @@ def test_arrow_tables_and_parquet_files_are_read_as_frames_are(tmp_path):
         (Path("missing.parquet"), CONVERSIONS, "there is no file 'missing.parquet'"),
         (Path(__file__), CONVERSIONS, "is not a Parquet file"),
         (pd.concat([TOUCHPOINTS, TOUCHPOINTS], axis=1), CONVERSIONS, "there more than once"),
+        (
+            TOUCHPOINTS.assign(user_id=["u", None, "v"]),
+            CONVERSIONS,
+            "touchpoints: 1 row is not allowed: its 'user_id'",
+        ),
+        (
+            TOUCHPOINTS.assign(user_id=[1.0, np.inf, 2.0]),
+            CONVERSIONS,
+            "'user_id' is a float too large to be exact.*row 1",
+        ),
+        (
+            TOUCHPOINTS.assign(user_id=[1.0, 1e300, 2.0]),
+            CONVERSIONS,
+            "'user_id' is a float too large to be exact",
+        ),
+        (TOUCHPOINTS.assign(user_id=[1, 2**53 + 2.0, 2]), CONVERSIONS, "'user_id' is a float too large"),
+        (TOUCHPOINTS.assign(user_id=[10**25, 1, 2]), CONVERSIONS, "'user_id' cannot be read.*too large"),
+        (TOUCHPOINTS.assign(user_id=[1j, 2j, 3j]), CONVERSIONS, "'user_id' cannot be read.*complex128"),
+        (TOUCHPOINTS, CONVERSIONS.assign(value=[10**30, 1]), "'value' cannot be read.*too large"),
+        (pd.DataFrame(), CONVERSIONS, "touchpoints: the table has no column"),
     ],
 )
 def test_bad_input_is_refused_by_name(touchpoints, conversions, message):
@@ -178,7 +238,38 @@ def test_bad_input_is_refused_by_name(touchpoints, conversions, message):
         Paths.from_frames(touchpoints, conversions)
 
 
-@pytest.mark.parametrize("lookback", ["0D", "-1D", "soon", 30, None])
+@pytest.mark.parametrize("content", ["", "no Parquet"])
+def test_a_file_that_is_no_parquet_file_is_refused(content, tmp_path):
+    file = tmp_path / "touchpoints.parquet"
+    file.write_text(content)
+    with pytest.raises(errors.InvalidRequest, match=r"touchpoints: 'touchpoints.parquet' cannot be read"):
+        Paths.from_frames(file, CONVERSIONS)
+
+
+def test_a_folder_of_parquet_files_may_have_any_name(tmp_path):
+    folder = tmp_path / "it's [a] *"
+    folder.mkdir()
+    with pytest.raises(errors.InvalidRequest, match=r"touchpoints: there is no Parquet file in "):
+        Paths.from_frames(folder, CONVERSIONS)
+    TOUCHPOINTS.iloc[:1].to_parquet(folder / "first.parquet")
+    TOUCHPOINTS.iloc[1:].to_parquet(folder / "second.parquet")
+    assert Paths.from_frames(folder, CONVERSIONS).to_pandas()["node_id"].tolist()[:2] == ["search", "email"]
+
+
+def test_only_columns_that_have_an_argument_are_named_by_one():
+    with pytest.raises(errors.InvalidRequest, match="name another with user="):
+        Paths.from_frames(TOUCHPOINTS.rename(columns={"user_id": "user"}), CONVERSIONS)
+    later = pd.DataFrame({"event_id": ["e"], "date": ["2025-02-01"], "amount": [-3.0]})
+    with pytest.raises(errors.InvalidRequest, match="there is no column 'value'") as refused:
+        Paths.from_frames(TOUCHPOINTS, CONVERSIONS, adjustments=later)
+    assert "name another" not in str(refused.value)
+    users = pd.DataFrame({"user_id": ["u"], "until": ["2025-02-01"]})
+    with pytest.raises(errors.InvalidRequest, match="there is no column 'since'") as refused:
+        Paths.from_frames(TOUCHPOINTS, CONVERSIONS, users=users)
+    assert "name another" not in str(refused.value)
+
+
+@pytest.mark.parametrize("lookback", ["0D", "-1D", "soon", "", "NaT", 30, None])
 def test_lookbacks_that_are_no_length_of_time_are_refused(lookback):
     with pytest.raises(errors.InvalidRequest, match="lookback"):
         Paths.from_frames(TOUCHPOINTS, CONVERSIONS, lookback=lookback)
@@ -228,6 +319,11 @@ class TestSequences:
         paths = self.paths(frame, value=None, nulls=None)
         assert paths.to_pandas()["node_id"].tolist() == ["google / organic", "(direct) 24%,'", "7"]
 
+    def test_a_value_that_no_conversion_carries_is_not_lost(self):
+        frame = self.frame.assign(total_value=[30.0, 4.0, 9.0])
+        with pytest.raises(errors.InvalidRequest, match="'total_value' has no conversion.*row 2"):
+            self.paths(frame)
+
     def test_models_that_need_dates_say_so(self):
         with pytest.raises(errors.InvalidRequest, match="time decay needs the dates"):
             attribute(self.paths(), "time_decay")
@@ -256,3 +352,21 @@ class TestSequences:
 
     def test_no_path_gives_no_credit(self):
         assert attribute(self.paths(self.frame.iloc[:0]), "linear").empty
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda frame: removal_effects(frame),
+        lambda frame: transition_matrix(frame),
+        lambda frame: touch_credits(frame, "linear"),
+        lambda frame: explain(frame, "linear", "e"),
+        lambda frame: compare_orders(frame),
+        lambda frame: compare_lookbacks(frame),
+        lambda frame: compare_held_out(frame, "markov"),
+        lambda frame: compare_calibration(frame, "markov"),
+    ],
+)
+def test_touchpoints_are_no_paths(call):
+    with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths; allowed: .*from_frames"):
+        call(TOUCHPOINTS)

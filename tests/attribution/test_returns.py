@@ -119,6 +119,14 @@ def test_conversions_without_a_currency_take_that_of_the_spend_and_have_no_retur
         report_returns(credits, spend_of(("search", 30.0, "EUR"), ("tv", 1.0, "CHF")))
 
 
+def test_spend_stands_beside_conversions_of_its_currency_alone_where_others_have_none():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "search", 1.0, 10.0, None))
+    expected = [["EUR", 20.0, 5.0, 4.5], [None, None, None, None]]
+    for spend in (spend_of(("search", 20.0, "EUR")), spend_of(("search", 20.0, None))):
+        report = report_returns(credits, spend)
+        assert table(report, "currency", "spend", "cpa", "roas") == expected
+
+
 def test_without_any_currency_values_are_taken_to_be_in_one():
     credits = credits_of(("linear", "search", 4.0, 90.0, None))
     report = report_returns(credits, spend_of(("search", 30.0, None))[["node_id", "spend"]])
@@ -137,7 +145,7 @@ def test_spend_without_a_currency_takes_the_only_one_there_is():
 @pytest.mark.parametrize(
     ("spend", "message"),
     [
-        (spend_of(("search", -1.0, "EUR")), "-1 in row 0; allowed: 0 or more"),
+        (spend_of(("search", -1.0, "EUR")), "-1.0 in row 0; allowed: 0 or more"),
         (spend_of(("search", np.nan, "EUR")), "nan in row 0"),
         (spend_of(("search", np.inf, "EUR")), "inf in row 0"),
         (spend_of((None, 1.0, "EUR")), "'node_id' has missing values"),
@@ -148,6 +156,22 @@ def test_spend_without_a_currency_takes_the_only_one_there_is():
 def test_bad_spend_is_refused(spend, message):
     with pytest.raises(errors.InvalidRequest, match=message):
         report_returns(credits_of(("linear", "search", 4.0, 90.0, "EUR")), spend)
+
+
+def test_bad_spend_is_shown_as_it_was_given():
+    with pytest.raises(errors.InvalidRequest, match="'spend' is 'ten' in row 1"):
+        report_returns(
+            credits_of(("linear", "a", 1.0, 1.0, "EUR")), spend_of(("a", "5", "EUR"), ("b", "ten", "EUR"))
+        )
+
+
+def test_credits_that_cannot_stand_side_by_side_are_refused():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"))
+    with pytest.raises(errors.InvalidRequest, match="credits: 'linear' has 'search' twice"):
+        compare_models(pd.concat([credits, credits]))
+    for label in ("spread", "node_id"):
+        with pytest.raises(errors.InvalidRequest, match=f"credits: a model is called '{label}'"):
+            compare_models(credits.assign(model=label))
 
 
 def test_models_side_by_side():
@@ -203,6 +227,21 @@ def test_roll_up_recomputes_ratios_and_leaves_bounds_out():
     rolled = roll_up(credits, NODES, "campaign")
     assert table(rolled, "spend", "cpa", "roas") == [[15.0, 3.0, 4.0]]
     assert not [name for name in rolled.columns if name.endswith(("low", "high"))]
+
+
+@pytest.mark.parametrize(
+    ("ids", "parents"), [([1, 2, 3], [None, 1, 1]), ([1, 2, 3], pd.array([None, 1, 1], dtype="Int64"))]
+)
+def test_nodes_may_be_numbered(ids, parents):
+    nodes = pd.DataFrame(
+        {"_id": ids, "parentId": parents, "type": ["campaign", "adset", "adset"], "name": ["A", None, "C"]}
+    )
+    credits = credits_of(("linear", "2", 4.0, 90.0, "EUR"), ("linear", "3", 1.0, 10.0, "EUR"))
+    assert table(roll_up(credits, nodes, "campaign"), "node_id", "node_name", "conversions") == [
+        ["1", "A", 5.0]
+    ]
+    # A node without a name is called by its id.
+    assert table(roll_up(credits, nodes, "keyword"), "node_id", "node_name") == [["2", "2"], ["3", "C"]]
 
 
 def test_roll_up_refuses_an_unknown_level():

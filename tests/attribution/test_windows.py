@@ -205,6 +205,13 @@ def test_bad_input_is_refused_by_name(options, message):
         Paths.from_frames(TOUCHPOINTS, CONVERSIONS, **options)
 
 
+def test_where_touchpoints_have_no_types_none_can_be_named():
+    untyped = TOUCHPOINTS.drop(columns="type")
+    for options in ({"lookback": {"click": "1D", "default": "9D"}}, {"precedence": ("click", "view")}):
+        with pytest.raises(errors.InvalidRequest, match="'click'.*touchpoints have no types.*type="):
+            Paths.from_frames(untyped, CONVERSIONS, **options)
+
+
 def test_touchpoints_without_a_type_need_a_lookback_for_others():
     untyped = TOUCHPOINTS.assign(type=["view", None, "view", "click"])
     with pytest.raises(errors.InvalidRequest, match="touchpoints of the type None have none"):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import ibis
 import numpy as np
@@ -16,6 +16,7 @@ from attrib_ds.attribution.codes import number_currencies
 from attrib_ds.attribution.incremental.observations import (
     DAY,
     before_events,
+    check_are_in_order,
     check_are_inside,
     check_are_observed,
     numbered_events,
@@ -23,6 +24,7 @@ from attrib_ds.attribution.incremental.observations import (
     points_of,
 )
 from attrib_ds.attribution.incremental.times_of_day import TimesOfDay
+from attrib_ds.attribution.sums import total
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
     Codes = NDArray[np.int64]
 
+#: Strata that are allowed whatever the number of conversions; more need ten conversions each.
+_MOST_STRATA: Final = 100
 #: Between the values of covariates in the key of a stratum.
 _SEPARATOR = "\x1f"
 
@@ -114,7 +118,15 @@ class Exposure:
         # Read once: to pair conversions with touchpoints again would cost more than all the rest.
         events = ibis.memtable(numbered_events(sequences).order_by("number").to_pyarrow())
         people = _people(sequences, points, events, strata)
-        ends = people.agg(since=people.since.min(), until=people.until.max()).to_pyarrow().to_pylist()[0]
+        backwards = people.since > people.until
+        ends = people.agg(
+            since=people.since.min(),
+            until=people.until.max(),
+            backwards=backwards.sum(),
+            user_id=people.user_id.min(where=backwards),
+        )
+        ends = ends.to_pyarrow().to_pylist()[0]
+        check_are_in_order(ends["backwards"] or 0, ends["user_id"])
         happened = events.left_join(people.rename(person_id="user_id"), events.user_id == people.user_id)
         converted = happened.order_by("number").to_pyarrow()
         check_are_observed(converted["person_id"].is_null().to_numpy())
@@ -128,6 +140,7 @@ class Exposure:
         observed = _timed(people, midnight)
         lived = _person_days(observed, bounds, daily)
         strata_keys = {key: number for number, key in enumerate(sorted(set(lived["stratum"].to_pylist())))}
+        _check_strata(len(strata_keys), len(converted))
         stratum = np.array([strata_keys[key] for key in converted["stratum"].to_pylist()], np.int64)
         number, currencies = number_currencies(converted["currency"], np.ones(len(converted), bool))
         nodes = len(sequences.node_ids)
@@ -152,6 +165,17 @@ class Exposure:
         """Return the cells of users of strata at moments, which are days since :attr:`start`."""
         stretch = np.searchsorted(self.bounds[1:-1], days, side="right")
         return np.asarray(strata * (len(self.bounds) - 1) + stretch)
+
+
+def _check_strata(strata: int, conversions: int) -> None:
+    """Refuse so many baselines that hardly a conversion is left for each, and none for the nodes."""
+    most = max(_MOST_STRATA, conversions // 10)
+    if strata > most:
+        raise InvalidRequest(
+            f"strata: users are in {strata:,} strata by what is known of them; allowed: up to {most:,} with "
+            f"{conversions:,} conversions (name the columns to use, as in strata=())",
+            field="strata",
+        )
 
 
 def strata_of(sequences: Sequences, strata: Sequence[str] | None) -> list[str]:
@@ -186,10 +210,10 @@ class _Columns:
             seen.mutate(begins=ibis.greatest(seen.touched, seen.since)), "begins", self.half_lives
         )
         sums = {
-            f"life_{number}": (
+            f"life_{number}": total(
                 _faded(seen.begins - seen.touched, each) * seen[f"begins_{number}"]
                 - _faded(seen.until - seen.touched, each) * seen[f"until_{number}"]
-            ).sum()
+            )
             for number, each in enumerate(self.half_lives)
         }
         summed = seen.group_by("code", "fold").agg(**sums).to_pyarrow()
@@ -237,13 +261,13 @@ class _Columns:
         )
         spanned = spanned.mutate(span=first - last, weight=_faded(spanned.passed, 1.0))
         sums = {
-            f"pair_{number}": (
+            f"pair_{number}": total(
                 spanned[f"level_{one}"]
                 * spanned.weight
                 * spanned[f"level_{other}"]
                 * spanned.weight
                 * spanned.span
-            ).sum()
+            )
             for number, (one, other) in enumerate(self.pairs)
         }
         summed = spanned.group_by("fold").agg(**sums).to_pyarrow()
@@ -254,7 +278,8 @@ class _Columns:
     def features(self, rows: ir.Table, events: int) -> Numbers:
         lives = len(self.half_lives)
         sums = {
-            f"life_{number}": _faded(rows.age_days, each).sum() for number, each in enumerate(self.half_lives)
+            f"life_{number}": total(_faded(rows.age_days, each))
+            for number, each in enumerate(self.half_lives)
         }
         summed = rows.group_by("number", "code").agg(**sums).to_pyarrow()
         single = np.zeros((events, self.nodes, lives))
@@ -325,7 +350,7 @@ def _person_days(people: ir.Table, bounds: Numbers, daily: TimesOfDay) -> pa.Tab
     sums = {}
     for number, (begins, ends) in enumerate(pairwise(weighed)):
         days = ibis.least(lived.until, ends) - ibis.greatest(lived.since, begins)
-        sums[f"stretch_{number}"] = ibis.greatest(days, 0.0).sum()
+        sums[f"stretch_{number}"] = total(ibis.greatest(days, 0.0))
     return lived.group_by("stratum", "fold").agg(**sums).to_pyarrow()
 
 
