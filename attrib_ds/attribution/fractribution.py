@@ -59,7 +59,7 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
     path, _, reduced = _steps(classes, chosen, nodes=len(sequences.node_ids))
     rates = outcomes.rates(model.shrinkage)
     part = _parts(rates, path, reduced)
-    left = prepared(sequences.converting(), model, len(sequences.node_ids)).table
+    left = prepared(sequences.converting(), model, sequences.node_ids).table
     touched = left.filter(left.position > 0)
     columns = ["path_id", "node_id", "date", "touch_id", "position", "code"]
     rows = touched.select(*columns).order_by("path_id", "position").to_pyarrow()

@@ -89,7 +89,7 @@ class Input:
         backend.con.register(argument, table)
         return cls(backend.table(argument), argument, frozenset(untyped))
 
-    def keys(self, name: str, *, role: str, unique: bool = False) -> Any:
+    def keys(self, name: str, *, role: str | None, unique: bool = False) -> Any:
         """Return identifiers as text; whole numbers stored as floats lose their ``.0``."""
         values = self._complete(name, role)
         kind = values.type()

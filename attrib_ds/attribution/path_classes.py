@@ -44,7 +44,7 @@ class PathClasses:
         """Tell the paths apart."""
 
         def ordered(steps: Steps) -> ir.Table:
-            left = prepared(steps, model, len(sequences.node_ids))
+            left = prepared(steps, model, sequences.node_ids)
             rows = left.table.mutate(step=ibis.row_number().over(left.in_order()))
             columns = ["path_id", "step", "fold", *steps.counts, *({"currency"} & set(rows.columns))]
             return rows.select(*columns, code=rows.code.cast("int32"))

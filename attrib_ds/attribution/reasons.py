@@ -222,4 +222,6 @@ def _points(rate: float) -> str:
 def _named(model: models.SequenceModel) -> str:
     told = [repr(model.transform)] if model.transform != "unique" else []
     told += [f"to the last {model.steps} touchpoints"] if model.steps is not None else []
+    told += [f"without {name} unless alone" for name in model.remove_if_not_all]
+    told += [f"without {name} at the end unless alone" for name in model.remove_if_last_and_not_all]
     return " ".join(told)

@@ -88,8 +88,8 @@ def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.Data
     -------
     DataFrame
         One row per node and currency: ``node_id``, ``node_name``, ``currency`` (str), one float64 column per
-        model, and ``spread`` (float64), the distance between the highest and the lowest of them, by which
-        rows are ordered, the largest first.
+        model (0 where it has no row of the node), and ``spread`` (float64), the distance between the highest
+        and the lowest of them, by which rows are ordered, the largest first.
 
     Raises
     ------
@@ -124,7 +124,8 @@ def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.Data
             "currency, of one call of attribute",
             field="credits",
         )
-    wide = credits.set_index([*index, "model"])[by].unstack("model").reindex(columns=models)
+    # A model without a row of a node gives it nothing, which is not the same as an unknown value.
+    wide = credits.set_index([*index, "model"])[by].unstack("model", fill_value=0)[models]
     wide["spread"] = wide.max(axis=1) - wide.min(axis=1)
     compared = wide.reset_index().rename_axis(columns=None)
     return compared.sort_values(["spread", "node_id"], ascending=[False, True], ignore_index=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from attrib_ds.attribution.engines import double
 from attrib_ds.attribution.hashing import group_of, number_of
 from attrib_ds.attribution.sums import total
+from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -232,8 +233,8 @@ def summed(rows: ir.Table, counts: Sequence[str]) -> dict[str, Any]:
     return {name: rows[name].sum() if name == "nulls" else total(rows[name]) for name in counts}
 
 
-def prepared(steps: Steps, model: SequenceModel, nodes: int) -> Steps:
-    """Cut paths to their last steps and apply a transform.
+def prepared(steps: Steps, model: SequenceModel, node_ids: list[str]) -> Steps:
+    """Cut paths to their last steps, leave out nodes that may be, and apply a transform.
 
     Parameters
     ----------
@@ -241,20 +242,30 @@ def prepared(steps: Steps, model: SequenceModel, nodes: int) -> Steps:
         Of paths as they are.
     model : SequenceModel
         Says which steps and which transform.
-    nodes : int
-        Number of nodes. Under the transform ``"frequency"`` the code of a node touched ``t`` times is its own
-        plus ``nodes * (t - 1)``.
+    node_ids : list of str
+        The node of each code. Under the transform ``"frequency"`` the code of a node touched ``t`` times is
+        its own plus ``t - 1`` times the number of nodes.
 
     Returns
     -------
     Steps
         What is left, in the same order.
+
+    Raises
+    ------
+    InvalidRequest
+        If a node to leave out is not among them.
     """
+    every = ibis.window(group_by=steps.table.path_id)
     if model.steps is not None:
-        every = ibis.window(group_by=steps.table.path_id)
         rank = ibis.row_number().over(steps.in_order())
         steps = steps.kept(rank >= steps.table.count().over(every) - model.steps)
-    code = steps.table.code
+    if model.remove_if_not_all:
+        is_other = _is_other(steps, model.remove_if_not_all, node_ids, argument="remove_if_not_all")
+        steps = steps.kept(is_other | (is_other.cast("int64").max().over(every) == 0))
+    if model.remove_if_last_and_not_all:
+        steps = _without_ends(steps, model.remove_if_last_and_not_all, node_ids)
+    code, nodes = steps.table.code, len(node_ids)
     if model.transform == "exposure":
         return steps.kept((code != code.lag(1).over(steps.in_order())).fill_null(True))
     if model.transform == "unique":
@@ -264,3 +275,21 @@ def prepared(steps: Steps, model: SequenceModel, nodes: int) -> Steps:
         return steps.kept(is_first)
     times = steps.table.count().over(ibis.window(group_by=[steps.table.path_id, code]))
     return steps.kept(is_first, code=(code + nodes * (times - 1)).cast("int64"))
+
+
+def _without_ends(steps: Steps, left_out: tuple[str, ...], node_ids: list[str]) -> Steps:
+    """Leave out what comes after the last step of any other node."""
+    steps = replace(steps, table=steps.table.mutate(rank=ibis.row_number().over(steps.in_order())))
+    is_other = _is_other(steps, left_out, node_ids, argument="remove_if_last_and_not_all")
+    every = ibis.window(group_by=steps.table.path_id)
+    last_other = ibis.ifelse(is_other, steps.table.rank, -1).max().over(every)
+    kept = steps.kept((steps.table.rank <= last_other) | (last_other < 0))
+    return replace(kept, table=kept.table.drop("rank"))
+
+
+def _is_other(steps: Steps, left_out: tuple[str, ...], node_ids: list[str], *, argument: str) -> Any:
+    """Say which steps are not of the nodes that may be left out; that of a path without any is not."""
+    for node_id in left_out:
+        if node_id not in node_ids:
+            raise InvalidRequest.choice(argument, node_id, node_ids)
+    return ~steps.table.code.isin([node_ids.index(node_id) for node_id in left_out])

@@ -56,7 +56,7 @@ class Transitions:
     @classmethod
     def of(cls, sequences: Sequences, model: Markov) -> Transitions:
         """Count the transitions of a model, or shorten those of a higher order that are there already."""
-        key = ("transitions", model.transform, model.steps)
+        key = ("transitions", replace(model, order=1, nulls=True))
         longest: Transitions | None = sequences.memory.get((*key, True))
         if longest is None and not model.nulls:
             longest = sequences.memory.get((*key, False))
@@ -123,7 +123,7 @@ def _computed(sequences: Sequences, model: Markov) -> Transitions:
     has_sets = sequences.counts_sets and is_same and has_everything(sequences.paths.touches)
 
     def counted(steps: Steps) -> ir.Table:
-        return _counted(prepared(steps, model, len(sequences.node_ids)), model.order, has_sets=has_sets)
+        return _counted(prepared(steps, model, sequences.node_ids), model.order, has_sets=has_sets)
 
     table = learned.collect(counted, nulls=model.nulls)
     if has_sets:

@@ -114,6 +114,11 @@ class TestDrawn:
         error = ConversionRateShapley(permutations=200).sampling_error(rate=0.5)
         assert error == pytest.approx((np.log(40) / 400) ** 0.5)
 
+    @pytest.mark.parametrize("asked", [{"confidence": 1}, {"confidence": 2}, {"rate": -0.1}])
+    def test_a_stated_error_needs_a_rate_and_a_level(self, asked):
+        with pytest.raises(errors.InvalidRequest, match="allowed"):
+            ConversionRateShapley().sampling_error(**asked)
+
 
 def test_more_nodes_than_bits_of_a_number():
     names = [f"node {index:03d}" for index in range(150)]

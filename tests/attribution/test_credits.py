@@ -5,8 +5,11 @@ import pytest
 from scipy.stats import chi2, gamma
 
 from attrib_ds import (
+    AdditiveHazard,
     CustomWeights,
+    DiscreteHazard,
     LastNonDirect,
+    LatentIntent,
     Linear,
     LinearRamp,
     Paths,
@@ -406,6 +409,12 @@ class TestModels:
             lambda: PositionBased(first=True),
             lambda: PositionBased(first=0.5, last=0.3, milestones={"lead": 0.3}),
             lambda: LastNonDirect(direct="direct"),
+            lambda: LastNonDirect(direct=5),
+            lambda: PositionBased(milestones=5),
+            lambda: DiscreteHazard(half_lives=5),
+            lambda: DiscreteHazard(covariates="country"),
+            lambda: AdditiveHazard(strata=("country", 5)),
+            lambda: LatentIntent(controls="organic"),
             lambda: CustomWeights("linear"),
         ],
     )

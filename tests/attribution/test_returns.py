@@ -184,8 +184,16 @@ def test_models_side_by_side():
         ["b", 0.0, 2.0, 2.0],
         ["c", 0.0, 2.0, 2.0],
     ]
-    by_share = compare_models(attribute(paths, ["first_touch", "linear"]), by="share")
+    credits = attribute(paths, ["first_touch", "linear"])
+    by_share = compare_models(credits, by="share")
     assert by_share["spread"].tolist() == pytest.approx([2 / 3, 1 / 3, 1 / 3])
+    # A model that has no row of a node gives it nothing; an unknown value stays unknown.
+    without = credits[(credits["model"] == "linear") | (credits["node_id"] == "a")]
+    assert table(compare_models(without), "node_id", "first_touch", "spread")[1:] == [
+        ["b", 0.0, 2.0],
+        ["c", 0.0, 2.0],
+    ]
+    assert compare_models(credits, by="value")["linear"].isna().all()
     with pytest.raises(errors.InvalidRequest, match="by: 'shares' is not allowed.*did you mean 'share'"):
         compare_models(attribute(paths, "linear"), by="shares")
 

@@ -5,13 +5,15 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
-from journeys_as_paths import HOUR, NOON, paths_of, users_of
+from hypothesis import assume, given, settings
+from journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
 from scipy.stats import gamma, norm
 from scipy.stats import t as student
 
 from attrib_ds import ConversionRateShapley, Fractribution, Markov, Paths, attribute
 from attrib_ds.attribution.path_classes import PathClasses
 from attrib_ds.attribution.sequences import Sequences
+from attrib_ds.errors import InvalidRequest
 
 #: The example of Google's documentation of its transforms.
 LONG = ("d", "a", "b", "b", "c", "d", "c", "c")
@@ -49,6 +51,66 @@ def test_transforms(transform, steps, expected, made):
     paths = made([(LONG, 2, 5.0, 3)])
     wanted = tuple((step[0], int(step[1:] or 1)) for step in expected.split())
     assert classes_of(paths, Markov(transform=transform, steps=steps)) == {wanted: (2.0, 3.0)}
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "expected"),
+    [
+        (LONG, {"remove_if_not_all": ("c",)}, "d a b b d"),
+        (LONG, {"remove_if_not_all": ("c", "d")}, "a b b"),
+        (LONG, {"remove_if_last_and_not_all": ("c",)}, "d a b b c d"),
+        (LONG, {"remove_if_last_and_not_all": ("c", "d")}, "d a b b"),
+        (LONG, {"remove_if_last_and_not_all": ("d",)}, "d a b b c d c c"),
+        (LONG, {"remove_if_not_all": ("d",), "remove_if_last_and_not_all": ("c",)}, "a b b"),
+        (LONG, {"remove_if_not_all": ("a", "d"), "transform": "exposure"}, "b c"),
+        (LONG, {"remove_if_not_all": ("c",), "steps": 2}, "c c"),  # the last two, then nothing else is left
+        (("c", "c"), {"remove_if_not_all": ("c",)}, "c c"),
+        (("c", "c"), {"remove_if_last_and_not_all": ("c",)}, "c c"),
+        (("c", "a"), {"remove_if_last_and_not_all": ("c",)}, "c a"),
+    ],
+)
+@pytest.mark.parametrize("made", [paths_of, users_of])
+def test_nodes_are_left_out_of_paths_that_hold_others(path, options, expected, made):
+    rest = [(("d", "c", "b", "a"), 1, 1.0, 0)]
+    found = classes_of(made([(path, 2, 5.0, 3), *rest]), Markov(**options))
+    assert {tuple((step, 1) for step in expected.split()): (2.0, 3.0)}.items() <= found.items()
+
+
+@settings(max_examples=15, deadline=None)
+@given(journeys("abc"))
+def test_leaving_out_is_having_paths_without(drawn):
+    assume({"a", "c"} <= {node for path, *_ in drawn for node in path})
+    without = [(tuple(node for node in path if node != "a") or path, *rest) for path, *rest in drawn]
+    shortened = [(tuple(" ".join(path).rstrip("c ").split()) or path, *rest) for path, *rest in drawn]
+    for options, expected in (
+        ({"remove_if_not_all": ("a",)}, without),
+        ({"remove_if_last_and_not_all": ("c",)}, shortened),
+    ):
+        for model in (Fractribution, Markov):
+            found = credited(paths_of(drawn), model(**options))
+            assert found == pytest.approx(credited(paths_of(expected), model()), abs=1e-9)
+
+
+@pytest.mark.parametrize("model", [Markov, Fractribution])
+def test_what_to_leave_out_is_a_list_of_known_nodes(model):
+    paths = paths_of([(("a", "b"), 1, 1.0, 0)])
+    for wrong in ("a", 5, (None,)):
+        with pytest.raises(InvalidRequest, match="remove_if_not_all: .* allowed: a list of node ids"):
+            model(remove_if_not_all=wrong)
+    with pytest.raises(InvalidRequest, match="remove_if_last_and_not_all: 'bb'.*did you mean 'b'"):
+        attribute(paths, model(remove_if_last_and_not_all=["bb"]))
+
+
+def test_counts_of_one_way_to_leave_out_do_not_serve_another():
+    paths = paths_of([(("d", "a"), 2, 1.0, 1), (("a", "d"), 1, 1.0, 4), (("d",), 1, 1.0, 2)])
+    models = [Markov(order=2), Markov(remove_if_not_all=("d",)), Markov(remove_if_last_and_not_all=("d",))]
+    together = attribute(paths, models)
+    alone = pd.concat([attribute(paths, model) for model in models], ignore_index=True)
+    pd.testing.assert_frame_equal(together, alone, check_exact=False, rtol=1e-12)
+    assert together["model"].unique().tolist()[1:] == [
+        "markov(remove_if_not_all=(d,))",
+        "markov(remove_if_last_and_not_all=(d,))",
+    ]
 
 
 def test_under_frequency_a_node_is_credited_whatever_its_count():

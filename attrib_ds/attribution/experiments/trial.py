@@ -121,7 +121,7 @@ class Trial:
 def read_moments(frame: object, argument: str) -> pd.DataFrame:
     """Return ``user_id``, ``node_id`` and ``date`` (int64, microseconds since 1970) of a frame."""
     given = Input.open(engine(), frame, argument=argument)
-    columns = {name: given.keys(name, role=name) for name in ("user_id", "node_id")}
+    columns = {name: given.keys(name, role=None) for name in ("user_id", "node_id")}
     columns["date"] = given.instants("date", role=None)
     given.check()
     rows = to_pandas(given.table.select(**columns).to_pyarrow())
@@ -136,7 +136,7 @@ def microseconds(instants: pd.Series[Any]) -> Instants:
 
 def _pairs(frame: object, argument: str) -> pd.DataFrame:
     given = Input.open(engine(), frame, argument=argument)
-    columns: dict[str, Any] = {name: given.keys(name, role=name) for name in ("user_id", "node_id")}
+    columns: dict[str, Any] = {name: given.keys(name, role=None) for name in ("user_id", "node_id")}
     for name in ("since", "until"):
         if given.has(name):
             columns[name] = given.instants(name, role=None)

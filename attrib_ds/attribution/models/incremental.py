@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from attrib_ds.attribution.durations import as_days
-from attrib_ds.attribution.models.model import check_amount, check_whole
+from attrib_ds.attribution.models.model import check_amount, check_whole, texts
 from attrib_ds.attribution.models.sequences import PathModel
 from attrib_ds.errors import InvalidRequest
 
@@ -21,6 +22,9 @@ class IncrementalModel(PathModel):
     What is left of a conversion when the nodes have their parts is nobody's: it would have happened anyway.
     Where conversions and exposure have a common cause that is not observed, such as the wish to buy, these
     models take its effect for that of the nodes; what they credit to nodes without any effect tells so.
+
+    Who was observed, and when, comes with the paths (``users=``). Without it everybody who was touched or
+    converted counts as observed throughout, and nobody else is known of, which biases effects.
     """
 
     signed: ClassVar[bool] = True
@@ -49,8 +53,8 @@ class DiscreteHazard(IncrementalModel):
     interactions : bool, default False
         Whether two nodes may be worth more, or less, together than alone.
     covariates : tuple of str, optional
-        What is known of users and raises or lowers their chance; by default every column of the observed
-        users.
+        What is known of users (``users=`` of the paths) and raises or lowers their chance; by default every
+        column: numbers, flags, and texts of up to 100 values.
     shrinkage : float, default 0.01
         How strongly effects are drawn towards zero: the precision of the prior of a standardised effect, per
         conversion.
@@ -91,7 +95,7 @@ class DiscreteHazard(IncrementalModel):
         _check_half_lives(self)
         as_days(self.step, argument="step")
         if self.covariates is not None:
-            object.__setattr__(self, "covariates", tuple(self.covariates))
+            object.__setattr__(self, "covariates", texts("covariates", self.covariates, of="columns"))
         check_amount("shrinkage", self.shrinkage)
         check_whole("comparisons", self.comparisons, minimum=1)
         check_whole("rows", self.rows, minimum=1_000)
@@ -117,7 +121,8 @@ class AdditiveHazard(IncrementalModel):
         Speeds at which effects fade; the data decide how much of each.
     strata : tuple of str, optional
         What is known of users that each value has a baseline for; by default every column of the observed
-        users that holds flags or texts.
+        users that holds flags or texts. All their combinations may be 100, or a tenth of the conversions
+        where that is more.
     periods : int, default 10
         Stretches of equal length that the time is cut into, each with a baseline, 1 or more.
     times_of_day : int, default 24
@@ -155,7 +160,7 @@ class AdditiveHazard(IncrementalModel):
     def __post_init__(self) -> None:
         _check_half_lives(self)
         if self.strata is not None:
-            object.__setattr__(self, "strata", _texts("strata", self.strata))
+            object.__setattr__(self, "strata", texts("strata", self.strata, of="columns"))
         check_whole("periods", self.periods, minimum=1, maximum=1_000)
         check_whole("times_of_day", self.times_of_day, minimum=1, maximum=96)
         if not isinstance(self.interactions, bool):
@@ -163,7 +168,8 @@ class AdditiveHazard(IncrementalModel):
 
 
 def _check_half_lives(model: AdditiveHazard | DiscreteHazard | Landmark | LatentIntent) -> None:
-    if isinstance(model.half_lives, str) or not model.half_lives:
+    given: object = model.half_lives
+    if isinstance(given, str) or not isinstance(given, Iterable) or not tuple(model.half_lives):
         raise InvalidRequest(
             f"half_lives: {model.half_lives!r} is not allowed; allowed: one or more lengths of time",
             field="half_lives",
@@ -171,14 +177,6 @@ def _check_half_lives(model: AdditiveHazard | DiscreteHazard | Landmark | Latent
     object.__setattr__(model, "half_lives", tuple(model.half_lives))
     for each in model.half_lives:
         as_days(each, argument="half_lives")
-
-
-def _texts(argument: str, names: object) -> tuple[str, ...]:
-    if isinstance(names, str) or not all(isinstance(each, str) for each in names):  # type: ignore[attr-defined]
-        raise InvalidRequest(
-            f"{argument}: {names!r} is not allowed; allowed: names of columns", field=argument
-        )
-    return tuple(names)  # type: ignore[arg-type]
 
 
 def _pairs(interactions: object) -> tuple[tuple[str, str], ...]:
@@ -223,7 +221,8 @@ class Landmark(IncrementalModel):
     step : str or timedelta, default "1D"
         Length of a period.
     covariates : tuple of str, optional
-        What is known of users; by default every column of the observed users.
+        What is known of users (``users=`` of the paths); by default every column: numbers, flags, and texts
+        of up to 100 values.
     shrinkage : float, default 0.001
         How strongly both regressions are drawn towards zero: the precision of the prior of a standardised
         coefficient, per period that is reached, or that a conversion follows.
@@ -238,7 +237,8 @@ class Landmark(IncrementalModel):
     Notes
     -----
     Odds to be reached above 100 count as 100. A node that reached nobody, or everybody in every period, has
-    no comparison and no credit. Intervals leave out groups of users, not the regressions' error, which moves
+    no comparison and no credit. The time grows with the cube of the number of nodes: with more than twenty
+    take their channels. Intervals leave out groups of users, not the regressions' error, which moves
     the estimate in the second order only.
 
     References
@@ -261,7 +261,7 @@ class Landmark(IncrementalModel):
         as_days(self.window, argument="window")
         as_days(self.step, argument="step")
         if self.covariates is not None:
-            object.__setattr__(self, "covariates", _texts("covariates", self.covariates))
+            object.__setattr__(self, "covariates", texts("covariates", self.covariates, of="columns"))
         check_amount("shrinkage", self.shrinkage)
         check_whole("comparisons", self.comparisons, minimum=1)
         check_whole("rows", self.rows, minimum=1_000)
@@ -313,7 +313,8 @@ class LatentIntent(IncrementalModel):
     memory : str or timedelta, default "7D"
         For how long a touchpoint is recent, as for advertisements that follow visitors.
     covariates : tuple of str, optional
-        What is known of users; by default every column of the observed users.
+        What is known of users (``users=`` of the paths); by default every column: numbers, flags, and texts
+        of up to 100 values.
     shrinkage : float, default 10
         How strongly effects are drawn towards zero: the rate of their exponential prior, in users.
     users : int, default 250,000
@@ -377,11 +378,11 @@ class LatentIntent(IncrementalModel):
 
     def __post_init__(self) -> None:
         _check_half_lives(self)
-        object.__setattr__(self, "controls", _texts("controls", self.controls))
+        object.__setattr__(self, "controls", texts("controls", self.controls))
         if self.followers is not None:
-            object.__setattr__(self, "followers", _texts("followers", self.followers))
+            object.__setattr__(self, "followers", texts("followers", self.followers))
         if self.covariates is not None:
-            object.__setattr__(self, "covariates", _texts("covariates", self.covariates))
+            object.__setattr__(self, "covariates", texts("covariates", self.covariates, of="columns"))
         for argument in ("step", "memory"):
             as_days(getattr(self, argument), argument=argument)
         check_whole("intents", self.intents, minimum=1, maximum=5)

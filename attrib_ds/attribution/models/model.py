@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from attrib_ds.cards import card
@@ -53,3 +54,14 @@ def check_whole(argument: str, number: object, *, minimum: int, maximum: int | N
         raise InvalidRequest(
             f"{argument}: {number!r} is not allowed; allowed: whole numbers, {bounds}", field=argument
         )
+
+
+def texts(argument: str, given: object, *, of: str = "node ids") -> tuple[str, ...]:
+    """Return texts as a tuple; refuse what is no list of them."""
+    found = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else (given,)
+    if isinstance(given, str) or not all(isinstance(each, str) for each in found):
+        raise InvalidRequest(
+            f"{argument}: {given!r} is not allowed; allowed: a list of {of}, such as ('one', 'two')",
+            field=argument,
+        )
+    return found

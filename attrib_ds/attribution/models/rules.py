@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds.attribution.durations import as_days
-from attrib_ds.attribution.models.model import Model, check_share
+from attrib_ds.attribution.models.model import Model, check_share, texts
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -40,12 +40,7 @@ class LastNonDirect(Model):
     def __post_init__(self) -> None:
         if self.direct is None:
             return
-        if isinstance(self.direct, str) or not all(isinstance(each, str) for each in self.direct):
-            raise InvalidRequest(
-                f"direct: {self.direct!r} is not a list of node ids; allowed: ('node-1', 'node-2')",
-                field="direct",
-            )
-        object.__setattr__(self, "direct", tuple(self.direct))
+        object.__setattr__(self, "direct", texts("direct", self.direct))
 
 
 @dataclass(frozen=True)
@@ -110,6 +105,12 @@ class PositionBased(Model):
     milestones: Mapping[str, float] | tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.milestones, Mapping | tuple):
+            raise InvalidRequest(
+                f"milestones: {self.milestones!r} is not allowed; allowed: shares by name such as "
+                "{'lead': 0.3}",
+                field="milestones",
+            )
         object.__setattr__(self, "milestones", self.roles)
         for argument, share in (("first", self.first), ("last", self.last), *self.roles):
             check_share(argument, share)

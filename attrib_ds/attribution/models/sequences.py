@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from attrib_ds.attribution.models.model import Model, check_amount, check_whole
+from attrib_ds.attribution.models.model import Model, check_amount, check_share, check_whole, texts
 from attrib_ds.errors import InvalidRequest
 
 #: How the touchpoints of a path can be put together before a model sees them.
@@ -27,7 +27,8 @@ class ConversionRateShapley(PathModel):
 
     A set of nodes is worth the conversion rate of the users who touched exactly these nodes. The Shapley
     value of that game, within the set a user touched, says how to divide the conversions of the set; it may
-    be negative where users with one node more convert less often. Without null paths every rate is one.
+    be negative where users with one node more convert less often. Without null paths every set that somebody
+    touched has the rate one.
 
     Parameters
     ----------
@@ -75,7 +76,18 @@ class ConversionRateShapley(PathModel):
         -------
         float
             Hoeffding's bound for one node of one set of more than ``exact_size`` nodes.
+
+        Raises
+        ------
+        InvalidRequest
+            If the rate is not from 0 to 1, or the confidence not between 0 and 1.
         """
+        check_share("rate", rate)
+        check_share("confidence", confidence)
+        if not 0 < confidence < 1:
+            raise InvalidRequest(
+                f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1", field="confidence"
+            )
         return 2 * rate * math.sqrt(math.log(2 / (1 - confidence)) / (2 * self.permutations))
 
 
@@ -90,17 +102,26 @@ class SequenceModel(PathModel):
         same node; ``"first"`` keeps the first touchpoint of each node; ``"frequency"`` keeps it too, and
         tells nodes apart by how often they were touched in the path.
     steps : int, optional
-        Only the last ``steps`` touchpoints of a path, taken before the transform; all by default.
+        Only the last ``steps`` touchpoints of a path, taken before anything else; all by default.
+    remove_if_not_all : tuple of str, optional
+        Nodes, such as direct, whose touchpoints are left out before the transform, unless the path holds
+        nothing else.
+    remove_if_last_and_not_all : tuple of str, optional
+        Nodes whose touchpoints are left out after those where they end a path, unless it holds nothing else.
     """
 
     transform: str = field(default="unique", kw_only=True)
     steps: int | None = field(default=None, kw_only=True)
+    remove_if_not_all: tuple[str, ...] = field(default=(), kw_only=True)
+    remove_if_last_and_not_all: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if self.transform not in TRANSFORMS:
             raise InvalidRequest.choice("transform", self.transform, TRANSFORMS)
         if self.steps is not None:
             check_whole("steps", self.steps, minimum=1)
+        for argument in ("remove_if_not_all", "remove_if_last_and_not_all"):
+            object.__setattr__(self, argument, texts(argument, getattr(self, argument)))
 
 
 @dataclass(frozen=True)
@@ -118,7 +139,7 @@ class Markov(SequenceModel):
     nulls : bool, default True
         Whether paths that led to no conversion are part of the chain, where they are known. Without them the
         removal effect of order 1 is how many walks meet the node, and says nothing about its effect.
-    transform, steps
+    transform, steps, remove_if_not_all, remove_if_last_and_not_all
         As in :class:`SequenceModel`. Consecutive touchpoints of one node change nothing at order 1.
 
     References
@@ -150,7 +171,7 @@ class Fractribution(SequenceModel):
     shrinkage : float, default 0
         Users with the overall conversion rate that are added to every path, so that a path seen once does
         not have the rate 0 or 1; a path that nobody had has the overall rate then.
-    transform, steps
+    transform, steps, remove_if_not_all, remove_if_last_and_not_all
         As in :class:`SequenceModel`. The path without a touchpoint is not transformed again.
 
     References
