@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 from scipy.stats import beta
+from threadpoolctl import threadpool_limits
 
 from attrib_ds.attribution.chances import Chances, held_out_chances
 from attrib_ds.attribution.folds import check_folds, mean_and_error
@@ -168,7 +169,8 @@ def _chances(
     chosen = labelled(models)
     check_folds(paths, folds, seed)
     sequences = Sequences.of(paths, folds=folds, salt=seed)
-    found = {label: held_out_chances(model, sequences) for label, model in chosen.items()}
+    with threadpool_limits(1, user_api="blas"):  # As where models give credits.
+        found = {label: held_out_chances(model, sequences) for label, model in chosen.items()}
     for label, chances in found.items():
         for name in ("conversions", "nulls"):
             if sum(getattr(each, name).sum() for each in chances) == 0:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from threadpoolctl import threadpool_limits
+
 from attrib_ds.attribution import models
 from attrib_ds.attribution.conversion_rates import credit_conversion_rates
 from attrib_ds.attribution.fractribution import credit_fractribution
@@ -66,7 +68,9 @@ def path_credits(
     )
     # Counts of a higher order and with null paths serve the others, so these come first.
     order = sorted(range(len(wanted)), key=lambda index: _demand(wanted[index]), reverse=True)
-    tallies = {index: credit(wanted[index], sequences) for index in order}
+    # The matrices are small: threads that share them wait for each other, and on a busy machine for long.
+    with threadpool_limits(1, user_api="blas"):
+        tallies = {index: credit(wanted[index], sequences) for index in order}
     return [
         tallies[index].to_frame(
             sequences.node_ids,
