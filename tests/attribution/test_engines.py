@@ -136,7 +136,8 @@ def paths_in(engine_name, table_of_engine):
 def queries(paths):
     """Return every expression that a model counts in the engine, by name."""
     assert shapley  # its weights are known once it is loaded
-    sequences = Sequences(paths, ["a", "b", "c"], 20)
+    nodes = ["a", "b", "c"]
+    sequences = Sequences(paths, nodes, 20)
     rules = {name: model_named(name) for name in rule_models()} | {
         "milestones": at.PositionBased(0.3, 0.3, milestones={"lead": 0.3}),
         "shapley": at.Shapley(),
@@ -149,9 +150,13 @@ def queries(paths):
         at.Markov(transform="first", steps=4),
     ):
         for kind, steps in (("converting", sequences.converting()), ("null", sequences.nulls())):
-            counted = transitions._counted(prepared(steps, model, 3), model.order)
+            counted = transitions._counted(prepared(steps, model, nodes), model.order)
             found[f"{model.transform} {kind}"] = counted
-    found["frequency"] = prepared(sequences.converting(), at.Fractribution(transform="frequency"), 3).table
+    found["frequency"] = prepared(
+        sequences.converting(), at.Fractribution(transform="frequency"), nodes
+    ).table
+    left_out = at.Fractribution(remove_if_not_all=("a",), remove_if_last_and_not_all=("b",))
+    found["left out"] = prepared(sequences.converting(), left_out, nodes).table
     found["sets"] = touched_sets._counted(sequences.converting())
     found["null sets"] = touched_sets._counted(sequences.nulls())
     touches = paths.touches
