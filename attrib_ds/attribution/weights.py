@@ -17,6 +17,7 @@ from attrib_ds.attribution import models
 from attrib_ds.attribution.durations import as_days
 from attrib_ds.attribution.engines import double
 from attrib_ds.attribution.path_inputs import MILESTONE
+from attrib_ds.attribution.sums import total
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _time_decay(model: models.TimeDecay, paths: Paths, touches: ir.Table) -> Any
     # Ages count from the youngest touchpoint, so that a short half-life cannot make every weight zero;
     # exp() because engines compute it far faster than a power.
     decayed = ((age - youngest) * (-math.log(2) / as_days(model.half_life, argument="half_life"))).exp()
-    return decayed / decayed.sum().over(_in_order(touches))
+    return decayed / total(decayed, over=_of_event(touches))
 
 
 @weight.register(models.PositionBased)
@@ -100,20 +101,20 @@ def _position_based(model: models.PositionBased, paths: Paths, touches: ir.Table
     position, length = touches.position, touches.length
     keys = [ibis.literal(1), length, *(_key(paths, touches, model, name) for name, _ in model.roles)]
     shares = [model.first, model.last, *(share for _, share in model.roles)]
-    held, distinct, total = double(0.0), ibis.literal(0), double(0.0)
+    held, distinct, whole = double(0.0), ibis.literal(0), double(0.0)
     for index, (key, share) in enumerate(zip(keys, shares, strict=True)):
         fresh = key.notnull()
         for earlier in keys[:index]:
             fresh = fresh & (key != earlier).fill_null(True)
         held = held + ibis.ifelse((position == key).fill_null(False), double(share), double(0.0))
         distinct = distinct + fresh.cast("int64")
-        total = total + ibis.ifelse(key.notnull(), double(share), double(0.0))
+        whole = whole + ibis.ifelse(key.notnull(), double(share), double(0.0))
     has_role = ibis.or_(*((position == key).fill_null(False) for key in keys))
     rest = double(max(0.0, 1.0 - sum(shares)))
     others = length - distinct
-    total = total + ibis.ifelse(others > 0, rest, double(0.0))
+    whole = whole + ibis.ifelse(others > 0, rest, double(0.0))
     raw = ibis.ifelse(has_role, held, rest / others.nullif(0))
-    return ibis.ifelse(total > 0, raw / total.nullif(0.0), double(1.0) / length.nullif(0))
+    return ibis.ifelse(whole > 0, raw / whole.nullif(0.0), double(1.0) / length.nullif(0))
 
 
 def _key(paths: Paths, touches: ir.Table, model: models.PositionBased, name: str) -> Any:
@@ -138,8 +139,8 @@ def _participation(model: models.Participation, paths: Paths, touches: ir.Table)
 @weight.register(models.CustomWeights)
 def _custom_weights(model: models.CustomWeights, paths: Paths, touches: ir.Table) -> Any:
     raw = _called(model, touches)
-    total = raw.sum().over(_in_order(touches))
-    return ibis.ifelse(total > 0, raw / total.nullif(0.0), double(1.0) / touches.length.nullif(0))
+    whole = total(raw, over=_of_event(touches))
+    return ibis.ifelse(whole > 0, raw / whole.nullif(0.0), double(1.0) / touches.length.nullif(0))
 
 
 def refused(paths: Paths, model: models.CustomWeights) -> ir.BooleanScalar:
@@ -185,11 +186,6 @@ def _called(model: models.CustomWeights, touches: ir.Table) -> Any:
 
 def _of_event(touches: ir.Table) -> Any:
     return ibis.window(group_by=touches.event_id)
-
-
-def _in_order(touches: ir.Table) -> Any:
-    """Return all touchpoints of an event, in order: so their weights are always added up alike."""
-    return ibis.window(group_by=touches.event_id, order_by=touches.position, preceding=None, following=None)
 
 
 def _flag(condition: Any) -> Any:
