@@ -104,7 +104,8 @@ def _draw_line(ax: Axes, rows: pd.DataFrame, place: int, aside: float, bounds: t
     expected = rows["expected"].to_numpy()
     # A little to the side, by the same distance on the paper wherever it is.
     at = expected * (high / low) ** aside if ax.get_xscale() == "log" else expected + aside * (high - low)
-    colour = look.tones(ax).colours[place % len(look.tones(ax).colours)]
+    tones = look.tones(ax)
+    colour = tones.colours[place % len(tones.colours)]
     marker, size = look.MARKERS[place % len(look.MARKERS)]
     lower, upper = (rows[name].clip(lower=low).to_numpy() for name in ("observed_low", "observed_high"))
     ax.vlines(at, lower, upper, color=colour, linewidth=1.2, alpha=0.55, zorder=2)
@@ -115,7 +116,7 @@ def _draw_line(ax: Axes, rows: pd.DataFrame, place: int, aside: float, bounds: t
         linewidth=1.4,
         marker=marker,
         markersize=size,
-        markeredgecolor=look.tones(ax).ground,
+        markeredgecolor=tones.ground,
         markeredgewidth=0.5,
         zorder=3,
     )

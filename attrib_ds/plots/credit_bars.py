@@ -114,17 +114,15 @@ def credits(
 
 def _draw_bars(ax: Axes, shown: Lines) -> None:
     positions = np.arange(len(shown.labels))
-    colours = [
-        look.tones(ax).colours[0] if node is not None else look.tones(ax).colours[4]
-        for node in shown.node_ids
-    ]
+    tones = look.tones(ax)
+    colours = [tones.colours[0] if node is not None else tones.colours[4] for node in shown.node_ids]
     if shown.unattributed:
         colours[-1] = look.GREY
     ax.barh(positions, shown.amounts.iloc[:, 0].to_numpy(), height=0.72, color=colours)
     ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown.labels) - 0.4, -0.6)
-    ax.axvline(0.0, color=look.tones(ax).muted, linewidth=0.8)
+    ax.axvline(0.0, color=tones.muted, linewidth=0.8)
 
 
 def _draw_intervals(ax: Axes, shown: Lines, rows: pd.DataFrame) -> bool:

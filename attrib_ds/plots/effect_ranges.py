@@ -125,15 +125,16 @@ def _draw(ax: Axes, shown: pd.DataFrame) -> list[Any]:
     is_control = shown["is_control"].to_numpy(dtype=bool)
     if is_control.any():
         ax.axhspan(len(shown) - is_control.sum() - 0.5, len(shown) - 0.5, color=look.GREY, alpha=0.25, lw=0)
-    ax.axvline(0.0, color=look.tones(ax).muted, linewidth=0.8, zorder=1.2)
+    tones = look.tones(ax)
+    ax.axvline(0.0, color=tones.muted, linewidth=0.8, zorder=1.2)
     (credited,) = ax.plot(
         shown["credited"].to_numpy(),
         positions,
         linestyle="none",
         marker="o",
         markersize=6.0,
-        markerfacecolor=look.tones(ax).ground,
-        markeredgecolor=look.tones(ax).muted,
+        markerfacecolor=tones.ground,
+        markeredgecolor=tones.muted,
         markeredgewidth=1.4,
     )
     measures = ["caused", *(["combined"] if "combined" in shown.columns else [])]
@@ -141,9 +142,7 @@ def _draw(ax: Axes, shown: pd.DataFrame) -> list[Any]:
     heights = [-0.16, 0.16] if len(measures) > 1 else [0.0]
     # A range is drawn as several artists, which a legend takes as one.
     handles: list[Any] = [credited]
-    for name, height, colour, marker in zip(
-        measures, heights, look.tones(ax).colours, ("o", "D"), strict=False
-    ):
+    for name, height, colour, marker in zip(measures, heights, tones.colours, ("o", "D"), strict=False):
         reach = shown.reindex(columns=[f"{name}_below", f"{name}_above"]).to_numpy(dtype="float64").T
         handles.append(
             ax.errorbar(
@@ -155,7 +154,7 @@ def _draw(ax: Axes, shown: pd.DataFrame) -> list[Any]:
                 markersize=5.0,
                 elinewidth=1.8,
                 capsize=0.0,
-                markeredgecolor=look.tones(ax).ground,
+                markeredgecolor=tones.ground,
                 markeredgewidth=0.5,
             )
         )
@@ -163,5 +162,5 @@ def _draw(ax: Axes, shown: pd.DataFrame) -> list[Any]:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown) - 0.5, -0.5)
     for text, known in zip(ax.get_yticklabels(), is_control, strict=True):
-        text.set_color(look.tones(ax).muted if known else look.tones(ax).ink)
+        text.set_color(tones.muted if known else tones.ink)
     return handles

@@ -80,14 +80,14 @@ def insights(
     table = table.reindex(columns=intervals, fill_value=0.0)
     places = range(len(intervals))
     marker = "o" if len(intervals) <= 60 else ""
-    handles = []
+    colours, handles = look.tones(ax).colours, []
     for rank, (label, heights) in enumerate(table.iterrows()):
         rest = several and rank == top and str(label).startswith(OTHER)
         (handle,) = ax.plot(
             places,
             heights.to_numpy(),
-            color=look.GREY if rest else look.tones(ax).colours[rank % len(look.tones(ax).colours)],
-            linestyle="--" if rest else ("-", ":", "-.")[rank // len(look.tones(ax).colours) % 3],
+            color=look.GREY if rest else colours[rank % len(colours)],
+            linestyle="--" if rest else ("-", ":", "-.")[rank // len(colours) % 3],
             marker=marker,
             markersize=3.5,
             linewidth=1.6,

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from attrib_ds.attribution.experiments.posterior import Combined, Explanations, Measured, combined, explain
-from attrib_ds.attribution.models import check_share
+from attrib_ds.attribution.models import check_level
 from attrib_ds.attribution.tree import require_columns
 from attrib_ds.errors import InvalidRequest
 
@@ -136,11 +136,7 @@ def _check(
 ) -> None:
     require_columns(credits, "credits", ("model", "node_id", "node_name", "conversions", "currency"))
     require_columns(effects, "effects", ("node_id", "currency", "caused", "error"))
-    check_share("confidence", confidence)
-    if not 0 < confidence < 1:
-        raise InvalidRequest(
-            f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1", field="confidence"
-        )
+    check_level("confidence", confidence)
     for name, frame, keys in (
         ("credits", credits, ["model", "node_id", "currency"]),
         ("effects", effects, ["node_id", "currency"]),

@@ -14,7 +14,7 @@ from attrib_ds.attribution.codes import number_currencies
 from attrib_ds.attribution.experiments.contrasts import contrast
 from attrib_ds.attribution.experiments.covariates import covariates_of
 from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
-from attrib_ds.attribution.models import check_share
+from attrib_ds.attribution.models import check_level
 from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
 from attrib_ds.frames import to_pandas
 
@@ -120,11 +120,7 @@ def holdout_effects(
     >>> effects["node_id"].tolist()[:3], bool((effects["low"] < effects["high"]).all())
     (['brand_search', 'display', 'email'], True)
     """
-    check_share("confidence", confidence)
-    if not 0 < confidence < 1:
-        raise InvalidRequest(
-            f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1", field="confidence"
-        )
+    check_level("confidence", confidence)
     trial = Trial.of(paths, withheld, participants)
     first = _first_touches(paths, trial)
     contaminated = (first < NEVER) & trial.is_withheld

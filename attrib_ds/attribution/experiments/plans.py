@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.models import check_share
+from attrib_ds.attribution.models import check_level
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.frames import to_pandas
 
@@ -97,11 +97,7 @@ def plan_holdout(
     ([0.032, nan], [3000.0, nan])
     """
     for argument, level in (("power", power), ("confidence", confidence)):
-        check_share(argument, level)
-        if not 0 < level < 1:
-            raise InvalidRequest(
-                f"{argument}: {level!r} is not allowed; allowed: between 0 and 1", field=argument
-            )
+        check_level(argument, level)
     told = {name: given for name, given in _named(effect, precision, share) if given is not None}
     if len(told) != 1:
         raise InvalidRequest(
@@ -164,9 +160,7 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
             raise InvalidRequest(
                 f"users: {users!r} is not allowed; allowed: whole numbers, 4 or more", field="users"
             )
-        check_share("rate", rate)
-        if not 0 < rate < 1:
-            raise InvalidRequest(f"rate: {rate!r} is not allowed; allowed: between 0 and 1", field="rate")
+        check_level("rate", rate)
         return int(users), rate, rate * (1 - rate)
     if users is not None or rate is not None:
         raise InvalidRequest(

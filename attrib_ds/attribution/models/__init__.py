@@ -11,7 +11,7 @@ from attrib_ds.attribution.models.incremental import (
     Landmark,
     LatentIntent,
 )
-from attrib_ds.attribution.models.model import Model, check_share
+from attrib_ds.attribution.models.model import Model, check_level, check_share
 from attrib_ds.attribution.models.named import model_named, named_models, rule_models
 from attrib_ds.attribution.models.rules import (
     CustomWeights,
@@ -59,6 +59,7 @@ __all__ = [
     "SequenceModel",
     "Shapley",
     "TimeDecay",
+    "check_level",
     "check_share",
     "model_named",
     "named_models",

@@ -39,6 +39,15 @@ def check_share(argument: str, share: object) -> None:
         raise InvalidRequest(f"{argument}: {share!r} is not a share; allowed: 0 to 1", field=argument)
 
 
+def check_level(argument: str, level: object) -> None:
+    """Refuse what is not a number between 0 and 1, these two left out."""
+    check_share(argument, level)
+    if not 0 < level < 1:  # type: ignore[operator]
+        raise InvalidRequest(
+            f"{argument}: {level!r} is not allowed; allowed: between 0 and 1", field=argument
+        )
+
+
 def check_amount(argument: str, amount: object) -> None:
     """Refuse what is not a finite number of at least zero."""
     valid = isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount)

@@ -6,7 +6,14 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from attrib_ds.attribution.models.model import Model, check_amount, check_share, check_whole, texts
+from attrib_ds.attribution.models.model import (
+    Model,
+    check_amount,
+    check_level,
+    check_share,
+    check_whole,
+    texts,
+)
 from attrib_ds.errors import InvalidRequest
 
 #: How the touchpoints of a path can be put together before a model sees them.
@@ -83,11 +90,7 @@ class ConversionRateShapley(PathModel):
             If the rate is not from 0 to 1, or the confidence not between 0 and 1.
         """
         check_share("rate", rate)
-        check_share("confidence", confidence)
-        if not 0 < confidence < 1:
-            raise InvalidRequest(
-                f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1", field="confidence"
-            )
+        check_level("confidence", confidence)
         return 2 * rate * math.sqrt(math.log(2 / (1 - confidence)) / (2 * self.permutations))
 
 
