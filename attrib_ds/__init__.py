@@ -7,18 +7,77 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attrib_ds import errors, forms, plots
-    from attrib_ds.administration import back_up, check
-    from attrib_ds.attribution.branches import drill_down
-    from attrib_ds.attribution.credit_series import credit_series
-    from attrib_ds.attribution.credits import attribute
+    from attrib_ds.api.admin.audit import list_audit
+    from attrib_ds.api.admin.identities import delete_user, export_user_data, merge_users, split_user
+    from attrib_ds.api.admin.rates import list_rates, set_rates
+    from attrib_ds.api.admin.settings import get_settings, update_settings
+    from attrib_ds.api.admin.upkeep import back_up, check
+    from attrib_ds.api.campaigns import (
+        create_campaign,
+        create_outlay,
+        create_outlays,
+        delete_outlay,
+        get_campaign,
+        get_outlay,
+        list_campaigns,
+        list_outlays,
+        update_campaign,
+        update_outlay,
+    )
+    from attrib_ds.api.conversions import conversion_paths
+    from attrib_ds.api.event_types import (
+        archive_event_type,
+        create_event_type,
+        get_event_type,
+        list_event_types,
+        restore_event_type,
+        update_event_type,
+    )
+    from attrib_ds.api.events import (
+        get_event,
+        get_raw_event,
+        list_trashed_events,
+        replay_events,
+        send_events,
+        update_states,
+        update_statistics,
+        validate_events,
+    )
+    from attrib_ds.api.exports import export_users
+    from attrib_ds.api.insights import event_insights, interaction_insights
+    from attrib_ds.api.integrations import create_integration
+    from attrib_ds.api.interactions import (
+        create_offline_interactions,
+        get_interaction,
+        list_hits,
+        search_interactions,
+    )
+    from attrib_ds.api.loading import load, sample_project
+    from attrib_ds.api.nodes import list_nodes
+    from attrib_ds.api.users import (
+        create_audience,
+        delete_audience,
+        get_audience,
+        get_user,
+        list_audiences,
+        list_user_events,
+        list_user_metrics,
+        search_users,
+    )
+    from attrib_ds.attribution.comparison.lookbacks import compare_lookbacks
+    from attrib_ds.attribution.comparison.orders import compare_orders
+    from attrib_ds.attribution.credits.branches import drill_down
+    from attrib_ds.attribution.credits.credits import attribute
+    from attrib_ds.attribution.credits.explanations import explain
+    from attrib_ds.attribution.credits.positions import position_credits
+    from attrib_ds.attribution.credits.returns import compare_models, report_returns, roll_up
+    from attrib_ds.attribution.credits.series import credit_series
+    from attrib_ds.attribution.credits.touch_credits import touch_credits
     from attrib_ds.attribution.experiments.combination import combine_with_experiment
     from attrib_ds.attribution.experiments.effects import incremental_effects
     from attrib_ds.attribution.experiments.holdouts import holdout_effects
     from attrib_ds.attribution.experiments.plans import plan_holdout
-    from attrib_ds.attribution.explanations import explain
     from attrib_ds.attribution.held_out import compare_calibration, compare_held_out
-    from attrib_ds.attribution.lookbacks import compare_lookbacks
-    from attrib_ds.attribution.markov import removal_effects, transition_matrix
     from attrib_ds.attribution.models import (
         AdditiveHazard,
         ConversionRateShapley,
@@ -39,77 +98,18 @@ if TYPE_CHECKING:
         Shapley,
         TimeDecay,
     )
-    from attrib_ds.attribution.orders import compare_orders
-    from attrib_ds.attribution.paths import Paths
-    from attrib_ds.attribution.positions import position_credits
-    from attrib_ds.attribution.returns import compare_models, report_returns, roll_up
-    from attrib_ds.attribution.touch_credits import touch_credits
-    from attrib_ds.audit import list_audit
-    from attrib_ds.campaigns import (
-        create_campaign,
-        create_outlay,
-        create_outlays,
-        delete_outlay,
-        get_campaign,
-        get_outlay,
-        list_campaigns,
-        list_outlays,
-        update_campaign,
-        update_outlay,
-    )
-    from attrib_ds.conversions import conversion_paths
-    from attrib_ds.event_types import (
-        archive_event_type,
-        create_event_type,
-        get_event_type,
-        list_event_types,
-        restore_event_type,
-        update_event_type,
-    )
-    from attrib_ds.events import (
-        get_event,
-        get_raw_event,
-        list_trashed_events,
-        replay_events,
-        send_events,
-        update_states,
-        update_statistics,
-        validate_events,
-    )
-    from attrib_ds.exports import export_users
+    from attrib_ds.attribution.path_models.markov import removal_effects, transition_matrix
+    from attrib_ds.attribution.paths.paths import Paths
     from attrib_ds.failed_rows import retry_failed
     from attrib_ds.filters import event, from_json, interaction, node, to_json, user
-    from attrib_ds.identities import delete_user, export_user_data, merge_users, split_user
     from attrib_ds.importers.ga4 import read_ga4
     from attrib_ds.importers.matomo import read_matomo
     from attrib_ds.importers.own_files import read_journeys
     from attrib_ds.importers.snowplow import read_snowplow
-    from attrib_ds.insights import event_insights, interaction_insights
-    from attrib_ds.integrations import create_integration
-    from attrib_ds.interactions import (
-        create_offline_interactions,
-        get_interaction,
-        list_hits,
-        search_interactions,
-    )
-    from attrib_ds.loading import load, sample_project
     from attrib_ds.mirroring import sync
-    from attrib_ds.nodes import list_nodes
     from attrib_ds.project import Project, connect, open_tables
-    from attrib_ds.rates import list_rates, set_rates
-    from attrib_ds.settings import get_settings, update_settings
     from attrib_ds.simulation.scenarios import Channel, Scenario, varied_scenario
     from attrib_ds.simulation.simulate import simulate
-    from attrib_ds.users import (
-        create_audience,
-        delete_audience,
-        get_audience,
-        get_user,
-        list_audiences,
-        list_user_events,
-        list_user_metrics,
-        search_users,
-    )
 
 #: Where each public name lives; a name's module loads when the name is first used.
 _HOMES = {

@@ -2,6 +2,6 @@
 
 import sys
 
-from attrib_ds.cli import main
+from attrib_ds.commands.cli import main
 
 sys.exit(main())

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from attrib_ds.campaigns import deliver_outlays
-from attrib_ds.delivery import SENDING, Earlier
+from attrib_ds.api.campaigns import deliver_outlays
+from attrib_ds.api.events import deliver_events, deliver_updates
+from attrib_ds.api.interactions import deliver_offline_interactions
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.events import deliver_events, deliver_updates
-from attrib_ds.interactions import deliver_offline_interactions
+from attrib_ds.sending.delivery import SENDING, Earlier
 
 if TYPE_CHECKING:
     from attrib_ds.project import Project

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from attrib_ds.attribution.tables import Tables
+    from attrib_ds.attribution.paths.tables import Tables
     from attrib_ds.contract import Answer, Stream
     from attrib_ds.transports import Transport
     from attrib_ds.transports.http.configuration import Remote
@@ -234,8 +234,8 @@ def open_tables(
     """
     build(OPERATIONS["list_nodes"], project_id=project_id)
     # Imported late, so that those who only pull results from a service do not wait for it.
-    from attrib_ds.attribution.engines import portable
-    from attrib_ds.attribution.table_inputs import Lent, read_tables
+    from attrib_ds.attribution.engines.engine import portable
+    from attrib_ds.attribution.paths.table_inputs import Lent, read_tables
     from attrib_ds.transports.opened_tables import OpenedTables
 
     lent = Lent(portable(backend), columns or {})

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, TimeDecay, connect, interaction
+from attrib_ds import Paths, connect, interaction
+from attrib_ds.attribution.models import TimeDecay
 from attrib_ds.cards import card
 
 

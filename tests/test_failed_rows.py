@@ -7,7 +7,7 @@ import shutil
 
 import pandas as pd
 import pytest
-from journal_runs import YEAR, Interrupted, calls, campaign, orders, prepare, spent, updates, watched
+from support.journal_runs import YEAR, Interrupted, calls, campaign, orders, prepare, spent, updates, watched
 
 import attrib_ds as at
 from attrib_ds import Project, connect

@@ -52,6 +52,6 @@ def test_filters_load_without_the_engine():
 
 
 def test_the_command_knows_no_service_before_it_opens_a_project():
-    code = "import sys, attrib_ds.cli; print([name for name in sys.modules if name.startswith('attrib_ds.service')])"
+    code = "import sys, attrib_ds.commands.cli; print([name for name in sys.modules if name.startswith('attrib_ds.service')])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from attrib_ds.attribution import models
-from attrib_ds.attribution.back_off import NextSteps
-from attrib_ds.attribution.codes import number_rows, sum_rows
 from attrib_ds.attribution.incremental.discrete_hazard import regression
 from attrib_ds.attribution.incremental.logistic import chances, fit_logistic
 from attrib_ds.attribution.incremental.rated_periods import RatedPeriods
-from attrib_ds.attribution.path_classes import PathClasses
-from attrib_ds.attribution.touched_sets import TouchedSets
-from attrib_ds.attribution.transitions import Transitions
+from attrib_ds.attribution.path_models.backoff import NextSteps
+from attrib_ds.attribution.path_models.path_classes import PathClasses
+from attrib_ds.attribution.path_models.touched_sets import TouchedSets
+from attrib_ds.attribution.path_models.transitions import Transitions
+from attrib_ds.attribution.paths.codes import number_rows, sum_rows
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.incremental.periods import Periods
-    from attrib_ds.attribution.outcomes import Outcomes
-    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.path_models.outcomes import Outcomes
+    from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
 

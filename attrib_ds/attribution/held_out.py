@@ -11,11 +11,11 @@ from scipy.stats import beta
 from threadpoolctl import threadpool_limits
 
 from attrib_ds.attribution.chances import Chances, held_out_chances
-from attrib_ds.attribution.folds import check_folds, mean_and_error
-from attrib_ds.attribution.labelled import labelled
+from attrib_ds.attribution.comparison.folds import check_folds, mean_and_error
+from attrib_ds.attribution.credits.requested_models import labelled
 from attrib_ds.attribution.models.model import check_whole
-from attrib_ds.attribution.paths import require_paths
-from attrib_ds.attribution.sequences import Sequences
+from attrib_ds.attribution.paths.paths import require_paths
+from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.models import Model
-    from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.paths.paths import Paths
 
     Numbers = NDArray[np.float64]
 
@@ -53,10 +53,10 @@ def compare_held_out(
     paths : Paths
         From :func:`attrib_ds.conversion_paths` or ``Paths.from_frames``, with users who did not convert.
     models : Model, str, sequence or mapping
-        Models that know a conversion rate: :class:`attrib_ds.Markov` (that of the paths which end in a state;
-        rare states lean on those of one touchpoint less), :class:`attrib_ds.ConversionRateShapley` (that of
-        the set of nodes), :class:`attrib_ds.Fractribution` (that of the path),
-        :class:`attrib_ds.DiscreteHazard` (the chance in each of the periods that it is made from) and
+        Models that know a conversion rate: :class:`attrib_ds.models.Markov` (that of the paths which end in a state;
+        rare states lean on those of one touchpoint less), :class:`attrib_ds.models.ConversionRateShapley` (that of
+        the set of nodes), :class:`attrib_ds.models.Fractribution` (that of the path),
+        :class:`attrib_ds.models.DiscreteHazard` (the chance in each of the periods that it is made from) and
         :class:`attrib_ds.AdditiveHazard` (the chance of a day, by the rate at one moment of it; the days are
         those of the discrete hazard with its defaults). Where the first three have no ``shrinkage``, one path
         with the overall rate is added to every state, set or path, so that no chance is 0 or 1 and what

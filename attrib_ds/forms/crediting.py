@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds import plots
-from attrib_ds.attribution.credits import attribute
+from attrib_ds.api.conversions import conversion_paths
+from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.models import named_models
-from attrib_ds.conversions import conversion_paths
 from attrib_ds.forms import look, suggestions
 from attrib_ds.forms.controls import Control, Number, Several, Written, control_of
 from attrib_ds.forms.form import Form, Step

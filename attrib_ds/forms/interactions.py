@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds import plots
+from attrib_ds.api.insights import interaction_insights
+from attrib_ds.api.interactions import search_interactions
 from attrib_ds.forms import look, suggestions
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.forms.reopening import reopening
-from attrib_ds.insights import interaction_insights
-from attrib_ds.interactions import search_interactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

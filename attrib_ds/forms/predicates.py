@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 
+from attrib_ds.api.insights import interaction_insights
 from attrib_ds.forms import look, suggestions
 from attrib_ds.forms.filter_builder import FilterBuilder
 from attrib_ds.forms.writing import write_imports
-from attrib_ds.insights import interaction_insights
 
 if TYPE_CHECKING:
     from attrib_ds.filters import Predicate

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 import pandas as pd
 
+from attrib_ds.api.events import send_events as send
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.events import send_events as send
 from attrib_ds.forms import look, suggestions
 from attrib_ds.forms.controls import Control, Written
 from attrib_ds.forms.form import Form, Step

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.api.event_types import list_event_types
+from attrib_ds.api.insights import interaction_insights
+from attrib_ds.api.nodes import list_nodes
 from attrib_ds.errors import NotSupported
-from attrib_ds.event_types import list_event_types
-from attrib_ds.insights import interaction_insights
-from attrib_ds.nodes import list_nodes
 
 if TYPE_CHECKING:
     from attrib_ds.filters.vocabulary import Kind

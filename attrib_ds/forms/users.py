@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrib_ds.exports import export_users
+from attrib_ds.api.exports import export_users
 from attrib_ds.filters.vocabulary import vocabulary
 from attrib_ds.forms import look
 from attrib_ds.forms.controls import Control, Lines

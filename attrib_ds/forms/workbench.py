@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
+from attrib_ds.api.loading import sample_project
 from attrib_ds.forms import look
 from attrib_ds.forms.connecting import connection
 from attrib_ds.forms.crediting import attribution
 from attrib_ds.forms.interactions import insights, search
 from attrib_ds.forms.sending import send_events
 from attrib_ds.forms.users import export
-from attrib_ds.loading import sample_project
 from attrib_ds.project import connect, home
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.frames import to_pandas
 from attrib_ds.importers.journeys import REVENUE, SOURCE_ID, Journeys
 from attrib_ds.importers.traffic import Traffic, chain, referrer_type, tree
-from attrib_ds.sources import literal, quoted
+from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.sources import literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

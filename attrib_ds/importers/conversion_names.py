@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.sources import literal
+from attrib_ds.records.sources import literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

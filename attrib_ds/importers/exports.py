@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.sources import ROW, Source, literal, open_source, quoted
+from attrib_ds.records.sources import ROW, Source, literal, open_source, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -84,7 +84,7 @@ def open_exports(
     opaque : collection of str
         Properties that stay whole, as JSON text.
     opening : callable, optional
-        Opens paths that :func:`attrib_ds.sources.open_source` has no reader for.
+        Opens paths that :func:`attrib_ds.records.sources.open_source` has no reader for.
 
     Returns
     -------

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from attrib_ds.attribution.paths import Paths
-from attrib_ds.attribution.tree import ancestors_at, replaced
+from attrib_ds.api.loading import load
+from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.attribution.paths.tree import ancestors_at, replaced
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.loading import load
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     import pandas as pd
 
-    from attrib_ds.loading import Loaded
+    from attrib_ds.api.loading import Loaded
     from attrib_ds.project import Project
 
 #: Column of events that holds what the source knows them by.

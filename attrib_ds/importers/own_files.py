@@ -15,12 +15,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.attribution.paths import Paths
+from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.frames import to_pandas
 from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
 from attrib_ds.importers.conversion_names import references
-from attrib_ds.sources import ROW, Source, instant, literal, open_source, quoted
+from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.sources import ROW, Source, instant, literal, open_source, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
 from attrib_ds.importers.conversion_names import references, renamed
 from attrib_ds.importers.exports import NOTHING, Export, gather, open_exports
-from attrib_ds.numbered_rows import copy_text
-from attrib_ds.sources import UNREADABLE, Source, literal, open_source
+from attrib_ds.records.numbered_rows import copy_text
+from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

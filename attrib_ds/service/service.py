@@ -17,12 +17,22 @@ import ibis
 from attrib_ds import schema
 from attrib_ds.contract import Answer, File
 from attrib_ds.errors import AttribError, InvalidRequest, NotSupported, ServiceFailure
-from attrib_ds.service import audit
-from attrib_ds.service.backup import back_up_project
-from attrib_ds.service.campaigns import create_campaign, get_campaign, list_campaigns, update_campaign
-from attrib_ds.service.checking import check_project
-from attrib_ds.service.event_insights import event_insights
-from attrib_ds.service.event_types import (
+from attrib_ds.service.campaigns.campaigns import (
+    create_campaign,
+    get_campaign,
+    list_campaigns,
+    update_campaign,
+)
+from attrib_ds.service.campaigns.integrations import create_integration, list_integrations
+from attrib_ds.service.campaigns.outlays import (
+    create_outlay,
+    delete_outlay,
+    get_outlay,
+    list_outlays,
+    update_outlay,
+)
+from attrib_ds.service.campaigns.rates import list_rates, set_rates
+from attrib_ds.service.events.event_types import (
     archive_event_type,
     create_event_type,
     get_event_type,
@@ -30,36 +40,32 @@ from attrib_ds.service.event_types import (
     restore_event_type,
     update_event_type,
 )
-from attrib_ds.service.events import get_event, get_raw_event, list_trashed_events
-from attrib_ds.service.expiration import Expirations, anonymise_expired
-from attrib_ds.service.file_errors import explained, is_final
-from attrib_ds.service.gate import Gate
-from attrib_ds.service.ingestion import Ingestion
-from attrib_ds.service.insights import interaction_insights
-from attrib_ds.service.integrations import create_integration, list_integrations
-from attrib_ds.service.interactions import (
+from attrib_ds.service.events.ingestion import Ingestion
+from attrib_ds.service.events.insights import event_insights
+from attrib_ds.service.events.reading import get_event, get_raw_event, list_trashed_events
+from attrib_ds.service.events.retention import Expirations, anonymise_expired
+from attrib_ds.service.events.states import States
+from attrib_ds.service.identity.merging import merge_users, split_user
+from attrib_ds.service.interactions.insights import interaction_insights
+from attrib_ds.service.interactions.nodes import get_node, list_nodes
+from attrib_ds.service.interactions.offline import create_offline_interaction
+from attrib_ds.service.interactions.search import (
     get_interaction,
     list_hits,
     open_interactions,
     search_interactions,
 )
 from attrib_ds.service.loading import load_records
-from attrib_ds.service.mirroring import begin_mirror, keep_mirror, mirror_records
-from attrib_ds.service.nodes import get_node, list_nodes
-from attrib_ds.service.offline import create_offline_interaction
-from attrib_ds.service.outlays import (
-    create_outlay,
-    delete_outlay,
-    get_outlay,
-    list_outlays,
-    update_outlay,
-)
-from attrib_ds.service.rates import list_rates, set_rates
-from attrib_ds.service.restoring import exchange, prepared
-from attrib_ds.service.rows import of_table
-from attrib_ds.service.settings import get_settings, read_settings, update_settings
-from attrib_ds.service.states import States
-from attrib_ds.service.store import MEMORY, Store
+from attrib_ds.service.loading.mirroring import begin_mirror, keep_mirror, mirror_records
+from attrib_ds.service.store import audit
+from attrib_ds.service.store.file_errors import explained, is_final
+from attrib_ds.service.store.gate import Gate
+from attrib_ds.service.store.rows import of_table
+from attrib_ds.service.store.settings import get_settings, read_settings, update_settings
+from attrib_ds.service.store.store import MEMORY, Store
+from attrib_ds.service.upkeep.backup import back_up_project
+from attrib_ds.service.upkeep.checking import check_project
+from attrib_ds.service.upkeep.restoring import exchange, prepared
 from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
 from attrib_ds.service.users.data_export import export_user_data
 from attrib_ds.service.users.erasure import delete_user
@@ -70,7 +76,6 @@ from attrib_ds.service.users.events_of_user import (
     open_user_metrics,
 )
 from attrib_ds.service.users.exports import export_users
-from attrib_ds.service.users.merging import merge_users, split_user
 from attrib_ds.service.users.records import get_user
 from attrib_ds.service.users.search import open_users, search_users
 
@@ -82,9 +87,9 @@ if TYPE_CHECKING:
     from attrib_ds.contract import Operation
     from attrib_ds.contract.administration import RestoreProject
     from attrib_ds.contract.loading import LoadRecords
-    from attrib_ds.service.audit import Line
-    from attrib_ds.service.rows import Rows
-    from attrib_ds.service.settings import ProjectSettings
+    from attrib_ds.service.store.audit import Line
+    from attrib_ds.service.store.rows import Rows
+    from attrib_ds.service.store.settings import ProjectSettings
 
 #: How long a restoration waits for the requests that are worked on.
 _SECONDS_TO_BE_ALONE: Final = 30.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from attrib_ds.attribution.tables import Tables
+from attrib_ds.attribution.paths.tables import Tables
 from attrib_ds.contract import Stream
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from attrib_ds import AdditiveHazard, Paths, compare_calibration, compare_held_o
 from attrib_ds.attribution.chances import Chances, held_out_chances
 from attrib_ds.attribution.held_out import _measured
 from attrib_ds.attribution.models import model_named
-from attrib_ds.attribution.sequences import Sequences
+from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
 START = pd.Timestamp("2025-01-01", tz="UTC")

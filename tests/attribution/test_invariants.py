@@ -10,23 +10,18 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from journeys_as_paths import NOON, credited, journeys, paths_of, users_of
+from support.journeys_as_paths import NOON, credited, journeys, paths_of, users_of
 
-from attrib_ds import (
-    AdditiveHazard,
+from attrib_ds import AdditiveHazard, Paths, attribute, roll_up, simulate, touch_credits
+from attrib_ds.attribution.models import (
     ConversionRateShapley,
     Fractribution,
     Markov,
-    Paths,
     PositionBased,
     TimeDecay,
-    attribute,
-    roll_up,
-    simulate,
-    touch_credits,
+    rule_models,
 )
-from attrib_ds.attribution.models import rule_models
-from attrib_ds.frames import to_pandas
+from attrib_ds.records.frames import to_pandas
 
 TABLE = Path(__file__).with_name("invariants.txt")
 ROOT = Path(__file__).parents[1]

@@ -21,7 +21,9 @@ def ours(folder: Path):
     import attrib_ds as at
     from attrib_ds.attribution.models import rule_models
 
-    several = {name: name for name in rule_models()} | _markov() | {"shapley": at.ConversionRateShapley()}
+    several = (
+        {name: name for name in rule_models()} | _markov() | {"shapley": at.models.ConversionRateShapley()}
+    )
     return _attribute(folder, several)
 
 
@@ -36,7 +38,7 @@ def ours_as_channel_attribution(folder: Path):
     import attrib_ds as at
 
     rules = ("first_touch", "last_touch", "linear")
-    return _attribute(folder, {name: name for name in rules} | {"markov_1": at.Markov()})
+    return _attribute(folder, {name: name for name in rules} | {"markov_1": at.models.Markov()})
 
 
 def ours_rules(folder: Path):
@@ -49,7 +51,7 @@ def ours_rules(folder: Path):
 def _markov():
     import attrib_ds as at
 
-    return {"markov_1": at.Markov(), "markov_2": at.Markov(order=2)}
+    return {"markov_1": at.models.Markov(), "markov_2": at.models.Markov(order=2)}
 
 
 def _attribute(folder: Path, models):

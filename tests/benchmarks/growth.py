@@ -32,10 +32,10 @@ import attrib_ds as at
 from attrib_ds.attribution.models import rule_models
 
 engine, folder, memory, wanted = sys.argv[1:]
-models = {"rules": list(rule_models()), "Markov 1": at.Markov(), "Markov 2": at.Markov(order=2)}
-models["Shapley"] = at.ConversionRateShapley()
-several = {name: name for name in rule_models()} | {"markov": at.Markov(), "markov 2": at.Markov(order=2)}
-models["all"] = several | {"shapley": at.ConversionRateShapley()}
+models = {"rules": list(rule_models()), "Markov 1": at.models.Markov(), "Markov 2": at.models.Markov(order=2)}
+models["Shapley"] = at.models.ConversionRateShapley()
+several = {name: name for name in rule_models()} | {"markov": at.models.Markov(), "markov 2": at.models.Markov(order=2)}
+models["all"] = several | {"shapley": at.models.ConversionRateShapley()}
 
 def spent():
     used = resource.getrusage(resource.RUSAGE_SELF)

@@ -52,7 +52,7 @@ def make(folder: Path, records: int, size: int):
     import numpy as np
     import pyarrow as pa
 
-    from attrib_ds.json_records import to_json
+    from attrib_ds.records.json_records import to_json
 
     random = np.random.default_rng(7)
 
@@ -158,7 +158,7 @@ def table(folder: Path):
     """Ours, to an Arrow table."""
     import pyarrow as pa
 
-    from attrib_ds.json_pages import read_page
+    from attrib_ds.records.json_pages import read_page
 
     columns = schema()
     start = time.process_time()
@@ -170,8 +170,8 @@ def frame(folder: Path):
     """Ours, to a typed DataFrame."""
     import pyarrow as pa
 
-    from attrib_ds.frames import to_pandas
-    from attrib_ds.json_pages import read_page
+    from attrib_ds.records.frames import to_pandas
+    from attrib_ds.records.json_pages import read_page
 
     columns = schema()
     start = time.process_time()
@@ -181,8 +181,8 @@ def frame(folder: Path):
 
 def parquet(folder: Path):
     """Ours, spooled to a Parquet file."""
-    from attrib_ds.json_pages import read_page
-    from attrib_ds.parquet_spool import ParquetSpool
+    from attrib_ds.records.json_pages import read_page
+    from attrib_ds.records.parquet_spool import ParquetSpool
 
     columns = schema()
     start = time.process_time()
@@ -196,7 +196,7 @@ def new_field(folder: Path):
     """Ours, to an Arrow table, where every record has a field that the schema does not have."""
     import pyarrow as pa
 
-    from attrib_ds.json_pages import read_page
+    from attrib_ds.records.json_pages import read_page
 
     columns = pa.schema([field for field in schema() if field.name != "referrerType"])
     start = time.process_time()
@@ -209,7 +209,7 @@ def slow_way(folder: Path):
     """Ours, where every page holds a value that only the slow way reads."""
     import pyarrow as pa
 
-    from attrib_ds.json_pages import read_page
+    from attrib_ds.records.json_pages import read_page
 
     columns = schema()
     start = time.process_time()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import psutil
-from service.http.caller import Caller, answering, token_of
+from support.http_caller import Caller, answering, token_of
 
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service

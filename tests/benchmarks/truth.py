@@ -38,17 +38,17 @@ COVARIATES = ["trait"]
 #: Users that a channel is withheld from, in a world of its own with the same seed.
 HOLDOUT = 0.05
 QUICK: dict[str, Model | str] = {name: name for name in rule_models() if name != "participation"} | {
-    "Markov 1": at.Markov(),
-    "Markov 2": at.Markov(order=2),
-    "Shapley of observed sets": at.Shapley(),
-    "Shapley of conversion rates": at.ConversionRateShapley(),
-    "Fractribution (first)": at.Fractribution(transform="first"),
+    "Markov 1": at.models.Markov(),
+    "Markov 2": at.models.Markov(order=2),
+    "Shapley of observed sets": at.models.Shapley(),
+    "Shapley of conversion rates": at.models.ConversionRateShapley(),
+    "Fractribution (first)": at.models.Fractribution(transform="first"),
     "additive hazard": at.AdditiveHazard(),
     "additive hazard, interactions": at.AdditiveHazard(interactions=True),
-    "discrete hazard": at.DiscreteHazard(),
+    "discrete hazard": at.models.DiscreteHazard(),
 }
 MODELS = QUICK | {"landmark": at.Landmark()}
-SLOW = {"latent intent, controls known": at.LatentIntent(controls=tuple(CONTROLS))}
+SLOW = {"latent intent, controls known": at.models.LatentIntent(controls=tuple(CONTROLS))}
 
 
 def main() -> None:
@@ -134,15 +134,15 @@ def _experiments(world: tuple[at.Scenario, int], users: int) -> Iterator[dict[st
     simulated = at.simulate(scenario, users=users, seed=seed, holdout=HOLDOUT)
     truth, paths = _truth(simulated), _paths(simulated)
     credits = at.attribute(
-        paths, {"linear": "linear", "discrete hazard": at.DiscreteHazard()}, confidence=0.95
+        paths, {"linear": "linear", "discrete hazard": at.models.DiscreteHazard()}, confidence=0.95
     )
     for name, opportunities in (("", None), (", opportunities logged", simulated.opportunities)):
-        found = at.holdout_effects(
+        found = at.experiments.holdout_effects(
             paths, simulated.withheld, opportunities=opportunities, covariates=COVARIATES
         )
         measured = found.set_index("node_id")
         yield {"model": f"holdout alone{name}", **_compared(measured["caused"], truth, measured)}
-        both = at.combine_with_experiment(credits, found, controls=CONTROLS, scaled=["linear"])
+        both = at.experiments.combine_with_experiment(credits, found, controls=CONTROLS, scaled=["linear"])
         averaged = both[both["model"] == "averaged"].set_index("node_id")
         yield {"model": f"holdout and models{name}", **_compared(averaged["combined"], truth, averaged)}
     with warnings.catch_warnings(record=True) as caught:

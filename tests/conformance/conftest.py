@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conformance.shop import made, new
 from conformance.transports import Embedded, OverHttp
-from service.http.caller import token_of
+from support.http_caller import token_of
 
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running

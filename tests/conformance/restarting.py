@@ -14,7 +14,7 @@ from pathlib import Path
 
 from conformance.shop import event, made, send_event
 from conformance.transports import Embedded, OverHttp, Project
-from service.http.caller import token_of
+from support.http_caller import token_of
 
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.accounts.key_files import KeyFile

@@ -13,8 +13,8 @@ from conformance.shop import VENDOR, hex_id, uuid
 from conformance.transports import OverHttp
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from service.accounts.signing import base64url, header_of, payload_of, signed
-from service.http.caller import Caller, ask_token, exchange
+from support.http_caller import Caller, ask_token, exchange
+from support.signing import base64url, header_of, payload_of, signed
 
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.service.accounts import Accounts

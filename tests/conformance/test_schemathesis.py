@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
-from service.http.caller import token_of
+from support.http_caller import token_of
 
 from attrib_ds.contract.openapi import document
 from attrib_ds.service.accounts.administration import create_key

@@ -11,8 +11,8 @@ import resource
 import sys
 from pathlib import Path
 
-from service.records import send
-from service.sending import declare_order, order
+from support.order_events import declare_order, order
+from support.service_records import send
 
 from attrib_ds.errors import AttribError
 from attrib_ds.service import Service

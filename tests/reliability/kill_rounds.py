@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from service.http.caller import token_of
-from service.records import send
-from service.sending import declare_order, order
+from support.http_caller import token_of
+from support.order_events import declare_order, order
+from support.service_records import send
 
 from attrib_ds.errors import AttribError
 from attrib_ds.service import Service

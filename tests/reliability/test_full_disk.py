@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from service.records import send
-from service.sending import declare_order, order
+from support.order_events import declare_order, order
+from support.service_records import send
 
 from attrib_ds.service import Service
 

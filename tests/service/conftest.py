@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attrib_ds.service.store import Store
+from attrib_ds.service.store.store import Store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from service.records import order, send, table, visit
+from support.service_records import order, send, table, visit
 
 from attrib_ds import schema
 from attrib_ds.contract import OPERATIONS, build

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from attrib_ds.attribution.experiments.posterior import Combined, Explanations, Measured, combined, explain
 from attrib_ds.attribution.models import check_level
-from attrib_ds.attribution.tree import require_columns
+from attrib_ds.attribution.paths.tree import require_columns
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ def combine_with_experiment(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import combine_with_experiment
+    >>> from attrib_ds import experiments
     >>> credits = pd.DataFrame({"model": "hazard", "node_id": ["radio", "mail"], "node_name": ["R", "M"],
     ...     "conversions": [100.0, 50.0], "currency": None, "high": [110.0, 60.0]})
     >>> effects = pd.DataFrame({"node_id": ["radio"], "currency": None, "caused": [120.0], "error": [40.0]})
-    >>> found = combine_with_experiment(credits, effects)
+    >>> found = experiments.combine_with_experiment(credits, effects)
     >>> found["combined"].round().tolist(), found["disagreement"].round(1).tolist()
     ([103.0, 50.0], [0.5, nan])
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.stats import f as fisher
 
-from attrib_ds.attribution.tally import GROUPS
+from attrib_ds.attribution.intervals.tally import GROUPS
 from attrib_ds.errors import ConfoundingWarning
 
 if TYPE_CHECKING:

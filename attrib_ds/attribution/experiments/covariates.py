@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.frames import to_pandas
+from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.paths.paths import Paths
 
 
 def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attrib_ds.attribution.credits import attribute
+from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.experiments.combination import AVERAGED, combine_with_experiment
 from attrib_ds.attribution.experiments.controls import warn_of_confounding
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.paths.paths import Paths
 
 _KEYS = ["node_id", "currency"]
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.codes import number_currencies
 from attrib_ds.attribution.experiments.contrasts import contrast
 from attrib_ds.attribution.experiments.covariates import covariates_of
 from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
 from attrib_ds.attribution.models import check_level
+from attrib_ds.attribution.paths.codes import number_currencies
 from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
-from attrib_ds.frames import to_pandas
+from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.paths.paths import Paths
 
     Numbers = NDArray[np.float64]
 
@@ -113,10 +113,10 @@ def holdout_effects(
 
     Examples
     --------
-    >>> from attrib_ds import Paths, holdout_effects, simulate
+    >>> from attrib_ds import Paths, experiments, simulate
     >>> world = simulate("random", users=20_000, seed=1, holdout=0.2)
     >>> paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
-    >>> effects = holdout_effects(paths, world.withheld, covariates=["trait"])
+    >>> effects = experiments.holdout_effects(paths, world.withheld, covariates=["trait"])
     >>> effects["node_id"].tolist()[:3], bool((effects["low"] < effects["high"]).all())
     (['brand_search', 'display', 'email'], True)
     """

@@ -12,12 +12,12 @@ import pandas as pd
 
 from attrib_ds.attribution.models import check_level
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.frames import to_pandas
+from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.paths.paths import Paths
 
     #: One amount, several, or one for each of some nodes.
     Amounts = float | Sequence[float] | Mapping[str, float]
@@ -91,8 +91,8 @@ def plan_holdout(
 
     Examples
     --------
-    >>> from attrib_ds import plan_holdout
-    >>> plan = plan_holdout(users=1_000_000, rate=0.04, effect=[3_000, 1_000])
+    >>> from attrib_ds import experiments
+    >>> plan = experiments.plan_holdout(users=1_000_000, rate=0.04, effect=[3_000, 1_000])
     >>> plan["share"].round(3).tolist(), plan["detectable"].round().tolist()
     ([0.032, nan], [3000.0, nan])
     """

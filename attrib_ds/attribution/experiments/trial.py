@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.inputs import Input, engine
+from attrib_ds.attribution.paths.columns import Input, engine
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.frames import to_pandas
+from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.paths import Paths
+    from attrib_ds.attribution.paths.paths import Paths
 
     Flags = NDArray[np.bool_]
     Instants = NDArray[np.int64]

@@ -10,7 +10,7 @@ from attrib_ds.attribution.durations import as_days
 from attrib_ds.attribution.incremental.exposure import Exposure, pairs_of
 from attrib_ds.attribution.incremental.rates import Rates, fit_rates, without_each
 from attrib_ds.attribution.incremental.touched import Touched
-from attrib_ds.attribution.tally import Tally
+from attrib_ds.attribution.intervals.tally import Tally
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.models import AdditiveHazard
-    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.logistic import chances, fit_logistic, without_each
 from attrib_ds.attribution.incremental.periods import Periods, sample_periods
 from attrib_ds.attribution.incremental.touched import Touched
-from attrib_ds.attribution.tally import GROUPS, Tally
+from attrib_ds.attribution.intervals.tally import GROUPS, Tally
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.models import DiscreteHazard
-    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from attrib_ds.attribution.codes import number_currencies
+from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.incremental.observations import (
     DAY,
     before_events,
@@ -24,7 +24,7 @@ from attrib_ds.attribution.incremental.observations import (
     points_of,
 )
 from attrib_ds.attribution.incremental.times_of_day import TimesOfDay
-from attrib_ds.attribution.sums import total
+from attrib_ds.attribution.paths.codes import number_currencies
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
     Codes = NDArray[np.int64]

@@ -9,7 +9,6 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from attrib_ds.attribution.codes import number_currencies
 from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
 from attrib_ds.attribution.incremental.observations import (
     DAY,
@@ -20,6 +19,7 @@ from attrib_ds.attribution.incremental.observations import (
     observed_of,
     points_of,
 )
+from attrib_ds.attribution.paths.codes import number_currencies
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
     Codes = NDArray[np.int64]

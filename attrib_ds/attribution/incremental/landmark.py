@@ -11,14 +11,14 @@ from attrib_ds.attribution.incremental.design import Design
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.landmarks import Landmarks, sample_landmarks
 from attrib_ds.attribution.incremental.logistic import chances, fit_logistic
-from attrib_ds.attribution.tally import GROUPS, Tally
+from attrib_ds.attribution.intervals.tally import GROUPS, Tally
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.models import Landmark
-    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
 

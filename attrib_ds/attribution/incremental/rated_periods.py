@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.incremental.exposure import Exposure
     from attrib_ds.attribution.incremental.periods import Periods
     from attrib_ds.attribution.models import AdditiveHazard
-    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
 

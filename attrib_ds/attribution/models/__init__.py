@@ -1,7 +1,7 @@
 """Attribution models as frozen values with documented bounds.
 
-Only parameters live here; :mod:`attrib_ds.attribution.weights` turns a rule into weights, and
-:mod:`attrib_ds.attribution.path_credits` knows who computes the models of whole paths.
+Only parameters live here; :mod:`attrib_ds.attribution.rules.weights` turns a rule into weights, and
+:mod:`attrib_ds.attribution.credits.path_credits` knows who computes the models of whole paths.
 """
 
 from attrib_ds.attribution.models.incremental import (

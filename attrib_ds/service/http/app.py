@@ -20,7 +20,7 @@ from attrib_ds.service.http.routes import Route, Routes, allowed
 from attrib_ds.service.http.settings import Settings
 from attrib_ds.service.http.token_route import TokenRoute
 from attrib_ds.service.http.workers import Workers
-from attrib_ds.service.ids import new_uuid
+from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection

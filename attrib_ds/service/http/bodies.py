@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from attrib_ds.errors import InvalidRequest, Unavailable
-from attrib_ds.json_records import decode
+from attrib_ds.records.json_records import decode
 from attrib_ds.service.http.failures import Failed
 
 if TYPE_CHECKING:

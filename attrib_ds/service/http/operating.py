@@ -12,7 +12,7 @@ from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.http import bodies, permissions, rates, responding
 from attrib_ds.service.http.event_batches import create_events
 from attrib_ds.service.http.failures import Failed, renamed
-from attrib_ds.service.ids import new_uuid
+from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,12 +14,12 @@ from attrib_ds.errors import AttribError
 from attrib_ds.service.http import failures, writing
 from attrib_ds.service.http.accepting import prefers
 from attrib_ds.service.http.sending import Streamed
-from attrib_ds.service.rows import BATCH_ROWS
+from attrib_ds.service.store.rows import BATCH_ROWS
 
 if TYPE_CHECKING:
     from attrib_ds.contract import Answer, File, Operation
     from attrib_ds.service.http.workers import Workers
-    from attrib_ds.service.rows import Rows
+    from attrib_ds.service.store.rows import Rows
 
 _FILES: Final = {
     "csv": "text/csv; charset=utf-8; header=present",

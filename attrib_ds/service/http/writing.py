@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from attrib_ds.json_records import to_json
+from attrib_ds.records.json_records import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attrib_ds.contract import Answering
-    from attrib_ds.service.rows import Rows
+    from attrib_ds.service.store.rows import Rows
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from attrib_ds.service.tables import TABLES
-from attrib_ds.sources import literal, quoted
+from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.store.tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import duckdb
 
-    from attrib_ds.service.ids import HexIds
     from attrib_ds.service.loading.checks import Staged
+    from attrib_ds.service.store.ids import HexIds
 
 #: Problems that only the tables can tell: found inside the transaction that writes.
 LATE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.sources import ROW, Source, literal, quoted
+from attrib_ds.records.sources import ROW, Source, literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

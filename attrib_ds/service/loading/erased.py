@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrib_ds.service.users.learning import carried
-from attrib_ds.service.users.tombstones import IDENTITY, USER, buried
-from attrib_ds.sources import literal
+from attrib_ds.records.sources import literal
+from attrib_ds.service.identity.learning import carried
+from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried
 
 if TYPE_CHECKING:
     import duckdb
 
+    from attrib_ds.service.identity.learning import Carrying
     from attrib_ds.service.loading.batch import Good
-    from attrib_ds.service.users.learning import Carrying
 
 
 def reject_erased(connection: duckdb.DuckDBPyConnection, good: Good, carrying: Carrying) -> None:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.batches import naive
-from attrib_ds.service.expiration import assign_policies
-from attrib_ds.service.ids import HEX_ID, UUID
+from attrib_ds.records.sources import Source, literal, quoted
+from attrib_ds.service.events.retention import assign_policies
+from attrib_ds.service.identity.learning import learn, of_events
+from attrib_ds.service.identity.merging import surviving
+from attrib_ds.service.identity.registry import forget_absent, register
 from attrib_ds.service.loading import metrics
 from attrib_ds.service.loading.batch import Batch, Good, Project
 from attrib_ds.service.loading.checks import Checks, given, is_json, not_json, shown
 from attrib_ds.service.loading.erased import reject_erased
-from attrib_ds.service.users.learning import learn, of_events
-from attrib_ds.service.users.merging import surviving
-from attrib_ds.service.users.registry import forget_absent, register
-from attrib_ds.sources import Source, literal, quoted
+from attrib_ds.service.store.batches import naive
+from attrib_ds.service.store.ids import HEX_ID, UUID
 
 if TYPE_CHECKING:
     import duckdb

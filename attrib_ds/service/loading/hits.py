@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from attrib_ds import schema
-from attrib_ds.service.ids import HEX_ID, UUID
+from attrib_ds.records.sources import Source, quoted
 from attrib_ds.service.loading.batch import Batch, Good, Project
 from attrib_ds.service.loading.checks import Checks, quote_text
-from attrib_ds.sources import Source, quoted
+from attrib_ds.service.store.ids import HEX_ID, UUID
 
 if TYPE_CHECKING:
     import duckdb

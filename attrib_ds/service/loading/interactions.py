@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds import schema
-from attrib_ds.service.batches import naive
-from attrib_ds.service.ids import HEX_ID, UUID
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.identity.learning import learn, of_interactions
+from attrib_ds.service.identity.lifetimes import renumber
+from attrib_ds.service.identity.merging import surviving
+from attrib_ds.service.identity.registry import forget_absent, register
 from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
 from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, shown
 from attrib_ds.service.loading.erased import reject_erased
-from attrib_ds.service.users.learning import learn, of_interactions
-from attrib_ds.service.users.lifetimes import renumber
-from attrib_ds.service.users.merging import surviving
-from attrib_ds.service.users.registry import forget_absent, register
-from attrib_ds.sources import quoted
+from attrib_ds.service.store.batches import naive
+from attrib_ds.service.store.ids import HEX_ID, UUID
 
 if TYPE_CHECKING:
     import duckdb
 
-    from attrib_ds.sources import Source
+    from attrib_ds.records.sources import Source
 
 _HEX_FORM: Final = "24 lower-case hexadecimal digits"
 _WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId"}

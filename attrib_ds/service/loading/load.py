@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.sources import ROW, open_source, quoted
 from attrib_ds.service.loading import events, hits, interactions, nodes, spend
 from attrib_ds.service.loading.batch import LATE, Batch, Good, Project
-from attrib_ds.sources import ROW, open_source, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import duckdb
 
-    from attrib_ds.service.store import Store
-    from attrib_ds.sources import Source
+    from attrib_ds.records.sources import Source
+    from attrib_ds.service.store.store import Store
 
     Check = Callable[[duckdb.DuckDBPyConnection, Source, Project], Batch]
 
@@ -48,7 +48,7 @@ def load_records(
     resource : str
         ``interactions``, ``hits``, ``events``, ``nodes`` or ``spend``.
     source : DataFrame, Arrow table, record batch or reader, or path
-        As for :func:`attrib_ds.sources.open_source`: columns with the names of the resource, dotted where
+        As for :func:`attrib_ds.records.sources.open_source`: columns with the names of the resource, dotted where
         they are nested, or nested objects.
     replace : bool, default False
         Whether rows take the place of stored records of the same ids, unless a later change of those is
@@ -69,7 +69,7 @@ def load_records(
 
     Examples
     --------
-    >>> from attrib_ds.service.store import Store
+    >>> from attrib_ds.service.store.store import Store
     >>> store = Store.open(":memory:", "shop")
     >>> visits = pa.table({"userId": ["a" * 24, "b"], "nodeId": ["ads", "ads"],
     ...                    "startDate": ["2025-01-31T12:00:00Z", "2025-01-31"]})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.ids import HEX_ID
+from attrib_ds.records.sources import instant, literal, quoted
 from attrib_ds.service.loading.checks import (
     CURRENCY,
     CURRENCY_FORM,
@@ -19,8 +19,8 @@ from attrib_ds.service.loading.checks import (
     quote_text,
     shown,
 )
-from attrib_ds.service.tables import TABLES
-from attrib_ds.sources import instant, literal, quoted
+from attrib_ds.service.store.ids import HEX_ID
+from attrib_ds.service.store.tables import TABLES
 
 if TYPE_CHECKING:
     import duckdb

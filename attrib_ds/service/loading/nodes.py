@@ -11,7 +11,7 @@ from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, quote_text
 if TYPE_CHECKING:
     import duckdb
 
-    from attrib_ds.sources import Source
+    from attrib_ds.records.sources import Source
 
 _WORDS: Final = ("integrationId", "vendorId", "externalId", "channel", "campaignSlug", "source", "medium")
 

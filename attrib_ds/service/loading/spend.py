@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrib_ds import schema
+from attrib_ds.records.sources import Source, quoted
 from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
 from attrib_ds.service.loading.checks import CURRENCY, CURRENCY_FORM, NAME, NAME_FORM, Checks, shown
-from attrib_ds.sources import Source, quoted
 
 if TYPE_CHECKING:
     import duckdb

@@ -13,7 +13,7 @@ from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import from_json
 from attrib_ds.filters.engine import to_ibis
-from attrib_ds.service.selection import moment
+from attrib_ds.service.interactions.selection import moment
 from attrib_ds.service.users.interaction_counts import counted
 from attrib_ds.service.users.matching import comparisons, matching
 from attrib_ds.service.users.vocabulary import Vocabulary

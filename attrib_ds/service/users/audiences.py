@@ -12,8 +12,8 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import Conflict, NotFound
-from attrib_ds.service.batches import naive
-from attrib_ds.service.records import insert_record
+from attrib_ds.service.store.batches import naive
+from attrib_ds.service.store.records import insert_record
 from attrib_ds.service.users.audience_conditions import check, leaves, meets
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.audiences import CreateAudience, DeleteAudience, GetAudience, ListAudiences
-    from attrib_ds.service.store import Store
+    from attrib_ds.service.store.store import Store
 
 _COLUMNS = "_id, projectId, name, condition"
 

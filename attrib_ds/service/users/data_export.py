@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.users import GetUser
-from attrib_ds.json_records import to_json
-from attrib_ds.service.events import computed
-from attrib_ds.service.metrics import as_resource
-from attrib_ds.service.selection import answered
+from attrib_ds.records.json_records import to_json
+from attrib_ds.service.events.metrics import as_resource
+from attrib_ds.service.events.reading import computed
+from attrib_ds.service.identity.merging import find_survivor
+from attrib_ds.service.interactions.selection import answered
 from attrib_ds.service.users.events_of_user import in_order
-from attrib_ds.service.users.merging import find_survivor
 from attrib_ds.service.users.records import get_user
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.identities import ExportUserData
-    from attrib_ds.service.store import Store
+    from attrib_ds.service.store.store import Store
 
 
 def export_user_data(store: Store, request: ExportUserData) -> Answer:

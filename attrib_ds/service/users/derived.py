@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds import schema
-from attrib_ds.service.compiled import Compiled
-from attrib_ds.service.selection import rows_of
+from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.interactions.selection import rows_of
+from attrib_ds.service.store.query_cache import Compiled
 from attrib_ds.service.users import event_counts, interaction_counts, metric_totals, places
 from attrib_ds.service.users.field_values import as_entry, field_values, object_of, reduced, text_of
 from attrib_ds.service.users.vocabulary import Vocabulary
-from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

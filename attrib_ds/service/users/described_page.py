@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
-from attrib_ds.service.rows import BATCH_ROWS, Rows
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.store.rows import BATCH_ROWS, Rows
 from attrib_ds.service.users.derived import described_query
 from attrib_ds.service.users.selection import kept
-from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from ibis.backends.duckdb import Backend
 
-    from attrib_ds.service.store import Store
+    from attrib_ds.service.store.store import Store
 
 #: The table of the connection that holds the users of a page.
 PAGE: Final = "users_of_page"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
-from attrib_ds.service.batches import naive
-from attrib_ds.service.expiration import read_personal
-from attrib_ds.service.users import tombstones
-from attrib_ds.service.users.learning import carried, of_events, of_interactions
-from attrib_ds.service.users.merging import find_survivor
-from attrib_ds.service.users.redaction import Field, redact, tells_who
-from attrib_ds.sources import quoted
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.events.redaction import Field, redact, tells_who
+from attrib_ds.service.events.retention import read_personal
+from attrib_ds.service.identity import tombstones
+from attrib_ds.service.identity.learning import carried, of_events, of_interactions
+from attrib_ds.service.identity.merging import find_survivor
+from attrib_ds.service.store.batches import naive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from attrib_ds.contract.identities import DeleteUser
-    from attrib_ds.service.store import Store
+    from attrib_ds.service.store.store import Store
 
 #: What tells where somebody was, or holds what somebody wrote, by table.
 _REVEALING: Final = {

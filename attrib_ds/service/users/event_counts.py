@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.users.field_values import instant_text, object_of
-from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
     from attrib_ds.service.users.vocabulary import Vocabulary

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from attrib_ds import schema
 from attrib_ds.errors import NotFound
-from attrib_ds.service.batches import naive
-from attrib_ds.service.events import ATTRIBUTABLE, computed
-from attrib_ds.service.interactions import ordering
-from attrib_ds.service.metrics import as_resource
-from attrib_ds.service.rows import BATCH_ROWS, Rows
-from attrib_ds.service.selection import moment
-from attrib_ds.service.users.merging import find_survivor
-from attrib_ds.sources import quoted
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.events.metrics import as_resource
+from attrib_ds.service.events.reading import ATTRIBUTABLE, computed
+from attrib_ds.service.identity.merging import find_survivor
+from attrib_ds.service.interactions.search import ordering
+from attrib_ds.service.interactions.selection import moment
+from attrib_ds.service.store.batches import naive
+from attrib_ds.service.store.rows import BATCH_ROWS, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract import Answer
     from attrib_ds.contract.users import ListUserEvents, ListUserMetrics
-    from attrib_ds.service.store import Store
+    from attrib_ds.service.store.store import Store
 
 _METRIC_DATE: Final = {"metricDate": "date"}
 

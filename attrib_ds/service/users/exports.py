@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.exports import ExportUsers
-    from attrib_ds.service.rows import Rows
-    from attrib_ds.service.store import Store
+    from attrib_ds.service.store.rows import Rows
+    from attrib_ds.service.store.store import Store
     from attrib_ds.service.users.cells import Cell
 
 

@@ -7,8 +7,8 @@ import string
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.records.sources import literal
 from attrib_ds.service.users.vocabulary import ALWAYS
-from attrib_ds.sources import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.sources import quoted
+from attrib_ds.records.sources import quoted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
 from attrib_ds.filters.engine import to_ibis
-from attrib_ds.service.selection import rows_of
+from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.interactions.selection import rows_of
 from attrib_ds.service.users.derived import described
 from attrib_ds.service.users.field_values import given_values, typed
 from attrib_ds.service.users.vocabulary import Vocabulary
-from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.service.rates import rated
+from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.campaigns.rates import rated
 from attrib_ds.service.users.field_values import object_of
-from attrib_ds.sources import literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

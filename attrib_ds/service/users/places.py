@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.records.sources import quoted
 from attrib_ds.service.users.field_values import field_values
 from attrib_ds.service.users.interaction_counts import COUNTED
-from attrib_ds.sources import quoted
 
 if TYPE_CHECKING:
     from attrib_ds.service.users.vocabulary import Vocabulary

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
-from attrib_ds.service.records import read_table
+from attrib_ds.service.identity.merging import find_survivor
+from attrib_ds.service.store.records import read_table
 from attrib_ds.service.users.described_page import PAGE, described_page
-from attrib_ds.service.users.merging import find_survivor
 
 if TYPE_CHECKING:
     from attrib_ds.contract.users import GetUser
-    from attrib_ds.service.store import Store
+    from attrib_ds.service.store.store import Store
 
 
 def get_user(store: Store, request: GetUser) -> Answer:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.ids import HEX_ID
-from attrib_ds.service.rows import BATCH_ROWS
+from attrib_ds.service.store.ids import HEX_ID
+from attrib_ds.service.store.rows import BATCH_ROWS
 from attrib_ds.service.users.sql_check import admit
 from attrib_ds.service.users.sql_views import VIEWS, query_of
 
@@ -83,7 +83,7 @@ def user_ids(backend: Backend, sql: str) -> pa.Table:
 
     Examples
     --------
-    >>> from attrib_ds.service.store import Store
+    >>> from attrib_ds.service.store.store import Store
     >>> store = Store.open(":memory:", "shop")
     >>> with store.read() as backend:
     ...     user_ids(backend, "SELECT repeat('x', 1000000000)")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import ibis
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.selection import rows_of
+from attrib_ds.service.interactions.selection import rows_of
 from attrib_ds.service.users.derived import described
 from attrib_ds.service.users.described_page import open_described
 from attrib_ds.service.users.field_values import TYPED, folded, given_values, reduced, typed
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract import Answer
     from attrib_ds.contract.users import SearchUsers
-    from attrib_ds.service.rows import Rows
-    from attrib_ds.service.store import Store
+    from attrib_ds.service.store.rows import Rows
+    from attrib_ds.service.store.store import Store
 
 _FIELDS: Final = "fields."
 #: Keys that stand for objects, which have no order.

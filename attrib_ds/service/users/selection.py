@@ -61,7 +61,7 @@ def select_users(
 
     Examples
     --------
-    >>> from attrib_ds.service.store import Store
+    >>> from attrib_ds.service.store.store import Store
     >>> store = Store.open(":memory:", "shop")
     >>> with store.read() as backend:
     ...     select_users(backend, id_from="5f0c0ffee0ddba11ad0be123").count().to_pyarrow().as_py()

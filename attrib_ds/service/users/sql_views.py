@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
-from attrib_ds.service.selection import rows_of
+from attrib_ds.service.interactions.selection import rows_of
 from attrib_ds.service.users.derived import described
 from attrib_ds.service.users.field_values import field_values, is_key, text_of
 from attrib_ds.service.users.vocabulary import Vocabulary

@@ -62,7 +62,7 @@ class Vocabulary:
 
     Examples
     --------
-    >>> from attrib_ds.service.store import Store
+    >>> from attrib_ds.service.store.store import Store
     >>> store = Store.open(":memory:", "shop")
     >>> with store.read() as backend:
     ...     Vocabulary(backend.con).check(["fields.email", "fields.emial"], argument="fields")

@@ -11,8 +11,8 @@ import pyarrow as pa
 from attrib_ds.contract import Answer
 from attrib_ds.contract.columns import columns
 from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.json_pages import read_page
-from attrib_ds.json_records import decode, from_json
+from attrib_ds.records.json_pages import read_page
+from attrib_ds.records.json_records import decode, from_json
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.arrow_spool import ArrowSpool
 from attrib_ds.transports.http.json_stream import Unreadable, read_records

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
-from attrib_ds.json_records import from_json
+from attrib_ds.records.json_records import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from attrib_ds.errors import (
     Unauthorized,
     Unavailable,
 )
-from attrib_ds.json_records import decode
+from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.retrying import Failed, seconds_asked
 
 if TYPE_CHECKING:

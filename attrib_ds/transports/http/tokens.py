@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
-from attrib_ds.json_records import decode
+from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.retrying import Failed, seconds_asked
 from attrib_ds.transports.http.secret import Secret
 

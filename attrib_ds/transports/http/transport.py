@@ -27,7 +27,7 @@ from attrib_ds.transports.http.walking import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from attrib_ds.attribution.tables import Tables
+    from attrib_ds.attribution.paths.tables import Tables
     from attrib_ds.contract import Answer, Operation, Request
     from attrib_ds.transports.http.addresses import Addresses
     from attrib_ds.transports.http.arrow_spool import ArrowSpool

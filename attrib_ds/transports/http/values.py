@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import OPERATIONS, File
-from attrib_ds.json_records import decode
+from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.json_stream import Unreadable
 from attrib_ds.transports.http.refusals import error_of
 

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from attrib_ds import combine_with_experiment
-from attrib_ds.attribution.experiments import posterior
+from attrib_ds.attribution.experiments import combine_with_experiment, posterior
 from attrib_ds.attribution.experiments.posterior import Measured, combined, explain
 from attrib_ds.errors import InvalidRequest
 

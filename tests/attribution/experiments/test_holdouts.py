@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, holdout_effects, simulate
+from attrib_ds import Paths, simulate
+from attrib_ds.attribution.experiments import holdout_effects
 from attrib_ds.attribution.experiments.contrasts import contrast
 from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from observed_worlds import DAY, at, paths_of
 from scipy.integrate import quad
 from scipy.optimize import minimize
+from support.observed_worlds import DAY, at, paths_of
 
 from attrib_ds import AdditiveHazard, Paths, attribute, simulate
 from attrib_ds.errors import InvalidRequest

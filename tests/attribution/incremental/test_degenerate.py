@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from attrib_ds import AdditiveHazard, DiscreteHazard, Landmark, Paths, attribute
+from attrib_ds import AdditiveHazard, Landmark, Paths, attribute
+from attrib_ds.attribution.models import DiscreteHazard
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 MODELS = [DiscreteHazard(), AdditiveHazard(), AdditiveHazard(interactions=True), Landmark()]

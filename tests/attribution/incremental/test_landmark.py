@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from observed_worlds import at, paths_of
+from support.observed_worlds import at, paths_of
 
 from attrib_ds import Landmark, Paths, attribute, simulate
 from attrib_ds.errors import InvalidRequest

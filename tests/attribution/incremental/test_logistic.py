@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attrib_ds import DiscreteHazard, Paths, simulate
+from attrib_ds import Paths, simulate
 from attrib_ds.attribution.incremental.discrete_hazard import regression
 from attrib_ds.attribution.incremental.logistic import chances, derivatives, fit_logistic
-from attrib_ds.attribution.sequences import Sequences
+from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.attribution.paths.sequences import Sequences
 
 
 @pytest.mark.parametrize("left_out", [0, 1, 2])

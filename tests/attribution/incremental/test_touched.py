@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from attrib_ds import AdditiveHazard, DiscreteHazard, Paths, attribute, simulate
-from attrib_ds.attribution.sequences import Sequences
-from attrib_ds.attribution.touch_shares import touch_shares
+from attrib_ds import AdditiveHazard, Paths, attribute, simulate
+from attrib_ds.attribution.credits.touch_shares import touch_shares
+from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.attribution.paths.sequences import Sequences
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from service.accounts.signing import NOON, Clock
+from support.signing import NOON, Clock
 
 from attrib_ds.service.accounts import Accounts
 

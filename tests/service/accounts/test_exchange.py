@@ -10,7 +10,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding
-from service.accounts.signing import NOON, TOKEN_URL, base64url, header_of, payload_of, signed
+from support.signing import NOON, TOKEN_URL, base64url, header_of, payload_of, signed
 
 from attrib_ds.service.accounts import Refusal, exchange
 

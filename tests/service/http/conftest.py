@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pyarrow as pa
 import pytest
-from service.http.caller import Caller, token_of
-from service.records import hex_id, table, uuid, visit
+from support.http_caller import Caller, token_of
+from support.service_records import hex_id, table, uuid, visit
 
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service

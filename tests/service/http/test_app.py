@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import duckdb
 import pytest
 from openapi_spec_validator import validate
-from service.http.caller import TIMEOUT
-from service.records import hex_id
+from support.http_caller import TIMEOUT
+from support.service_records import hex_id
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.service import Service
@@ -304,7 +304,7 @@ def test_r121_users_are_searched_under_v2_alone(call):
 
 @pytest.mark.parametrize("name", [name for name, each in OPERATIONS.items() if each.path])
 def test_r120_r122_to_r124_every_operation_is_found_at_its_path(name):
-    from service.http.caller import path_of
+    from support.http_caller import path_of
 
     operation = OPERATIONS[name]
     route = Routes(OPERATIONS.values()).find(path_of(operation).encode())

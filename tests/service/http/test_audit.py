@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
-from service.http.caller import Caller, token_of
-from service.records import hex_id, send, table, visit
+from support.http_caller import Caller, token_of
+from support.service_records import hex_id, send, table, visit
 
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key

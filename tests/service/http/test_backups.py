@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import duckdb
 import pytest
-from service.http.caller import TIMEOUT, Caller, token_of
-from service.records import send
-from service.sending import declare_order, order
+from support.http_caller import TIMEOUT, Caller, token_of
+from support.order_events import declare_order, order
+from support.service_records import send
 
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key

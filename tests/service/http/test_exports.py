@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import openpyxl
 import pytest
-from service.http.caller import TIMEOUT, Caller, token_of
 from service.http.conftest import load
-from service.records import hex_id, table, visit
+from support.http_caller import TIMEOUT, Caller, token_of
+from support.service_records import hex_id, table, visit
 
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from service.http.caller import Caller, path_of, token_of
-from service.records import hex_id, uuid
+from support.http_caller import Caller, path_of, token_of
+from support.service_records import hex_id, uuid
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.scopes import SCOPES
@@ -144,7 +144,7 @@ def test_numbers_in_filters_keep_their_digits(call):
     ids=["page", "array", "list", "record"],
 )
 def test_the_arrow_answer_holds_the_same_as_the_json_answer(call, path, body, columns):
-    from attrib_ds.json_records import decode, from_json
+    from attrib_ds.records.json_records import decode, from_json
 
     method = "GET" if body is None else "POST"
     reply = call(method, path, body, Accept=f"{ARROW}, application/json;q=0.5")

@@ -18,7 +18,7 @@ from attrib_ds.service.http.failures import Failed, failed
 from attrib_ds.service.http.health import Health
 from attrib_ds.service.http.projects import Projects
 from attrib_ds.service.http.workers import Workers
-from attrib_ds.service.store import Store
+from attrib_ds.service.store.store import Store
 
 ARROW = "application/vnd.apache.arrow.stream"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import pytest
-from service.accounts.signing import Clock
-from service.http.caller import Caller, token_of
+from support.http_caller import Caller, token_of
+from support.signing import Clock
 
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.rates import Buckets, Rate, headers
@@ -79,7 +79,7 @@ def limited(home, **rates):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     from service.http.conftest import load
-    from service.records import table, visit
+    from support.service_records import table, visit
 
     home = tmp_path_factory.mktemp("limited")
     load("shop", home, interactions=table(visit(1)))

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
-from service.http.caller import TIMEOUT, Caller, answering, ask_token, token_of
 from service.http.conftest import MANY
+from support.http_caller import TIMEOUT, Caller, answering, ask_token, token_of
 
 from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
 from attrib_ds.service.accounts.administration import create_key

@@ -10,16 +10,16 @@ from contextlib import closing
 
 import pyarrow as pa
 import pytest
-from service.http.caller import TIMEOUT, answering
 from service.http.conftest import MANY
-from service.records import hex_id
+from support.http_caller import TIMEOUT, answering
+from support.service_records import hex_id
 
 from attrib_ds.contract import OPERATIONS, build, from_wire
 from attrib_ds.errors import Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.http import writing
-from attrib_ds.service.interactions import open_interactions
-from attrib_ds.service.store import Store
+from attrib_ds.service.interactions.search import open_interactions
+from attrib_ds.service.store.store import Store
 
 SEARCH = "/api/v1/projects/big-shop/interactions/search"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -141,7 +141,7 @@ def test_g126_an_answer_that_breaks_off_has_no_end(call, home, server, caplog):
 def _break_readers() -> int:
     import gc
 
-    from attrib_ds.service.connections import Connections
+    from attrib_ds.service.store.cursors import Connections
 
     lent = [
         each

@@ -9,8 +9,8 @@ import time
 
 import jwt
 import pytest
-from service.accounts.signing import header_of, payload_of, signed
-from service.http.caller import FORM, GRANT, Caller, ask_token, exchange, token_of
+from support.http_caller import FORM, GRANT, Caller, ask_token, exchange, token_of
+from support.signing import header_of, payload_of, signed
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.service.accounts.accounts import FILE

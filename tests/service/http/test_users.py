@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from service.records import hex_id
+from support.service_records import hex_id
 
 V1, V2 = "/api/v1/projects/shop", "/api/v2/projects/shop"
 SEARCH = f"{V2}/users/search"

@@ -6,7 +6,7 @@ import uuid
 from contextlib import closing
 
 import pytest
-from service.http.caller import Caller, token_of
+from support.http_caller import Caller, token_of
 
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service

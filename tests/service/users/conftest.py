@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from service.records import hex_id, send, table, visit
-from service.users.people import declare, event
+from support.service_records import hex_id, send, table, visit
+from support.user_projects import declare, event
 
 from attrib_ds.service import Service
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from service.records import hex_id, send, table, visit
+from support.service_records import hex_id, send, table, visit
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.filters import user

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from service.records import hex_id, send, table, uuid, visit
-from service.sending import declare_order, order
-from service.users.people import AGGREGATIONS, clear, declare, event, moment, recomputed
+from support.order_events import declare_order, order
+from support.service_records import hex_id, send, table, uuid, visit
+from support.user_projects import AGGREGATIONS, clear, declare, event, moment, recomputed
 
 from attrib_ds import instants
 from attrib_ds.service import Service

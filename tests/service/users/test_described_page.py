@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from service.records import hex_id, send, table, visit
+from support.service_records import hex_id, send, table, visit
 
 from attrib_ds.service import Service
 from attrib_ds.service.users import described_page

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from service.invariants import assert_users_agree, rows_of
-from service.people import declare, see, user_of, users
-from service.records import hex_id, order, send, table, uuid, visit
+from support.identified_users import declare, see, user_of, users
+from support.service_records import hex_id, order, send, table, uuid, visit
+from support.user_invariants import assert_users_agree, rows_of
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service import Service
-from attrib_ds.service.tables import TABLES
+from attrib_ds.service.store.tables import TABLES
 
 ANNA = "Anna.Secret@example.com"
 NAMES = ("anna.secret", "browser-of-anna", "vendor-anna", "Annabel", "nonce-of-anna")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from service.records import hex_id, order, send, table, uuid, visit
+from support.service_records import hex_id, order, send, table, uuid, visit
 
 from attrib_ds import schema
 from attrib_ds.contract import OPERATIONS, build

@@ -17,8 +17,8 @@ import openpyxl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from service.records import hex_id, order, send, table, visit
-from service.users.sql_project import ANNA, BEN, CARL, DORA, fill
+from support.service_records import hex_id, order, send, table, visit
+from support.sql_project import ANNA, BEN, CARL, DORA, fill
 
 from attrib_ds.contract.exports import OutputFormat, Transformer
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported

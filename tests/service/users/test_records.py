@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from service.records import hex_id, send
+from support.service_records import hex_id, send
 
 from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest, NotFound

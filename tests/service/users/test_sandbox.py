@@ -6,8 +6,8 @@ import sys
 import threading
 
 import pytest
-from service.records import hex_id
-from service.users.sql_project import ANNA, BEN, CARL, NAMES, fill
+from support.service_records import hex_id
+from support.sql_project import ANNA, BEN, CARL, NAMES, fill
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service

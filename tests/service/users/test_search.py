@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from service.records import hex_id, send, table, visit
-from service.users.people import clear
+from support.service_records import hex_id, send, table, visit
+from support.user_projects import clear
 
-from attrib_ds import json_records
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.contract.columns import columns
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records import json_records
 from attrib_ds.schema import user_columns
 from attrib_ds.service import Service
 from attrib_ds.service.http.writing import json_pieces

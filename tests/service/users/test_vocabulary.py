@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from service.records import send
-from service.sending import declared
+from support.order_events import declared
+from support.service_records import send
 
 from attrib_ds.contract.user_keys import PLAIN
 from attrib_ds.errors import InvalidRequest

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from transports.http.scripted import FakeClock, Scripted
+from support.scripted_service import FakeClock, Scripted
 
 from attrib_ds import Project
 from attrib_ds.transports.http.configuration import Remote

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pyarrow as pa
 import pytest
-from transports.http.scripted import Reply, page
+from support.scripted_service import Reply, page
 
 from attrib_ds import errors, get_interaction, list_hits, search_interactions
 from attrib_ds.schema import INTERACTION

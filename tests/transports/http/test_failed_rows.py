@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from transports.http.scripted import RESET, Reply
+from support.scripted_service import RESET, Reply
 
 import attrib_ds as at
 from attrib_ds import errors

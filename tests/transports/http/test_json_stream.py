@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attrib_ds import errors
-from attrib_ds.json_records import decode, from_json
+from attrib_ds.records.json_records import decode, from_json
 from attrib_ds.transports.http.json_stream import Unreadable, read_records
 
 COLUMNS = pa.schema([("_id", pa.string()), ("n", pa.int64()), ("geo.x", pa.float64())])

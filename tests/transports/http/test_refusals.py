@@ -4,7 +4,7 @@ import pickle
 
 import pandas as pd
 import pytest
-from transports.http.scripted import TOKEN, Reply
+from support.scripted_service import TOKEN, Reply
 
 from attrib_ds import errors, get_interaction, search_interactions, send_events
 from attrib_ds.contract import OPERATIONS

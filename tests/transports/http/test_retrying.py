@@ -4,7 +4,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from transports.http.scripted import RESET, Reply, page
+from support.scripted_service import RESET, Reply, page
 
 from attrib_ds import errors
 from attrib_ds.transports.http.clock import Clock

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from transports.http.scripted import Reply, page
+from support.scripted_service import Reply, page
 
 from attrib_ds import errors, list_nodes, search_interactions
 from attrib_ds.contract import OPERATIONS

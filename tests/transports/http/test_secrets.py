@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
-from transports.http.scripted import RESET, TOKEN, Reply, page
+from support.scripted_service import RESET, TOKEN, Reply, page
 
 from attrib_ds import connect, errors, search_interactions
 from attrib_ds.transports.http.assertions import make_assertion

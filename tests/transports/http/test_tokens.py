@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from transports.http.scripted import RESET, TOKEN, TOKEN_PATH, Reply, page
+from support.scripted_service import RESET, TOKEN, TOKEN_PATH, Reply, page
 
 from attrib_ds import errors
 from attrib_ds.contract import OPERATIONS, build

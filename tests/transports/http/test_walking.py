@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from service.records import hex_id
-from transports.http.scripted import RESET, Reply, page
+from support.scripted_service import RESET, Reply, page
+from support.service_records import hex_id
 
 import attrib_ds as at
 from attrib_ds import Project, errors, interaction

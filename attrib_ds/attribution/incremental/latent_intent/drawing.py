@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attrib_ds.attribution.codes import number_rows
+from attrib_ds.attribution.paths.codes import number_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

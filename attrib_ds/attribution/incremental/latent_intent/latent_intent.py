@@ -18,7 +18,7 @@ from attrib_ds.attribution.incremental.latent_intent.funnel import Rates
 from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, Journeys, cut_journeys
 from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
 from attrib_ds.attribution.incremental.latent_intent.posterior import draw_parameters
-from attrib_ds.attribution.tally import Tally
+from attrib_ds.attribution.intervals.tally import Tally
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.progress import progress
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.models import LatentIntent
-    from attrib_ds.attribution.sequences import Sequences
+    from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
 

@@ -7,14 +7,15 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from attrib_ds import Channel, LatentIntent, Paths, Scenario, attribute, simulate
+from attrib_ds import Channel, Paths, Scenario, attribute, simulate
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.latent_intent.days import Days
 from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
 from attrib_ds.attribution.incremental.latent_intent.fitting import Objective, fit
 from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, cut_journeys
 from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
-from attrib_ds.attribution.sequences import Sequences
+from attrib_ds.attribution.models import LatentIntent
+from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
 DAY = pd.Timedelta(days=1)

@@ -1,0 +1,1 @@
+"""Public functions, one file per noun."""

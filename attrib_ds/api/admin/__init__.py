@@ -1,0 +1,1 @@
+"""Administration of a project: identities, currency rates, settings, audit log, backups."""

@@ -1,0 +1,91 @@
+"""The choices of a project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrib_ds.records.frames import to_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from attrib_ds.project import Project
+
+
+def get_settings(project: Project) -> pd.Series[Any]:
+    """Get the choices of a project.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+
+    Returns
+    -------
+    Series
+        ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields`` and ``requireTokenForEvents``,
+        as in :func:`attrib_ds.admin.update_settings`; ``currency`` and ``timezone``, which the project was made
+        with and which stay.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     bool(admin.get_settings(shop)["lenientOptionalFields"])
+    False
+    """
+    return to_record(project.send("get_settings").table)
+
+
+def update_settings(
+    project: Project,
+    *,
+    lenient_optional_fields: bool | None = None,
+    retention_duration_in_days: int | None = None,
+    pii_fields: Sequence[str] | None = None,
+    require_token_for_events: bool | None = None,
+) -> pd.Series[Any]:
+    """Change choices of a project; what is not given stays.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    lenient_optional_fields : bool, optional
+        Whether an event is kept when the value of an optional field is not of its type; that value is kept
+        as invalid then. By default (False) the event is trashed.
+    retention_duration_in_days : int, optional
+        Days after an event in which its personal values are kept, at most 36,525; 0, the default, for ever.
+    pii_fields : sequence of str, optional
+        Storage keys of the fields whose values are personal; none by default.
+    require_token_for_events : bool, optional
+        Whether a served project takes events from holders of a token alone; False by default. It counts
+        within a second.
+
+    Returns
+    -------
+    Series
+        All choices, as in :func:`attrib_ds.admin.get_settings`.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed; the message names it.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     int(admin.update_settings(shop, retention_duration_in_days=365)["retentionDurationInDays"])
+    365
+    """
+    answer = project.send(
+        "update_settings",
+        lenient_optional_fields=lenient_optional_fields,
+        retention_duration_in_days=retention_duration_in_days,
+        pii_fields=pii_fields,
+        require_token_for_events=require_token_for_events,
+    )
+    return to_record(answer.table)

@@ -1,0 +1,656 @@
+"""Custom campaigns and their outlays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from attrib_ds.records.frames import to_pandas, to_record
+from attrib_ds.sending.delivery import Delivery
+from attrib_ds.sending.rows import read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from decimal import Decimal
+    from pathlib import Path
+
+    import pandas as pd
+
+    from attrib_ds.project import Project
+    from attrib_ds.sending.delivery import Earlier
+    from attrib_ds.sending.journal import Outcome
+
+#: Columns of outlays to create, and the arguments that they stand for.
+_ARGUMENTS: Final = {
+    "campaignId": "parent_campaign_id",
+    "amount": "amount",
+    "startDate": "start_date",
+    "endDate": "end_date",
+    "country": "country",
+    "region": "region",
+}
+
+
+def list_campaigns(
+    project: Project,
+    vendor_id: str,
+    *,
+    active: bool | None = None,
+    campaign_id: str | None = None,
+    campaign_slug: str | None = None,
+    name_like: str | None = None,
+    explicit: bool | None = None,
+    sort: str | None = None,
+    descending: bool | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> pd.DataFrame:
+    """List the custom campaigns of an integration.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``. An unknown one has no campaigns.
+    active, explicit : bool, optional
+        Only campaigns that are, or are not.
+    campaign_id, campaign_slug : str, optional
+        Only the campaign of this id or slug.
+    name_like : str, optional
+        Only campaigns whose name contains this text, in any case.
+    sort : str, optional
+        ``"name"`` (the default), ``"campaignId"`` or ``"active"``; ties are broken by the id.
+    descending : bool, optional
+        Whether the greatest come first; the smallest do by default.
+    limit, offset : int, optional
+        At most so many, and how many to skip; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per campaign: ``id``, ``integrationId``, ``projectId``, ``name``, ``campaignSlug`` (str),
+        ``active``, ``explicit`` (boolean), ``createdAt``, ``updatedAt``. ``frame.attrs["total"]`` counts all
+        that match. A campaign that traffic has made is not explicit.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed; the message names it.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect, create_campaign, list_campaigns
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
+    ...     _ = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     list_campaigns(shop, "my-ads", name_like="SALE")["campaignSlug"].to_list()
+    ['spring']
+    """
+    answer = project.send(
+        "list_campaigns",
+        vendor_id=vendor_id,
+        active=active,
+        campaign_id=campaign_id,
+        campaign_slug=campaign_slug,
+        name_like=name_like,
+        explicit=explicit,
+        sort=sort,
+        descending=descending,
+        limit=limit,
+        offset=offset,
+    )
+    frame = to_pandas(answer.table)
+    frame.attrs["total"] = answer.total
+    return frame
+
+
+def get_campaign(project: Project, vendor_id: str, *, id: str) -> pd.Series[Any]:
+    """Get one custom campaign.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    id : str
+        The campaign's ``id``, not its slug.
+
+    Returns
+    -------
+    Series
+        One entry per property; named by the id.
+
+    Raises
+    ------
+    NotFound
+        If the integration has no such campaign.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect, create_campaign, get_campaign
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     get_campaign(shop, "my-ads", id=spring)["name"]
+    'Spring sale'
+    """
+    record = to_record(project.send("get_campaign", vendor_id=vendor_id, id=id).table)
+    record.name = record["id"]
+    return record
+
+
+def create_campaign(
+    project: Project, vendor_id: str, *, campaign_slug: str, name: str, active: bool = True
+) -> str:
+    """Create a custom campaign.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    campaign_slug : str
+        What landing pages call the campaign: 1 to 128 letters, digits and ``. _ ~ -``; unique in the
+        integration and never changed.
+    name : str
+        What people call it.
+    active : bool, default True
+        An inactive campaign still receives traffic and keeps its spend.
+
+    Returns
+    -------
+    str
+        The campaign's id, which is that of its node too.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed or there is no such integration.
+    Conflict
+        If the slug is taken.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect, create_campaign
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
+    ...     len(create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale"))
+    24
+    """
+    answer = project.send(
+        "create_campaign", vendor_id=vendor_id, campaign_slug=campaign_slug, name=name, active=active
+    )
+    return str(answer.value)
+
+
+def update_campaign(
+    project: Project, vendor_id: str, *, id: str, name: str | None = None, active: bool | None = None
+) -> int:
+    """Change a custom campaign.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    id : str
+        The campaign's ``id``.
+    name : str, optional
+        Its new name.
+    active : bool, optional
+        Whether it is active from now on.
+
+    Returns
+    -------
+    int
+        1 if something changed; 0 if not, or if there is no such campaign.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect, create_campaign, update_campaign
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     [update_campaign(shop, "my-ads", id=spring, active=False) for _ in range(2)]
+    [1, 0]
+    """
+    answer = project.send("update_campaign", vendor_id=vendor_id, id=id, name=name, active=active)
+    modified: Any = answer.value
+    return int(modified)
+
+
+def list_outlays(
+    project: Project,
+    vendor_id: str,
+    *,
+    parent_campaign_id: str,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    deleted: bool | None = None,
+    sort: str | None = None,
+    descending: bool | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> pd.DataFrame:
+    """List the outlays of a custom campaign.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    parent_campaign_id : str
+        The campaign's ``id``. An unknown one has no outlays.
+    since, until : datetime or str, optional
+        Only outlays with a part of their period in this range; without an offset they are UTC.
+    deleted : bool, optional
+        True: only outlays that were deleted; otherwise only the others.
+    sort : str, optional
+        ``"startDate"`` (the default), ``"endDate"``, ``"amount"``, ``"campaignId"``, ``"country"`` or
+        ``"region"``; nulls are last and ties are broken by ``_id``.
+    descending : bool, optional
+        Whether the greatest come first; the smallest do by default.
+    limit, offset : int, optional
+        At most so many, and how many to skip; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per outlay: ``_id``, ``campaignId``, ``amount.amount`` (float64), ``amount.currency``,
+        ``startDate``, ``endDate`` and the rest of its properties. ``frame.attrs["total"]`` counts all that
+        match.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed; the message names it.
+
+    Examples
+    --------
+    >>> from attrib_ds import connect, list_outlays
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     list_outlays(shop, "my-ads", parent_campaign_id="unknown").shape[0]
+    0
+    """
+    answer = project.send(
+        "list_outlays",
+        vendor_id=vendor_id,
+        parent_campaign_id=parent_campaign_id,
+        since=since,
+        until=until,
+        deleted=deleted,
+        sort=sort,
+        descending=descending,
+        limit=limit,
+        offset=offset,
+    )
+    frame = to_pandas(answer.table)
+    frame.attrs["total"] = answer.total
+    return frame
+
+
+def get_outlay(
+    project: Project, vendor_id: str, *, parent_campaign_id: str, outlay_id: str
+) -> pd.Series[Any]:
+    """Get one outlay of a custom campaign.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    parent_campaign_id : str
+        The campaign's ``id``.
+    outlay_id : str
+        The outlay's ``_id``.
+
+    Returns
+    -------
+    Series
+        One entry per property; named by the ``_id``.
+
+    Raises
+    ------
+    NotFound
+        If the campaign has no such outlay.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect, create_campaign, create_outlay, get_outlay
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads", currency="NOK")
+    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
+    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
+    ...     get_outlay(shop, "my-ads", parent_campaign_id=spring, outlay_id=spent)["amount.currency"]
+    'NOK'
+    """
+    answer = project.send(
+        "get_outlay", vendor_id=vendor_id, parent_campaign_id=parent_campaign_id, outlay_id=outlay_id
+    )
+    return to_record(answer.table)
+
+
+def create_outlay(
+    project: Project,
+    vendor_id: str,
+    *,
+    parent_campaign_id: str,
+    amount: float | Decimal,
+    start_date: datetime | str,
+    end_date: datetime | str,
+    country: str | None = None,
+    region: str | None = None,
+) -> str:
+    """Record what a custom campaign cost in a period.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    parent_campaign_id : str
+        The campaign's ``id``.
+    amount : float or Decimal
+        In the currency of the integration, 0 or more; at most 6 digits after the point. It is spread
+        evenly over the seconds of the period, and adds to other outlays of the campaign.
+    start_date, end_date : datetime or str
+        The period, without its end; without an offset they are UTC.
+    country, region : str, optional
+        Where it was spent.
+
+    Returns
+    -------
+    str
+        The outlay's ``_id``.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed, or there is no such integration or campaign.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect, create_campaign, create_outlay, list_outlays
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
+    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
+    ...     list_outlays(shop, "my-ads", parent_campaign_id=spring)["amount.amount"].to_list()
+    [70.0]
+    """
+    answer = project.send(
+        "create_outlay",
+        vendor_id=vendor_id,
+        parent_campaign_id=parent_campaign_id,
+        amount=amount,
+        start_date=start_date,
+        end_date=end_date,
+        country=country,
+        region=region,
+    )
+    return str(answer.value)
+
+
+def update_outlay(
+    project: Project,
+    vendor_id: str,
+    *,
+    parent_campaign_id: str,
+    outlay_id: str,
+    amount: float | Decimal | None = None,
+    start_date: datetime | str | None = None,
+    end_date: datetime | str | None = None,
+    campaign_id: str | None = None,
+    country: str | None = None,
+    region: str | None = None,
+) -> int:
+    """Change an outlay; what is not given stays.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    parent_campaign_id : str
+        The ``id`` of the campaign that has the outlay.
+    outlay_id : str
+        The outlay's ``_id``.
+    amount : float or Decimal, optional
+        In the currency of the integration, 0 or more.
+    start_date, end_date : datetime or str, optional
+        Bounds of its period.
+    campaign_id : str, optional
+        Another campaign of the integration, which has the outlay from now on.
+    country, region : str, optional
+        Where it was spent.
+
+    Returns
+    -------
+    int
+        1 if something changed, else 0.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed, the period would be empty or there is no such campaign to move to.
+    NotFound
+        If the campaign has no such outlay.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect, create_campaign, create_outlay, update_outlay
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
+    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
+    ...     update_outlay(shop, "my-ads", parent_campaign_id=spring, outlay_id=spent, amount=80)
+    1
+    """
+    answer = project.send(
+        "update_outlay",
+        vendor_id=vendor_id,
+        parent_campaign_id=parent_campaign_id,
+        outlay_id=outlay_id,
+        amount=amount,
+        start_date=start_date,
+        end_date=end_date,
+        campaign_id=campaign_id,
+        country=country,
+        region=region,
+    )
+    modified: Any = answer.value
+    return int(modified)
+
+
+def delete_outlay(project: Project, vendor_id: str, *, parent_campaign_id: str, outlay_id: str) -> int:
+    """Delete an outlay, which then counts in no cost.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    parent_campaign_id : str
+        The campaign's ``id``.
+    outlay_id : str
+        The outlay's ``_id``.
+
+    Returns
+    -------
+    int
+        1.
+
+    Raises
+    ------
+    NotFound
+        If the campaign has no such outlay, or it is deleted already.
+
+    Examples
+    --------
+    >>> from attrib_ds import admin, connect, create_campaign
+    >>> from attrib_ds import create_outlay, delete_outlay, list_outlays
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
+    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
+    ...     _ = delete_outlay(shop, "my-ads", parent_campaign_id=spring, outlay_id=spent)
+    ...     len(list_outlays(shop, "my-ads", parent_campaign_id=spring))
+    0
+    """
+    answer = project.send(
+        "delete_outlay", vendor_id=vendor_id, parent_campaign_id=parent_campaign_id, outlay_id=outlay_id
+    )
+    modified: Any = answer.value
+    return int(modified)
+
+
+def create_outlays(
+    project: Project,
+    vendor_id: str,
+    frame: pd.DataFrame,
+    *,
+    dry_run: bool = False,
+    journal: str | Path | None = None,
+) -> pd.DataFrame:
+    """Record what custom campaigns cost, one outlay per row.
+
+    Running it again with the same rows stores nothing twice: a row is skipped as long as its campaign has
+    an outlay with all of its values that no other row stands for. Whatever ended a run, the same call with
+    the whole frame sends the rest.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    vendor_id : str
+        The integration's ``vendorId``.
+    frame : DataFrame
+        ``campaignId`` (the campaign's ``id``), ``amount`` (in the currency of the integration),
+        ``startDate``, ``endDate`` and, if known, ``country`` and ``region``, as in :func:`create_outlay`.
+    dry_run : bool, default False
+        Whether to check the form of the rows only, and send nothing; whether there is such a campaign, the
+        service alone knows. A journal is neither read nor written.
+    journal : str or Path, optional
+        File that remembers each row before it is sent, and what became of it, so that another run with it
+        sends only what is left and tells the same. A row that was on its way when a run ended is looked for
+        among the outlays of its campaign, and sent if it is not there. Each row is recorded at least once,
+        and twice only if a remote service carries out the request of the earlier run after that look. A
+        row is known by its campaign, period, country and region: another amount is told and not sent, and
+        an outlay that was deleted since is not recorded again.
+
+    Returns
+    -------
+    DataFrame
+        One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``;
+        in a dry run ``valid`` or ``rejected``), ``id`` of the outlay, ``error`` (str). Where the service
+        fails half-way, that row is ``failed`` and those behind it are ``unsent``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing or unknown, or the journal is for something else; nothing is stored then.
+    Unavailable
+        If another run uses the journal.
+    AttribError
+        If the service fails before anything was stored; ``partial`` is the frame so far.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import admin, connect, create_campaign, create_outlays
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    ...     days = {"startDate": ["2025-03-03T00:00:00Z"], "endDate": ["2025-03-10T00:00:00Z"]}
+    ...     spent = pd.DataFrame({"campaignId": [spring], "amount": [70.0], **days})
+    ...     [create_outlays(shop, "my-ads", spent)["status"].item() for _ in range(2)]
+    ['created', 'present']
+    """
+    return deliver_outlays(project, vendor_id, frame, dry_run=dry_run, journal=journal)
+
+
+def deliver_outlays(
+    project: Project,
+    vendor_id: str,
+    frame: pd.DataFrame,
+    *,
+    journal: str | Path | None,
+    dry_run: bool = False,
+    earlier: Earlier | None = None,
+) -> pd.DataFrame:
+    """Record outlays as :func:`create_outlays` does; of an earlier run only what failed."""
+    known = ("campaignId", "amount", "startDate", "endDate")
+    rows = read_rows(frame, required=known, optional=("country", "region"))
+    unclaimed: dict[str, dict[tuple[Any, ...], list[str]]] = {}
+
+    def arguments(position: int) -> dict[str, Any]:
+        named = {_ARGUMENTS[name]: value for name, value in rows[position].items()}
+        return {"vendor_id": vendor_id, **named}
+
+    def send(positions: Sequence[int]) -> list[Outcome]:
+        answer = project.send("create_outlay", **arguments(positions[0]))
+        return [("created", str(answer.value), None)]
+
+    delivery = Delivery(
+        project=project,
+        function="create_outlays",
+        operation="create_outlay",
+        index=frame.index,
+        arguments=arguments,
+        key=lambda asked: [vendor_id, asked.parentCampaignId, *_place(asked)],
+        rows=rows,
+        manner={"vendor_id": vendor_id},
+        earlier=earlier,
+    )
+    if dry_run:
+        return delivery.check()
+    with delivery.begun(journal) as run:
+        claimed = run.known_ids
+
+        def find(position: int) -> Outcome | None:
+            asked: Any = delivery.request(position)
+            campaign = asked.parentCampaignId
+            if campaign not in unclaimed:
+                unclaimed[campaign] = _stored(project, vendor_id, campaign, without=claimed)
+            same = unclaimed[campaign].get((asked.amount, *_place(asked)))
+            return ("present", same.pop(0), None) if same else None
+
+        # Rows of one campaign share what is known of its outlays.
+        return run.send(send, keys=[str(row.get("campaignId")) for row in rows], find=find)
+
+
+def _place(outlay: Any) -> tuple[Any, ...]:
+    """Return when and where an outlay was spent."""
+    return outlay.startDate, outlay.endDate, outlay.country, outlay.region
+
+
+def _stored(
+    project: Project, vendor_id: str, campaign: str, *, without: frozenset[str]
+) -> dict[tuple[Any, ...], list[str]]:
+    """Return the ids of a campaign's outlays by what makes two outlays the same."""
+    outlays: Any = project.send("list_outlays", vendor_id=vendor_id, parent_campaign_id=campaign).table
+    names = ("amount.amount", "startDate", "endDate", "country", "region")
+    ids = defaultdict(list)
+    for outlay in outlays.to_pylist():
+        if outlay["_id"] not in without:
+            ids[tuple(outlay[name] for name in names)].append(outlay["_id"])
+    return dict(ids)

@@ -1,0 +1,344 @@
+"""Conversions of a project with the touchpoints that led to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from attrib_ds import instants
+from attrib_ds.attribution.calendar import zone_of
+from attrib_ds.attribution.paths.daily_spend import daily_spend
+from attrib_ds.attribution.paths.event_metrics import later_amounts, reset_after, state_dates, valued
+from attrib_ds.attribution.paths.money import OCCURRED, Money, settled
+from attrib_ds.attribution.paths.pairing import DIRECT, WINDOW_NODE, pair
+from attrib_ds.attribution.paths.path_inputs import MILESTONE, STATE, anchored, touch_types
+from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.attribution.paths.tree import ancestors_at, lazy, nearest_of, replaced
+from attrib_ds.attribution.paths.windows import Window
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.filters import Predicate
+from attrib_ds.filters.engine import to_ibis
+from attrib_ds.records.frames import to_pandas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from zoneinfo import ZoneInfo
+
+    import ibis.expr.types as ir
+
+    from attrib_ds.attribution.paths.tables import Tables
+    from attrib_ds.attribution.paths.windows import Lookback
+    from attrib_ds.project import Project
+
+_LONGEST = timedelta(days=365)
+_SHORTEST = timedelta(days=1)
+#: Types of interactions, whether or not the project has any.
+_TYPES = ("session", "offline")
+
+
+def conversion_paths(
+    project: Project,
+    *,
+    event_type: str,
+    statistic: str = "event-count",
+    state: str | None = None,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    lookback: Lookback = "30D",
+    where: Predicate | None = None,
+    nodes: Predicate | None = None,
+    level: str | None = None,
+    milestones: Mapping[str, str] | None = None,
+    node_lookbacks: Mapping[str, str | timedelta] | None = None,
+    precedence: Sequence[str] | None = None,
+    reset: str = "none",
+    anchor: str = "event",
+    adjustments: Sequence[str] = (),
+    in_currency: str | None = None,
+    rates: pd.DataFrame | None = None,
+    later_rate: str = "original",
+) -> Paths:
+    """Find the touchpoints that led to the events of a type.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    event_type : str
+        Reference of the event type.
+    statistic : str, default "event-count"
+        What is credited beside the number of conversions: a statistic of the events, such as
+        ``"turnover"``. An event without it is a conversion of value 0. What updates have changed since the
+        first value counts as a later amount, at the date of the update.
+    state : str, optional
+        Only events on which this state is 1.
+    since, until : datetime or str, optional
+        Bounds of the date that ``anchor`` names, both inclusive; without an offset they are UTC.
+    lookback : str, timedelta or mapping, default "30D"
+        Touchpoints in ``(eventDate - lookback, eventDate]`` belong to the path; 1 to 365 days. A mapping has
+        one for each type of interactions, such as ``{"session": "30D", "offline": "90D"}``; ``"default"`` in
+        it is that of the types it does not name.
+    where : Predicate, optional
+        On interactions, which touchpoints are eligible; or on events, which of them are conversions. Bots
+        and filtered traffic never are eligible.
+    nodes : Predicate, optional
+        On the node of a touchpoint.
+    level : str, optional
+        Credit the ancestor of this type (``"campaign"``), or the channel (``"channel"``), instead of the node
+        that was touched; the spend of the project is put beside the credits then.
+    milestones : mapping of str to str, optional
+        Name of a milestone to the state whose date it is: ``{"lead": "qualified"}``.
+    node_lookbacks : mapping of str to str or timedelta, optional
+        Lookbacks of nodes and of what is below them in the tree, by ``_id``; they go before those of types.
+    precedence : sequence of str, optional
+        Types, the first before the others: with ``("session", "offline")`` offline interactions are left out
+        of a window that holds a session. Without it (the default) all count.
+    reset : {"none", "same", "any"}, default "none"
+        Which earlier events of the user end a window, so that an interaction counts for the first of them
+        only: none; those of this type that ``state`` and ``where`` keep, whatever the period; events of any
+        type.
+    anchor : {"event", "state"}, default "event"
+        Whether windows end at the date of the event, so that later states do not change its path, or at that
+        of the state.
+    adjustments : sequence of str, optional
+        Further statistics that are added to the value as later amounts, such as refunds below zero.
+    in_currency : str, optional
+        Convert every value, and the spend, to this currency, at the rate of the event's date (for spend, of
+        each day); without it currencies stay apart.
+    rates : DataFrame, optional
+        ``currency``, ``date`` (from which on the rate holds) and ``rate`` (what one unit is worth in
+        ``in_currency``); by default the rates of the project, which are to its own currency.
+    later_rate : {"original", "own"}, default "original"
+        Whether later amounts are converted at the date of their event, so that a full refund leaves nothing,
+        or at their own.
+
+    Returns
+    -------
+    Paths
+        Lazy; one row per touchpoint once computed.
+
+    Raises
+    ------
+    InvalidRequest
+        If the event type, the statistic or the state is unknown, an argument is not allowed, or a currency
+        has no rate on a day.
+    NotSupported
+        If the project's service does not let attribution run on its tables.
+
+    Examples
+    --------
+    >>> from attrib_ds import attribute, conversion_paths, sample_project
+    >>> paths = conversion_paths(sample_project(), event_type="order", statistic="turnover", level="channel")
+    >>> credits = attribute(paths, ["first_touch", "last_touch"])
+    >>> sorted(set(credits["model"]))
+    ['first_touch', 'last_touch']
+    """
+    tables = project.tables()
+    period = _Period.of(since, until)
+    window = Window.of(
+        lookback,
+        of_nodes=node_lookbacks,
+        precedence=precedence,
+        reset=reset,
+        anchor=anchor,
+        bounds=(_SHORTEST, _LONGEST),
+    )
+    money = _money(tables, in_currency, rates, later_rate)
+    on_touches, on_events = _split(where)
+    events = _events(tables, event_type, on_events)
+    added = _listed(adjustments)
+    _check_keys(
+        tables,
+        event_type,
+        {"statistic": [statistic], "adjustments": added},
+        [state, *(milestones or {}).values()],
+    )
+    tree = _tree(tables, level, node_lookbacks or {})
+    touchpoints = _touchpoints(tables, tree, on_touches, nodes)
+    if window.named_types:
+        window.require_types([*_TYPES, *touch_types(touchpoints)])
+    conversions = anchored(_dated(tables, events, state, milestones or {}), anchor)
+    if reset != "none":
+        conversions = reset_after(tables, conversions, of_any=reset == "any")
+    conversions = valued(tables, period.kept(conversions), statistic)
+    conversions, later = settled(conversions, later_amounts(tables, statistic, added), money)
+    zone = zone_of(tables.timezone)
+    spend = None if level is None else _spend(tables, tree, period, zone, money)
+    told = {"event_type": event_type, "statistic": statistic, "state": state, "level": level}
+    return Paths(
+        touches=pair(touchpoints, conversions, window=window),
+        touchpoints=touchpoints,
+        nodes=tree[["node_id", "name", "type", "parent_id"]],
+        spend=spend,
+        conversions=conversions,
+        later=later,
+        window=window,
+        timezone=tables.timezone,
+        settings=window.described()
+        | money.described()
+        | {name: value for name, value in told.items() if value is not None}
+        | period.described(),
+        owner=project,
+    )
+
+
+@dataclass(frozen=True)
+class _Period:
+    """Bounds in naive UTC, as the tables hold instants."""
+
+    since: datetime | None
+    until: datetime | None
+
+    @classmethod
+    def of(cls, since: datetime | str | None, until: datetime | str | None) -> _Period:
+        return cls(_naive(since, "since"), _naive(until, "until"))
+
+    def kept(self, conversions: ir.Table) -> ir.Table:
+        """Keep the conversions of the period."""
+        if self.since is not None:
+            conversions = conversions.filter(conversions.event_date >= self.since)
+        if self.until is not None:
+            conversions = conversions.filter(conversions.event_date <= self.until)
+        return conversions
+
+    def described(self) -> dict[str, str]:
+        """Return the bounds in words, those that there are."""
+        bounds = {"since": self.since, "until": self.until}
+        return {name: f"{bound.isoformat()}Z" for name, bound in bounds.items() if bound is not None}
+
+
+def _naive(value: datetime | str | None, argument: str) -> datetime | None:
+    if value is None:
+        return None
+    return instants.parse(value, argument=argument).astimezone(UTC).replace(tzinfo=None)
+
+
+def _split(where: Predicate | None) -> tuple[Predicate | None, Predicate | None]:
+    if where is None:
+        return None, None
+    kind = where.kind if isinstance(where, Predicate) else type(where).__name__
+    if kind == "interaction":
+        return where, None
+    if kind == "event":
+        return None, where
+    raise InvalidRequest(
+        f"where: a predicate on {kind} is not allowed; allowed: interaction(…) or event(…); for "
+        "node(…) there is nodes=",
+        field="where",
+    )
+
+
+def _listed(adjustments: Sequence[str]) -> list[str]:
+    if isinstance(adjustments, str) or not all(isinstance(each, str) for each in adjustments):
+        raise InvalidRequest(
+            f"adjustments: {adjustments!r} is not allowed; allowed: a list of statistics, such as ['refund']",
+            field="adjustments",
+        )
+    return list(adjustments)
+
+
+def _money(tables: Tables, in_currency: str | None, rates: pd.DataFrame | None, later_rate: str) -> Money:
+    if rates is None and in_currency == tables.currency and tables.rates is not None:
+        rates = to_pandas(tables.rates.select("currency", "date", "rate").to_pyarrow())
+    return Money.of(in_currency, rates, later_rate=later_rate)
+
+
+def _events(tables: Tables, event_type: str, where: Predicate | None) -> ir.Table:
+    known = tables.events.select("eventType").distinct().to_pyarrow()["eventType"].to_pylist()
+    if event_type not in known:
+        raise InvalidRequest.choice("event_type", event_type, known)
+    events = tables.events.filter(tables.events.eventType == event_type)
+    return events if where is None else events.filter(to_ibis(where, events))
+
+
+def _check_keys(
+    tables: Tables, event_type: str, statistics: Mapping[str, list[str]], states: list[str | None]
+) -> None:
+    ours = tables.events.filter(tables.events.eventType == event_type)
+    metrics = tables.metrics.semi_join(ours, tables.metrics.eventId == ours["_id"])
+    keys = metrics.select("key", "type").distinct().to_pyarrow().to_pylist()
+    known = {each["key"] for each in keys if each["type"] == "statistic"} | {"event-count"}
+    for argument, named in statistics.items():
+        for statistic in named:
+            if statistic not in known:
+                raise InvalidRequest.choice(argument, statistic, known)
+    for state in states:
+        dated = {each["key"] for each in keys if each["type"] == "state"}
+        if state is not None and state not in dated:
+            raise InvalidRequest.choice("state", state, dated)
+
+
+def _dated(tables: Tables, events: ir.Table, state: str | None, milestones: Mapping[str, str]) -> ir.Table:
+    """Return the events with the dates of the state, where one is asked for, and of milestones."""
+    rows = events.select(event_id="_id", user_id="userId", event_date="eventDate")
+    wanted = {f"{MILESTONE}{name}": each for name, each in milestones.items()}
+    if state is not None:
+        rows = rows.mutate(**{OCCURRED: rows.event_date})
+        wanted[STATE] = state
+    for name, each in wanted.items():
+        dated = state_dates(tables, each)
+        joined = rows.left_join(dated, rows.event_id == dated.dated_event)
+        rows = joined.drop("dated_event").rename({name: "dated"})
+    return rows
+
+
+def _tree(tables: Tables, level: str | None, lookbacks: Mapping[str, str | timedelta]) -> pd.DataFrame:
+    nodes = to_pandas(tables.nodes.select("_id", "parentId", "type", "name", "channel").to_pyarrow())
+    direct = nodes[["_id", "name", "channel"]].apply(lambda names: names.str.lower().isin(DIRECT)).any(axis=1)
+    credited = {} if level is None else ancestors_at(nodes, level)
+    known = set(nodes["_id"])
+    for node in lookbacks:
+        if node not in known:
+            raise InvalidRequest.choice("node_lookbacks", node, known)
+    return pd.DataFrame(
+        {
+            "node_id": nodes["_id"],
+            "parent_id": nodes["parentId"],
+            "type": nodes["type"],
+            "name": nodes["name"],
+            "credited_id": replaced(nodes["_id"], credited),
+            "is_direct": direct.astype(bool),
+            WINDOW_NODE: nearest_of(nodes, set(lookbacks)),
+        }
+    )
+
+
+def _touchpoints(
+    tables: Tables, tree: pd.DataFrame, where: Predicate | None, nodes: Predicate | None
+) -> ir.Table:
+    interactions = tables.interactions
+    eligible = interactions.filter(
+        ~interactions.isBot.fill_null(False), interactions.trafficFilterId.isnull()
+    )
+    if where is not None:
+        eligible = eligible.filter(to_ibis(where, eligible))
+    if nodes is not None:
+        eligible = eligible.filter(to_ibis(nodes, eligible, nodes=tables.nodes))
+    columns = ["node_id", "credited_id", "is_direct", WINDOW_NODE]
+    touched = lazy(tree[columns].rename(columns={"node_id": "touched_id"}))
+    joined = eligible.left_join(touched, eligible.nodeId == touched.touched_id)
+    return joined.select(
+        user_id=joined.userId,
+        node_id=joined.credited_id.coalesce(joined.nodeId),
+        date=joined.startDate,
+        touch_id=joined["_id"],
+        type=joined.type,
+        is_direct=joined.is_direct.fill_null(False),
+        **{WINDOW_NODE: joined[WINDOW_NODE]},
+    )
+
+
+def _spend(
+    tables: Tables, tree: pd.DataFrame, period: _Period, zone: ZoneInfo, money: Money
+) -> pd.DataFrame | None:
+    """Sum what was spent on each credited node and day of the period."""
+    spent = daily_spend(tables.outlays, zone, since=period.since, until=period.until)
+    if spent.empty:
+        return None
+    spent = money.converted_spend(spent)
+    credited = dict(zip(tree["node_id"], tree["credited_id"], strict=True))
+    spent["node_id"] = replaced(spent["node_id"], credited)
+    return spent.groupby(["node_id", "date", "currency"])["spend"].sum().reset_index()

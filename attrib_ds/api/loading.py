@@ -1,0 +1,140 @@
+"""Bulk loading of an embedded project, and the sample project."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from attrib_ds import sample
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.project import connect
+from attrib_ds.records.frames import to_pandas
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from attrib_ds.project import Project
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a load did.
+
+    Attributes
+    ----------
+    counts : dict of str to int
+        Rows loaded by kind; ``implicit_nodes`` counts nodes made because rows named them.
+    rejected : DataFrame
+        One row per row that did not fit: ``table`` (str), ``row`` (Int64, from 0), ``id`` (str), ``reason``
+        (str, every rule it breaks).
+    """
+
+    counts: dict[str, int]
+    rejected: pd.DataFrame
+
+    def __repr__(self) -> str:
+        loaded = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items()) or "nothing"
+        return f"<Loaded {loaded}; {len(self.rejected):,} rows rejected>"
+
+
+def load(
+    project: Project,
+    *,
+    interactions: object = None,
+    hits: object = None,
+    events: object = None,
+    nodes: object = None,
+    spend: object = None,
+    replace: bool = False,
+) -> Loaded:
+    """Load tables into an embedded project, whole columns at a time.
+
+    Rows that do not fit are returned with the reason and the rest is loaded; each table is loaded in one
+    transaction, nodes first.
+
+    Parameters
+    ----------
+    project : Project
+        An embedded project.
+    interactions, hits, events, nodes, spend : DataFrame, pyarrow.Table, str or Path, optional
+        Rows with the columns of the resources (dotted, ``geo.city``), or the path of a Parquet, CSV or
+        NDJSON file; NDJSON may be nested. ``_id`` may be left out of interactions and events. Events take
+        ``states.<key>``, ``statistics.<key>``, ``statistics.<key>.amount`` and ``.currency``,
+        ``event.<key>`` and ``user.<key>``, and need no event type; who sends further events makes one
+        (:func:`attrib_ds.create_event_type`). Spend is a table of outlays (``campaignId``, ``amount.amount``,
+        ``amount.currency``, ``startDate``, ``endDate``).
+    replace : bool, default False
+        Whether rows take the place of stored records of the same ids, unless a later change of those is
+        stored; rows that tell nothing new do not count. Otherwise such rows are rejected.
+
+    Returns
+    -------
+    Loaded
+        Counts of loaded rows and the rejected ones.
+
+    Raises
+    ------
+    InvalidRequest
+        If no table is given, a column is unknown or a file cannot be read; nothing of that table is loaded.
+    NotSupported
+        If the project is not embedded.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import connect, load
+    >>> nodes = pd.DataFrame({"_id": ["search"], "name": ["Search"], "type": ["channel"]})
+    >>> with connect("my-shop", path=":memory:") as shop:
+    ...     load(shop, nodes=nodes).counts
+    {'nodes': 1}
+    """
+    given = {"nodes": nodes, "interactions": interactions, "hits": hits, "events": events, "spend": spend}
+    tables = {resource: source for resource, source in given.items() if source is not None}
+    if not tables:
+        raise InvalidRequest(f"load: there is nothing to load; give one of {', '.join(sorted(given))}")
+    counts: dict[str, int] = {}
+    rejected = []
+    for resource, source in tables.items():
+        answer = project.send("load_records", resource=resource, source=source, replace=replace)
+        loaded: Any = answer.value
+        for kind, count in loaded.items():
+            counts[kind] = counts.get(kind, 0) + count
+        refused = to_pandas(answer.table)
+        refused.insert(0, "table", pd.Series(resource, index=refused.index, dtype="str"))
+        rejected.append(refused)
+    return Loaded(counts, pd.concat(rejected, ignore_index=True))
+
+
+def sample_project(path: str | Path = ":memory:") -> Project:
+    """Open an embedded project that holds the shipped sample data.
+
+    Parameters
+    ----------
+    path : str or Path, default ":memory:"
+        Where to keep it. A file that holds the sample already is opened as it is.
+
+    Returns
+    -------
+    Project
+        ``sample-shop``: half a year of an outdoor-goods shop, with campaigns, sessions, offline
+        interactions, bots, orders, leads and spend, with their event types. All of it is made up.
+
+    Examples
+    --------
+    >>> from attrib_ds import sample_project
+    >>> sample_project()
+    <Project 'sample-shop' at :memory:>
+    """
+    shop = connect("sample-shop", path=path)
+    if shop.send("list_nodes", limit=0).total == 0:
+        tables: dict[str, Any] = {**sample.files()}
+        report = load(shop, **tables)
+        if len(report.rejected):
+            raise InvalidRequest(
+                f"path: the sample does not fit this project: {report.rejected.iloc[0].to_dict()}"
+            )
+        for each in sample.event_types():
+            shop.send("create_event_type", **each)
+    return shop

@@ -1,0 +1,1 @@
+"""Credits compared across Markov orders and lookbacks."""

@@ -1,0 +1,112 @@
+"""How much credits depend on the lookback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from attrib_ds.attribution.credits.credits import attribute
+from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.paths.paths import require_paths
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from attrib_ds.attribution.models import Model
+    from attrib_ds.attribution.paths.paths import Paths
+
+_KEYS = ["model", "node_id", "node_name", "currency"]
+_COLUMNS = [
+    "model",
+    "lookback_days",
+    "node_id",
+    "node_name",
+    "conversions",
+    "value",
+    "currency",
+    "share",
+    "share_shift",
+]
+
+
+def compare_lookbacks(
+    paths: Paths,
+    lookbacks: Sequence[str | timedelta] = ("7D", "14D", "30D", "60D", "90D"),
+    *,
+    models: Model | str | Sequence[Model | str] | Mapping[str, Model | str] = "linear",
+) -> pd.DataFrame:
+    """Credit the same conversions by paths of several lookbacks.
+
+    Parameters
+    ----------
+    paths : Paths
+        From :func:`attrib_ds.conversion_paths` or ``Paths.from_frames``, with whatever lookback.
+    lookbacks : sequence of str or timedelta, default ("7D", "14D", "30D", "60D", "90D")
+        Lengths of the window, two or more.
+    models : Model, str, sequence or mapping, default "linear"
+        As in :func:`attribute`.
+
+    Returns
+    -------
+    DataFrame
+        One row per model, lookback, node and currency, in the order of the models, then by lookback, the
+        shortest first, then by credit under the longest: ``model`` (str), ``lookback_days`` (float64),
+        ``node_id``, ``node_name`` (str), ``conversions``, ``value`` (float64), ``currency`` (str),
+        ``share`` (float64), ``share_shift`` (float64, how much the share is above that of the longest
+        lookback). A node that only a longer lookback reaches has credit 0. The row without a ``node_id``
+        holds the conversions that no touchpoint inside the lookback led to.
+
+    Raises
+    ------
+    InvalidRequest
+        If there are fewer than two lookbacks, one is not allowed, or the paths have no dates.
+
+    Examples
+    --------
+    >>> from attrib_ds import Paths, compare_lookbacks, simulate
+    >>> world = simulate("random", users=2_000, seed=1)
+    >>> paths = Paths.from_frames(world.touchpoints, world.conversions)
+    >>> compared = compare_lookbacks(paths, ["2D", "30D"])
+    >>> missed = compared[compared["node_id"].isna()].set_index("lookback_days")["conversions"]
+    >>> bool(missed[2.0] > missed[30.0])
+    True
+    """
+    require_paths(paths)
+    lengths = _lengths(lookbacks)
+    parts = {days: attribute(paths.with_lookback(each), models) for days, each in lengths.items()}
+    return _side_by_side(parts)
+
+
+def _lengths(lookbacks: Sequence[str | timedelta]) -> dict[float, str | timedelta]:
+    is_several = not isinstance(lookbacks, str) and hasattr(lookbacks, "__iter__")
+    given = list(lookbacks) if is_several else []
+    lengths = {as_days(each, argument="lookbacks"): each for each in given}
+    if len(lengths) < 2:
+        raise InvalidRequest(
+            f"lookbacks: {lookbacks!r} is nothing to compare; allowed: two lengths of time or more",
+            field="lookbacks",
+        )
+    return dict(sorted(lengths.items()))
+
+
+def _side_by_side(parts: dict[float, pd.DataFrame]) -> pd.DataFrame:
+    """Give every part the rows of all, in the order of the last, and put them under each other."""
+    *_, longest = parts.values()
+    every = pd.concat([longest, *parts.values()], ignore_index=True)
+    rows = every[_KEYS].drop_duplicates(ignore_index=True)
+    reference = rows.merge(longest, on=_KEYS, how="left")["share"].fillna(0.0)
+    zeros = {"conversions": 0.0, "share": 0.0} | ({"value": 0.0} if every["value"].notna().any() else {})
+    whole = []
+    for days, part in parts.items():
+        of_all = rows.merge(part, on=_KEYS, how="left").fillna(zeros)
+        shift = of_all["share"] - reference
+        whole.append(of_all.assign(lookback_days=float(days), share_shift=shift, row=rows.index))
+    together = pd.concat(whole, ignore_index=True)
+    models = {label: place for place, label in enumerate(every["model"].drop_duplicates())}
+    order = together.assign(place=together["model"].map(models)).sort_values(
+        ["place", "lookback_days", "row"]
+    )
+    return order[_COLUMNS].reset_index(drop=True).astype({"lookback_days": "float64"})

@@ -1,0 +1,1 @@
+"""Credits of every model, and the reports made from them."""

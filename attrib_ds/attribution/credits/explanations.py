@@ -1,0 +1,144 @@
+"""Why the touchpoints of one conversion have the credit they have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attrib_ds.attribution.credits.credited_touches import credited_touches, joined_shares
+from attrib_ds.attribution.credits.reasons import nobodys_reason, reasons
+from attrib_ds.attribution.credits.requested_models import check_weights, labelled
+from attrib_ds.attribution.credits.touch_shares import touch_shares
+from attrib_ds.attribution.models import IncrementalModel, PathModel
+from attrib_ds.attribution.paths.paths import require_paths
+from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.frames import to_pandas
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from attrib_ds.attribution.models import Model
+    from attrib_ds.attribution.paths.paths import Paths
+
+#: What every share tells; what a model tells beside it goes into the words.
+_KNOWN = ("event_id", "node_id", "date", "touch_id", "share")
+_SHOWN = [
+    "position",
+    "node_id",
+    "node_name",
+    "date",
+    "age_days",
+    "weight",
+    "conversions",
+    "value",
+    "currency",
+    "why",
+]
+
+
+def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
+    """Explain the credits of one conversion, touchpoint by touchpoint.
+
+    Parameters
+    ----------
+    paths : Paths
+        From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
+    model : Model or str
+        A model with credit per touchpoint, as in :func:`attrib_ds.touch_credits`. A model of whole paths
+        looks at all of them to explain one.
+    event_id : str
+        Of the conversion.
+
+    Returns
+    -------
+    DataFrame
+        One row per touchpoint, in order, and last what is nobody's, if anything is: ``position`` (Int64, 1
+        is the first; 0 is nobody's; missing for what lies before the lookback), ``node_id``, ``node_name``
+        (str), ``date`` (datetime64[us, UTC]), ``age_days`` (float64, before the conversion), ``weight``
+        (float64, part of the conversion), ``conversions``, ``value`` (float64, credited), ``currency``,
+        ``why`` (str, in words). Its ``attrs`` tell ``model``, ``event_id`` and ``event_date``.
+        :func:`attrib_ds.plots.explanation` draws it.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is no such conversion, or the model is unknown, not the only one, or has no credit per
+        touchpoint.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import Paths, explain
+    >>> touchpoints = pd.DataFrame({"user_id": ["u", "u", "u"], "node_id": ["search", "email", "direct"],
+    ...     "date": pd.to_datetime(["2025-01-01", "2025-01-02", "2025-01-03"], utc=True)})
+    >>> conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"],
+    ...     "date": pd.to_datetime(["2025-01-04"], utc=True)})
+    >>> paths = Paths.from_frames(touchpoints, conversions)
+    >>> explain(paths, "position_based", "e")[["node_id", "weight", "why"]]
+      node_id  weight                                            why
+    0  search     0.4                   first of 3 touchpoints: 40 %
+    1   email     0.2  neither first nor last of 3 touchpoints: 20 %
+    2  direct     0.4                    last of 3 touchpoints: 40 %
+    """
+    require_paths(paths)
+    label, chosen = _the_one(labelled(model))
+    if not isinstance(event_id, str):
+        raise InvalidRequest(
+            f"event_id: {event_id!r} is not a text; allowed: one of column 'event_id' in paths.to_pandas()",
+            field="event_id",
+        )
+    check_weights(paths, {label: chosen})
+    of_event = paths.touches.filter(paths.touches.event_id == event_id)
+    touches = to_pandas(of_event.order_by("position").to_pyarrow())
+    if touches.empty:
+        raise InvalidRequest(
+            f"event_id: there is no conversion {event_id!r} in these paths", field="event_id"
+        )
+    told = _weighted(paths, chosen, of_event, touches, event_id)
+    told["node_name"] = paths.names(told["node_id"])
+    is_touch = told["node_id"].notna()
+    rows = told[is_touch].sort_values(["date", "position"], kind="stable", na_position="first")
+    rest = told[~is_touch]
+    why = reasons(chosen, rows) if len(rows) else []
+    length = int(touches["length"].iloc[0])
+    why += [nobodys_reason(chosen, weight, length=length) for weight in rest["weight"]]
+    shown = pd.concat([rows, rest], ignore_index=True)
+    shown["conversions"] *= shown["weight"]
+    shown["value"] *= shown["weight"]
+    shown["why"] = pd.Series(why, index=shown.index, dtype="str")
+    explained = shown[_SHOWN]
+    explained.attrs = {"model": label, "event_id": event_id, "event_date": touches["event_date"].iloc[0]}
+    return explained
+
+
+def _the_one(models: dict[str, Model]) -> tuple[str, Model]:
+    if len(models) > 1:
+        raise InvalidRequest(
+            f"model: there are {len(models)} ({', '.join(models)}); allowed: one model", field="model"
+        )
+    ((label, model),) = models.items()
+    return label, model
+
+
+def _weighted(
+    paths: Paths, model: Model, of_event: ir.Table, touches: pd.DataFrame, event_id: str
+) -> pd.DataFrame:
+    """Return the touchpoints of the conversion with their weights and all that is known of them."""
+    narrow = replace(paths, touches=of_event)
+    if not isinstance(model, PathModel):
+        rows = to_pandas(credited_touches(narrow, model, Sequences.of(narrow)).to_pyarrow())
+        return touches.merge(rows[["position", "weight"]], on="position")
+    shares = touch_shares(model, Sequences.of(paths))
+    shares = shares.filter(pc.equal(shares["event_id"], pa.scalar(event_id, shares["event_id"].type)))
+    joined = joined_shares(narrow, shares, leaves_rest=isinstance(model, IncrementalModel))
+    rows = to_pandas(joined.to_pyarrow())
+    others = [name for name in shares.column_names if name not in (*_KNOWN, *rows.columns)]
+    if "position" in shares.column_names and others:
+        beside: Any = to_pandas(shares.select(["position", *others]))
+        rows = rows.merge(beside, on="position", how="left")
+    return rows

@@ -1,0 +1,110 @@
+"""Credits of the models that compare whole paths."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from threadpoolctl import threadpool_limits
+
+from attrib_ds.attribution import models
+from attrib_ds.attribution.incremental.additive_hazard import credit_additive_hazard
+from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard
+from attrib_ds.attribution.incremental.landmark import credit_landmark
+from attrib_ds.attribution.incremental.latent_intent.latent_intent import credit_latent_intent
+from attrib_ds.attribution.intervals.tally import GROUPS
+from attrib_ds.attribution.path_models.conversion_rates import credit_conversion_rates
+from attrib_ds.attribution.path_models.fractribution import credit_fractribution
+from attrib_ds.attribution.path_models.markov import credit_markov
+from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from attrib_ds.attribution.intervals.tally import Tally
+    from attrib_ds.attribution.intervals.uncertainty import Uncertainty
+    from attrib_ds.attribution.paths.paths import Paths
+
+
+def path_credits(
+    paths: Paths, wanted: list[models.PathModel], *, uncertainty: Uncertainty | None
+) -> list[pd.DataFrame]:
+    """Compute models of whole paths; what several of them count is counted once.
+
+    Parameters
+    ----------
+    paths : Paths
+        With null paths as far as they are known.
+    wanted : list of PathModel
+        The models.
+    uncertainty : Uncertainty, optional
+        What intervals are wanted.
+
+    Returns
+    -------
+    list of DataFrame
+        One per model, in order: ``node_id``, ``currency``, ``conversions``, ``value`` and, with
+        ``uncertainty``, bounds of them and of the share, which a jackknife leaves null where paths have no
+        users.
+
+    Raises
+    ------
+    InvalidRequest
+        If replicates are asked for of a model that is fit by many steps.
+    """
+    if not wanted:
+        return []
+    is_bootstrap = uncertainty is not None and uncertainty.replicates > 0
+    if is_bootstrap:
+        for model in wanted:
+            _check_bootstrap(model)
+    is_jackknife = uncertainty is not None and not is_bootstrap and paths.has_users
+    sequences = Sequences.of(
+        paths,
+        folds=GROUPS if is_jackknife else 1,
+        bootstrap=uncertainty if is_bootstrap else None,
+        counts_sets=any(isinstance(model, models.ConversionRateShapley) for model in wanted),
+    )
+    # Counts of a higher order and with null paths serve the others, so these come first.
+    order = sorted(range(len(wanted)), key=lambda index: _demand(wanted[index]), reverse=True)
+    # The matrices are small: threads that share them wait for each other, and on a busy machine for long.
+    with threadpool_limits(1, user_api="blas"):
+        tallies = {index: credit(wanted[index], sequences) for index in order}
+    return [
+        tallies[index].to_frame(
+            sequences.node_ids,
+            uncertainty=uncertainty,
+            is_sum=not (model.signed or isinstance(model, models.IncrementalModel)),
+            is_signed=model.signed,
+        )
+        for index, model in enumerate(wanted)
+    ]
+
+
+def _check_bootstrap(model: models.PathModel) -> None:
+    if isinstance(model, models.IncrementalModel):
+        raise InvalidRequest(
+            f"intervals: {model.name} is fit in many steps, too many to repeat in every replicate; allowed: "
+            "'closed_form', which leaves out one group of users at a time",
+            field="intervals",
+        )
+
+
+def _demand(model: models.PathModel) -> tuple[int, bool]:
+    return (model.order, model.nulls) if isinstance(model, models.Markov) else (0, False)
+
+
+@singledispatch
+def credit(model: models.PathModel, sequences: Sequences) -> Tally:
+    """Credit conversions and value under a model of whole paths."""
+    raise NotImplementedError(type(model).__name__)
+
+
+credit.register(models.Markov, credit_markov)
+credit.register(models.ConversionRateShapley, credit_conversion_rates)
+credit.register(models.Fractribution, credit_fractribution)
+credit.register(models.DiscreteHazard, credit_discrete_hazard)
+credit.register(models.AdditiveHazard, credit_additive_hazard)
+credit.register(models.Landmark, credit_landmark)
+credit.register(models.LatentIntent, credit_latent_intent)

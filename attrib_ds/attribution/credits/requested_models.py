@@ -1,0 +1,78 @@
+"""The models that a user asks for, each under a label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrib_ds.attribution.models import CustomWeights, Model, model_named
+from attrib_ds.attribution.rules.weights import refused
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from attrib_ds.attribution.paths.paths import Paths
+
+#: Models, or names of models with default parameters; a mapping gives labels of its own.
+Models = Model | str | Sequence[Model | str] | Mapping[str, Model | str]
+
+
+def labelled(models: Models) -> dict[str, Model]:
+    """Return models by their label, which is their name where none is given.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is none, or one is no model or there twice.
+    """
+    if isinstance(models, Mapping):
+        pairs = list(models.items())
+    else:
+        given: Any = models
+        is_several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+        several = list(given) if is_several else [given]
+        pairs = [(each if isinstance(each, str) else getattr(each, "name", ""), each) for each in several]
+    if not pairs:
+        raise InvalidRequest("models: there is none; allowed: at least one model", field="models")
+    found: dict[str, Model] = {}
+    for label, each in pairs:
+        model = model_named(each) if isinstance(each, str) else each
+        if not isinstance(model, Model):
+            raise InvalidRequest(
+                f"models: {each!r} is not a model; allowed: a model such as Linear() or a name such as "
+                "'linear'",
+                field="models",
+            )
+        if str(label) in found:
+            raise InvalidRequest(
+                f"models: {label!r} is there twice; give models of one kind labels of their own with "
+                "a mapping",
+                field="models",
+            )
+        found[str(label)] = model
+    return found
+
+
+def check_weights(paths: Paths, models: dict[str, Model]) -> None:
+    """Refuse users' own weights that are missing, negative or not finite.
+
+    Raises
+    ------
+    InvalidRequest
+        If a model gives such a weight, or cannot be computed.
+    """
+    for model in models.values():
+        if not isinstance(model, CustomWeights):
+            continue
+        expression = refused(paths, model)
+        try:
+            wrong = expression.to_pyarrow().as_py()
+        except Exception as error:
+            raise InvalidRequest(
+                f"models: {model.name} cannot be computed: {error}", field="models"
+            ) from error
+        if wrong:
+            raise InvalidRequest(
+                f"models: {model.name} gives a weight that is missing, negative or not finite; allowed: "
+                "0 or more",
+                field="models",
+            )

@@ -1,0 +1,1 @@
+"""Sampling error: closed forms, jackknife and bootstrap."""

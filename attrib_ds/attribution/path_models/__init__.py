@@ -1,0 +1,1 @@
+"""Models that compare whole paths: Markov, Fractribution, conversion-rate Shapley."""

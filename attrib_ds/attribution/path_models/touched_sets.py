@@ -1,0 +1,98 @@
+"""The sets of nodes that users touched, in whatever order, and how often each converted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attrib_ds.attribution.path_models.outcomes import Outcomes
+from attrib_ds.attribution.paths.codes import number_rows
+from attrib_ds.attribution.paths.sequences import SETS, WORD, Sequences, Steps, summed
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class TouchedSets:
+    """Conversions and null paths by set of nodes; the empty set is that of paths without a touchpoint.
+
+    Attributes
+    ----------
+    keys : uint array
+        One per set in ascending order: the sum of the labels of its nodes.
+    marks : int array, shape (n_sets, words)
+        Bits of the nodes of each set.
+    labels : uint array
+        Of the nodes.
+    outcomes : Outcomes
+        By set.
+    """
+
+    keys: NDArray[np.uint64]
+    marks: NDArray[np.int64]
+    labels: NDArray[np.uint64]
+    outcomes: Outcomes
+
+    @classmethod
+    def of(cls, sequences: Sequences) -> TouchedSets:
+        """Count the sets where the paths are."""
+        table = sequences.memory.get(SETS)
+        if table is None:
+            table = sequences.collect(_counted)
+        words = [table[name].fill_null(0).to_numpy().astype(np.int64) for name in sequences.words]
+        marks, row = number_rows(np.column_stack(words))
+        labels = _labels(len(sequences.node_ids))
+        keys = np.zeros(len(marks), dtype=np.uint64)
+        for code, label in enumerate(labels):
+            keys += _holds(marks, code).astype(np.uint64) * label
+        order = np.argsort(keys)
+        outcomes = Outcomes.of(table, np.argsort(order)[row], keys[order] != 0)
+        return cls(keys[order], marks[order], labels, outcomes)
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Count the nodes of each set."""
+        return np.asarray(np.bitwise_count(self.marks).sum(axis=1, dtype=np.int64))
+
+    def members(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the codes in sets of one size, ascending; shape (n_chosen, size)."""
+        marks = self.marks[chosen]
+        held = np.column_stack([_holds(marks, code) for code in range(len(self.labels))])
+        return np.nonzero(held)[1].reshape(len(chosen), -1)
+
+    def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return which set has each key.
+
+        A set nobody touched is one past the last, the empty set two past it.
+        """
+        place = np.searchsorted(self.keys, keys)
+        is_there = self.keys[np.minimum(place, len(self.keys) - 1)] == keys
+        return np.where(keys == 0, len(self.keys) + 1, np.where(is_there, place, len(self.keys)))
+
+
+def _counted(steps: Steps) -> ir.Table:
+    rows = steps.table
+    same = ["fold", *steps.counts, *({"currency"} & set(rows.columns))]
+    by_path = rows.group_by("path_id").agg(
+        **{name: rows[name].bit_or() for name in steps.words}, **{name: rows[name].max() for name in same}
+    )
+    keys = [name for name in by_path.columns if name not in ("path_id", *steps.counts)]
+    return by_path.group_by(keys).agg(**summed(by_path, steps.counts))
+
+
+def _labels(nodes: int) -> NDArray[np.uint64]:
+    """Return a number per node, such that sums of different nodes differ.
+
+    Powers of two while they fit; else 64 random bits, where two of a billion sums are equal with a chance of
+    one in forty.
+    """
+    if nodes <= WORD:
+        return np.left_shift(np.uint64(1), np.arange(nodes, dtype=np.uint64))
+    return np.random.default_rng(nodes).integers(1, np.iinfo(np.uint64).max, nodes, dtype=np.uint64)
+
+
+def _holds(marks: NDArray[np.int64], code: int) -> NDArray[np.bool_]:
+    return np.asarray((marks[:, code // WORD] >> (code % WORD)) & 1 == 1)

@@ -1,0 +1,1 @@
+"""Paths: conversions joined with the touchpoints before them."""

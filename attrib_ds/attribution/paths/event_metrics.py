@@ -1,0 +1,139 @@
+"""What the metrics of events say: the dates of states, statistics, and the amounts that came later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ibis
+
+from attrib_ds.attribution.engines.engine import double
+from attrib_ds.attribution.paths.pairing import RESET, after_earlier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import ibis.expr.types as ir
+
+    from attrib_ds.attribution.paths.tables import Tables
+
+#: The statistic that every event has once.
+EVENT_COUNT = "event-count"
+
+
+def state_dates(tables: Tables, state: str) -> ir.Table:
+    """Return ``dated_event`` and ``dated`` of every event on which a state is 1."""
+    metrics = tables.metrics
+    reached = metrics.filter(
+        metrics.key == state, metrics.type == "state", metrics.number == 1, metrics.deletedAt.isnull()
+    )
+    return reached.select(dated_event="eventId", dated="date")
+
+
+def valued(tables: Tables, events: ir.Table, statistic: str) -> ir.Table:
+    """Add what each event is worth: ``conversions``, ``value``, ``currency``.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of the project.
+    events : ibis.Table
+        With ``event_id``.
+    statistic : str
+        What is credited. With a history of updates the value is the first one.
+    """
+    rows = events.mutate(conversions=double(1.0))
+    if statistic == EVENT_COUNT:
+        return rows.mutate(value=double(1.0), currency=ibis.null("string"))
+    measured = _current(tables, [statistic])
+    # An event without an amount belongs to the project's currency, if the statistic is money at all.
+    monetary = measured.currency.notnull().any().as_scalar().fill_null(False)
+    versions = _versions(tables, statistic)
+    if versions is not None:
+        measured = versions.filter(versions.version == 0)
+    first = measured.select(measured_event="event_id", worth="value", unit="currency")
+    joined = rows.left_join(first, rows.event_id == first.measured_event)
+    return joined.mutate(
+        value=joined.worth.coalesce(0.0),
+        currency=ibis.ifelse(monetary, joined.unit.coalesce(tables.currency), ibis.null("string")),
+    ).drop("measured_event", "worth", "unit")
+
+
+def later_amounts(tables: Tables, statistic: str, added: Sequence[str]) -> ir.Table | None:
+    """Return what came after the first value of a statistic, or None where nothing did.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of the project.
+    statistic : str
+        What is credited: the differences that updates have made, at their dates.
+    added : sequence of str
+        Statistics that are added to it, each at its date.
+
+    Returns
+    -------
+    ibis.Table or None
+        ``event_id``, ``date``, ``value``, ``currency``.
+    """
+    parts = []
+    versions = _versions(tables, statistic)
+    if versions is not None:
+        changes = versions.mutate(value=versions.value - versions.before).filter(versions.version > 0)
+        parts.append(changes.select("event_id", "date", "value", "currency"))
+    if added:
+        parts.append(_current(tables, added).select("event_id", "date", "value", "currency"))
+    return None if not parts else parts[0] if len(parts) == 1 else ibis.union(*parts)
+
+
+def reset_after(tables: Tables, conversions: ir.Table, *, of_any: bool) -> ir.Table:
+    """Add the instant of the event before each one of its user, as ``RESET``.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of the project.
+    conversions : ibis.Table
+        All of one kind, with ``event_id``, ``user_id``, ``event_date``.
+    of_any : bool
+        Whether events of all types count, or only those given.
+    """
+    if not of_any:
+        return after_earlier(conversions, by=[])
+    columns = ["event_id", "user_id", "event_date"]
+    every = tables.events.select(event_id="_id", user_id="userId", event_date="eventDate")
+    others = every.anti_join(conversions, "event_id")
+    reset = after_earlier(ibis.union(conversions.select(columns), others.select(columns)), by=[])
+    found = reset.select(RESET, reset_event="event_id")
+    joined = conversions.left_join(found, conversions.event_id == found.reset_event)
+    return joined.drop("reset_event")
+
+
+def _current(tables: Tables, statistics: Sequence[str]) -> ir.Table:
+    metrics = tables.metrics
+    held = metrics.filter(
+        metrics.key.isin(list(statistics)), metrics.type == "statistic", metrics.deletedAt.isnull()
+    )
+    return _amounts(held)
+
+
+def _versions(tables: Tables, statistic: str) -> ir.Table | None:
+    """Return every value that a statistic has had, numbered from 0 in the order of their reception.
+
+    None where no update has replaced a value, or it is not told: the current values are the only ones then.
+    """
+    history = tables.metric_history
+    if history is None or statistic == EVENT_COUNT:
+        return None
+    replaced = history.filter(history.key == statistic, history.type == "statistic")
+    if not replaced.limit(1).to_pyarrow().num_rows:
+        return None
+    current = _current(tables, [statistic])
+    every = ibis.union(current, _amounts(replaced).semi_join(current, "event_id"))
+    of_event = ibis.window(group_by=every.event_id, order_by=every.updatedAt)
+    return every.mutate(version=ibis.row_number().over(of_event), before=every.value.lag(1).over(of_event))
+
+
+def _amounts(metrics: ir.Table) -> ir.Table:
+    value = metrics.amount.cast("float64").coalesce(metrics.number.cast("float64"), 0.0)
+    known = ["updatedAt"] if "updatedAt" in metrics.columns else []
+    return metrics.select("date", "currency", *known, event_id="eventId", value=value)

@@ -1,0 +1,1 @@
+"""Rule-based models, which weight the touchpoints of one conversion."""

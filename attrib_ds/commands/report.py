@@ -1,0 +1,201 @@
+"""A report of credits: one self-contained HTML page, and the credits as CSV."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib import pyplot
+
+from attrib_ds import plots
+from attrib_ds.attribution.credits.returns import compare_models
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+
+    from attrib_ds.attribution.paths.paths import Paths
+
+#: Above so many rows the flow of paths is left out of the report: it is for looking, not for counting.
+_MOST_TOUCHES = 200_000
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1d2433; background: #fbfbfa; margin: 0; }
+main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .25rem; }
+h2 { font-size: 1.2rem; margin: 2.5rem 0 .5rem; }
+p.lead { color: #566074; margin-top: 0; }
+figure { margin: 1rem 0 0; background: #fff; border: 1px solid #e6e6e3; border-radius: 8px; padding: .75rem; }
+figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; background: #fff; }
+th, td { padding: .35rem .8rem; border-bottom: 1px solid #e6e6e3; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+thead th { color: #566074; font-weight: 600; }
+footer { margin-top: 3rem; color: #566074; font-size: .85rem; }
+"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a report was written.
+
+    Attributes
+    ----------
+    page : Path
+        The HTML page, with its plots inside.
+    credits : Path
+        The credits as CSV, UTF-8, one row per model, node and currency.
+    """
+
+    page: Path
+    credits: Path
+
+
+def write_report(
+    folder: str | Path,
+    credits: pd.DataFrame,
+    paths: Paths,
+    *,
+    title: str,
+    notes: tuple[str, ...] = (),
+) -> Report:
+    """Write a report of credits into a folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Made if it is not there; files of the same names in it are replaced.
+    credits : DataFrame
+        From :func:`attrib_ds.attribute`.
+    paths : Paths
+        What the credits were computed from.
+    title : str
+        Heading of the page.
+    notes : tuple of str
+        Sentences about the input, shown under the heading.
+
+    Returns
+    -------
+    Report
+        The files written: ``report.html`` and ``credits.csv``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from attrib_ds import Paths, attribute
+    >>> from attrib_ds.commands.report import write_report
+    >>> sequences = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1]})
+    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = write_report(folder, attribute(paths, "linear"), paths, title="Example")
+    ...     report.page.name, report.credits.name
+    ('report.html', 'credits.csv')
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    written = Report(target / "report.html", target / "credits.csv")
+    credits.to_csv(written.credits, index=False)
+    written.page.write_text(_page(credits, paths, title=title, notes=notes), encoding="utf-8")
+    return written
+
+
+def _page(credits: pd.DataFrame, paths: Paths, *, title: str, notes: tuple[str, ...]) -> str:
+    sections = [_section(heading, body) for heading, body in _sections(credits, paths)]
+    said = "".join(f'<p class="lead">{escape(note)}</p>' for note in notes)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
+        f"<body><main><h1>{escape(title)}</h1>{said}{''.join(sections)}"
+        "<footer>Rule-based models divide conversions among the touchpoints before them. They do not measure "
+        "what a touchpoint caused. The credits are in credits.csv beside this page.</footer>"
+        "</main></body></html>\n"
+    )
+
+
+def _sections(credits: pd.DataFrame, paths: Paths) -> list[tuple[str, str]]:
+    """Return heading and HTML of what the data has something to show for."""
+    currencies = [None] if credits["currency"].isna().all() else sorted(credits["currency"].dropna().unique())
+    main = currencies[0] if len(currencies) == 1 else _largest(credits)
+    models = list(dict.fromkeys(credits["model"]))
+    found = [
+        ("Credited conversions by model", _table(credits, "conversions")),
+        (
+            "Models side by side",
+            _figure("share of conversions by model", lambda: plots.model_comparison(credits)),
+        ),
+        (
+            f"Conversions credited by {models[-1]}",
+            _figure("credited conversions", lambda: plots.credits(credits, model=models[-1])),
+        ),
+    ]
+    if credits["value"].notna().any() and (credits["value"] != credits["conversions"]).any():
+        for currency in currencies:
+            rows = credits if currency is None else credits[credits["currency"] == currency]
+            unit = "" if currency is None else f" in {currency}"
+            found.append((f"Credited value{unit} by model", _table(rows, "value")))
+    if "spend" in credits.columns and credits["roas"].notna().any():
+        drawing = _figure(
+            "spend against credited value", lambda: plots.returns(credits, model=models[-1], currency=main)
+        )
+        found.append((f"Returns under {models[-1]}", drawing))
+    if paths.touches.count().to_pyarrow().as_py() <= _MOST_TOUCHES:
+        touches = paths.to_pandas()
+        found.append(
+            ("The last touchpoints before a conversion", _figure("flow", lambda: plots.paths(touches)))
+        )
+    if paths.has_dates:
+        lags = paths.lags()
+        found.append(("From touchpoint to conversion", _figure("time lags", lambda: plots.lags(lags))))
+    return found
+
+
+def _largest(credits: pd.DataFrame) -> str:
+    return str(credits.groupby("currency")["conversions"].sum().idxmax())
+
+
+def _section(heading: str, body: str) -> str:
+    return f"<section><h2>{escape(heading)}</h2>{body}</section>"
+
+
+def _figure(description: str, draw: Callable[[], Axes]) -> str:
+    axes = draw()
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        raise AssertionError("a plot draws on a figure")
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=160, bbox_inches="tight", metadata={"Software": None})
+    pyplot.close(figure)
+    encoded = base64.b64encode(picture.getvalue()).decode("ascii")
+    return f'<figure><img alt="{escape(description)}" src="data:image/png;base64,{encoded}"></figure>'
+
+
+def _table(credits: pd.DataFrame, by: str) -> str:
+    shown = side_by_side(credits, by=by)
+    table = shown.to_html(index=False, border=0, na_rep="", float_format=lambda number: f"{number:,.1f}")
+    return f'<div class="scroll">{table}</div>'
+
+
+def side_by_side(credits: pd.DataFrame, *, by: str) -> pd.DataFrame:
+    """Lay models side by side for reading: nodes by name, the largest credit of the last model first.
+
+    Counts are summed over currencies; values are not.
+    """
+    models = list(dict.fromkeys(credits["model"]))
+    compared = compare_models(credits, by=by)
+    if by == "conversions":
+        summed = compared.groupby(["node_id", "node_name"], dropna=False)[models].sum().reset_index()
+        compared = summed.assign(currency=None)
+    ordered = compared.sort_values(models[-1], ascending=False, kind="stable")
+    ordered = pd.concat([ordered[ordered["node_id"].notna()], ordered[ordered["node_id"].isna()]])
+    ordered["node"] = ordered["node_name"].where(ordered["node_id"].notna(), "unattributed")
+    several = len(ordered["currency"].dropna().unique()) > 1
+    return ordered[["node", *(["currency"] if several else []), *models]].reset_index(drop=True)

@@ -1,0 +1,1 @@
+"""Tables, JSON pages and files to Arrow and back."""

@@ -1,0 +1,383 @@
+"""Reads an answer of JSON records into an Arrow table, in native code wherever that is exact.
+
+An answer is parsed once, with declared types, when its records hold nothing but plain columns. Where they
+hold open objects, decimals or new fields, those are cut out of the text beside it. Whatever native code
+refuses, or would read otherwise than :func:`attrib_ds.records.json_records.from_json`, is read again by that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from attrib_ds import instants
+from attrib_ds.contract.rule import Refused, shown
+from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.records.json_members import Known, NoObject, Texts, walk
+from attrib_ds.records.json_records import decode, from_json
+from attrib_ds.schema import is_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Kind = Literal["page", "array", "record"]
+
+_COUNTERS: Final = ("offset", "limit", "count", "total")
+#: Arrow takes the size of a block as a signed number of 32 bits.
+_LARGEST: Final = 2**31 - 64
+#: Length of ``2025-01-31T12:00:00Z``: Arrow takes shorter texts for instants too.
+_SHORTEST_INSTANT: Final = 20
+_FIRST_INSTANT: Final = datetime(1, 1, 1, tzinfo=UTC)
+_BLANKS: Final = b" \t\n\r"
+#: Bytes in which a page has to begin.
+_LONGEST_START: Final = 64
+_NULL_AFTER_OBJECT: Final = r"\}[ \t\n\r]*null"
+
+
+class _Paged(msgspec.Struct):
+    """An answer of the kind ``page``, its records not looked into."""
+
+    data: msgspec.Raw
+    offset: int | None = None
+    limit: int | None = None
+    count: int | None = None
+    total: int | None = None
+
+
+class _Listed(msgspec.Struct):
+    """The same, whatever its counters are."""
+
+    data: list[msgspec.Raw]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Hold the records of one answer.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        One row per record; its columns and types do not depend on the records.
+    unknown : pyarrow.Table
+        One column of JSON text per field that the schema does not have, named by its dotted path (a key
+        that has a point itself is quoted); as many rows as the table if there is any such field.
+    count : int
+        Records of the answer.
+    total : int, optional
+        All matching records, where a page tells it.
+    offset, limit : int, optional
+        What a page repeats of the request.
+    """
+
+    table: pa.Table
+    unknown: pa.Table
+    count: int
+    total: int | None = None
+    offset: int | None = None
+    limit: int | None = None
+
+
+class InexactError(Exception):
+    """Native code would read this answer otherwise than the reference."""
+
+
+def read_page(
+    content: bytes, columns: pa.Schema, *, kind: Kind = "page", known: pa.Schema | None = None
+) -> Page:
+    """Read an answer of JSON records.
+
+    Parameters
+    ----------
+    content : bytes
+        JSON in UTF-8.
+    columns : pyarrow.Schema
+        Of the table: the schema of a resource, or the columns of it that were asked for. Names with points
+        are nested properties; fields marked as JSON keep the text that was sent.
+    kind : {"page", "array", "record"}, default "page"
+        Whether the records are the ``data`` of an object with counters, the whole answer, or the answer is
+        one record itself.
+    known : pyarrow.Schema, optional
+        The whole schema of the resource, where ``columns`` is a part of it: its other properties are left
+        out without being taken for unknown.
+
+    Returns
+    -------
+    Page
+        Rows in the order of the records. Null and absent are both null.
+
+    Raises
+    ------
+    ServiceFailure
+        If the answer is no JSON or is no such answer, if a page does not hold as many records as it says,
+        or if a value does not fit its column.
+
+    Examples
+    --------
+    >>> from attrib_ds.schema import INTERACTION
+    >>> cities = pa.schema([INTERACTION.field("_id"), INTERACTION.field("geo.city")])
+    >>> page = read_page(b'{"total": 7, "data": [{"_id": "a", "geo": {"city": "Oslo", "pop": 1e6}}]}', cities)
+    >>> page.table.to_pylist(), page.unknown.to_pylist(), page.total
+    ([{'_id': 'a', 'geo.city': 'Oslo'}], [{'geo.pop': '1e6'}], 7)
+    """
+    names = names_of(columns, known)
+    try:
+        page = read_natively(content, columns, kind, names)
+    except LEFT_TO_THE_REFERENCE:
+        page = _read_leniently(content, columns, kind, names)
+    if page.count != page.table.num_rows:
+        raise ServiceFailure(
+            f"the service answered a page of {page.table.num_rows} records that says it has {page.count}"
+        )
+    return page
+
+
+def names_of(columns: pa.Schema, known: pa.Schema | None) -> Known:
+    """Return the names that records may have, and which of them are cut out of the text."""
+    every = columns.names if known is None else [*columns.names, *known.names]
+    return Known.of(every, [field.name for field in columns if _is_cut_out(field)])
+
+
+def _parts_of_others(columns: pa.Schema) -> list[pa.Field]:
+    """Return the columns that lie within another one, as ``metrics.turnover.sum`` does in ``metrics``."""
+    names = set(columns.names)
+    return [
+        field
+        for field in columns
+        if any(field.name[:position] in names for position, sign in enumerate(field.name) if sign == ".")
+    ]
+
+
+def _is_cut_out(field: pa.Field) -> bool:
+    """Say whether the column is made of texts: open objects, and decimals, which Arrow takes from texts."""
+    return is_json(field) or pa.types.is_decimal(field.type)
+
+
+#: What :func:`read_natively` raises where it cannot read an answer exactly.
+LEFT_TO_THE_REFERENCE: Final = (
+    InexactError,
+    NoObject,
+    pa.ArrowException,
+    msgspec.MsgspecError,
+    RecursionError,
+    InvalidRequest,
+    Refused,
+)
+
+
+def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Known) -> Page:
+    """Read an answer as :func:`read_page` does, or raise one of :data:`LEFT_TO_THE_REFERENCE`."""
+    if _parts_of_others(columns):
+        raise InexactError
+    _text(content)  # Arrow's reader does not look whether it is UTF-8
+    try:
+        # Stops at the first member that is not declared, so that to try costs next to nothing.
+        counters, records = _parse_whole(content, columns, kind)
+        texts = Texts()
+    except (pa.ArrowInvalid, InexactError):
+        answer = _opened(content, kind)
+        counters = {name: getattr(answer, name) for name in _COUNTERS}
+        records = _parse_members(answer.data, columns)
+        texts = walk(msgspec.json.decode(answer.data, type=list[msgspec.Raw]), names)
+    rows = len(records)
+    arrays = [
+        _from_texts(field, texts.column(field.name, rows=rows))
+        if _is_cut_out(field)
+        else _exact(field, _leaf(records, field.name))
+        for field in columns
+    ]
+    return _page(pa.table(arrays, schema=columns), texts.new_fields(rows=rows), counters)
+
+
+def _text(content: bytes) -> pa.Array:
+    """Return the bytes as one text, not copied; they have to be UTF-8."""
+    ends = pa.py_buffer(memoryview(b"".join(end.to_bytes(8, sys.byteorder) for end in (0, len(content)))))
+    whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(content)])
+    return whole.cast(pa.large_string())
+
+
+def _opened(content: bytes, kind: Kind) -> _Paged:
+    """Return the text of the list of records, which is valid JSON, and the counters beside it."""
+    if kind == "page":
+        return msgspec.json.decode(content, type=_Paged)
+    whole = msgspec.json.decode(content, type=msgspec.Raw)
+    return _Paged(data=msgspec.Raw(b"[%b]" % bytes(whole)) if kind == "record" else whole)
+
+
+def _parse_whole(
+    content: bytes, columns: pa.Schema, kind: Kind
+) -> tuple[dict[str, int | None], pa.StructArray]:
+    """Parse an answer whose records have no members but plain columns."""
+    if kind == "array":
+        content = b"".join((b'{"data":', content, b"}"))
+    elif kind == "record":
+        content = b"".join((b'{"data":[', content, b"]}"))
+    elif not content[:_LONGEST_START].lstrip(_BLANKS).startswith(b"{"):
+        raise InexactError
+    # Outside of all objects `null` ends the process in pyarrow 26. Beyond the start it can only stand there
+    # after an object, where JSON has none; inside a text the same signs do no harm but to be looked at twice.
+    if pc.match_substring_regex(_text(content), pattern=_NULL_AFTER_OBJECT)[0].as_py():
+        raise InexactError
+    counters = _COUNTERS if kind == "page" else ()
+    parsed = _parse(content, columns, counters=counters, others="error")
+    records = _records(parsed)
+    if parsed.num_rows != 1 or (kind == "record" and len(records) != 1):
+        raise InexactError
+    return {name: parsed[name][0].as_py() for name in counters}, records
+
+
+def _parse_members(data: msgspec.Raw, columns: pa.Schema) -> pa.StructArray:
+    """Parse the plain columns of a list of records that is known to be valid JSON."""
+    return _records(_parse(b"".join((b'{"data":', data, b"}")), columns, others="ignore"))
+
+
+def _parse(
+    content: bytes, columns: pa.Schema, *, counters: Sequence[str] = (), others: Literal["error", "ignore"]
+) -> pa.Table:
+    """Parse an object with counters and a list of records as one row, nothing of it split beforehand."""
+    if len(content) > _LARGEST:
+        raise InexactError
+    record = _nested([field for field in columns if not _is_cut_out(field)])
+    shape = pa.schema([*((name, pa.int64()) for name in counters), ("data", pa.list_(record))])
+    return arrow_json.read_json(
+        pa.BufferReader(content),
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
+        parse_options=arrow_json.ParseOptions(explicit_schema=shape, unexpected_field_behavior=others),
+        # Arrow's own pool gives memory back after each page and asks for it again, a fifth of the time.
+        memory_pool=pa.system_memory_pool(),
+    )
+
+
+def _records(parsed: pa.Table) -> pa.StructArray:
+    lists = parsed["data"].combine_chunks() if parsed["data"].num_chunks != 1 else parsed["data"].chunk(0)
+    records = lists.flatten()
+    if lists.null_count or records.null_count:
+        raise InexactError
+    return records
+
+
+def _nested(fields: Sequence[pa.Field]) -> pa.DataType:
+    """Return the type of a record whose flattened columns are these; instants are read as text first."""
+    tree: dict[str, Any] = {}
+    for field in fields:
+        *parents, leaf = field.name.split(".")
+        holder = tree
+        for parent in parents:
+            holder = holder.setdefault(parent, {})
+        holder[leaf] = pa.string() if pa.types.is_timestamp(field.type) else field.type
+    return _struct(tree)
+
+
+def _struct(tree: Mapping[str, Any]) -> pa.DataType:
+    return pa.struct(
+        [(name, _struct(part) if isinstance(part, Mapping) else part) for name, part in tree.items()]
+    )
+
+
+def _leaf(records: pa.StructArray, name: str) -> pa.Array:
+    """Return a nested column; a null object has null members."""
+    values = records
+    for part in name.split("."):
+        position = values.type.get_field_index(part)
+        values = values.flatten()[position] if values.null_count else values.field(position)
+    return values
+
+
+def _exact(field: pa.Field, values: pa.Array) -> pa.Array:
+    """Return the values of a column as the reference reads them, or refuse."""
+    if pa.types.is_timestamp(field.type):
+        return _instants(field, values)
+    if pa.types.is_integer(field.type) and not field.nullable:
+        return values.fill_null(0)
+    numbers = values.flatten() if pa.types.is_list(field.type) else values
+    # Arrow takes NaN and Infinity for numbers, and an integer of 400 digits for infinite.
+    if pa.types.is_floating(numbers.type) and pc.all(pc.is_finite(numbers)).as_py() is False:
+        raise InexactError
+    return values
+
+
+def _instants(field: pa.Field, texts: pa.Array) -> pa.Array:
+    """Read instants at once where all are in the usual form, else one by one."""
+    is_usual = pc.and_(
+        pc.greater_equal(pc.binary_length(texts), _SHORTEST_INSTANT), pc.ends_with(texts, pattern="Z")
+    )
+    if pc.all(is_usual).as_py() is not False:
+        try:
+            moments = texts.cast(field.type)
+        except pa.ArrowInvalid:
+            pass
+        else:
+            # Python has no year 0, which Arrow reads.
+            first = pc.min(moments.cast(pa.int64())).as_py()
+            if first is None or first >= pa.scalar(_FIRST_INSTANT, field.type).value:
+                return moments
+    each = [None if text is None else instants.parse(text, argument="value") for text in texts.to_pylist()]
+    return pa.array(each, field.type)
+
+
+def _from_texts(field: pa.Field, texts: list[bytes | None]) -> pa.Array:
+    if is_json(field):
+        return pa.array(texts, field.type)
+    return pa.array([None if text is None else decode(text) for text in texts], field.type)
+
+
+def _read_leniently(content: bytes, columns: pa.Schema, kind: Kind, names: Known) -> Page:
+    try:
+        answer = decode(content)
+    except InvalidRequest as error:
+        problem = error.message.removeprefix("body: is not JSON: ")
+        raise ServiceFailure(f"the service answered what is not JSON: {problem}") from None
+    counters: dict[str, int | None] = {}
+    records = [answer] if kind == "record" else answer
+    if kind == "page":
+        if not isinstance(answer, Mapping):
+            raise ServiceFailure(f"the service answered no page of records but {shown(answer)}")
+        held = pa.schema([(name, pa.int64()) for name in _COUNTERS])
+        (counters,) = from_json([answer], held).to_pylist()
+        records = answer.get("data")
+    if not isinstance(records, list):
+        raise ServiceFailure(f"the service answered no list of records but {shown(records)}")
+    for record in records:
+        if not isinstance(record, Mapping):
+            raise ServiceFailure(f"the service answered a record that is no object: {shown(record)}")
+    table = from_json(records, columns)
+    texts = _texts_of(content, kind, names)
+    parts = _parts_of_others(columns)
+    for position, field in enumerate(columns):
+        if is_json(field) and field not in parts:
+            # The text that was sent, as the fast way gives it: not one written anew.
+            text = _from_texts(field, texts.column(field.name, rows=len(records)))
+            table = table.set_column(position, field, text)
+    return _page(table, texts.new_fields(rows=len(records)), counters)
+
+
+def _texts_of(content: bytes, kind: Kind, names: Known) -> Texts:
+    try:
+        if kind == "page":
+            records = msgspec.json.decode(content, type=_Listed).data
+        else:
+            records = msgspec.json.decode(_opened(content, kind).data, type=list[msgspec.Raw])
+        return walk(records, names)
+    except NoObject as error:
+        raise ServiceFailure(f"the service answered a value of {error} that is no object") from None
+    except (msgspec.MsgspecError, RecursionError, InvalidRequest, Refused) as error:
+        raise ServiceFailure(f"the service answered a member that cannot be kept as text: {error}") from None
+
+
+def _page(table: pa.Table, unknown: pa.Table, counters: Mapping[str, int | None]) -> Page:
+    count = counters.get("count")
+    return Page(
+        table=table,
+        unknown=unknown,
+        count=table.num_rows if count is None else count,
+        total=counters.get("total"),
+        offset=counters.get("offset"),
+        limit=counters.get("limit"),
+    )

@@ -1,0 +1,1 @@
+"""Rows of a frame on their way to the service, sent once each."""

@@ -1,0 +1,1 @@
+"""Integrations, campaigns, outlays and currency rates."""

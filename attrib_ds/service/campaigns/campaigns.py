@@ -1,0 +1,189 @@
+"""Keeps the custom campaigns of an integration, each with its node."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.errors import Conflict, NotFound
+from attrib_ds.service.campaigns.integrations import find, insert_campaign_node, require
+from attrib_ds.service.store.records import (
+    changes_of,
+    insert_record,
+    read_page,
+    read_record,
+    read_table,
+    update_record,
+)
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from attrib_ds.contract.campaigns import (
+        CreateCampaign,
+        GetCampaign,
+        ListCampaigns,
+        UpdateCampaign,
+    )
+    from attrib_ds.service.campaigns.integrations import Integration
+    from attrib_ds.service.store.store import Store
+
+#: The campaigns of the integration of a ``vendorId``, to stand after FROM.
+OF_VENDOR: Final = (
+    "campaigns WHERE integrationId IN (SELECT _id FROM integrations WHERE vendorId = ? AND deletedAt IS NULL)"
+)
+#: Columns behind the names of the specification.
+_COLUMNS: Final = {"campaignId": "id"}
+#: Properties that a list can be restricted to.
+_FILTERS: Final = ("active", "campaignId", "campaignSlug", "explicit")
+
+
+def list_campaigns(store: Store, request: ListCampaigns) -> Answer:
+    """Answer one page of campaigns; none for an unknown integration (G-162)."""
+    filters = {f"{_COLUMNS.get(name, name)} = ?": getattr(request, name) for name in _FILTERS}
+    # The engine folds both sides: Python's lower case differs from its own in a few letters.
+    filters["contains(lower(name), lower(?))"] = request.nameLike
+    given = {condition: value for condition, value in filters.items() if value is not None}
+    sort = request.sort or "name"
+    with store.read() as backend:
+        return read_page(
+            backend,
+            " AND ".join([OF_VENDOR, *given]),
+            [request.vendorId, *given.values()],
+            schema.CAMPAIGN,
+            sort=_COLUMNS.get(sort, sort),
+            descending=request.order == "DESC",
+            ties="id",
+            offset=request.offset,
+            limit=request.limit,
+        )
+
+
+def get_campaign(store: Store, request: GetCampaign) -> Answer:
+    """Answer one campaign, an implicit one too (R286)."""
+    with store.read() as backend:
+        query = f"{OF_VENDOR} AND id = ?"
+        table = read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
+    if not table.num_rows:
+        raise NotFound(f"id: {request.vendorId!r} has no campaign {request.id!r}", field="id")
+    return Answer(table=table)
+
+
+def create_campaign(store: Store, request: CreateCampaign) -> Answer:
+    """Make an explicit campaign with its node and answer with its id.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is no such integration (G-162).
+    Conflict
+        If the slug is taken, be it by an implicit campaign (G-160).
+    """
+    id = store.ids.new()
+
+    def job(connection: duckdb.DuckDBPyConnection) -> None:
+        integration = require(connection, request.vendorId, argument="vendor_id")
+        if find_by_slug(connection, integration, request.campaignSlug) is not None:
+            raise Conflict(
+                f"campaign_slug: {request.campaignSlug!r} is taken; a slug is unique in its integration",
+                field="campaign_slug",
+            )
+        insert_campaign(
+            connection,
+            integration,
+            project_id=request.projectId,
+            id=id,
+            slug=request.campaignSlug,
+            name=request.name,
+            active=request.active,
+            explicit=True,
+        )
+
+    store.write(job)
+    return Answer(value=id)
+
+
+def update_campaign(store: Store, request: UpdateCampaign) -> Answer:
+    """Change a campaign and its node; answer 1 if a stored value changed, else 0 (G-163)."""
+
+    def job(connection: duckdb.DuckDBPyConnection) -> int:
+        integration = find(connection, request.vendorId)
+        stored = integration and find_by_id(connection, integration, request.id)
+        if not stored:
+            return 0
+        changes = changes_of(stored, {"name": request.name, "active": request.active})
+        if not changes:
+            return 0
+        changes["updatedAt"] = datetime.now(UTC)
+        update_record(connection, "campaigns", "id", request.id, changes)
+        update_record(connection, "nodes", "_id", request.id, changes)
+        return 1
+
+    return Answer(value=store.write(job))
+
+
+def find_by_id(
+    connection: duckdb.DuckDBPyConnection, integration: Integration, id: str
+) -> dict[str, Any] | None:
+    """Return a campaign of the integration, None if it has none of that id."""
+    query = "SELECT * FROM campaigns WHERE integrationId = ? AND id = ?"
+    return read_record(connection, query, integration.id, id)
+
+
+def find_by_slug(
+    connection: duckdb.DuckDBPyConnection, integration: Integration, slug: str
+) -> dict[str, Any] | None:
+    """Return a campaign of the integration, None if it has none of that slug."""
+    query = "SELECT * FROM campaigns WHERE integrationId = ? AND campaignSlug = ?"
+    return read_record(connection, query, integration.id, slug)
+
+
+def insert_campaign(
+    connection: duckdb.DuckDBPyConnection,
+    integration: Integration,
+    *,
+    project_id: str,
+    id: str,
+    slug: str,
+    name: str,
+    active: bool,
+    explicit: bool,
+) -> None:
+    """Insert a campaign with its node, which has the same id (G-218).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    integration : Integration
+        Where no campaign has the slug.
+    project_id, id, slug, name : str
+        Of the campaign.
+    active, explicit : bool
+        As on the campaign.
+    """
+    now = datetime.now(UTC)
+    campaign = {
+        "id": id,
+        "integrationId": integration.id,
+        "projectId": project_id,
+        "name": name,
+        "campaignSlug": slug,
+        "active": active,
+        "explicit": explicit,
+        "createdAt": now,
+        "updatedAt": now,
+    }
+    insert_record(connection, "campaigns", campaign)
+    insert_campaign_node(
+        connection,
+        integration,
+        project_id=project_id,
+        id=id,
+        name=name,
+        slug=slug,
+        active=active,
+        now=now,
+    )

@@ -1,0 +1,215 @@
+"""Keeps the integrations of a project, each with the root of its tree of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.errors import Conflict, InvalidRequest
+from attrib_ds.service.store.records import insert_record, read_record, read_table
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from attrib_ds.contract.integrations import CreateIntegration, ListIntegrations
+    from attrib_ds.service.store.store import Store
+
+CUSTOM_ADS: Final = "custom-ads"
+
+
+@dataclass(frozen=True)
+class Integration:
+    """What campaigns, outlays and interactions need to know of their integration.
+
+    Parameters
+    ----------
+    id, vendor_id, currency : str
+        The integration.
+    node_id : str
+        The root of its nodes.
+    path : tuple of str
+        Ids of the nodes above that root.
+    channel : str or None
+        What the nodes below the root are counted under.
+    """
+
+    id: str
+    vendor_id: str
+    currency: str
+    node_id: str
+    path: tuple[str, ...]
+    channel: str | None
+
+
+@dataclass(frozen=True)
+class _Root:
+    node_id: str
+    integration_id: str
+
+
+def create_integration(store: Store, request: CreateIntegration) -> Answer:
+    """Make an integration and answer with its id.
+
+    A loaded node of type ``integration`` with the same ``vendorId`` becomes its root, and the
+    ``integrationId`` of that node its id; without one it gets a root of its own.
+
+    Raises
+    ------
+    Conflict
+        If the project has an integration of that ``vendorId``.
+    """
+    new_id = store.ids.new()
+    now = datetime.now(UTC)
+    record = {
+        "projectId": request.projectId,
+        "vendorId": request.vendorId,
+        "type": CUSTOM_ADS,
+        "name": request.name,
+        "currency": request.currency or store.meta.currency,
+        "parameters": "{}",
+        "createdAt": now,
+        "updatedAt": now,
+    }
+
+    def job(connection: duckdb.DuckDBPyConnection) -> str:
+        if find(connection, request.vendorId) is not None:
+            raise Conflict(
+                f"vendor_id: there is an integration {request.vendorId!r} already; give another id",
+                field="vendor_id",
+            )
+        root = _adopt(connection, request.vendorId, new_id, request.channel)
+        if root is None:
+            root = _Root(new_id, new_id)
+            names = ("projectId", "vendorId", "name", "createdAt", "updatedAt")
+            node = {
+                "_id": new_id,
+                "integrationId": new_id,
+                "type": "integration",
+                "channel": request.channel,
+                "path": [],
+                "active": True,
+                "implicit": False,
+                **{name: record[name] for name in names},
+            }
+            insert_record(connection, "nodes", node)
+        stored = {"_id": root.integration_id, **record, "nodeId": root.node_id}
+        insert_record(connection, "integrations", stored)
+        return root.integration_id
+
+    return Answer(value=store.write(job))
+
+
+def list_integrations(store: Store, request: ListIntegrations) -> Answer:  # noqa: ARG001  (one of the handlers)
+    """Answer all integrations, ordered by ``vendorId``."""
+    with store.read() as backend:
+        listed = "integrations WHERE deletedAt IS NULL ORDER BY vendorId"
+        return Answer(table=read_table(backend.con, listed, [], schema.INTEGRATION))
+
+
+def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration | None:
+    """Return the integration of a ``vendorId``, None if there is none."""
+    record = read_record(
+        connection,
+        "SELECT integration._id, integration.currency, nodes._id AS nodeId, nodes.path, nodes.channel "
+        "FROM integrations AS integration JOIN nodes ON nodes._id = integration.nodeId "
+        "WHERE integration.vendorId = ? AND integration.deletedAt IS NULL",
+        vendor_id,
+    )
+    if record is None:
+        return None
+    return Integration(
+        id=record["_id"],
+        vendor_id=vendor_id,
+        currency=record["currency"],
+        node_id=record["nodeId"],
+        path=tuple(record["path"]),
+        channel=record["channel"],
+    )
+
+
+def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: str) -> Integration:
+    """Return the integration of a ``vendorId``, or refuse it in the name of an argument (G-162, R188)."""
+    found = find(connection, vendor_id)
+    if found is not None:
+        return found
+    known = connection.execute("SELECT vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
+    if known:
+        raise InvalidRequest.choice(argument, vendor_id, [name for (name,) in known])
+    raise InvalidRequest(
+        f"{argument}: {vendor_id!r} is no integration; the project has none, create_integration makes one",
+        field=argument,
+    )
+
+
+def insert_campaign_node(
+    connection: duckdb.DuckDBPyConnection,
+    integration: Integration,
+    *,
+    project_id: str,
+    id: str,
+    name: str,
+    slug: str | None = None,
+    external_id: str | None = None,
+    active: bool = True,
+    implicit: bool = False,
+    now: datetime,
+) -> None:
+    """Insert a node of type ``campaign`` below the root of an integration (G-218).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    integration : Integration
+        From :func:`find`.
+    project_id, id, name : str
+        Of the node.
+    slug, external_id : str, optional
+        What it is known by elsewhere.
+    active, implicit : bool
+        As on the node; it is implicit when only a record that names it is known.
+    now : datetime
+        Aware.
+    """
+    node = {
+        "_id": id,
+        "projectId": project_id,
+        "integrationId": integration.id,
+        "vendorId": integration.vendor_id,
+        "parentId": integration.node_id,
+        "type": "campaign",
+        "name": name,
+        "externalId": external_id,
+        "channel": integration.channel,
+        "campaignSlug": slug,
+        "path": [*integration.path, integration.node_id],
+        "active": active,
+        "createdAt": now,
+        "updatedAt": now,
+        "implicit": implicit,
+    }
+    insert_record(connection, "nodes", node)
+
+
+def _adopt(
+    connection: duckdb.DuckDBPyConnection, vendor_id: str, new_id: str, channel: str | None
+) -> _Root | None:
+    """Make a loaded node the root of the integration; None if there is no such node."""
+    found = read_record(
+        connection,
+        "SELECT _id, integrationId FROM nodes WHERE type = 'integration' AND vendorId = ? "
+        "ORDER BY len(path), _id LIMIT 1",
+        vendor_id,
+    )
+    if found is None:
+        return None
+    root = _Root(found["_id"], found["integrationId"] or new_id)
+    connection.execute(
+        "UPDATE nodes SET integrationId = coalesce(integrationId, ?), vendorId = coalesce(vendorId, ?), "
+        "channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",
+        [root.integration_id, vendor_id, channel, root.node_id, root.node_id],
+    )
+    return root

@@ -1,0 +1,207 @@
+"""Keeps the outlays of custom campaigns."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from attrib_ds import instants, schema
+from attrib_ds.contract import Answer
+from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.service.campaigns.campaigns import OF_VENDOR, find_by_id
+from attrib_ds.service.campaigns.integrations import find, require
+from attrib_ds.service.store.records import (
+    changes_of,
+    insert_record,
+    read_page,
+    read_record,
+    read_table,
+    update_record,
+)
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from attrib_ds.contract.campaigns import (
+        CreateOutlay,
+        DeleteOutlay,
+        GetOutlay,
+        ListOutlays,
+        UpdateOutlay,
+    )
+    from attrib_ds.service.campaigns.integrations import Integration
+    from attrib_ds.service.store.store import Store
+
+#: The outlays of a campaign, deleted ones among them, to stand after FROM.
+_OF_CAMPAIGN: Final = f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} AND id = ?)"
+#: Columns behind the names of the specification.
+_COLUMNS: Final = {"amount": "amount.amount"}
+
+
+def list_outlays(store: Store, request: ListOutlays) -> Answer:
+    """Answer one page of a campaign's outlays; none for an unknown campaign (G-168).
+
+    They are those that are not deleted, unless the deleted ones are asked for (G-078).
+    """
+    bounds: dict[str, object] = {"(deletedAt IS NOT NULL) = ?": bool(request.deleted)}
+    if request.since is not None:
+        # The period does not hold its end, at which no money is spent any more (G-165).
+        bounds["endDate > ?"] = request.since
+    if request.until is not None:
+        bounds["startDate <= ?"] = request.until
+    if request.since is not None and request.until is not None:
+        bounds["?"] = request.since <= request.until
+    sort = request.sort or "startDate"
+    with store.read() as backend:
+        return read_page(
+            backend,
+            " AND ".join([_OF_CAMPAIGN, *bounds]),
+            [request.vendorId, request.parentCampaignId, *bounds.values()],
+            schema.OUTLAY,
+            sort=_COLUMNS.get(sort, sort),
+            descending=request.order == "DESC",
+            ties="_id",
+            offset=request.offset,
+            limit=request.limit,
+        )
+
+
+def get_outlay(store: Store, request: GetOutlay) -> Answer:
+    """Answer one outlay of the campaign; one of another campaign is not found (R298)."""
+    with store.read() as backend:
+        values = [request.vendorId, request.parentCampaignId, request.outlayId]
+        table = read_table(
+            backend.con, f"{_OF_CAMPAIGN} AND _id = ? AND deletedAt IS NULL", values, schema.OUTLAY
+        )
+    if not table.num_rows:
+        raise _unknown(request)
+    return Answer(table=table)
+
+
+def create_outlay(store: Store, request: CreateOutlay) -> Answer:
+    """Store an outlay in the currency of its integration and answer with its id.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is no such integration or campaign (G-168).
+    """
+    id = store.ids.new()
+
+    def job(connection: duckdb.DuckDBPyConnection) -> None:
+        integration = require(connection, request.vendorId, argument="vendor_id")
+        _require_campaign(connection, integration, request.parentCampaignId, argument="parent_campaign_id")
+        now = datetime.now(UTC)
+        outlay = {
+            "_id": id,
+            "projectId": request.projectId,
+            "integrationId": integration.id,
+            "campaignId": request.parentCampaignId,
+            "amount.amount": request.amount,
+            "amount.currency": integration.currency,
+            "startDate": request.startDate,
+            "endDate": request.endDate,
+            "country": request.country,
+            "region": request.region,
+            "createdAt": now,
+            "updatedAt": now,
+        }
+        insert_record(connection, "outlays", outlay)
+
+    store.write(job)
+    return Answer(value=id)
+
+
+def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
+    """Change an outlay; answer 1 if a stored value changed, else 0 (G-163).
+
+    Raises
+    ------
+    NotFound
+        If the campaign has no such outlay.
+    InvalidRequest
+        If the period would be empty (R296), or there is no campaign to move to (G-166).
+    """
+
+    def job(connection: duckdb.DuckDBPyConnection) -> int:
+        integration = find(connection, request.vendorId)
+        stored = integration and _find(connection, integration, request)
+        if not integration or not stored:
+            raise _unknown(request)
+        if request.campaignId is not None:
+            _require_campaign(connection, integration, request.campaignId, argument="campaign_id")
+        asked = {
+            "campaignId": request.campaignId,
+            "amount.amount": request.amount,
+            "amount.currency": integration.currency if request.amount is not None else None,
+            "startDate": request.startDate,
+            "endDate": request.endDate,
+            "country": request.country,
+            "region": request.region,
+        }
+        changes = changes_of(stored, asked)
+        _check_period({**stored, **changes}, changed="startDate" if "startDate" in changes else "endDate")
+        if not changes:
+            return 0
+        changes["updatedAt"] = datetime.now(UTC)
+        update_record(connection, "outlays", "_id", request.outlayId, changes)
+        return 1
+
+    return Answer(value=store.write(job))
+
+
+def delete_outlay(store: Store, request: DeleteOutlay) -> Answer:
+    """Let an outlay count no longer, and answer that one was changed (G-078).
+
+    Raises
+    ------
+    NotFound
+        If the campaign has no such outlay, or it is deleted already.
+    """
+
+    def job(connection: duckdb.DuckDBPyConnection) -> int:
+        integration = find(connection, request.vendorId)
+        if not integration or not _find(connection, integration, request):
+            raise _unknown(request)
+        now = datetime.now(UTC)
+        update_record(connection, "outlays", "_id", request.outlayId, {"deletedAt": now, "updatedAt": now})
+        return 1
+
+    return Answer(value=store.write(job))
+
+
+def _find(
+    connection: duckdb.DuckDBPyConnection, integration: Integration, request: GetOutlay
+) -> dict[str, Any] | None:
+    if find_by_id(connection, integration, request.parentCampaignId) is None:
+        return None
+    query = "SELECT * FROM outlays WHERE _id = ? AND campaignId = ? AND deletedAt IS NULL"
+    return read_record(connection, query, request.outlayId, request.parentCampaignId)
+
+
+def _require_campaign(
+    connection: duckdb.DuckDBPyConnection, integration: Integration, id: str, *, argument: str
+) -> None:
+    if find_by_id(connection, integration, id) is None:
+        raise InvalidRequest(
+            f"{argument}: {id!r} is no campaign of {integration.vendor_id!r}; list_campaigns shows their ids",
+            field=argument,
+        )
+
+
+def _check_period(outlay: dict[str, Any], *, changed: str) -> None:
+    start, end = outlay["startDate"], outlay["endDate"]
+    if start >= end:
+        field = "start_date" if changed == "startDate" else "end_date"
+        raise InvalidRequest(
+            f"{field}: the outlay would go from {instants.format(start)} to {instants.format(end)}; it must "
+            "end after it starts",
+            field=field,
+        )
+
+
+def _unknown(request: GetOutlay) -> NotFound:
+    return NotFound(
+        f"outlay_id: the campaign {request.parentCampaignId!r} has no outlay {request.outlayId!r}",
+        field="outlay_id",
+    )

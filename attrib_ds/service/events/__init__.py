@@ -1,0 +1,1 @@
+"""Events from acceptance to their states, statistics and retention."""

@@ -1,0 +1,315 @@
+"""Keeps the event types of a project, each with the versions it went through."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.contract.event_types import ExpirationPolicy, GetEventType
+from attrib_ds.contract.json_text import encode
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.service.interactions.search import ordering
+from attrib_ds.service.interactions.selection import answered
+from attrib_ds.service.store.batches import insert_records, naive
+from attrib_ds.service.store.records import changes_of, insert_record, read_record, update_record
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import duckdb
+    import ibis.expr.types as ir
+    from ibis.backends.duckdb import Backend
+
+    from attrib_ds.contract.event_types import (
+        ArchiveEventType,
+        CreateEventType,
+        EventTypeField,
+        ListEventTypes,
+        RestoreEventType,
+        UpdateEventType,
+    )
+    from attrib_ds.service.store.store import Store
+
+_POLICY: Final = "expirationPolicy"
+
+
+@dataclass(frozen=True)
+class EventType:
+    """What events of a type carry.
+
+    Parameters
+    ----------
+    id, reference : str
+        The event type.
+    version : int
+        Of its fields, from 1.
+    is_archived : bool
+        Whether events of the type are refused.
+    fields : tuple of dict
+        Event-type fields, as the resource shows them.
+    countries : tuple of str
+        Countries to read national phone numbers in, in the order in which they are tried.
+    """
+
+    id: str
+    reference: str
+    version: int
+    is_archived: bool
+    fields: tuple[dict[str, Any], ...]
+    countries: tuple[str, ...]
+
+
+def list_event_types(store: Store, request: ListEventTypes) -> Answer:
+    """Answer one page of event types, by reference unless another order is asked for."""
+    with store.read() as backend:
+        found = _resources(backend)
+        kept = [found.archivedAt.notnull() if request.archived else found.archivedAt.isnull()]
+        if request.search is not None:
+            wanted = request.search.lower()
+            kept.append(found.name.lower().contains(wanted) | found.reference.lower().contains(wanted))
+        if request.reference is not None:
+            kept.append(found.reference == request.reference)
+        if request.storageKey is not None:
+            # Inside a JSON string these quotes would be escaped, so that the text is that of a member.
+            kept.append(found.fields.contains(encode({"storageKey": request.storageKey})[1:-1]))
+        found = found.filter(kept)
+        total = found.count().to_pyarrow().as_py()
+        ordered = found.order_by(ordering(found, request.sort or {"reference": 1}))
+        page = ordered.select(schema.EVENT_TYPE.names).limit(request.limit, offset=request.offset)
+        table = answered(page, schema.EVENT_TYPE)
+    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+
+
+def _resources(backend: Backend) -> ir.Table:
+    """Return the event types with their expiration policies as the resource names them."""
+    types = backend.table("event_types")
+    return types.mutate(**{f"{_POLICY}.{name}": types[name] for name in ExpirationPolicy.model_fields})
+
+
+def get_event_type(store: Store, request: GetEventType) -> Answer:
+    """Answer one event type, archived or not, by its reference (R276)."""
+    with store.read() as backend:
+        types = _resources(backend)
+        found = types.filter(types.reference == request.id).select(schema.EVENT_TYPE.names)
+        table = answered(found, schema.EVENT_TYPE)
+    if not table.num_rows:
+        raise NotFound(f"id: there is no event type {request.id!r}", field="id")
+    return Answer(table=table)
+
+
+def create_event_type(store: Store, request: CreateEventType) -> Answer:
+    """Make an event type, and answer it; a reference is taken for ever, archived or not (G-155)."""
+    now = datetime.now(UTC)
+    fields = encode([_shown(each) for each in request.fields])
+    record = {
+        "_id": store.ids.new(),
+        "createdAt": now,
+        "updatedAt": now,
+        "projectId": request.projectId,
+        "reference": request.reference,
+        "name": request.name,
+        "fields": fields,
+        "metadata": encode(request.metadata),
+        "phoneParsingConfig": encode([each.model_dump() for each in request.phoneParsingConfig]),
+        "version": 1,
+        **_policy(request.expirationPolicy, request.fields),
+    }
+
+    def write(connection: duckdb.DuckDBPyConnection) -> None:
+        if _find(connection, request.reference) is not None:
+            raise Conflict(
+                f"reference: the event type {request.reference!r} exists already; choose another reference",
+                field="reference",
+            )
+        insert_record(connection, "event_types", record)
+        _keep_version(connection, record["_id"], request.reference, 1, fields, naive(now))
+
+    store.write(write)
+    return get_event_type(store, GetEventType(projectId=request.projectId, id=request.reference))
+
+
+def update_event_type(store: Store, request: UpdateEventType) -> Answer:
+    """Change an event type, and answer it; changed fields make a new version of it (G-158).
+
+    Events that are there keep the version they were checked against (G-076).
+
+    Raises
+    ------
+    NotFound
+        If there is no such event type.
+    Conflict
+        If the type or entity of a storage key would change.
+    """
+    now = naive(datetime.now(UTC))
+    asked: dict[str, Any] = {"name": request.name}
+    if request.metadata is not None:
+        asked["metadata"] = encode(request.metadata)
+    if request.phoneParsingConfig is not None:
+        asked["phoneParsingConfig"] = encode([each.model_dump() for each in request.phoneParsingConfig])
+
+    def write(connection: duckdb.DuckDBPyConnection) -> None:
+        found = _existing(connection, request.id)
+        fields = encode(_with_fields(json.loads(found["fields"]), request.fields))
+        changes = changes_of(found, {**asked, "fields": fields})
+        if request.expirationPolicy is not None:
+            # Null is a value here: what the project chose.
+            policy = _policy(request.expirationPolicy, json.loads(fields))
+            changes |= {name: value for name, value in policy.items() if value != found[name]}
+        if "fields" in changes:
+            changes["version"] = found["version"] + 1
+            _keep_version(connection, found["_id"], request.id, changes["version"], fields, now)
+        if changes:
+            changes["updatedAt"] = datetime.now(UTC)
+            update_record(connection, "event_types", "reference", request.id, changes)
+
+    store.write(write)
+    return get_event_type(store, GetEventType(projectId=request.projectId, id=request.id))
+
+
+def _policy(
+    policy: ExpirationPolicy | None, fields: Iterable[EventTypeField | dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the columns of a policy, which names fields that the type has."""
+    if policy is None:
+        return {}
+    known = {each["storageKey"] if isinstance(each, dict) else each.storageKey for each in fields}
+    for position, key in enumerate(policy.piiFields or ()):
+        if key not in known:
+            raise InvalidRequest.choice(f"expiration_policy/piiFields/{position}", key, known)
+    named = None if policy.piiFields is None else list(dict.fromkeys(policy.piiFields))
+    return {"retentionDurationInDays": policy.retentionDurationInDays, "piiFields": named}
+
+
+def archive_event_type(store: Store, request: ArchiveEventType) -> Answer:
+    """Refuse the events of a type from now on, and answer the event type (G-077)."""
+    return _set_archived(store, request, archived=True)
+
+
+def restore_event_type(store: Store, request: RestoreEventType) -> Answer:
+    """Take the events of an archived type again, and answer the event type (G-077)."""
+    return _set_archived(store, request, archived=False)
+
+
+def _set_archived(store: Store, request: GetEventType, *, archived: bool) -> Answer:
+    now = naive(datetime.now(UTC))
+
+    def write(connection: duckdb.DuckDBPyConnection) -> None:
+        if (_existing(connection, request.id)["archivedAt"] is not None) != archived:
+            connection.execute(
+                "UPDATE event_types SET archivedAt = ?, updatedAt = ? WHERE reference = ?",
+                [now if archived else None, now, request.id],
+            )
+
+    store.write(write)
+    return get_event_type(store, GetEventType(projectId=request.projectId, id=request.id))
+
+
+def _with_fields(held: Sequence[dict[str, Any]], fields: Sequence[EventTypeField]) -> list[dict[str, Any]]:
+    """Return fields with changed ones in their places and new ones behind them."""
+    by_key = {each["storageKey"]: each for each in held}
+    for position, each in enumerate(fields):
+        before = by_key.get(each.storageKey)
+        for name in ("type", "entity"):
+            if before is not None and before[name] != getattr(each, name):
+                raise Conflict(
+                    f"fields/{position}/{name}: {each.storageKey!r} is in use with the {name} "
+                    f"{before[name]!r}, which cannot change; choose another storageKey",
+                    field=f"fields/{position}/{name}",
+                )
+        by_key[each.storageKey] = _shown(each)
+    return list(by_key.values())
+
+
+def read_event_types(
+    connection: duckdb.DuckDBPyConnection, references: Collection[str]
+) -> dict[str, EventType]:
+    """Return event types by reference, those that are there."""
+    rows = connection.execute(
+        "SELECT _id, reference, version, archivedAt IS NOT NULL, fields, phoneParsingConfig FROM event_types "
+        "WHERE reference IN (SELECT unnest(?))",
+        [list(references)],
+    ).fetchall()
+    return {
+        reference: EventType(
+            id, reference, version, is_archived, tuple(json.loads(fields)), _countries(json.loads(phones))
+        )
+        for id, reference, version, is_archived, fields, phones in rows
+    }
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """What event types declared, version by version.
+
+    Parameters
+    ----------
+    versions : mapping of str to list of tuple
+        By reference: version, when it was made (naive, in UTC) and its fields, the latest version first.
+    """
+
+    versions: Mapping[str, list[tuple[int, datetime, list[dict[str, Any]]]]]
+
+    def fields(self, reference: str, version: int | None, created_at: datetime) -> list[dict[str, Any]]:
+        """Return the fields that an event type declared when an event was created.
+
+        Parameters
+        ----------
+        reference : str
+            The event type.
+        version : int or None
+            The version that the event stores; loaded events store none.
+        created_at : datetime
+            When the event was created, naive, in UTC; it tells the version of a loaded event.
+
+        Returns
+        -------
+        list of dict
+            Empty if the event type is not declared, or was not yet.
+        """
+        for number, made_at, fields in self.versions.get(reference, []):
+            if number == version or (version is None and made_at <= created_at):
+                return fields
+        return []
+
+
+def read_declarations(connection: duckdb.DuckDBPyConnection, references: Collection[str]) -> Declarations:
+    """Return what event types declared, those that are there."""
+    rows = connection.execute(
+        "SELECT reference, version, createdAt, fields FROM event_type_versions "
+        "WHERE reference IN (SELECT unnest(?)) ORDER BY version DESC",
+        [list(references)],
+    ).fetchall()
+    versions: dict[str, list[tuple[int, datetime, list[dict[str, Any]]]]] = {}
+    for reference, version, made_at, fields in rows:
+        versions.setdefault(reference, []).append((version, made_at, json.loads(fields)))
+    return Declarations(versions)
+
+
+def _countries(phones: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(each["countryCode"] for each in sorted(phones, key=lambda each: int(each["order"])))
+
+
+def _shown(field: EventTypeField) -> dict[str, Any]:
+    return field.model_dump()
+
+
+def _find(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, Any] | None:
+    return read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
+
+
+def _existing(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, Any]:
+    found = _find(connection, reference)
+    if found is None:
+        raise NotFound(f"id: there is no event type {reference!r}", field="id")
+    return found
+
+
+def _keep_version(
+    connection: duckdb.DuckDBPyConnection, id: Any, reference: str, version: int, fields: str, now: datetime
+) -> None:
+    kept = {"eventTypeId": id, "reference": reference, "version": version, "fields": fields, "createdAt": now}
+    insert_records(connection, "event_type_versions", [kept])

@@ -1,0 +1,272 @@
+"""Turns the values of events into their normalised form, by the type of their field."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import email_validator
+import phonenumbers
+from pydantic import TypeAdapter, ValidationError
+
+from attrib_ds import instants
+from attrib_ds.contract.values import Amount
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.events.countries import NAMES, country_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_LENGTHS: Final = {"string": 1_024, "message": 65_536, "url": 8_192}
+_LONGEST_NUMBER: Final = 400
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_CURRENCY: Final = re.compile("[A-Z]{3}")
+_FLAGS: Final = {"true": True, "false": False}
+_AMOUNT: Final = TypeAdapter(Amount)
+#: Properties of a location that are text.
+_PLACES: Final = ("city", "zipcode", "streetName", "streetNumber", "country")
+_EXTRA: Final = ("placeId", "premise", "subpremise", "neighborhood", "establishment")
+
+
+class Unreadable(ValueError):
+    """A value is not of its field's type."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the reading of values depends on.
+
+    Parameters
+    ----------
+    currency : str
+        Of amounts that come without one.
+    countries : tuple of str
+        Countries to read national phone numbers in, in the order in which they are tried.
+    """
+
+    currency: str
+    countries: tuple[str, ...] = ()
+
+
+def normalise(kind: str, value: Any, settings: Settings) -> Any:
+    """Return the normalised form of a value (G-052).
+
+    Parameters
+    ----------
+    kind : str
+        Type of the field.
+    value : object
+        As sent, parsed from JSON; not missing.
+    settings : Settings
+        What the reading depends on.
+
+    Returns
+    -------
+    object
+        What JSON can hold, numbers exact.
+
+    Raises
+    ------
+    Unreadable
+        If the value is not of the type.
+
+    Examples
+    --------
+    >>> normalise("phone", "06 12 34 56 78", Settings("EUR", ("FR",)))
+    '+33612345678'
+    >>> normalise("currency", 5, Settings("EUR"))
+    {'amount': Decimal('5'), 'currency': 'EUR'}
+    """
+    return _READERS[kind](value, settings)
+
+
+def is_missing(value: Any) -> bool:
+    """Say whether a value counts as not given: null, and blank text (G-054)."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Unreadable
+    return unicodedata.normalize("NFC", value).strip()
+
+
+def _bounded(kind: str) -> Callable[[Any, Settings], str]:
+    def read(value: Any, _: Settings) -> str:
+        text = _text(value)
+        if len(text) > _LENGTHS[kind]:
+            raise Unreadable
+        return text
+
+    return read
+
+
+def _email(value: Any, _: Settings) -> str:
+    try:
+        # Nothing is looked up; addresses of tests are addresses.
+        found = email_validator.validate_email(
+            _text(value), check_deliverability=False, test_environment=True
+        )
+    except email_validator.EmailNotValidError:
+        raise Unreadable from None
+    return f"{found.local_part}@{found.domain.lower()}"
+
+
+def _phone(value: Any, settings: Settings) -> str:
+    text = _text(value)
+    for country in (None,) if text.startswith("+") else settings.countries:
+        try:
+            number = phonenumbers.parse(text, country)
+        except phonenumbers.NumberParseException:
+            continue
+        if phonenumbers.is_valid_number(number):
+            return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+    raise Unreadable
+
+
+def _number(value: Any, _: Settings) -> Any:
+    number = value
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+            raise Unreadable
+        number = Decimal(text)
+    if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+        raise Unreadable
+    try:
+        if math.isfinite(float(number)):
+            return number
+    except OverflowError:
+        pass
+    raise Unreadable
+
+
+def _currency(value: Any, settings: Settings) -> dict[str, Any]:
+    money = value if isinstance(value, dict) else {"amount": value, "currency": settings.currency}
+    currency = money.get("currency")
+    if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
+        raise Unreadable
+    try:
+        amount = _AMOUNT.validate_python(money.get("amount"))
+    except ValidationError:
+        raise Unreadable from None
+    return {"amount": amount, "currency": currency}
+
+
+def _state(value: Any, _: Settings) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in {0, 1}:
+        raise Unreadable
+    return value
+
+
+def _boolean(value: Any, _: Settings) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip() in _FLAGS:
+        return _FLAGS[value.strip()]
+    if isinstance(value, int) and value in {0, 1}:
+        return value == 1
+    raise Unreadable
+
+
+def _date(value: Any, _: Settings) -> str:
+    try:
+        return instants.format(instants.parse(_text(value), argument="value"))
+    except InvalidRequest:
+        raise Unreadable from None
+
+
+def _url(value: Any, settings: Settings) -> str:
+    text = _bounded("url")(value, settings)
+    try:
+        parts = urlsplit(text)
+        is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
+    except ValueError:
+        raise Unreadable from None
+    if not is_address or re.search(r"[\s\x00-\x1f]", text):
+        raise Unreadable
+    return text
+
+
+def _country(value: Any, _: Settings) -> str:
+    code = country_code(_text(value))
+    if code is None:
+        raise Unreadable
+    return code
+
+
+def _location(value: Any, settings: Settings) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Unreadable
+    address = _part(value, "formattedAddress") or _part(value, "address")
+    point = _point(value)
+    code = None if is_missing(value.get("countryCode")) else _country(value["countryCode"], settings)
+    if address is None and point is None and code is None:
+        raise Unreadable
+    places = {name: _part(value, name) for name in _PLACES}
+    extra, levels = (_object(value, name) for name in ("extra", "administrativeLevels"))
+    return {
+        "formattedAddress": address,
+        "location": point,
+        # Nothing looks the place up, so that nothing is known of how sure it is.
+        "extra": {"confidence": 0, **{name: _part(extra, name) for name in _EXTRA}},
+        "administrativeLevels": levels,
+        **places,
+        "country": places["country"] or (NAMES[code] if code else None),
+        "countryCode": code,
+    }
+
+
+def _part(value: Mapping[str, Any], name: str) -> str | None:
+    part = value.get(name)
+    return None if is_missing(part) else _text(part)
+
+
+def _object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    part = value.get(name)
+    if part is not None and not isinstance(part, dict):
+        raise Unreadable
+    return part or {}
+
+
+def _point(value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the point of a location, longitude first (R054)."""
+    given = value.get("location")
+    if isinstance(given, dict):
+        pair = given.get("coordinates")
+    elif given is not None:
+        raise Unreadable
+    elif value.get("longitude") is not None or value.get("latitude") is not None:
+        pair = [value.get("longitude"), value.get("latitude")]
+    else:
+        pair = value.get("coordinates")
+        if pair is None:
+            return None
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise Unreadable
+    for number, most in zip(pair, (180, 90), strict=True):
+        is_number = isinstance(number, int | float | Decimal) and not isinstance(number, bool)
+        if not is_number or not -most <= number <= most:
+            raise Unreadable
+    return {"type": "Point", "coordinates": pair}
+
+
+_READERS: Final[dict[str, Callable[[Any, Settings], Any]]] = {
+    "string": _bounded("string"),
+    "message": _bounded("message"),
+    "email": _email,
+    "phone": _phone,
+    "location": _location,
+    "number": _number,
+    "boolean": _boolean,
+    "date": _date,
+    "url": _url,
+    "country": _country,
+    "state": _state,
+    "currency": _currency,
+}

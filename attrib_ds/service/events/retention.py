@@ -1,0 +1,288 @@
+"""Takes away the personal values of events when their time is over (G-208)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import weakref
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from attrib_ds.contract import Answer
+from attrib_ds.errors import Unavailable
+from attrib_ds.service.events.redaction import Field, redact
+from attrib_ds.service.identity.learning import carried, of_events, of_interactions
+from attrib_ds.service.store.batches import naive
+from attrib_ds.service.store.settings import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import duckdb
+
+    from attrib_ds.contract.identities import AnonymiseExpired
+    from attrib_ds.service.store.store import Store
+
+_LOG: Final = logging.getLogger(__name__)
+_EVENTS_AT_ONCE: Final = 1_000
+_SECONDS_OF_A_DAY: Final = 86_400.0
+_SECONDS_TO_STOP: Final = 30.0
+_EXPIRED: Final = '"expirationPolicy.expiresAt" <= ? AND "expirationPolicy.anonimizedAt" IS NULL'
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long which values are kept.
+
+    Parameters
+    ----------
+    days : int
+        From the date of the event.
+    fields : tuple of str
+        Storage keys.
+    """
+
+    days: int
+    fields: tuple[str, ...]
+
+    def columns(self, date: datetime) -> dict[str, Any]:
+        """Return the policy of an event of a date, by column of the table ``events``."""
+        return _columns(date + timedelta(days=self.days), self.days, list(self.fields))
+
+
+#: Of an event whose values are kept for ever.
+FOR_EVER: Final = dict.fromkeys(
+    ("expirationPolicy.expiresAt", "expirationPolicy.retentionDurationInDays", "expirationPolicy.piiFields")
+)
+
+
+def _columns(expires_at: datetime, days: int, fields: list[str]) -> dict[str, Any]:
+    return dict(zip(FOR_EVER, (expires_at, days, fields), strict=True))
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The policies of a project.
+
+    Parameters
+    ----------
+    by_type : mapping of str to Policy or None
+        By reference of an event type; None where values are kept for ever.
+    others : Policy or None
+        Of events whose type is not declared.
+    """
+
+    by_type: Mapping[str, Policy | None]
+    others: Policy | None
+
+    def of(self, reference: str) -> Policy | None:
+        """Return the policy of events of a type."""
+        return self.by_type.get(reference, self.others)
+
+
+def read_policies(connection: duckdb.DuckDBPyConnection) -> Policies:
+    """Return how long values are kept: what the event type says, else what the project says.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+
+    Returns
+    -------
+    Policies
+        A type that names no fields means those that the project names or, if it names none either, those
+        that the type declares as personal.
+    """
+    settings = read_settings(connection)
+    by_type: dict[str, Policy | None] = {}
+    for reference, days, named, text in connection.execute(
+        "SELECT reference, retentionDurationInDays, piiFields, fields FROM event_types"
+    ).fetchall():
+        kept = settings.retention_duration_in_days if days is None else days
+        personal = [each["storageKey"] for each in json.loads(text or "[]") if each.get("isPii")]
+        fields = named if named is not None else settings.pii_fields or personal
+        by_type[reference] = Policy(kept, tuple(fields)) if kept else None
+    days = settings.retention_duration_in_days
+    return Policies(by_type, Policy(days, settings.pii_fields) if days else None)
+
+
+def read_personal(connection: duckdb.DuckDBPyConnection) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """Return the storage keys that the project, and each event type beyond it, names as personal.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+
+    Returns
+    -------
+    project : frozenset of str
+        Of all events.
+    by_type : dict of str to frozenset
+        By reference of the event type, those that name any.
+    """
+    found = connection.execute(
+        "SELECT reference, piiFields FROM event_types WHERE piiFields IS NOT NULL"
+    ).fetchall()
+    by_type = {reference: frozenset(fields) for reference, fields in found}
+    return frozenset(read_settings(connection).pii_fields), by_type
+
+
+def assign_policies(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give the events that have no policy the one of their type.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    """
+    for reference, policy in _lacking(connection).items():
+        connection.execute(
+            'UPDATE events SET "expirationPolicy.expiresAt" = eventDate + to_days(CAST($days AS INTEGER)), '
+            '"expirationPolicy.retentionDurationInDays" = $days, '
+            '"expirationPolicy.piiFields" = CAST($fields AS VARCHAR[]) '
+            'WHERE eventType = $reference AND "expirationPolicy.expiresAt" IS NULL',
+            {"days": policy.days, "fields": list(policy.fields), "reference": reference},
+        )
+
+
+def _lacking(connection: duckdb.DuckDBPyConnection) -> dict[str, Policy]:
+    """Return the policies of the types of which an event has none."""
+    policies = read_policies(connection)
+    if policies.others is None and not any(policies.by_type.values()):
+        return {}
+    found = connection.execute(
+        'SELECT DISTINCT eventType FROM events WHERE "expirationPolicy.expiresAt" IS NULL'
+    ).fetchall()
+    lacking = {reference: policies.of(reference) for (reference,) in found}
+    return {reference: policy for reference, policy in lacking.items() if policy is not None}
+
+
+def anonymise_expired(store: Store, request: AnonymiseExpired) -> Answer:
+    """Take away what has expired, and answer how many events lost personal values."""
+    return Answer(value=anonymise(store, request.now or datetime.now(UTC)))
+
+
+def anonymise(store: Store, now: datetime) -> int:
+    """Take away the personal values of the events that have expired.
+
+    Parameters
+    ----------
+    store : Store
+        Where the events are.
+    now : datetime
+        The moment to judge by, aware.
+
+    Returns
+    -------
+    int
+        Events that lost personal values.
+    """
+    moment = naive(now.astimezone(UTC))
+    store.write(assign_policies)
+    done = 0
+    while ids := _expired(store, moment):
+        store.write(lambda connection, ids=ids: _anonymise(connection, ids, moment))  # type: ignore[misc]
+        done += len(ids)
+    return done
+
+
+def is_due(store: Store, now: datetime) -> bool:
+    """Say whether values have expired, or events have no policy yet; reads only."""
+    with store.cursor() as cursor:
+        if _lacking(cursor):
+            return True
+        expired = f"SELECT 1 FROM events WHERE {_EXPIRED} LIMIT 1"
+        return cursor.execute(expired, [naive(now.astimezone(UTC))]).fetchone() is not None
+
+
+def _expired(store: Store, now: datetime) -> list[str]:
+    with store.cursor() as cursor:
+        found = cursor.execute(
+            f"SELECT _id FROM events WHERE {_EXPIRED} ORDER BY _id LIMIT {_EVENTS_AT_ONCE}", [now]
+        ).fetchall()
+    return [id for (id,) in found]
+
+
+def _anonymise(connection: duckdb.DuckDBPyConnection, ids: list[str], now: datetime) -> None:
+    found = connection.execute(
+        'SELECT _id, "expirationPolicy.piiFields" FROM events WHERE _id IN (SELECT unnest(?))', [ids]
+    ).fetchall()
+    personal = {id: frozenset(fields or ()) for id, fields in found}
+    connection.execute("CREATE TEMP TABLE expired AS SELECT unnest(?) AS id", [ids])
+    events = of_events("(SELECT * FROM events WHERE _id IN (SELECT id FROM temp.expired))")
+    before = f"SELECT DISTINCT userId, kind, value FROM ({carried(connection, events)})"
+    connection.execute(f"CREATE TEMP TABLE carried_before AS {before}")
+
+    def is_personal(field: Field) -> bool:
+        return field.key in personal[field.event_id]
+
+    redact(connection, ids, now, is_personal=is_personal)
+    _forget_identities(connection)
+    connection.execute("DROP TABLE temp.carried_before")
+    connection.execute("DROP TABLE temp.expired")
+
+
+def _forget_identities(connection: duckdb.DuckDBPyConnection) -> None:
+    """Forget the identities that expired events carried and that nothing else of their user carries."""
+    of_users = "(SELECT * FROM {table} WHERE userId IN (SELECT userId FROM temp.carried_before))"
+    still = " UNION ALL ".join(
+        f"SELECT userId, kind, value FROM ({carried(connection, carrying)})"
+        for carrying in (
+            of_events(of_users.format(table="events")),
+            of_interactions(of_users.format(table="interactions")),
+        )
+    )
+    connection.execute(
+        "DELETE FROM identities WHERE (userId, kind, value) IN "
+        f"(SELECT userId, kind, value FROM temp.carried_before EXCEPT ({still}))"
+    )
+
+
+class Expirations:
+    """Takes away what has expired, when a project is opened and daily after that.
+
+    Parameters
+    ----------
+    store : Store
+        Where the events are; a thread of this does not keep it open.
+    seconds : float, optional
+        From one time to the next; a day by default.
+    """
+
+    def __init__(self, store: Store, *, seconds: float = _SECONDS_OF_A_DAY) -> None:
+        self._store = weakref.ref(store, lambda _: ended.set())
+        self._seconds = seconds
+        self._ended = ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        # A daemon: what an interpreter that ends leaves undone is done at the next opening.
+        self._thread = threading.Thread(target=self._work, name="expiration", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, after what is being done; closing again does nothing."""
+        self._ended.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_SECONDS_TO_STOP)
+
+    def _work(self) -> None:
+        while not self._ended.is_set():
+            store = self._store()
+            if store is None:
+                return
+            try:
+                now = datetime.now(UTC)
+                if is_due(store, now):
+                    anonymise(store, now)
+            except Unavailable:
+                return
+            except Exception:  # noqa: BLE001  (what fails today is tried again tomorrow)
+                _LOG.exception("what has expired could not be taken away")
+            del store
+            self._ended.wait(self._seconds)

@@ -1,0 +1,245 @@
+"""Updates the states and statistics of events; what they were stays in the history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from attrib_ds.contract import Answer
+from attrib_ds.contract.events import UpdateEventState
+from attrib_ds.errors import NotFound
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.events.event_types import Declarations, read_declarations
+from attrib_ds.service.events.metrics import as_resource
+from attrib_ds.service.store import audit
+from attrib_ds.service.store.batches import as_arrow, insert_records, lent, naive
+from attrib_ds.service.store.group_commit import Gathering
+from attrib_ds.service.store.tables import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    import duckdb
+
+    from attrib_ds.contract.events import UpdateEventStatistic
+    from attrib_ds.service.store.audit import Line
+    from attrib_ds.service.store.store import Store
+
+    Row = dict[str, Any]
+
+_COLUMNS: Final = tuple(TABLES["metrics"])
+#: Columns that an update changes.
+_CHANGED: Final = ("date", "number", "amount", "currency", "invalid", "updatedAt", "deletedAt")
+_DELAY: Final = "state-delay-"
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class _Update:
+    request: UpdateEventState | UpdateEventStatistic
+    #: Naive, in UTC.
+    received: datetime
+    line: Line | None = None
+
+
+class States:
+    """Updates the states and statistics of a project's events.
+
+    Updates that arrive at the same time are written together, one after the other: each sees what those
+    before it have written.
+
+    Parameters
+    ----------
+    store : Store
+        Where the events are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._gathering: Gathering[_Update, Row] = Gathering(self._write_all)
+
+    def update_event_state(self, request: UpdateEventState, line: Line | None = None) -> Answer:
+        """Set a state of an event, with its delay, and answer the metric (G-068 to G-072)."""
+        return self._update(request, line)
+
+    def update_event_statistic(self, request: UpdateEventStatistic, line: Line | None = None) -> Answer:
+        """Set a statistic of an event, an amount in the currency it has, and answer the metric (G-074)."""
+        return self._update(request, line)
+
+    def _update(self, request: UpdateEventState | UpdateEventStatistic, line: Line | None) -> Answer:
+        row = self._gathering.bring(_Update(request, naive(datetime.now(UTC)), line))
+        return Answer(table=as_resource([row]))
+
+    def _write_all(self, updates: Sequence[_Update]) -> list[Row | Exception]:
+        return self._store.write(lambda connection: _write(connection, self._store, updates))
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, store: Store, updates: Sequence[_Update]
+) -> list[Row | Exception]:
+    """Carry out updates in their order; return the metric or the error of each."""
+    events = _read(connection, {each.request.id for each in updates})
+    declarations = read_declarations(connection, {each.reference for each in events.values()})
+    results: list[Row | Exception] = []
+    lines = []
+    for update in updates:
+        try:
+            event = events.get(update.request.id)
+            if event is None:
+                raise NotFound(f"id: there is no event {update.request.id!r}", field="id")
+            results.append(_apply(update, event, declarations, store))
+            if update.line is not None:
+                lines.append(update.line)
+        except NotFound as error:
+            results.append(error)
+    _store(connection, events.values())
+    audit.append(connection, lines)
+    return results
+
+
+@dataclass
+class _Event:
+    """An event and its metrics by key, as updates have left them; instants are naive, in UTC.
+
+    ``kept`` are the rows that updates have replaced. A row of a metric that was there has its place in the
+    table as ``rowid``.
+    """
+
+    id: str
+    project_id: str
+    reference: str
+    version: int | None
+    date: datetime
+    created_at: datetime
+    updated_at: datetime
+    metrics: dict[str, Row] = field(default_factory=dict)
+    kept: list[Row] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+
+    def put(self, key: str, kind: str, now: datetime, store: Store, **values: Any) -> Row:
+        """Give a metric a value, keep the one it had, and return its row."""
+        held = self.metrics.get(key)
+        if held is None:
+            row = {
+                **dict.fromkeys(_COLUMNS),
+                "_id": store.ids.new(),
+                "projectId": self.project_id,
+                "eventId": self.id,
+                "key": key,
+                "type": "state" if kind == "state" else "statistic",
+                "dataType": kind,
+                "anonymized": False,
+                "invalid": False,
+                "createdAt": now,
+                "updatedAt": now,
+                **values,
+            }
+        else:
+            self.kept.append(held)
+            later = max(now, held["updatedAt"] + _MICROSECOND)
+            row = {**held, "invalid": False, "updatedAt": later, "deletedAt": None, **values}
+        self.metrics[key] = row
+        self.changed.add(key)
+        return row
+
+
+def _read(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, _Event]:
+    """Return events by id, those that are there, with their metrics."""
+    wanted = [sorted(ids)]
+    listed = ", ".join(quoted(name) for name in _COLUMNS)
+    found = connection.execute(
+        "SELECT _id, projectId, eventType, eventTypeVersion, eventDate, createdAt, updatedAt FROM events "
+        "WHERE _id IN (SELECT unnest(?))",
+        wanted,
+    ).fetchall()
+    events = {each[0]: _Event(*each) for each in found}
+    rows = connection.execute(
+        f"SELECT rowid, {listed} FROM metrics WHERE eventId IN (SELECT unnest(?))", wanted
+    ).fetchall()
+    for row in rows:
+        metric = dict(zip(("rowid", *_COLUMNS), row, strict=True))
+        if metric["eventId"] in events:
+            events[metric["eventId"]].metrics[metric["key"]] = metric
+    return events
+
+
+def _apply(update: _Update, event: _Event, declarations: Declarations, store: Store) -> Row:
+    request, received = update.request, update.received
+    key = request.storageKey
+    is_state = isinstance(request, UpdateEventState)
+    kind = _kind(declarations, event, key, ("state",) if is_state else ("number", "currency"))
+    # Later than the one before, whatever the clock says.
+    now = max(received, event.updated_at + _MICROSECOND)
+    date = naive(request.date) if request.date else received
+    if kind == "currency":
+        currency = event.metrics.get(key, {}).get("currency") or store.meta.currency
+        row = event.put(key, kind, now, store, date=date, amount=request.value, currency=currency)
+    else:
+        row = event.put(key, kind, now, store, date=date, number=float(request.value))
+    event.updated_at = now
+    if is_state:
+        _put_delay(event, row, now, store)
+    return row
+
+
+def _kind(declarations: Declarations, event: _Event, key: str, kinds: Collection[str]) -> str:
+    """Return what kind of metric a storage key names on an event, by what was declared when it was created.
+
+    A loaded event may have metrics that nobody declared; they can be updated too.
+    """
+    known = {
+        held: row["dataType"]
+        for held, row in event.metrics.items()
+        if held != "event-count" and not held.startswith(_DELAY)
+    }
+    for each in declarations.fields(event.reference, event.version, event.created_at):
+        if each["entity"] == "event":
+            known[each["storageKey"]] = each["type"]
+    kind = known.get(key)
+    if kind not in kinds:
+        wanted = "state" if "state" in kinds else "statistic"
+        raise NotFound(
+            f"storage_key: no storageKey matches a field of the event type: {event.reference!r} had no "
+            f"{wanted} {key!r} when the event was created",
+            field="storage_key",
+        )
+    return str(kind)
+
+
+def _put_delay(event: _Event, state: Row, now: datetime, store: Store) -> None:
+    """Measure the seconds from the event to its state, as long as the state is 1 (G-072)."""
+    key = f"{_DELAY}{state['key']}"
+    if state["number"] == 1:
+        seconds = (state["date"] - event.date) / timedelta(seconds=1)
+        event.put(key, "number", now, store, date=state["date"], number=seconds)
+        return
+    held = event.metrics.get(key)
+    if held is not None and held["deletedAt"] is None:
+        event.put(key, "number", now, store, deletedAt=now)
+
+
+def _store(connection: duckdb.DuckDBPyConnection, events: Iterable[_Event]) -> None:
+    """Write what updates have left, each table with one statement."""
+    updated = [each for each in events if each.changed]
+    kept = [{name: row[name] for name in _COLUMNS} for each in updated for row in each.kept]
+    insert_records(connection, "metric_history", kept)
+    rows = [each.metrics[key] for each in updated for key in sorted(each.changed)]
+    insert_records(connection, "metrics", [row for row in rows if "rowid" not in row])
+    held = [row for row in rows if "rowid" in row]
+    if held:
+        changes = as_arrow("metrics", [{name: row[name] for name in _CHANGED} for row in held])
+        changes = changes.append_column("place", pa.array([row["rowid"] for row in held], pa.int64()))
+        assigned = ", ".join(f"{quoted(name)} = new.{quoted(name)}" for name in _CHANGED)
+        with lent(connection, changes) as view:
+            connection.execute(
+                f"UPDATE metrics SET {assigned} FROM {view} AS new WHERE metrics.rowid = new.place"
+            )
+    if updated:
+        connection.execute(
+            "UPDATE events SET updatedAt = moment FROM (SELECT unnest(?) AS id, unnest(?) AS moment) AS new "
+            "WHERE _id = id",
+            [[each.id for each in updated], [each.updated_at for each in updated]],
+        )

@@ -1,0 +1,1 @@
+"""Which user an identifier belongs to, and users merged, split and erased."""

@@ -1,0 +1,241 @@
+"""Makes two users one, and two again."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from attrib_ds.contract import Answer
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.service.identity.lifetimes import renumber
+from attrib_ds.service.identity.registry import register
+from attrib_ds.service.store.batches import lent, naive
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import duckdb
+
+    from attrib_ds.contract.identities import MergeUsers, SplitUser
+    from attrib_ds.service.store.store import Store
+
+#: What was a user's before it was merged away, by the part of the undo data that lists it.
+_KEPT: Final = {
+    "events": "SELECT userId, list(_id ORDER BY _id) AS kept FROM events",
+    "interactions": "SELECT userId, list(_id ORDER BY _id) AS kept FROM interactions",
+    "identities": "SELECT userId, list([kind, value] ORDER BY kind, value) AS kept FROM identities",
+    "merged": "SELECT userId, list(_id ORDER BY _id) AS kept FROM merged_users",
+}
+#: Users who were seen in what is stored of them, and when first.
+_SEEN: Final = (
+    "(SELECT userId, createdAt AS seen FROM events UNION ALL "
+    "SELECT userId, coalesce(ingestedAt, startDate) FROM interactions)"
+)
+
+
+def find_survivors(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, str]:
+    """Return whom ids that were merged away stand for; ids that were not are left out (G-148).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+    ids : collection of str
+        Ids of users.
+
+    Returns
+    -------
+    dict of str to str
+        By the id that was merged away.
+    """
+    found = connection.execute(
+        "SELECT _id, userId FROM merged_users WHERE _id IN (SELECT unnest(?))", [list(ids)]
+    )
+    return dict(found.fetchall())
+
+
+def find_survivor(connection: duckdb.DuckDBPyConnection, id: str) -> str:
+    """Return whom an id stands for: another user if it was merged away, else itself."""
+    return find_survivors(connection, [id]).get(id, id)
+
+
+def surviving(connection: duckdb.DuckDBPyConnection, rows: str) -> str:
+    """Return rows with the users whom their ``userId`` stands for.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+    rows : str
+        SQL that stands in a FROM clause, with a column ``userId``.
+
+    Returns
+    -------
+    str
+        SQL of the same kind; the same text as long as nobody was merged.
+    """
+    if connection.execute("SELECT 1 FROM merged_users LIMIT 1").fetchone() is None:
+        return rows
+    return (
+        "(SELECT given.* REPLACE (coalesce(merged.userId, given.userId) AS userId) "
+        f"FROM {rows} AS given LEFT JOIN merged_users AS merged ON merged._id = given.userId)"
+    )
+
+
+def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], now: datetime) -> None:
+    """Give all that users have to those who survive them, and keep what it takes to undo it (G-148).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    survivors : mapping of str to str
+        Who survives whom, by the user who is merged away; nobody is both.
+    now : datetime
+        The moment, naive, in UTC.
+    """
+    if not survivors:
+        return
+    pairs = pa.table(
+        {
+            "gone": pa.array(survivors.keys(), pa.string()),
+            "survivor": pa.array(survivors.values(), pa.string()),
+        }
+    )
+    with lent(connection, pairs) as given:
+        # A copy: a statement that changes a table does not read one of Python's well.
+        connection.execute(f"CREATE TEMP TABLE merging AS FROM {given}")
+    kept = " ".join(
+        f"LEFT JOIN ({query} WHERE userId IN (SELECT gone FROM temp.merging) GROUP BY userId) AS {part} "
+        f"ON {part}.userId = merging.gone"
+        for part, query in _KEPT.items()
+    )
+    parts = ", ".join(f"'{part}': coalesce({part}.kept, [])" for part in _KEPT)
+    connection.execute(
+        f"INSERT INTO merged_users SELECT gone, survivor, ?, CAST(to_json({{{parts}}}) AS VARCHAR) "
+        f"FROM temp.merging {kept}",
+        [now],
+    )
+    for table in ("merged_users", "identities", "interactions"):
+        connection.execute(f"UPDATE {table} SET userId = survivor FROM temp.merging WHERE userId = gone")
+    connection.execute(
+        "UPDATE events SET userId = survivor, updatedAt = greatest(updatedAt, ?) FROM temp.merging "
+        "WHERE userId = gone",
+        [now],
+    )
+    connection.execute(
+        "CREATE TEMP TABLE earliest AS SELECT survivor, min(createdAt) AS seen FROM users "
+        "JOIN temp.merging ON _id = gone GROUP BY survivor"
+    )
+    connection.execute(
+        "UPDATE users SET createdAt = least(createdAt, seen) FROM temp.earliest WHERE _id = survivor"
+    )
+    connection.execute("DELETE FROM users WHERE _id IN (SELECT gone FROM temp.merging)")
+    register(connection, "(SELECT survivor AS userId, seen FROM temp.earliest)")
+    renumber(connection, "SELECT survivor FROM temp.merging")
+    connection.execute("DROP TABLE temp.earliest")
+    connection.execute("DROP TABLE temp.merging")
+
+
+def split(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None:
+    """Give back to a user who was merged away what was theirs then; what came since stays (G-149).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    id : str
+        Who was merged away.
+    now : datetime
+        The moment, naive, in UTC.
+
+    Raises
+    ------
+    Conflict
+        If nothing of what was theirs is there any more.
+    """
+    survivor, undo = connection.execute(
+        "SELECT userId, undo FROM merged_users WHERE _id = ?", [id]
+    ).fetchall()[0]
+    kept: dict[str, list[Any]] = json.loads(undo or "{}")
+    moved = 0
+    for table in ("events", "interactions"):
+        later = ", updatedAt = greatest(updatedAt, $now)" if table == "events" else ""
+        values = {"id": id, "ids": kept.get(table, []), "survivor": survivor}
+        found = connection.execute(
+            f"UPDATE {table} SET userId = $id{later} "
+            "WHERE _id IN (SELECT unnest($ids)) AND userId = $survivor",
+            values | ({"now": now} if later else {}),
+        )
+        moved += found.fetchall()[0][0]
+    if not moved:
+        raise Conflict(
+            f"user_id: nothing is left of what {id!r} had before it was merged; it cannot be split",
+            field="user_id",
+        )
+    connection.execute(
+        "UPDATE identities SET userId = ? WHERE userId = ? "
+        "AND [kind, value] IN (SELECT unnest(CAST(? AS VARCHAR[][])))",
+        [id, survivor, kept["identities"]],
+    )
+    connection.execute("DELETE FROM merged_users WHERE _id = ?", [id])
+    connection.execute(
+        "UPDATE merged_users SET userId = ? WHERE userId = ? AND _id IN (SELECT unnest(?))",
+        [id, survivor, kept["merged"]],
+    )
+    connection.execute("DELETE FROM users WHERE _id = ?", [survivor])
+    register(connection, f"(SELECT * FROM {_SEEN} WHERE userId IN ('{id}', '{survivor}'))")
+    renumber(connection, f"VALUES ('{id}'), ('{survivor}')")
+
+
+def split_off(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> bool:
+    """Split a user who was merged away as :func:`split` does; say whether anything of them was left."""
+    try:
+        split(connection, id, now)
+    except Conflict:
+        return False
+    return True
+
+
+def merge_users(store: Store, request: MergeUsers) -> Answer:
+    """Merge a user into another one by hand, and answer how many were (G-149)."""
+    now = naive(datetime.now(UTC))
+
+    def write(connection: duckdb.DuckDBPyConnection) -> int:
+        survivor = _existing(connection, request.id, argument="id")
+        gone = _existing(connection, request.userId, argument="user_id")
+        if gone == survivor:
+            raise InvalidRequest(
+                f"user_id: {request.userId!r} and {request.id!r} are one user; allowed: another one",
+                field="user_id",
+            )
+        merge(connection, {gone: survivor}, now)
+        return 1
+
+    return Answer(value=store.write(write))
+
+
+def split_user(store: Store, request: SplitUser) -> Answer:
+    """Part a user from the one it was merged into, and answer how many were (G-149)."""
+    now = naive(datetime.now(UTC))
+
+    def write(connection: duckdb.DuckDBPyConnection) -> int:
+        survivor = _existing(connection, request.id, argument="id")
+        merged = find_survivors(connection, [request.userId])
+        if merged.get(request.userId) != survivor:
+            raise NotFound(f"user_id: {request.userId!r} was not merged into {request.id!r}", field="user_id")
+        split(connection, request.userId, now)
+        return 1
+
+    return Answer(value=store.write(write))
+
+
+def _existing(connection: duckdb.DuckDBPyConnection, id: str, *, argument: str) -> str:
+    """Return whom an id stands for, who must be there."""
+    survivor = find_survivor(connection, id)
+    if connection.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchone() is None:
+        raise NotFound(f"{argument}: there is no user {id!r}", field=argument)
+    return survivor

@@ -1,0 +1,70 @@
+"""Lists who the users of a project are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def register(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
+    """List the users of new rows who are not listed yet.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that writes the rows.
+    rows : str
+        SQL that stands in a FROM clause, with the columns ``userId`` and ``seen``, when a row was received.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> days = "('anna', TIMESTAMP '2025-01-02'), ('anna', TIMESTAMP '2025-01-01')"
+    >>> rows = f"(VALUES {days}) rows (userId, seen)"
+    >>> listed = "SELECT _id, createdAt::DATE::TEXT FROM users"
+    >>> for _ in range(2):
+    ...     store.write(lambda connection: register(connection, rows))
+    >>> store.write(lambda connection: connection.execute(listed).fetchall())
+    [('anna', '2025-01-01')]
+    >>> store.close()
+    """
+    connection.execute(
+        f"INSERT INTO users SELECT userId, min(seen) FROM {rows} WHERE userId IS NOT NULL "
+        "AND userId NOT IN (SELECT _id FROM users) GROUP BY userId ORDER BY userId"
+    )
+
+
+def forget_absent(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
+    """Forget users of whom nothing is left, and what identified them.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that took records away or gave them to others.
+    rows : str
+        SQL that stands in a FROM clause, with the column ``userId``: whose records these were.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> gone = "(VALUES ('anna')) rows (userId)"
+    >>> def job(connection):
+    ...     register(connection, "(VALUES ('anna', TIMESTAMP '2025-01-02')) rows (userId, seen)")
+    ...     forget_absent(connection, gone)
+    ...     return connection.execute("SELECT count(*) FROM users").fetchall()
+    >>> store.write(job)
+    [(0,)]
+    >>> store.close()
+    """
+    connection.execute(
+        f"CREATE TEMP TABLE absent AS SELECT DISTINCT userId FROM {rows} "
+        "WHERE userId NOT IN (SELECT userId FROM interactions) AND userId NOT IN (SELECT userId FROM events)"
+    )
+    connection.execute("DELETE FROM users WHERE _id IN (SELECT userId FROM temp.absent)")
+    for table in ("identities", "merged_users"):
+        connection.execute(f"DELETE FROM {table} WHERE userId IN (SELECT userId FROM temp.absent)")
+    connection.execute("DROP TABLE temp.absent")

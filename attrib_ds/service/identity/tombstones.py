@@ -1,0 +1,235 @@
+"""Remembers what was erased by salted hashes alone, so that it does not come back (G-209, G-210)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from typing import TYPE_CHECKING, Final
+from uuid import NAMESPACE_OID, uuid5
+
+from attrib_ds.contract.json_text import encode
+from attrib_ds.records.sources import literal
+from attrib_ds.service.store.batches import insert_records
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import datetime
+
+    import duckdb
+
+    #: Kind and value of what was erased: ``("nonce", "n1")``.
+    Mark = tuple[str, str]
+
+_SALT: Final = "tombstoneSalt"
+_SALT_BYTES: Final = 32
+NONCE: Final = "nonce"
+USER: Final = "userId"
+#: What the kinds of marks of identities begin with.
+IDENTITY: Final = "identity:"
+
+
+def identity_kind(kind: str) -> str:
+    """Return the kind of mark of a kind of identity.
+
+    Examples
+    --------
+    >>> identity_kind("email")
+    'identity:email'
+    """
+    return f"{IDENTITY}{kind}"
+
+
+def bury(connection: duckdb.DuckDBPyConnection, marks: Iterable[Mark], date: datetime) -> None:
+    """Remember what is erased.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that erases.
+    marks : iterable of tuple
+        Kind and value of each.
+    date : datetime
+        The moment, naive, in UTC: what is dated later is somebody anew.
+
+    Examples
+    --------
+    >>> from datetime import datetime
+    >>> from attrib_ds.service.store.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> mark = ("nonce", "order-1")
+    >>> store.write(lambda connection: bury(connection, [mark], datetime(2025, 1, 31)))
+    >>> store.write(lambda connection: find_buried(connection, [mark, ("nonce", "order-2")]))
+    {('nonce', 'order-1'): datetime.datetime(2025, 1, 31, 0, 0)}
+    >>> store.close()
+    """
+    if not read_salts(connection):
+        add_salts(connection, [secrets.token_hex(_SALT_BYTES)])
+    salt = read_salts(connection)[0]
+    rows = [
+        {"kind": kind, "hash": _hash(salt, kind, value), "date": date}
+        for kind, value in sorted(dict.fromkeys(marks))
+    ]
+    insert_records(connection, "tombstones", rows)
+
+
+def find_buried(connection: duckdb.DuckDBPyConnection, marks: Collection[Mark]) -> dict[Mark, datetime]:
+    """Return which of these were erased, and when last.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+    marks : collection of tuple
+        Kind and value of each.
+
+    Returns
+    -------
+    dict of tuple to datetime
+        Naive, in UTC.
+    """
+    salts = read_salts(connection) if marks else []
+    if not salts:
+        return {}
+    by_hash = {(kind, _hash(salt, kind, value)): (kind, value) for kind, value in marks for salt in salts}
+    found = connection.execute(
+        "SELECT kind, hash, max(date) FROM tombstones WHERE hash IN (SELECT unnest(?)) GROUP BY ALL",
+        [[digest for _, digest in by_hash]],
+    ).fetchall()
+    dates: dict[Mark, datetime] = {}
+    for kind, digest, date in found:
+        mark = by_hash.get((kind, digest))
+        if mark is not None:
+            dates[mark] = max(date, dates.get(mark, date))
+    return dates
+
+
+def find_erased(connection: duckdb.DuckDBPyConnection, nonces: Collection[str]) -> dict[str, str]:
+    """Return the ids of the events that were erased, by their nonces (G-130, G-210).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+    nonces : collection of str
+        As they are sent.
+
+    Returns
+    -------
+    dict of str to str
+        Only of those that were erased. Of an event of which nothing is left it is an id that nothing has, the
+        same each time.
+    """
+    erased = [nonce for _, nonce in find_buried(connection, [(NONCE, nonce) for nonce in nonces])]
+    if not erased:
+        return {}
+    salts = read_salts(connection)
+    hidden = {_hidden(salt, nonce): nonce for nonce in erased for salt in salts}
+    kept = connection.execute(
+        "SELECT nonce, _id FROM raw_events WHERE nonce IN (SELECT unnest(?))", [list(hidden)]
+    ).fetchall()
+    found = {hidden[nonce]: str(id) for nonce, id in kept}
+    # The oldest salt stays the last one.
+    made = {nonce: str(uuid5(NAMESPACE_OID, _hidden(salts[-1], nonce))) for nonce in erased}
+    return made | found
+
+
+def buried(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
+    """Return which rows tell of what was erased before.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+    rows : str
+        SQL that stands in a FROM clause, with the columns ``row``, ``kind``, ``value`` and ``seen``, the date
+        of the row.
+
+    Returns
+    -------
+    str or None
+        SQL query of ``row``; None as long as nothing was erased.
+    """
+    found = _matched(connection, rows, "tombstones")
+    return None if found is None else f"SELECT DISTINCT row {found}"
+
+
+def named(connection: duckdb.DuckDBPyConnection, rows: str, *, among: str) -> dict[str, datetime]:
+    """Return which rows tell of what was erased after them, and when that was last.
+
+    Parameters
+    ----------
+    connection, rows
+        As for :func:`buried`.
+    among : str
+        Table of the tombstones that count.
+
+    Returns
+    -------
+    dict of str to datetime
+        By ``row``; naive, in UTC.
+    """
+    found = _matched(connection, rows, among)
+    if found is None:
+        return {}
+    return dict(connection.execute(f"SELECT row, max(stones.date) {found} GROUP BY row").fetchall())
+
+
+def _matched(connection: duckdb.DuckDBPyConnection, rows: str, among: str) -> str | None:
+    salts = read_salts(connection)
+    if not salts:
+        return None
+    hashes = ", ".join(
+        f"sha256({literal(salt)} || chr(10) || marked.kind || chr(10) || marked.value)" for salt in salts
+    )
+    # Hashed before they are joined, each row once by each salt.
+    return (
+        f"FROM (SELECT marked.*, unnest([{hashes}]) AS digest FROM {rows} AS marked) AS marked "
+        f"JOIN {among} AS stones ON stones.kind = marked.kind AND hash = digest AND seen <= stones.date"
+    )
+
+
+def is_hidden(nonce: str) -> bool:
+    """Say whether a nonce stands for one of an event whose content was erased."""
+    return re.fullmatch("erased [0-9a-f]{64}", nonce) is not None
+
+
+def hidden_nonce(connection: duckdb.DuckDBPyConnection, nonce: str) -> str:
+    """Return what stands for the nonce of an event whose content was erased (G-210)."""
+    salts = read_salts(connection)
+    return _hidden(salts[0], nonce) if salts else nonce
+
+
+def read_salts(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return what the hashes are salted with, that of new ones first; none as long as nothing was erased."""
+    found = connection.execute("SELECT value FROM settings WHERE name = ?", [_SALT]).fetchone()
+    told = [] if found is None else json.loads(found[0])
+    return [told] if isinstance(told, str) else list(told)
+
+
+def add_salts(connection: duckdb.DuckDBPyConnection, salts: Sequence[str]) -> None:
+    """Salt with others first, and keep knowing what was salted before.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    salts : sequence of str
+        Those of a project whose tombstones are added to these.
+    """
+    known = list(dict.fromkeys([*salts, *read_salts(connection)]))
+    if not known:
+        return
+    connection.execute("DELETE FROM settings WHERE name = ?", [_SALT])
+    # One is the rule: files whose erasures went different ways are the exception.
+    text = encode(known[0] if len(known) == 1 else known)
+    connection.execute("INSERT INTO settings VALUES (?, ?)", [_SALT, text])
+
+
+def _hidden(salt: str, nonce: str) -> str:
+    return f"erased {_hash(salt, NONCE, nonce)}"
+
+
+def _hash(salt: str, kind: str, value: str) -> str:
+    return hashlib.sha256(f"{salt}\n{kind}\n{value}".encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Interactions: search, nodes, insights and offline interactions."""

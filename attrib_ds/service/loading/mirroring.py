@@ -1,0 +1,208 @@
+"""Keeps a project as the mirror of the same project elsewhere."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from attrib_ds.contract import Answer
+from attrib_ds.contract.json_text import encode
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.campaigns.integrations import CUSTOM_ADS, find, insert_campaign_node
+from attrib_ds.service.store.batches import insert_records, lent, naive
+from attrib_ds.service.store.records import insert_record, read_record
+from attrib_ds.service.store.tables import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import duckdb
+    import pyarrow as pa
+
+    from attrib_ds.contract.mirroring import BeginMirror, KeepMirror, MirrorRecords
+    from attrib_ds.service.store.store import Store
+
+#: Name of the setting that tells what is mirrored, and how far.
+_SETTING: Final = "sync"
+#: Tables that a new project may have something in.
+_ADMINISTRATION: Final = frozenset({"meta", "settings", "audit", "tombstones"})
+#: What identifies an event type, and what the mirror counts itself.
+_FIXED: Final = frozenset({"_id", "projectId", "reference", "createdAt", "version"})
+_POLICY: Final = "expirationPolicy."
+
+
+def begin_mirror(store: Store, request: BeginMirror) -> Answer:
+    """Answer how far the mirror has come; a project that is empty becomes one.
+
+    Raises
+    ------
+    InvalidRequest
+        If it mirrors something else, has records of its own, or was sent events itself.
+    """
+
+    def write(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+        progress = _read(connection)
+        if progress is None:
+            filled = [
+                table for table in TABLES if table not in _ADMINISTRATION and _has_rows(connection, table)
+            ]
+            if filled:
+                raise InvalidRequest(
+                    f"to: the project there is no mirror, it has {filled[0].replace('_', ' ')} of its own; "
+                    "allowed: a new file, or a mirror that sync made",
+                    field="to",
+                )
+            progress = {"source": request.source}
+            _keep(connection, progress)
+        elif progress["source"] != request.source:
+            raise InvalidRequest(
+                f"to: the project there mirrors {progress['source']}, not {request.source}; "
+                "allowed: a new file, or a mirror of the same source",
+                field="to",
+            )
+        elif _has_rows(connection, "raw_events"):
+            raise InvalidRequest(
+                "to: events were sent to the mirror itself, which its source does not have; send them there, "
+                "and sync into a new file",
+                field="to",
+            )
+        return progress
+
+    return Answer(value=store.write(write))
+
+
+def keep_mirror(store: Store, request: KeepMirror) -> Answer:
+    """Keep how far the mirror has come, and answer it."""
+    store.write(lambda connection: _keep(connection, request.progress))
+    return Answer(value=request.progress)
+
+
+def mirror_records(store: Store, request: MirrorRecords) -> Answer:
+    """Take over records as they are elsewhere, and answer how many were given."""
+    take = _TAKING[request.resource]
+    store.write(lambda connection: take(connection, request.records, store))
+    return Answer(value=request.records.num_rows)
+
+
+def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
+    found = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
+    return None if found is None else json.loads(found[0])
+
+
+def _keep(connection: duckdb.DuckDBPyConnection, progress: Mapping[str, Any]) -> None:
+    connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
+    connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, encode(dict(progress))])
+
+
+def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    return connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+
+
+def _take_users(connection: duckdb.DuckDBPyConnection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (one of them)
+    """Date users as their source does; who has no record here stays unknown."""
+    with lent(connection, users.select(["_id", "createdAt"])) as view:
+        connection.execute(
+            "UPDATE users SET createdAt = given.moment "
+            f"FROM (SELECT _id AS id, CAST(createdAt AS TIMESTAMP) AS moment FROM {view}) AS given "
+            "WHERE users._id = given.id AND users.createdAt <> given.moment"
+        )
+
+
+def _take_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
+    """Take over event types; changed fields make a new version, as where they were changed (G-158)."""
+    for told in types.to_pylist():
+        stored = {name.removeprefix(_POLICY): value for name, value in told.items()}
+        given = {name: stored[name] for name in TABLES["event_types"] if name in stored}
+        changing = [name for name in given if name not in _FIXED]
+        held = read_record(connection, "SELECT * FROM event_types WHERE reference = ?", given["reference"])
+        if held is None:
+            insert_record(connection, "event_types", {**given, "version": 1})
+            _keep_version(connection, given, 1, given["createdAt"])
+            continue
+        if all(held[name] == given[name] for name in changing):
+            continue
+        version = held["version"] + (held["fields"] != given["fields"])
+        assigned = ", ".join(f"{quoted(name)} = ?" for name in (*changing, "version"))
+        values = [*(given[name] for name in changing), version]
+        connection.execute(
+            f"UPDATE event_types SET {assigned} WHERE reference = ?",
+            [*(naive(each) if isinstance(each, datetime) else each for each in values), given["reference"]],
+        )
+        if version != held["version"]:
+            _keep_version(connection, {**given, "_id": held["_id"]}, version, given["updatedAt"])
+
+
+def _keep_version(
+    connection: duckdb.DuckDBPyConnection, given: Mapping[str, Any], version: int, made_at: datetime
+) -> None:
+    kept = {
+        "eventTypeId": given["_id"],
+        "reference": given["reference"],
+        "version": version,
+        "fields": given["fields"],
+        "createdAt": naive(made_at),
+    }
+    insert_records(connection, "event_type_versions", [kept])
+
+
+def _take_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, store: Store) -> None:
+    """Take over campaigns with their integrations, which are known from the nodes."""
+    now = datetime.now(UTC)
+    for integration_id in sorted(set(campaigns["integrationId"].to_pylist())):
+        _take_integration(connection, integration_id, store, now)
+    held = connection.execute("SELECT _id, vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
+    vendors = dict(held)
+    for given in campaigns.to_pylist():
+        integration = find(connection, vendors[given["integrationId"]])
+        connection.execute("DELETE FROM campaigns WHERE id = ?", [given["id"]])
+        insert_record(connection, "campaigns", given)
+        if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [given["id"]]).fetchone() is None:
+            # It came after the nodes were read; the next time its node is among them.
+            assert integration is not None  # noqa: S101  (it was made above)
+            insert_campaign_node(
+                connection,
+                integration,
+                project_id=given["projectId"],
+                id=given["id"],
+                name=given["name"],
+                slug=given["campaignSlug"],
+                active=given["active"],
+                implicit=True,
+                now=now,
+            )
+
+
+def _take_integration(connection: duckdb.DuckDBPyConnection, id: str, store: Store, now: datetime) -> None:
+    """Make an integration of the root of its nodes, unless it is there."""
+    if connection.execute("SELECT 1 FROM integrations WHERE _id = ?", [id]).fetchone() is not None:
+        return
+    root = read_record(
+        connection,
+        "SELECT _id, vendorId, name FROM nodes WHERE integrationId = ? AND vendorId IS NOT NULL "
+        "ORDER BY type = 'integration' DESC, len(path), _id LIMIT 1",
+        id,
+    )
+    if root is None:
+        raise InvalidRequest(f"records: no node belongs to the integration {id!r}", field="records")
+    record = {
+        "_id": id,
+        "projectId": store.meta.project_id,
+        "vendorId": root["vendorId"],
+        "type": CUSTOM_ADS,
+        "name": root["name"],
+        "currency": store.meta.currency,
+        "parameters": "{}",
+        "createdAt": now,
+        "updatedAt": now,
+        "nodeId": root["_id"],
+    }
+    insert_record(connection, "integrations", record)
+
+
+_TAKING: Final[dict[str, Callable[[duckdb.DuckDBPyConnection, pa.Table, Store], None]]] = {
+    "users": _take_users,
+    "event-types": _take_event_types,
+    "campaigns": _take_campaigns,
+}

@@ -1,0 +1,1 @@
+"""One DuckDB file: schema, writer, cursors, record ids and caches."""

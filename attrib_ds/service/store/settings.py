@@ -1,0 +1,108 @@
+"""Keeps the choices of a project, each with a default."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.contract.json_text import encode
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from attrib_ds.contract.settings import GetSettings, UpdateSettings
+    from attrib_ds.service.store.store import Store
+
+#: Attribute of :class:`ProjectSettings` by the name of the setting.
+_ATTRIBUTES: Final = {
+    "lenientOptionalFields": "lenient_optional_fields",
+    "retentionDurationInDays": "retention_duration_in_days",
+    "piiFields": "pii_fields",
+    "requireTokenForEvents": "require_token_for_events",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectSettings:
+    """What a project has chosen.
+
+    Parameters
+    ----------
+    lenient_optional_fields : bool, default False
+        Whether an event is kept when the value of an optional field is not of its type (G-053).
+    retention_duration_in_days : int, default 0
+        How long personal values of events are kept, counted from the event's date; 0 for ever (G-208).
+    pii_fields : tuple of str
+        Storage keys of the fields that are personal.
+    require_token_for_events : bool, default False
+        Whether events are taken from holders of a token alone (G-175).
+    """
+
+    lenient_optional_fields: bool = False
+    retention_duration_in_days: int = 0
+    pii_fields: tuple[str, ...] = ()
+    require_token_for_events: bool = False
+
+
+def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
+    """Return what a project has chosen, and the defaults of the rest.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        To read with.
+
+    Returns
+    -------
+    ProjectSettings
+        Names that this version does not know are passed over.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> store.write(read_settings).lenient_optional_fields
+    False
+    >>> store.close()
+    """
+    found = connection.execute("SELECT name, value FROM settings").fetchall()
+    held = {_ATTRIBUTES[name]: json.loads(value) for name, value in found if name in _ATTRIBUTES}
+    return ProjectSettings(**{name: _value(value) for name, value in held.items()})
+
+
+def get_settings(store: Store, request: GetSettings) -> Answer:  # noqa: ARG001  (handlers take both)
+    """Answer the choices of the project, and what it was made with."""
+    with store.cursor() as cursor:
+        return _answer(store, read_settings(cursor))
+
+
+def update_settings(store: Store, request: UpdateSettings) -> Answer:
+    """Change choices of the project and answer all of them."""
+    given = {name: getattr(request, name) for name in _ATTRIBUTES}
+    asked = {name: value for name, value in given.items() if value is not None}
+
+    def write(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
+        before = asdict(read_settings(connection))
+        changes = {name: value for name, value in asked.items() if value != before[_ATTRIBUTES[name]]}
+        for name, value in changes.items():
+            connection.execute("DELETE FROM settings WHERE name = ?", [name])
+            connection.execute("INSERT INTO settings VALUES (?, ?)", [name, encode(value)])
+        return read_settings(connection)
+
+    return _answer(store, store.write(write))
+
+
+def _answer(store: Store, settings: ProjectSettings) -> Answer:
+    names = {attribute: name for name, attribute in _ATTRIBUTES.items()}
+    row = {names[each.name]: getattr(settings, each.name) for each in fields(settings)}
+    row |= {"currency": store.meta.currency, "timezone": store.meta.timezone}
+    return Answer(table=pa.Table.from_pylist([row], schema.SETTINGS))
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

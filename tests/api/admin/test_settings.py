@@ -1,0 +1,37 @@
+"""Choices of a project through the public functions."""
+
+import pytest
+
+from attrib_ds import connect
+from attrib_ds.api.admin import get_settings, update_settings
+from attrib_ds.errors import InvalidRequest
+
+
+def test_what_a_project_was_made_with_is_told():
+    with connect("my-shop", path=":memory:", currency="NOK", timezone="Europe/Oslo") as shop:
+        told = get_settings(shop)
+        assert (told["currency"], told["timezone"]) == ("NOK", "Europe/Oslo")
+
+
+def test_choices_are_read_and_changed():
+    with connect("my-shop", path=":memory:") as shop:
+        changed = update_settings(
+            shop,
+            lenient_optional_fields=True,
+            retention_duration_in_days=365,
+            pii_fields=["email"],
+            require_token_for_events=True,
+        )
+        assert changed.to_dict() == {
+            "lenientOptionalFields": True,
+            "retentionDurationInDays": 365,
+            "piiFields": ["email"],
+            "requireTokenForEvents": True,
+            "currency": "EUR",
+            "timezone": "UTC",
+        }
+        update_settings(shop, lenient_optional_fields=False)
+        told = get_settings(shop)
+        assert (told["lenientOptionalFields"], told["retentionDurationInDays"]) == (False, 365)
+        with pytest.raises(InvalidRequest, match="retention_duration_in_days: -1 is not allowed"):
+            update_settings(shop, retention_duration_in_days=-1)

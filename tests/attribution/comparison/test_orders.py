@@ -1,0 +1,171 @@
+"""Orders of Markov chains, against chains whose order is known and a likelihood computed step by step."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from attrib_ds import Paths, compare_orders
+from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.errors import InvalidRequest
+
+START = pd.Timestamp("2025-01-01", tz="UTC")
+HOUR = pd.Timedelta(hours=1)
+
+
+def paths_of(journeys):
+    """Paths of users ``u0``, ``u1`` …, each a text of nodes and whether it converted."""
+    touched = [
+        (f"u{user}", node, START + place * HOUR)
+        for user, (nodes, _) in enumerate(journeys)
+        for place, node in enumerate(nodes)
+    ]
+    converted = [
+        (f"e{user}", f"u{user}", START + 99 * HOUR) for user, (_, converts) in enumerate(journeys) if converts
+    ]
+    return Paths.from_frames(
+        pd.DataFrame(touched, columns=["user_id", "node_id", "date"]),
+        pd.DataFrame(converted, columns=["event_id", "user_id", "date"]),
+    )
+
+
+def drawn(order, users, seed):
+    """Journeys of a chain of an order: what comes next depends on the node so many steps before."""
+    random = np.random.default_rng(seed)
+    journeys = []
+    for _ in range(users):
+        nodes = ""
+        while not nodes or random.random() < 0.85:
+            known = len(nodes) >= order and random.random() < 0.75
+            nodes += "abc"[("abc".index(nodes[-order]) + 1) % 3 if known else random.integers(3)]
+        journeys.append((nodes, random.random() < 0.3))
+    return journeys
+
+
+def groups(paths, folds):
+    sequences = Sequences.of(paths, folds=folds)
+    users = paths.touchpoints.select("user_id").distinct()
+    table = users.mutate(fold=sequences.fold(users.user_id)).to_pyarrow()
+    return dict(zip(table["user_id"].to_pylist(), table["fold"].to_pylist(), strict=True))
+
+
+def likelihood(journeys, order, others, smoothing):
+    """Log-likelihood of journeys under a chain made from others, one step at a time."""
+
+    def steps(nodes, converts):
+        padded = [None] * order + list(nodes)
+        ends = [*padded[order:], "CONVERSION" if converts else "NULL"]
+        return [(tuple(padded[at : at + order]), outcome) for at, outcome in enumerate(ends)]
+
+    nodes = {node for each, _ in [*journeys, *others] for node in each}
+    counts, totals = Counter(), Counter()
+    for journey in others:
+        for before, outcome in steps(*journey):
+            for length in range(order + 1):
+                history = before[order - length :]
+                counts[history, outcome] += 1
+                totals[history] += 1
+
+    def chance(history, outcome):
+        shorter = chance(history[1:], outcome) if history else 1 / (len(nodes) + 2)
+        return (counts[history, outcome] + smoothing * shorter) / (totals[history] + smoothing)
+
+    return sum(math.log(chance(*step)) for journey in journeys for step in steps(*journey))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_order_of_a_known_chain_is_found(order):
+    compared = compare_orders(paths_of(drawn(order, 1_500, seed=order)))
+    assert compared["order"].tolist() == [1, 2, 3, 4]
+    assert compared.loc[compared["is_best"], "order"].tolist() == [order]
+    assert compared.loc[compared["is_parsimonious"], "order"].tolist() == [order]
+    assert compared.loc[compared["bic"].idxmin(), "order"] == order
+    assert compared["log_likelihood"].is_monotonic_increasing
+    best = compared[compared["is_best"]].iloc[0]
+    assert (best["behind"], best["behind_error"]) == (0, 0)
+
+
+def test_steps_that_depend_on_nothing_need_order_one():
+    random = np.random.default_rng(0)
+    journeys = [
+        ("".join(random.choice(list("abc"), random.geometric(0.3))), random.random() < 0.3)
+        for _ in range(600)
+    ]
+    compared = compare_orders(paths_of(journeys), [3, 1, 2])
+    assert compared["order"].tolist() == [1, 2, 3]
+    assert compared.loc[compared["is_parsimonious"], "order"].tolist() == [1]
+
+
+journeys = st.lists(
+    st.tuples(st.text("abc", min_size=1, max_size=5), st.booleans()), min_size=14, max_size=25
+)
+
+
+@settings(max_examples=10, deadline=None)
+@given(journeys, st.sampled_from([0.1, 1.0, 5.0]))
+@example([("a", False)] * 14, 1.0)
+@example([("a", True)] * 14, 1.0)
+@example([("abcab", False)] * 13 + [("cc", True)], 0.5)
+def test_likelihoods_are_those_of_a_loop(rows, smoothing):
+    paths = paths_of(rows)
+    fold = groups(paths, 2)
+    if len(set(fold.values())) < 2:
+        return
+    compared = compare_orders(paths, [1, 2, 3], folds=2, smoothing=smoothing).set_index("order")
+    for order in (1, 2, 3):
+        means = []
+        for group in (0, 1):
+            left, others = (
+                [row for user, row in enumerate(rows) if (fold[f"u{user}"] == group) == is_left]
+                for is_left in (True, False)
+            )
+            means.append(likelihood(left, order, others, smoothing) / len(left))
+        assert compared.loc[order, "held_out"] == pytest.approx(np.mean(means), rel=1e-9)
+        assert compared.loc[order, "held_out_error"] == pytest.approx(abs(means[0] - means[1]) / 2, abs=1e-9)
+
+
+def test_a_likelihood_and_its_penalties_by_hand():
+    # ab twice and converts once; b once and converts: from the start 2/3 a, 1/3 b; a leads to b; b to the end.
+    compared = compare_orders(paths_of([("ab", True), ("ab", False), ("b", True)] * 4), [1]).iloc[0]
+    expected = 4 * (2 * math.log(2 / 3) + math.log(1 / 3) + 2 * math.log(2 / 3) + math.log(1 / 3))
+    assert compared["log_likelihood"] == pytest.approx(expected)
+    # The start, a and b; after each of them a, b, a conversion or none.
+    assert (compared["states"], compared["parameters"]) == (3, 9)
+    assert compared["aic"] == pytest.approx(18 - 2 * expected)
+    assert compared["bic"] == pytest.approx(9 * math.log(4 * 8) - 2 * expected)
+
+
+def test_the_seed_makes_other_groups():
+    paths = paths_of(drawn(1, 200, seed=0))
+    found = [compare_orders(paths, [1, 2], seed=seed)["held_out"].tolist() for seed in (0, 0, 1)]
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    assert found[0] != pytest.approx(found[2], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"orders": []}, "orders"),
+        ({"orders": [0]}, "order"),
+        ({"orders": 2.5}, "orders: 2.5 is no collection of orders"),
+        ({"orders": None}, "orders: None is no collection of orders"),
+        ({"folds": 1}, "folds"),
+        ({"seed": -1}, "seed"),
+        ({"smoothing": 0.0}, "smoothing"),
+        ({"folds": 100}, "groups have no path"),
+        ({"transform": "last"}, "transform"),
+    ],
+)
+def test_what_is_not_allowed_is_refused(arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
+        compare_orders(paths_of([("ab", True), ("b", False)] * 6), **arguments)
+
+
+def test_aggregated_paths_are_refused():
+    frame = pd.DataFrame({"path": ["a"], "n": [4]})
+    with pytest.raises(InvalidRequest, match="aggregated paths have no users"):
+        compare_orders(Paths.from_sequences(frame, path="path", conversions="n"))

@@ -1,0 +1,425 @@
+"""Credits of rule-based models, against numbers worked out by hand."""
+
+import pandas as pd
+import pytest
+from scipy.stats import chi2, gamma
+
+from attrib_ds import AdditiveHazard, Paths, attribute, errors
+from attrib_ds.attribution.models import (
+    CustomWeights,
+    DiscreteHazard,
+    LastNonDirect,
+    LatentIntent,
+    Linear,
+    LinearRamp,
+    PositionBased,
+    TimeDecay,
+)
+
+DAY = pd.Timedelta(days=1)
+NOON = pd.Timestamp("2025-03-10T12:00:00Z")
+
+
+def touchpoints(*rows):
+    return pd.DataFrame(
+        {
+            "user_id": [row[0] for row in rows],
+            "node_id": [row[1] for row in rows],
+            "date": pd.to_datetime([NOON - row[2] * DAY for row in rows], utc=True),
+        }
+    )
+
+
+def conversions(*rows):
+    frame = pd.DataFrame(rows, columns=["event_id", "user_id", "value"])
+    return frame.assign(date=NOON)
+
+
+@pytest.fixture
+def four():
+    """One conversion worth 100, with touches 14, 7, 7 and 0 days before it: a, b, a, direct."""
+    touched = touchpoints(("u", "a", 14), ("u", "b", 8), ("u", "a", 7), ("u", "direct", 0))
+    return Paths.from_frames(touched, conversions(("e", "u", 100.0)))
+
+
+def credited(paths, model, column="conversions"):
+    return attribute(paths, model).set_index("node_id")[column].to_dict()
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("first_touch", {"a": 1, "b": 0, "direct": 0}),
+        ("last_touch", {"a": 0, "b": 0, "direct": 1}),
+        ("last_non_direct", {"a": 1, "b": 0, "direct": 0}),
+        ("linear", {"a": 0.5, "b": 0.25, "direct": 0.25}),
+        ("linear_ramp", {"a": 0.4, "b": 0.2, "direct": 0.4}),  # 1, 2, 3, 4 of 10
+        ("position_based", {"a": 0.5, "b": 0.1, "direct": 0.4}),
+        ("j_shaped", {"a": 0.3, "b": 0.1, "direct": 0.6}),
+        ("inverse_j", {"a": 0.7, "b": 0.1, "direct": 0.2}),
+        ("participation", {"a": 1, "b": 1, "direct": 1}),
+    ],
+)
+def test_weights_by_hand(four, model, expected):
+    assert credited(four, model) == pytest.approx(expected, abs=1e-12)
+    worth = {node: 100 * share for node, share in expected.items()}
+    assert credited(four, model, "value") == pytest.approx(worth, abs=1e-9)
+
+
+def test_time_decay_by_hand(four):
+    # Half-life 7 days: ages 14, 8, 7, 0 weigh 1/4, 2^(-8/7), 1/2, 1.
+    b = 2 ** (-8 / 7)
+    total = 0.25 + b + 0.5 + 1
+    expected = {"a": 0.75 / total, "b": b / total, "direct": 1 / total}
+    assert credited(four, "time_decay") == pytest.approx(expected, abs=1e-12)
+
+
+def test_time_decay_in_steps_counts_whole_steps(four):
+    # Steps of 7 days: ages 14, 8, 7, 0 count as 14, 7, 7, 0.
+    expected = {"a": 0.75 / 2.25, "b": 0.5 / 2.25, "direct": 1 / 2.25}
+    assert credited(four, TimeDecay("7D", step="7D")) == pytest.approx(expected, abs=1e-12)
+
+
+def test_time_decay_does_not_underflow_for_old_touches():
+    touched = touchpoints(("u", "a", 29), ("u", "b", 28))
+    paths = Paths.from_frames(touched, conversions(("e", "u", 1.0)))
+    assert credited(paths, TimeDecay("1s")) == pytest.approx({"a": 0, "b": 1}, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("length", "first", "last", "expected"),
+    [
+        (1, 0.4, 0.4, [1.0]),
+        (2, 0.4, 0.4, [0.5, 0.5]),
+        (2, 0.2, 0.6, [0.25, 0.75]),
+        (2, 0.0, 0.0, [0.5, 0.5]),  # no share to either end: equally
+        (3, 0.0, 0.0, [0.0, 1.0, 0.0]),
+        (3, 0.5, 0.5, [0.5, 0.0, 0.5]),
+        (4, 1.0, 0.0, [1.0, 0.0, 0.0, 0.0]),
+        (5, 0.4, 0.4, [0.4, 0.2 / 3, 0.2 / 3, 0.2 / 3, 0.4]),
+    ],
+)
+def test_position_based_by_path_length(length, first, last, expected):
+    touched = touchpoints(*(("u", f"n{index}", length - index) for index in range(length)))
+    paths = Paths.from_frames(touched, conversions(("e", "u", 1.0)))
+    assert credited(paths, PositionBased(first, last)) == pytest.approx(
+        {f"n{index}": share for index, share in enumerate(expected)}, abs=1e-12
+    )
+
+
+class TestMilestones:
+    """W and full-path credit the touchpoints at milestones too."""
+
+    @pytest.fixture
+    def paths(self):
+        touched = touchpoints(*(("u", node, age) for node, age in zip("abcde", (9, 7, 5, 3, 1), strict=True)))
+        converted = conversions(("e", "u", 1.0)).assign(lead=NOON - 5 * DAY, opportunity=NOON - 2 * DAY)
+        dates = {"lead": "lead", "opportunity": "opportunity"}
+        return Paths.from_frames(touched, converted, milestones=dates)
+
+    def test_w(self, paths):
+        # a first, c at the lead, e last, 0.3 each; b and d share 0.1.
+        expected = {"a": 0.3, "b": 0.05, "c": 0.3, "d": 0.05, "e": 0.3}
+        assert credited(paths, "w_shaped") == pytest.approx(expected, abs=1e-12)
+
+    def test_full_path(self, paths):
+        # d is the last touchpoint before the opportunity; only b has no role.
+        expected = {"a": 0.225, "b": 0.1, "c": 0.225, "d": 0.225, "e": 0.225}
+        assert credited(paths, "full_path") == pytest.approx(expected, abs=1e-12)
+
+    def test_roles_that_coincide_add_up_and_absent_ones_are_scaled_away(self):
+        touched = touchpoints(("u", "a", 9), ("u", "b", 1), ("v", "a", 9), ("v", "b", 1))
+        converted = conversions(("e", "u", 1.0), ("f", "v", 1.0)).assign(lead=[NOON - 5 * DAY, pd.NaT])
+        paths = Paths.from_frames(touched, converted, milestones={"lead": "lead"})
+        # e: a is first and lead (0.6), b last (0.3), nobody for the rest: 2/3, 1/3. f: no lead: 1/2, 1/2.
+        assert credited(paths, "w_shaped") == pytest.approx({"a": 2 / 3 + 0.5, "b": 1 / 3 + 0.5}, abs=1e-12)
+
+    def test_a_milestone_the_paths_do_not_carry_is_refused(self, four):
+        with pytest.raises(errors.InvalidRequest, match="milestone 'lead'; the paths carry: none"):
+            attribute(four, "w_shaped")
+
+
+def test_custom_weights_are_scaled_to_one(four):
+    model = CustomWeights(lambda touch: 1 / (1 + touch.age_days), label="hyperbolic")
+    total = 1 / 15 + 1 / 9 + 1 / 8 + 1
+    expected = {"a": (1 / 15 + 1 / 8) / total, "b": 1 / 9 / total, "direct": 1 / total}
+    assert credited(four, model) == pytest.approx(expected, abs=1e-12)
+    assert set(attribute(four, model)["model"]) == {"hyperbolic"}
+
+
+def test_custom_weights_that_are_all_zero_credit_equally(four):
+    assert credited(four, CustomWeights(lambda touch: 0)) == pytest.approx(
+        {"a": 0.5, "b": 0.25, "direct": 0.25}, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (lambda touch: -touch.position, "missing, negative or not finite"),
+        (lambda touch: -1, "missing, negative or not finite"),
+        (lambda touch: touch.age_days.nullif(7), "missing, negative or not finite"),
+        (lambda touch: (touch.age_days * 1e9).exp(), "missing, negative or not finite|cannot be computed"),
+        (lambda touch: touch.age_days.log(), "cannot be computed"),
+        (lambda touch: "much", "gives str; allowed: a number"),
+        (lambda touch: touch.position == 1, "gives BooleanColumn; allowed: a number"),
+        (lambda touch: True, "gives bool; allowed: a number"),
+        (lambda touch: 1 if touch.position == 1 else 0, "cannot be computed: .*truth value.*ibis.ifelse"),
+        (lambda touch: touch["colour"], "cannot be computed: .*'colour'"),
+        (
+            lambda touch: 1 / touch.position.max(),
+            "several touchpoints.*allowed: a function of one touchpoint",
+        ),
+        # Their sum is not finite, and a part of it would be none.
+        (lambda touch: 1e308 + 0 * touch.position, "missing, negative or not finite"),
+    ],
+)
+def test_custom_weights_that_are_no_weights_are_refused(four, weight, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        attribute(four, CustomWeights(weight))
+
+
+def test_custom_weights_may_only_ask_for_what_a_touchpoint_has(four):
+    with pytest.raises(errors.InvalidRequest, match="position, length, age_days, node_id, type"):
+        attribute(four, CustomWeights(lambda touch: touch.colour))
+
+
+@pytest.mark.parametrize("models", [None, 3, Linear, b"linear"])
+def test_what_is_no_model_is_refused(four, models):
+    with pytest.raises(errors.InvalidRequest, match="models: .* is not a model; allowed"):
+        attribute(four, models)
+
+
+def test_what_are_no_paths_is_refused():
+    with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths; allowed: .*from_frames"):
+        attribute(touchpoints(("u", "a", 1)), "linear")
+
+
+def test_spend_stays_where_nothing_converted():
+    paths = Paths.from_frames(touchpoints(("u", "a", 1)), conversions(("e", "u", 1.0)).iloc[:0])
+    spend = pd.DataFrame({"node_id": ["a"], "spend": [5.0], "currency": ["EUR"]})
+    credits = attribute(paths, ["linear", "last_touch"], spend=spend)
+    assert credits[["model", "node_id", "conversions", "spend"]].to_numpy().tolist() == [
+        ["linear", "a", 0.0, 5.0],
+        ["last_touch", "a", 0.0, 5.0],
+    ]
+
+
+def test_last_non_direct_with_nodes_of_ones_own(four):
+    assert credited(four, LastNonDirect(direct=("direct", "a"))) == {"a": 0, "b": 1, "direct": 0}
+
+
+def test_last_non_direct_never_drops_a_conversion_of_direct_touches_only():
+    touched = touchpoints(("u", "(Direct)", 3), ("u", "(Direct)", 1))
+    paths = Paths.from_frames(touched, conversions(("e", "u", 1.0)))
+    assert credited(paths, "last_non_direct") == {"(Direct)": 1}
+
+
+def test_conversions_without_a_touchpoint_are_the_unattributed_row():
+    touched = touchpoints(("u", "a", 1), ("v", "b", 31), ("w", "c", -1))
+    paths = Paths.from_frames(
+        touched, conversions(("e", "u", 10.0), ("f", "v", 20.0), ("g", "w", 30.0), ("h", "x", 40.0))
+    )
+    credits = attribute(paths, "linear")
+    unattributed = credits[credits["node_id"].isna()]
+    assert unattributed[["conversions", "value"]].to_numpy().tolist() == [[3.0, 90.0]]
+    assert credits["share"].tolist() == [0.25, 0.75]
+    assert set(credits["node_id"].dropna()) == {"a"}
+
+
+def test_the_window_is_open_at_its_start_and_closed_at_the_conversion():
+    touched = touchpoints(
+        ("u", "at-start", 30), ("u", "inside", 29.999), ("u", "at-end", 0), ("u", "after", -0.001)
+    )
+    paths = Paths.from_frames(touched, conversions(("e", "u", 1.0)))
+    assert paths.to_pandas()["node_id"].tolist() == ["inside", "at-end"]
+
+
+def test_each_conversion_of_a_user_has_its_own_window():
+    touched = touchpoints(("u", "a", 3), ("u", "b", 1))
+    converted = pd.concat(
+        [conversions(("e", "u", 1.0)), conversions(("f", "u", 5.0)).assign(date=NOON - 2 * DAY)]
+    )
+    assert credited(Paths.from_frames(touched, converted), "last_touch", "value") == {"a": 5.0, "b": 1.0}
+
+
+def test_currencies_are_never_summed():
+    touched = touchpoints(("u", "a", 1), ("v", "a", 1))
+    converted = conversions(("e", "u", 10.0), ("f", "v", 20.0)).assign(currency=["EUR", "CHF"])
+    credits = attribute(Paths.from_frames(touched, converted), "linear")
+    assert credits[["currency", "value", "share"]].to_numpy().tolist() == [
+        ["CHF", 20.0, 0.5],
+        ["EUR", 10.0, 0.5],
+    ]
+
+
+def test_negative_and_zero_values_are_credited_and_counted():
+    touched = touchpoints(("u", "a", 1), ("v", "a", 1), ("w", "b", 1))
+    credits = attribute(
+        Paths.from_frames(touched, conversions(("e", "u", 10.0), ("f", "v", -10.0), ("g", "w", 0.0))),
+        "linear",
+    ).set_index("node_id")
+    assert credits["conversions"].to_dict() == {"a": 2.0, "b": 1.0}
+    assert credits["value"].to_dict() == {"a": 0.0, "b": 0.0}
+
+
+def test_ties_of_time_are_broken_by_the_touch_and_else_by_the_node():
+    touched = touchpoints(("u", "b", 1), ("u", "a", 1)).assign(touch=["1", "2"])
+    converted = conversions(("e", "u", 1.0))
+    assert credited(Paths.from_frames(touched, converted), "first_touch") == {"a": 1, "b": 0}
+    assert credited(Paths.from_frames(touched, converted, touch="touch"), "first_touch") == {"a": 0, "b": 1}
+    assert credited(Paths.from_frames(touched[::-1], converted), "first_touch") == {"a": 1, "b": 0}
+
+
+def test_one_touch_takes_everything_under_every_model():
+    paths = Paths.from_frames(touchpoints(("u", "a", 5)), conversions(("e", "u", 7.0)))
+    models = [
+        "first",
+        "last",
+        "last-non-direct",
+        "linear",
+        "ramp",
+        "time-decay",
+        "position",
+        "j",
+        "participation",
+    ]
+    credits = attribute(paths, models)
+    assert credits["model"].tolist() == models
+    assert credits["conversions"].tolist() == [1.0] * len(models)
+    assert credits["value"].tolist() == [7.0] * len(models)
+
+
+class TestShape:
+    """Columns and dtypes do not depend on the rows."""
+
+    dtypes = {
+        "model": "str",
+        "node_id": "str",
+        "node_name": "str",
+        "conversions": "float64",
+        "value": "float64",
+        "currency": "str",
+        "share": "float64",
+    }
+
+    def test_of_a_full_answer(self, four):
+        assert attribute(four, "linear").dtypes.astype(str).to_dict() == self.dtypes
+
+    def test_of_no_conversion(self):
+        none = conversions(("e", "u", 1.0)).iloc[:0]
+        credits = attribute(Paths.from_frames(touchpoints(("u", "a", 1)), none), ["linear", "time_decay"])
+        assert credits.empty
+        assert credits.dtypes.astype(str).to_dict() == self.dtypes
+
+    def test_of_no_touchpoint(self):
+        none = touchpoints(("u", "a", 1)).iloc[:0]
+        credits = attribute(Paths.from_frames(none, conversions(("e", "u", 1.0))), ["linear", "time_decay"])
+        assert credits["conversions"].tolist() == [1.0, 1.0]
+        assert credits["node_id"].isna().all()
+        assert credits.dtypes.astype(str).to_dict() == self.dtypes
+
+    def test_of_empty_frames_without_dtypes(self):
+        paths = Paths.from_frames(
+            pd.DataFrame(columns=["user_id", "node_id", "date"]),
+            pd.DataFrame(columns=["event_id", "user_id", "date"]),
+        )
+        assert attribute(paths, "linear").dtypes.astype(str).to_dict() == self.dtypes
+        assert paths.to_pandas().empty
+        assert paths.summary().empty
+
+    def test_value_is_null_where_conversions_have_none(self):
+        converted = conversions(("e", "u", 1.0)).drop(columns="value")
+        credits = attribute(Paths.from_frames(touchpoints(("u", "a", 1)), converted), "linear")
+        assert credits["value"].isna().all()
+        assert credits.dtypes.astype(str).to_dict() == self.dtypes
+
+
+class TestConfidence:
+    """Intervals of credited conversions: the unit is the user."""
+
+    def test_the_variance_is_the_sum_of_squares_by_user(self):
+        # u converts twice through a (credit 2), v once (credit 1/2): variance 4 + 1/4.
+        touched = touchpoints(("u", "a", 1), ("v", "a", 2), ("v", "b", 1))
+        converted = conversions(("e", "u", 1.0), ("f", "u", 1.0), ("g", "v", 1.0))
+        credits = attribute(Paths.from_frames(touched, converted), "linear", confidence=0.95).set_index(
+            "node_id"
+        )
+        a, b = credits.loc["a"], credits.loc["b"]
+        assert a["low"] == pytest.approx(gamma.ppf(0.025, 2.5**2 / 4.25, scale=4.25 / 2.5))
+        assert a["high"] == pytest.approx(gamma.ppf(0.975, 2.5**2 / 4.25 + 1, scale=4.25 / 2.5))
+        # One more part for b as it is usual in both: 4.5 of 3 conversions.
+        mean, variance = 0.5 + 1.5, 0.25 + 1.5**2
+        assert b["high"] == pytest.approx(gamma.ppf(0.975, mean**2 / variance, scale=variance / mean))
+
+    def test_aggregated_conversions_each_stand_for_themselves(self):
+        paths = Paths.from_sequences(
+            pd.DataFrame({"path": ["a > b"], "n": [400]}), path="path", conversions="n"
+        )
+        credits = attribute(paths, "linear", confidence=0.95).set_index("node_id")
+        # Half of the exact bounds of a Poisson number of 400: 361.76 and 441.19, by chi-square quantiles.
+        assert credits.loc["a", "high"] == pytest.approx(chi2.ppf(0.975, 802) / 4)
+        assert credits.loc["a", "low"] == pytest.approx(chi2.ppf(0.025, 800) / 4)
+
+    @pytest.mark.parametrize("confidence", [0, 1, 1.5, -0.1, "high", float("nan")])
+    def test_levels_outside_zero_and_one_are_refused(self, four, confidence):
+        with pytest.raises(errors.InvalidRequest, match="confidence: .* allowed: between 0 and 1"):
+            attribute(four, "linear", confidence=confidence)
+
+
+class TestModels:
+    """How models are named and refused."""
+
+    def test_names_ignore_case_and_punctuation(self, four):
+        assert (
+            attribute(four, "Linear")["conversions"].tolist()
+            == attribute(four, Linear())["conversions"].tolist()
+        )
+
+    def test_the_result_is_labelled_as_asked(self, four):
+        credits = attribute(four, {"mine": TimeDecay("1D"), "theirs": "linear"})
+        assert list(dict.fromkeys(credits["model"])) == ["mine", "theirs"]
+        assert attribute(four, TimeDecay("1D"))["model"].unique().tolist() == ["time_decay(half_life=1D)"]
+
+    def test_an_unknown_name_names_the_closest(self, four):
+        with pytest.raises(errors.InvalidRequest, match="'liner' is not a model.*did you mean 'linear'"):
+            attribute(four, "liner")
+
+    @pytest.mark.parametrize("models", [[], ["linear", "linear"], [3], [None]])
+    def test_lists_that_make_no_sense_are_refused(self, four, models):
+        with pytest.raises(errors.InvalidRequest, match="models"):
+            attribute(four, models)
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: TimeDecay("0D"),
+            lambda: TimeDecay("-7D"),
+            lambda: TimeDecay("soon"),
+            lambda: TimeDecay(7),
+            lambda: TimeDecay("7"),
+            lambda: TimeDecay("7D", step="0s"),
+            lambda: PositionBased(first=1.2),
+            lambda: PositionBased(first=-0.1),
+            lambda: PositionBased(first=0.6, last=0.6),
+            lambda: PositionBased(first=float("nan")),
+            lambda: PositionBased(first=True),
+            lambda: PositionBased(first=0.5, last=0.3, milestones={"lead": 0.3}),
+            lambda: LastNonDirect(direct="direct"),
+            lambda: LastNonDirect(direct=5),
+            lambda: PositionBased(milestones=5),
+            lambda: DiscreteHazard(half_lives=5),
+            lambda: DiscreteHazard(covariates="country"),
+            lambda: AdditiveHazard(strata=("country", 5)),
+            lambda: LatentIntent(controls="organic"),
+            lambda: CustomWeights("linear"),
+        ],
+    )
+    def test_parameters_out_of_bounds_are_refused(self, make):
+        with pytest.raises(errors.InvalidRequest, match="allowed"):
+            make()
+
+    def test_models_are_values(self):
+        assert PositionBased() == PositionBased(first=0.4, last=0.4)
+        assert PositionBased(milestones={"lead": 0.1}) == PositionBased(milestones=(("lead", 0.1),))
+        assert len({Linear(), Linear(), LinearRamp()}) == 2

@@ -1,0 +1,217 @@
+"""Why touchpoints have their credit; the numbers in the words are worked out by hand."""
+
+import pandas as pd
+import pytest
+from support.journeys_as_paths import paths_of, users_of
+
+from attrib_ds import Paths, attribute, errors, explain, simulate, touch_credits
+from attrib_ds.attribution.models import (
+    ConversionRateShapley,
+    CustomWeights,
+    DiscreteHazard,
+    Fractribution,
+    LastNonDirect,
+    PositionBased,
+    TimeDecay,
+    rule_models,
+)
+
+
+@pytest.fixture(scope="module")
+def paths():
+    touchpoints = pd.DataFrame(
+        {
+            "user_id": ["u"] * 4,
+            "node_id": ["search", "email", "search", "direct"],
+            "date": pd.to_datetime(["2025-01-01", "2025-01-05", "2025-01-07", "2025-01-08"], utc=True),
+        }
+    )
+    conversions = pd.DataFrame(
+        {
+            "event_id": ["e", "alone"],
+            "user_id": ["u", "v"],
+            "date": pd.to_datetime(["2025-01-09", "2025-01-09"], utc=True),
+            "lead": pd.to_datetime(["2025-01-06", None], utc=True),
+            "value": [100.0, 5.0],
+            "currency": ["EUR", "EUR"],
+        }
+    )
+    return Paths.from_frames(touchpoints, conversions, milestones={"lead": "lead"})
+
+
+def why(paths, model, event="e"):
+    return explain(paths, model, event)["why"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("first_touch", ["first of 4 touchpoints: 100 %", *["not the first: 0 %"] * 3]),
+        ("last_touch", [*["not the last: 0 %"] * 3, "last of 4 touchpoints: 100 %"]),
+        (
+            "last_non_direct",
+            [
+                *["a later one is not direct either: 0 %"] * 2,
+                "last of 4 touchpoints that is not direct: 100 %",
+                "direct: 0 %",
+            ],
+        ),
+        (
+            LastNonDirect(direct=("search", "email", "direct")),
+            [*["direct, and not the last: 0 %"] * 3, "last, and nothing but direct before it: 100 %"],
+        ),
+        ("linear", ["one of 4 touchpoints: 25 %"] * 4),
+        (
+            "linear_ramp",
+            [f"touchpoint {place} of 4: {place} of 10 parts, {10 * place} %" for place in (1, 2, 3, 4)],
+        ),
+        (
+            # Half after four days: 1/4, 1/2, 2 ** -0.5, 2 ** -0.25, together 2.30.
+            TimeDecay("4D"),
+            [
+                "8.0 days before: weight 0.25 of 2.30, 10.9 %",
+                "4.0 days before: weight 0.50 of 2.30, 21.8 %",
+                "2.0 days before: weight 0.71 of 2.30, 30.8 %",
+                "1.0 days before: weight 0.84 of 2.30, 36.6 %",
+            ],
+        ),
+        (
+            # An hour is so short that all weights are 0 to the eye; against the last one they are not.
+            TimeDecay("1h"),
+            [
+                "8.0 days before: weight 0.00 where the last one has 1.00, 2.67e-49 %",
+                "4.0 days before: weight 0.00 where the last one has 1.00, 2.12e-20 %",
+                "2.0 days before: weight 0.00 where the last one has 1.00, 5.96e-06 %",
+                "1.0 days before: weight 1.00 where the last one has 1.00, 100 %",
+            ],
+        ),
+        (
+            "position_based",
+            [
+                "first of 4 touchpoints: 40 %",
+                "neither first nor last of 4 touchpoints: 10 %",
+                "neither first nor last of 4 touchpoints: 10 %",
+                "last of 4 touchpoints: 40 %",
+            ],
+        ),
+        (
+            PositionBased(first=0.3, last=0.3, milestones={"lead": 0.3}),
+            [
+                "first of 4 touchpoints: 30 %",
+                "last before 'lead' of 4 touchpoints: 30 %",
+                "no key touchpoint of 4 touchpoints: 10 %",
+                "last of 4 touchpoints: 30 %",
+            ],
+        ),
+        (
+            "participation",
+            [
+                "search took part: 100 %",
+                "email took part: 100 %",
+                "search took part at touchpoint 1 already: 0 %",
+                "direct took part: 100 %",
+            ],
+        ),
+        (
+            CustomWeights(lambda touch: touch.position, label="later is better"),
+            [f"weight by later is better: {10 * place} %" for place in (1, 2, 3, 4)],
+        ),
+        (
+            "shapley",
+            [
+                "one of 3 nodes: 33.3 %, over 2 touchpoints of it",
+                "one of 3 nodes: 33.3 %",
+                "one of 3 nodes: 33.3 %, over 2 touchpoints of it",
+                "one of 3 nodes: 33.3 %",
+            ],
+        ),
+    ],
+)
+def test_rules_in_words(paths, model, expected):
+    assert why(paths, model) == expected
+
+
+def test_rates_in_words():
+    # Of ab 4 of 8 converted, of b 0 of 4, of a 1 of 4.
+    journeys = users_of([("ab", 4, 4.0, 4), ("b", 0, 0.0, 4), ("a", 1, 1.0, 3)])
+    assert why(journeys, Fractribution(), "event 0-0") == [
+        "users with this path convert at 50 %, without this touchpoint at 0 %: loses 50 of 75 percentage points",
+        "users with this path convert at 50 %, without this touchpoint at 25 %: loses 25 of 75 percentage points",
+    ]
+    assert why(journeys, ConversionRateShapley(), "event 0-0") == [
+        "a adds 37.5 of the 50 percentage points at which users with these nodes convert: 75 %",
+        "b adds 12.5 of the 50 percentage points at which users with these nodes convert: 25 %",
+    ]
+
+
+def test_what_a_transform_leaves_out_and_what_nothing_loses():
+    journeys = users_of([("aab", 1, 1.0, 1), ("ab", 1, 1.0, 1), ("a", 2, 2.0, 0), ("b", 2, 2.0, 0)])
+    assert why(journeys, Fractribution(transform="first"), "event 0-0") == [
+        "nothing is lost without any touchpoint, and it is not the last: 0 %",
+        "left out by the transform 'first': 0 %",
+        "nothing is lost without any touchpoint, and it is the last: 100 %",
+    ]
+    assert why(journeys, Fractribution(steps=1), "event 0-0")[0] == (
+        "left out by the transform to the last 1 touchpoints: 0 %"
+    )
+
+
+def test_a_hazard_in_words():
+    drawn = simulate("random", users=3_000, seed=11)
+    world = Paths.from_frames(drawn.touchpoints, drawn.conversions, users=drawn.users, lookback="1D")
+    model = DiscreteHazard(rows=4_000)
+    credits = touch_credits(world, model)
+    rows = explain(world, model, credits.loc[credits["position"].isna(), "event_id"].iloc[0])
+    assert rows["weight"].sum() == pytest.approx(1.0)
+    assert rows["node_id"].isna().tolist() == [False] * (len(rows) - 1) + [True]
+    *touched, nobodys = rows["why"]
+    assert nobodys.endswith(("there without any of them", "too many", "happened anyway"))
+    assert all("lost without it" in each or "higher without it" in each for each in touched)
+    # What lies before the short lookback is at work all the same, and is told so.
+    outside = rows["position"].isna().tolist()
+    assert any(outside)
+    assert ["before the lookback" in each for each in rows["why"]] == outside
+
+
+def test_the_numbers_are_those_of_the_credits(paths):
+    for rule in rule_models():
+        rows = explain(paths, rule, "e")
+        by_node = rows.groupby("node_id")[["conversions", "value"]].sum()
+        credits = attribute(paths, rule).dropna(subset="node_id").set_index("node_id")
+        pd.testing.assert_frame_equal(
+            by_node, credits.loc[by_node.index, ["conversions", "value"]], check_exact=False
+        )
+    rows = explain(paths, "linear", "e")
+    assert rows["age_days"].tolist() == [8.0, 4.0, 2.0, 1.0]
+    assert rows["date"].astype(str).tolist()[0].startswith("2025-01-01")
+    assert rows.attrs["model"] == "linear"
+    assert rows.attrs["event_date"] == pd.Timestamp("2025-01-09", tz="UTC")
+
+
+def test_a_conversion_without_a_touchpoint(paths):
+    for model in ("linear", "fractribution"):
+        rows = explain(paths, model, "alone")
+        assert rows[["position", "weight", "value", "why"]].to_numpy().tolist() == [
+            [0, 1.0, 5.0, "no touchpoint in the lookback"]
+        ]
+
+
+def test_the_only_touchpoint():
+    single = users_of([("a", 1, 1.0, 0)])
+    assert why(single, "position_based", "event 0-0") == ["only of 1 touchpoint: 100 %"]
+    assert why(single, "linear", "event 0-0") == ["one of 1 touchpoint: 100 %"]
+
+
+def test_aggregated_paths_have_conversions_too():
+    assert why(paths_of([("ab", 3, 3.0, 0)]), "linear", "0") == ["one of 2 touchpoints: 50 %"] * 2
+
+
+def test_what_is_not_there_is_refused(paths):
+    with pytest.raises(errors.InvalidRequest, match="event_id: there is no conversion 'x' in these paths"):
+        explain(paths, "linear", "x")
+    with pytest.raises(errors.InvalidRequest, match="event_id: 7 is not a text; allowed: one of column"):
+        explain(paths, "linear", 7)
+    with pytest.raises(errors.InvalidRequest, match=r"model: there are 2 \(linear, markov\); allowed: one"):
+        explain(paths, ["linear", "markov"], "e")
+    with pytest.raises(errors.InvalidRequest, match="markov gives credit to nodes"):
+        explain(paths, "markov", "e")

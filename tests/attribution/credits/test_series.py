@@ -1,0 +1,310 @@
+"""Credits over time, on numbers small enough for paper."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attrib_ds import AdditiveHazard, Paths, attribute, credit_series, errors, simulate, touch_credits
+from attrib_ds.attribution.models import DiscreteHazard
+
+
+def instants(*dates):
+    return pd.to_datetime([f"2025-{date}" for date in dates], utc=True, format="ISO8601")
+
+
+TOUCHPOINTS = pd.DataFrame(
+    {
+        "user_id": ["u", "u", "v"],
+        "node_id": ["search", "email", "email"],
+        "date": instants("01-01", "01-03", "01-31T23:30"),
+    }
+)
+#: Two orders with touchpoints and one without; all of them are qualified later.
+ORDERS = pd.DataFrame(
+    {
+        "event_id": ["e", "f", "g"],
+        "user_id": ["u", "v", "w"],
+        "date": instants("01-05", "01-31T23:30", "02-02"),
+        "value": [30.0, 12.0, 5.0],
+        "currency": "EUR",
+        "qualified": instants("02-01", "02-03", "03-01"),
+    }
+)
+LATER = pd.DataFrame({"event_id": ["e"], "date": instants("03-15"), "value": [-10.0]})
+SPEND = pd.DataFrame(
+    {
+        "node_id": ["search", "search", "radio"],
+        "date": instants("01-01", "02-10", "02-11"),
+        "spend": [4.0, 2.0, 8.0],
+        "currency": "EUR",
+    }
+)
+
+
+def series(paths=None, models="linear", **options):
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS) if paths is None else paths
+    rows = credit_series(paths, models, **({"interval": "month"} | options))
+    shown = rows[["interval", "node_id", "conversions", "value"]].astype(object)
+    return [tuple(None if pd.isna(each) else each for each in row) for row in shown.to_numpy()]
+
+
+def test_by_the_date_of_the_event():
+    assert series() == [
+        ("2025-01", "email", 1.5, 27.0),
+        ("2025-01", "search", 0.5, 15.0),
+        ("2025-02", None, 1.0, 5.0),
+    ]
+    frame = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), ["linear", "last_touch"])
+    assert frame.columns.tolist() == [
+        *("model", "interval", "since", "node_id", "node_name", "conversions", "value", "currency")
+    ]
+    assert frame.dtypes.astype(str).to_dict() == {
+        **dict.fromkeys(["model", "interval", "node_id", "node_name", "currency"], "str"),
+        **dict.fromkeys(["conversions", "value"], "float64"),
+        "since": "datetime64[us, UTC]",
+    }
+    assert list(dict.fromkeys(frame["model"])) == ["linear", "last_touch"]
+
+
+def test_by_the_date_of_the_touchpoint():
+    assert series(date="touch", interval="day") == [
+        ("2025-01-01", "search", 0.5, 15.0),
+        ("2025-01-03", "email", 0.5, 15.0),
+        ("2025-01-31", "email", 1.0, 12.0),
+        # No touchpoint led to this one.
+        ("2025-02-02", None, 1.0, 5.0),
+    ]
+
+
+def test_by_the_date_of_the_state():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified")
+    assert series(paths, date="state") == [
+        ("2025-02", "email", 1.5, 27.0),
+        ("2025-02", "search", 0.5, 15.0),
+        ("2025-03", None, 1.0, 5.0),
+    ]
+    assert series(paths) == series()
+
+
+def test_dates_of_reports_and_of_windows_are_choices_apart():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified", anchor="state", lookback="30D")
+    # Qualified on the 1st of February: only what came after the 2nd of January led to it.
+    assert series(paths) == [("2025-01", "email", 2.0, 42.0), ("2025-02", None, 1.0, 5.0)]
+    assert series(paths, date="state") == [("2025-02", "email", 2.0, 42.0), ("2025-03", None, 1.0, 5.0)]
+
+
+def test_later_amounts_belong_to_their_event_or_have_dates_of_their_own():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER)
+    assert series(paths)[:2] == [("2025-01", "email", 1.5, 22.0), ("2025-01", "search", 0.5, 10.0)]
+    assert series(paths, date="state") == [
+        ("2025-01", "email", 1.5, 27.0),
+        ("2025-01", "search", 0.5, 15.0),
+        ("2025-02", None, 1.0, 5.0),
+        ("2025-03", "email", 0.0, -5.0),
+        ("2025-03", "search", 0.0, -5.0),
+    ]
+    qualified = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER, state="qualified")
+    assert [row[0] for row in series(qualified, date="state")] == [
+        *("2025-02", "2025-02", "2025-03", "2025-03", "2025-03")
+    ]
+
+
+def test_periods_are_those_of_a_time_zone():
+    # Half past eleven in the evening of the 31st is the 1st of February in Paris.
+    assert series(timezone="Europe/Paris")[:2] == [
+        ("2025-01", "email", 0.5, 15.0),
+        ("2025-01", "search", 0.5, 15.0),
+    ]
+    frame = credit_series(
+        Paths.from_frames(TOUCHPOINTS, ORDERS), "linear", interval="quarter", timezone="Europe/Paris"
+    )
+    assert set(frame["since"].astype("str")) == {"2024-12-31 23:00:00+00:00"}
+    assert (frame.attrs["timezone"], frame.attrs["date"]) == ("Europe/Paris", "event")
+
+
+def test_spend_stands_beside_the_credit_of_its_period():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
+    rows = credit_series(paths, "linear", interval="month")
+    spent = rows[rows["spend"].notna()]
+    assert spent[["interval", "node_id", "conversions", "value", "spend"]].to_numpy().tolist() == [
+        ["2025-01", "search", 0.5, 15.0, 4.0],
+        ["2025-02", "radio", 0.0, 0.0, 8.0],
+        ["2025-02", "search", 0.0, 0.0, 2.0],
+    ]
+    assert rows["node_id"].isna().tolist() == [False, False, False, False, True]
+    # Spend whose dates are not known cannot be told by period.
+    assert "spend" not in credit_series(paths.with_spend(SPEND.drop(columns="date")), "linear").columns
+
+
+def test_spend_and_credit_meet_in_one_currency():
+    counts = Paths.from_frames(TOUCHPOINTS, ORDERS.drop(columns=["value", "currency"])).with_spend(SPEND)
+    assert set(credit_series(counts, "linear")["currency"]) == {"EUR"}
+    plain = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND.drop(columns="currency"))
+    assert set(credit_series(plain, "linear")["currency"]) == {"EUR"}
+    several = counts.with_spend(SPEND.assign(currency=["EUR", "USD", "EUR"]))
+    with pytest.raises(errors.InvalidRequest, match="what has no currency meets EUR, USD"):
+        credit_series(several, "linear")
+
+
+def test_credit_without_a_currency_stays_apart_from_that_of_another():
+    orders = ORDERS.assign(currency=["EUR", None, "EUR"])
+    for spend in (SPEND, SPEND.drop(columns="currency")):
+        rows = credit_series(
+            Paths.from_frames(TOUCHPOINTS, orders).with_spend(spend), "linear", interval="year"
+        )
+        email = rows[rows["node_id"] == "email"]
+        assert dict(zip(email["currency"].fillna("none"), email["value"], strict=True)) == {
+            "EUR": 15.0,
+            "none": 12.0,
+        }
+        assert set(rows.loc[rows["spend"].notna(), "currency"]) == {"EUR"}
+
+
+@pytest.mark.parametrize(
+    ("spend", "message"),
+    [
+        (SPEND.assign(date=["2025-01-01", "soon", "2025-01-01"]), "spend: .*'date' is 'soon' in row 1"),
+        (SPEND.assign(date=[None, "2025-01-01", "2025-01-01"]), "spend: .*'date' is nan in row 0"),
+        (SPEND.assign(spend=[1.0, -2.0, 3.0]), "spend: .*'spend' is -2.0 in row 1; allowed: 0 or more"),
+        (SPEND.drop(columns="node_id"), "spend: the columns node_id are missing"),
+    ],
+)
+def test_bad_spend_is_refused_by_name(spend, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(spend), "linear")
+
+
+def test_nothing_gives_an_empty_series_with_all_columns():
+    empty = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS.iloc[:0]), "linear", timezone="Europe/Paris")
+    whole = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), "linear")
+    assert empty.empty
+    assert empty.dtypes.to_dict() == whole.dtypes.to_dict()
+
+
+@pytest.mark.parametrize("date", ["event", "state", "touch"])
+@pytest.mark.parametrize("model", ["shapley", "participation", "fractribution", "conversion_rate_shapley"])
+def test_summed_over_periods_they_are_the_credits(model, date):
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER)
+    summed = (
+        credit_series(paths, model, date=date)
+        .groupby("node_id", dropna=False)[["conversions", "value"]]
+        .sum()
+    )
+    credits = attribute(paths, model).set_index("node_id")[["conversions", "value"]]
+    pd.testing.assert_frame_equal(summed.sort_index(), credits.sort_index(), check_exact=False, rtol=1e-12)
+
+
+#: Few half-lives and rows: what is tested are sums, not the fit.
+HAZARDS = {
+    "additive": AdditiveHazard(half_lives=("2D",), periods=2, times_of_day=1),
+    "pairs": AdditiveHazard(half_lives=("1D", "4D", "9D"), periods=1, interactions=True),
+    "discrete": DiscreteHazard(half_lives=("1D", "5D"), rows=1_000, interactions=True),
+}
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Touchpoints and conversions, most of which are qualified some days later and some corrected."""
+    made = simulate("random", users=600, seed=12)
+    conversions = made.conversions.sort_values("event_id", ignore_index=True)
+    later = conversions["date"] + pd.to_timedelta(conversions.index % 9, unit="D") + pd.Timedelta("3h")
+    conversions = conversions.assign(qualified=later.where(conversions.index % 5 > 0))
+    corrected = conversions.iloc[::3]
+    adjustments = pd.DataFrame(
+        {
+            "event_id": corrected["event_id"],
+            "date": corrected["date"] + pd.Timedelta("40D"),
+            "value": -corrected["value"] / 4,
+        }
+    )
+    return made.touchpoints, conversions, adjustments
+
+
+@pytest.mark.parametrize("date", ["event", "state", "touch"])
+@pytest.mark.parametrize("anchor", ["event", "state"])
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_hazards_summed_over_periods_are_the_credits(world, hazard, anchor, date):
+    touchpoints, conversions, adjustments = world
+    paths = Paths.from_frames(
+        touchpoints, conversions, adjustments=adjustments, state="qualified", anchor=anchor, lookback="6D"
+    )
+    model = HAZARDS[hazard]
+    credits = attribute(paths, model).set_index("node_id")[["conversions", "value"]]
+    interval, timezone = ("day", "UTC") if date == "event" else ("month", "America/New_York")
+    rows = credit_series(paths, model, date=date, interval=interval, timezone=timezone)
+    summed = rows.groupby("node_id", dropna=False)[["conversions", "value"]].sum()
+    # Nodes that earn nothing have no row in a series.
+    summed = summed.reindex(credits.index, fill_value=0.0)
+    pd.testing.assert_frame_equal(summed, credits, check_exact=False, rtol=1e-7, atol=1e-9)
+    qualified = conversions[conversions["qualified"].notna()]
+    corrected = adjustments[adjustments["event_id"].isin(qualified["event_id"])]
+    assert rows["conversions"].sum() == pytest.approx(len(qualified))
+    assert rows["value"].sum() == pytest.approx(qualified["value"].sum() + corrected["value"].sum())
+
+
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_periods_of_hazards_hold_the_conversions_of_their_days(world, hazard):
+    touchpoints, conversions, adjustments = world
+    paths = Paths.from_frames(touchpoints, conversions, adjustments=adjustments, state="qualified")
+    qualified = conversions[conversions["qualified"].notna()]
+    for date, column in (("event", "date"), ("state", "qualified")):
+        rows = credit_series(paths, HAZARDS[hazard], date=date)
+        found = rows.groupby("since")["conversions"].sum()
+        expected = qualified.groupby(qualified[column].dt.floor("D")).size()
+        # A later amount has a date of its own, and is no conversion.
+        np.testing.assert_allclose(found.drop(expected.index), 0.0, atol=1e-9)
+        pd.testing.assert_series_equal(
+            found.loc[expected.index], expected.astype("float64"), check_names=False, check_index_type=False
+        )
+
+
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_by_touch_hazards_credit_the_day_of_the_touchpoint(world, hazard):
+    touchpoints, conversions, _ = world
+    paths = Paths.from_frames(touchpoints, conversions)
+    rows = credit_series(paths, HAZARDS[hazard], date="touch")
+    by_touch = touch_credits(paths, HAZARDS[hazard])
+    by_touch = by_touch[by_touch["node_id"].notna()]
+    expected = by_touch.groupby([by_touch["date"].dt.floor("D"), "node_id"])["conversions"].sum()
+    found = rows[rows["node_id"].notna()].set_index(["since", "node_id"])["conversions"]
+    both = pd.concat([found, expected], axis=1, keys=["found", "expected"]).fillna(0.0)
+    np.testing.assert_allclose(both["found"], both["expected"], atol=1e-9)
+    # What is nobody's stays at the day of the conversion.
+    nobodys = rows[rows["node_id"].isna()].set_index("since")["conversions"]
+    days = conversions["date"].dt.floor("D")
+    assert set(nobodys[nobodys.abs() > 1e-9].index) <= set(days)
+
+
+def test_several_models_keep_their_order():
+    rows = credit_series(
+        Paths.from_frames(TOUCHPOINTS, ORDERS), {"b": "fractribution", "a": "linear"}, interval="year"
+    )
+    assert list(dict.fromkeys(rows["model"])) == ["b", "a"]
+    assert list(rows.attrs["models"]) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"interval": "hour"}, "interval: 'hour' is not allowed.*quarter"),
+        ({"date": "click"}, "date: 'click' is not allowed.*event, state, touch"),
+        ({"date": "state"}, "date: 'state' needs the dates of a state or of later amounts"),
+        ({"timezone": "Paris"}, "timezone: 'Paris' is not a time zone"),
+        ({"models": "markov"}, "gives credit to nodes, not to touchpoints"),
+        ({"models": "linaer"}, "models: 'linaer' is not a model"),
+    ],
+)
+def test_bad_input_is_refused_by_name(options, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        series(**options)
+
+
+def test_what_are_no_paths_is_refused():
+    with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths"):
+        credit_series(TOUCHPOINTS, "linear")
+
+
+def test_aggregated_paths_have_no_dates():
+    paths = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1]}), path="path", conversions="n")
+    with pytest.raises(errors.InvalidRequest, match="a series of credits needs the dates"):
+        credit_series(paths, "linear")

@@ -1,0 +1,158 @@
+"""Shapley values of conversion rates: by hand, by the definition, and drawn."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from support.journeys_as_paths import credited, journeys, paths_of
+from support.reference_path_models import conversion_rates as reference_credits
+
+from attrib_ds import attribute, errors
+from attrib_ds.attribution.models import ConversionRateShapley
+
+few = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def test_by_hand():
+    # Rates: {a} 1/4, {b} 0 of 2, {a, b} 1/2. In {a, b}: a (1/4 + 1/2) / 2 = 3/8, b (0 + 1/4) / 2 = 1/8.
+    rows = [(("a",), 1, 10.0, 3), (("b",), 0, 0.0, 2), (("b", "a"), 2, 8.0, 2)]
+    assert credited(paths_of(rows), "conversion_rate_shapley") == pytest.approx({"a": 1 + 1.5, "b": 0.5})
+    assert credited(paths_of(rows), "conversion_rate_shapley", "value") == pytest.approx(
+        {"a": 16.0, "b": 2.0}
+    )
+
+
+def test_values_may_be_negative_and_still_add_up():
+    # {a} 1/2, {b} nobody, {a, b} 1/4: b takes away. a (1/2 + 1/4) / 2 = 3/8, b (0 - 1/4) / 2 = -1/8.
+    rows = [(("a",), 2, 0.0, 2), (("a", "b"), 1, 0.0, 3)]
+    found = credited(paths_of(rows), "conversion_rate_shapley")
+    assert found == pytest.approx({"a": 2 + 1.5, "b": -0.5})
+    assert sum(found.values()) == pytest.approx(3.0)
+
+
+def test_shrinkage_draws_sets_towards_the_overall_rate():
+    # 3 of 8 converted; with 8 such users more {a} has (2 + 3) / 12, {a, b} (1 + 3) / 12, and {b} 3/8.
+    rows = [(("a",), 2, 0.0, 2), (("a", "b"), 1, 0.0, 3)]
+    a, b, both = 5 / 12, 3 / 8, 4 / 12
+    of_b = (b + both - a) / 2 / both
+    found = credited(paths_of(rows), ConversionRateShapley(shrinkage=8))
+    assert found == pytest.approx({"a": 2 + 1 - of_b, "b": of_b})
+
+
+@few
+@given(journeys("abcde", max_size=8), st.sampled_from([0, 0, 3]))
+@example([(("a", "b", "c", "d", "e"), 2, 1.0, 3), (("c", "a"), 1, 1.0, 1), (("e", "d", "b"), 1, 2.0, 0)], 0)
+@example([(("a", "b", "b", "a"), 1, 1.0, 0), (("b", "a"), 1, 1.0, 2), (("a",), 0, 0.0, 2)], 3)
+def test_values_equal_the_definition_within_each_set(drawn, shrinkage):
+    found = credited(paths_of(drawn), ConversionRateShapley(shrinkage=shrinkage))
+    assert found == pytest.approx(reference_credits(drawn, shrinkage=shrinkage), abs=1e-9)
+    assert sum(found.values()) == pytest.approx(sum(converted for _, converted, _, _ in drawn))
+
+
+def test_a_node_that_changes_no_rate_earns_nothing():
+    rows = [(("a",), 1, 0.0, 3), (("b",), 0, 0.0, 9), (("a", "b"), 2, 0.0, 6)]
+    assert credited(paths_of(rows), "conversion_rate_shapley") == pytest.approx({"a": 3.0, "b": 0.0})
+
+
+def test_symmetric_nodes_earn_the_same():
+    rows = [(("a",), 1, 0.0, 3), (("b",), 1, 0.0, 3), (("a", "c", "b"), 2, 0.0, 6), (("c",), 1, 0.0, 1)]
+    found = credited(paths_of(rows), "conversion_rate_shapley")
+    assert found["a"] == pytest.approx(found["b"], abs=1e-12)
+
+
+def test_without_null_paths_every_touched_set_has_the_rate_one():
+    found = credited(paths_of([(("a", "b"), 4, 0.0, 0), (("a",), 1, 0.0, 0)]), "conversion_rate_shapley")
+    # {b} was touched by nobody: a adds 1 and then 1, b 0 and then 0.
+    assert found == pytest.approx({"a": 5.0, "b": 0.0})
+
+
+class TestDrawn:
+    """Sets too large to compute exactly."""
+
+    names = [f"node {index:02d}" for index in range(8)]
+
+    @pytest.fixture
+    def rows(self):
+        random = np.random.default_rng(8)
+        rows = [(tuple(self.names), 40, 0.0, 60)]
+        for _ in range(150):
+            chosen = tuple(random.permutation(self.names)[: random.integers(1, 8)].tolist())
+            rows.append((chosen, 0, 0.0, int(random.integers(1, 5))))
+            rows.append((chosen, int(random.integers(0, 3)), 0.0, 0))
+        return rows
+
+    def test_they_are_within_the_stated_error_and_add_up(self, rows):
+        paths = paths_of(rows)
+        drawn = ConversionRateShapley(exact_size=7, permutations=400)
+        exact, estimated = (credited(paths, model) for model in (ConversionRateShapley(), drawn))
+        # Only the 40 conversions of the largest set are drawn, at a rate of 0.4.
+        error = 40 / 0.4 * drawn.sampling_error(confidence=0.999)
+        largest = max(abs(exact[node] - estimated[node]) for node in self.names)
+        assert 0 < largest < error
+        assert sum(estimated.values()) == pytest.approx(sum(exact.values()), rel=1e-12)
+
+    def test_a_node_that_alone_decides_earns_everything_in_every_order(self):
+        sets = [each for size in range(1, 6) for each in itertools.combinations(self.names[:5], size)]
+        rows = [(each, int(self.names[2] in each), 0.0, 1) for each in sets]
+        drawn = ConversionRateShapley(exact_size=1, permutations=3)
+        others = dict.fromkeys([*self.names[:2], *self.names[3:5]], 0.0)
+        found = credited(paths_of(rows), drawn)
+        assert found == pytest.approx(others | {self.names[2]: 16.0}, abs=1e-12)
+
+    def test_the_seed_decides_them(self, rows):
+        paths = paths_of(rows[:60])
+        first, again, other = (
+            credited(paths, ConversionRateShapley(exact_size=3, permutations=5, seed=seed))
+            for seed in (1, 1, 2)
+        )
+        assert first == again
+        assert first != other
+
+    def test_the_stated_error_is_that_of_hoeffding(self):
+        # 2 r sqrt(ln(2 / 0.05) / (2 m))
+        error = ConversionRateShapley(permutations=200).sampling_error(rate=0.5)
+        assert error == pytest.approx((np.log(40) / 400) ** 0.5)
+
+    @pytest.mark.parametrize("asked", [{"confidence": 1}, {"confidence": 2}, {"rate": -0.1}])
+    def test_a_stated_error_needs_a_rate_and_a_level(self, asked):
+        with pytest.raises(errors.InvalidRequest, match="allowed"):
+            ConversionRateShapley().sampling_error(**asked)
+
+
+def test_more_nodes_than_bits_of_a_number():
+    names = [f"node {index:03d}" for index in range(150)]
+    random = np.random.default_rng(150)
+    rows = [
+        (tuple(names[at] for at in random.integers(0, 150, size)), int(random.integers(0, 4)), 0.0, 2)
+        for size in random.integers(1, 5, 120)
+    ]
+    rows += [((names[70],), 1, 0.0, 1), ((names[140], names[70]), 2, 0.0, 1), ((names[140],), 1, 0.0, 4)]
+    found = credited(paths_of(rows), "conversion_rate_shapley")
+    assert found == pytest.approx(reference_credits(rows), abs=1e-9)
+
+
+def test_currencies_share_the_rates():
+    rows = [(("a",), 1, 10.0, 3), (("b",), 0, 0.0, 2), (("b", "a"), 2, 8.0, 2)]
+    credits = attribute(paths_of(rows), "conversion_rate_shapley")
+    assert credits["currency"].isna().all()
+    assert credits["share"].sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shrinkage": -1},
+        {"shrinkage": float("nan")},
+        {"shrinkage": "much"},
+        {"exact_size": 0},
+        {"exact_size": 17},
+        {"permutations": 0},
+        {"seed": -1},
+        {"seed": 1.5},
+    ],
+)
+def test_parameters_out_of_bounds_are_refused(options):
+    with pytest.raises(errors.InvalidRequest, match="allowed"):
+        ConversionRateShapley(**options)

@@ -1,0 +1,109 @@
+"""Shapley values of observed sets: by hand, by the definition, and by position."""
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from scipy.stats import chi2
+from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
+from support.reference_path_models import observed_sets
+
+from attrib_ds import Paths, attribute, errors, position_credits
+from attrib_ds.attribution.models import OrderedShapley, Shapley, model_named
+
+few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def test_each_distinct_node_has_an_equal_part():
+    # a, b, a: a and b a half each of 4; c alone 1.
+    rows = [(("a", "b", "a"), 4, 40.0, 9), (("c",), 1, 2.0, 0)]
+    assert credited(paths_of(rows), Shapley()) == pytest.approx({"a": 2.0, "b": 2.0, "c": 1.0})
+    assert credited(paths_of(rows), "shapley", "value") == pytest.approx({"a": 20.0, "b": 20.0, "c": 2.0})
+
+
+@few
+@given(journeys("abcde"))
+@example([(("a", "a", "b"), 1, 1.0, 2), (("b", "a"), 2, 3.0, 0), (("c", "b", "a", "d", "e"), 3, 1.0, 1)])
+@example([(("a",), 0, 0.0, 1), (("b",), 1, 1.0, 0)])
+def test_values_equal_the_definition_over_all_sets(drawn):
+    found = credited(paths_of(drawn), "shapley")
+    # A node in no converting path is a null player, and has no row.
+    expected = {node: value for node, value in observed_sets(drawn).items() if value}
+    assert found == pytest.approx(expected, abs=1e-9)
+    assert sum(found.values()) == pytest.approx(sum(converted for _, converted, _, _ in drawn))
+
+
+def test_symmetric_nodes_have_equal_values():
+    rows = [(("a", "c"), 2, 1.0, 0), (("c", "b"), 2, 1.0, 0), (("b", "a", "b"), 3, 1.0, 1)]
+    found = credited(paths_of(rows), "shapley")
+    assert found["a"] == pytest.approx(found["b"], abs=1e-12)
+
+
+def test_positions_by_hand():
+    # a stands at 1 and 3 of three: its half is split; b has its own; c stands at 1.
+    rows = [(("a", "b", "a"), 4, 40.0, 9), (("c", "a"), 1, 6.0, 0)]
+    credits = position_credits(paths_of(rows))
+    assert credits[["node_id", "position", "conversions", "value"]].to_numpy().tolist() == [
+        ["a", 1, 1.0, 10.0],
+        ["a", 2, 0.5, 3.0],
+        ["a", 3, 1.0, 10.0],
+        ["b", 2, 2.0, 20.0],
+        ["c", 1, 0.5, 3.0],
+    ]
+    assert credits.dtypes.astype(str).to_dict() == {
+        "node_id": "str",
+        "node_name": "str",
+        "position": "Int64",
+        "conversions": "float64",
+        "value": "float64",
+        "currency": "str",
+    }
+
+
+@few
+@given(journeys())
+def test_positions_add_up_to_the_unordered_values(drawn):
+    paths = paths_of(drawn)
+    by_node = position_credits(paths, OrderedShapley()).groupby("node_id")[["conversions", "value"]].sum()
+    unordered = attribute(paths, ["shapley", "ordered_shapley"]).set_index(["model", "node_id"])
+    for model in ("shapley", "ordered_shapley"):
+        for column in ("conversions", "value"):
+            found = by_node[column].to_dict()
+            assert found == pytest.approx(
+                {} if not found else unordered.loc[model, column].to_dict(), abs=1e-9
+            )
+
+
+def test_positions_of_rules_and_of_conversions_without_a_touchpoint():
+    rows = [(("a", "b"), 2, 4.0, 0)]
+    paths = users_of(rows)
+    shown = position_credits(paths, "last_touch")[["node_id", "position", "conversions"]]
+    assert shown.to_numpy().tolist() == [["a", 1, 0.0], ["b", 2, 2.0]]
+    touchpoints = pd.DataFrame({"user_id": ["u"], "node_id": ["a"], "date": [NOON + HOUR]})
+    conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [NOON]})
+    alone = position_credits(Paths.from_frames(touchpoints, conversions))
+    assert alone["node_id"].isna().tolist() == [True]
+    assert alone[["position", "conversions"]].to_numpy().tolist() == [[0, 1.0]]
+
+
+def test_models_without_weights_have_no_positions():
+    with pytest.raises(errors.InvalidRequest, match="gives credit to nodes, not to touchpoints"):
+        position_credits(paths_of([(("a",), 1, 1.0, 0)]), "markov")
+    with pytest.raises(errors.InvalidRequest, match="is not a model; allowed"):
+        position_credits(paths_of([(("a",), 1, 1.0, 0)]), 3)
+
+
+def test_intervals_count_a_node_once_per_conversion():
+    # 400 conversions each give a 1/2, whether they are aggregated or users of their own.
+    rows = [(("a", "b", "a"), 400, 0.0, 0)]
+    for paths in (paths_of(rows), users_of(rows)):
+        credits = attribute(paths, ["shapley", "linear"], confidence=0.95).set_index(["model", "node_id"])
+        # Of a Poisson number of equal parts the exact bound is known (Garwood 1936).
+        bound = chi2.ppf(0.975, 2 * 400 + 2) / 2
+        assert credits.loc[("shapley", "a"), "high"] == pytest.approx(bound / 2)
+        # Linear gives a two thirds.
+        assert credits.loc[("linear", "a"), "high"] == pytest.approx(bound * 2 / 3)
+
+
+def test_names():
+    assert model_named("Ordered Shapley") == OrderedShapley()
+    assert model_named("shapley") == Shapley() != OrderedShapley()

@@ -1,0 +1,128 @@
+"""The commands that administer a project, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from attrib_ds import connect, list_event_types
+from attrib_ds.commands.cli import main
+
+ORDER = {
+    "reference": "order",
+    "name": "Order",
+    "fields": [{"type": "email", "entity": "user", "storageKey": "email", "optional": True}],
+}
+
+
+@pytest.fixture
+def project(own_home, capsys):
+    assert main(["projects", "create", "shop"]) == 0
+    capsys.readouterr()
+    return own_home / "shop.duckdb"
+
+
+def failure(capsys, *arguments):
+    """Return the one line that a command tells on standard error when it fails."""
+    assert main([str(argument) for argument in arguments]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def write(path, value):
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return str(path)
+
+
+def test_event_types_are_made_from_a_file_and_listed(project, tmp_path, capsys):
+    file = write(tmp_path / "types.json", [ORDER, {"reference": "lead", "name": "Lead", "_id": "f" * 24}])
+    assert main(["event-types", "create", "shop", file]) == 0
+    assert capsys.readouterr().out.count("Created the event type") == 2
+    assert main(["event-types", "list", "shop"]) == 0
+    assert capsys.readouterr().out == "lead\tLead\t\norder\tOrder\temail\n"
+    assert main(["event-types", "list", "shop", "--archived"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"reference": "order"}, "name: missing"),
+        ({**ORDER, "filds": []}, "'filds' is not allowed (did you mean 'fields'?)"),
+        ("order", "is no event type"),
+        ({**ORDER, "fields": [{"type": "mail"}]}, "mail"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_in_one_line(project, tmp_path, capsys, told, expected):
+    assert expected in failure(capsys, "event-types", "create", "shop", write(tmp_path / "t.json", told))
+    with connect("shop") as shop:
+        assert list_event_types(shop).empty
+
+
+def test_a_file_that_is_no_json_is_refused(project, tmp_path, capsys):
+    (tmp_path / "t.json").write_text("{")
+    assert "is not JSON" in failure(capsys, "event-types", "create", "shop", tmp_path / "t.json")
+    assert "No such file" in failure(capsys, "event-types", "create", "shop", tmp_path / "none.json")
+
+
+def test_a_project_is_backed_up_lost_and_restored(project, tmp_path, capsys):
+    backup = tmp_path / "backup.duckdb"
+    assert main(["event-types", "create", "shop", write(tmp_path / "t.json", ORDER)]) == 0
+    assert main(["backup", "shop", str(backup)]) == 0
+    assert f"Copied shop to {backup}" in capsys.readouterr().out
+    assert "is there already" in failure(capsys, "backup", "shop", backup)
+    assert "--replace" in failure(capsys, "restore", "shop", backup)
+    project.unlink()
+    assert main(["restore", "shop", str(backup)]) == 0
+    assert "1 event types\n" in capsys.readouterr().out
+    assert main(["restore", "shop", str(backup), "--replace"]) == 0
+    with connect("shop") as shop:
+        assert list_event_types(shop)["reference"].tolist() == ["order"]
+    assert "not 'other'" in failure(capsys, "restore", "other", backup)
+
+
+def test_a_check_tells_what_it_finds_and_fails(project, capsys):
+    assert main(["check", "shop"]) == 0
+    assert capsys.readouterr().out == "shop is sound\n"
+    with connect("shop") as shop:
+        store = shop.transport._service._store
+        store.write(lambda connection: connection.execute("INSERT INTO users VALUES ('x', now())"))
+    assert main(["check", "shop"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "users\t1\tlisted users without an event or interaction: x\n"
+    assert told.err == "attrib-ds: 1 checks of the project 'shop' fail\n"
+
+
+@pytest.mark.parametrize("command", [["check"], ["backup", "file"], ["event-types", "list"]])
+def test_a_project_that_is_not_there_is_not_made(own_home, capsys, command):
+    name, *rest = command
+    arguments = [name, *rest, "shop"] if name == "event-types" else [name, "shop", *rest]
+    assert "there is no project 'shop'" in failure(capsys, *arguments)
+    assert not (own_home / "shop.duckdb").exists()
+
+
+def test_a_project_that_is_served_says_what_to_ask_the_server(project, tmp_path, capsys):
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(project)]
+    backup = tmp_path / "backup.duckdb"
+    assert main(["backup", "shop", str(backup)]) == 0
+    capsys.readouterr()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        asked = {
+            "GET /api/v1/projects/shop/backup": ["backup", "shop", tmp_path / "other.duckdb"],
+            "GET /api/v1/projects/shop/check": ["check", "shop"],
+            "PUT /api/v1/projects/shop/backup": ["restore", "shop", backup, "--replace"],
+        }
+        for request, arguments in asked.items():
+            assert f"ask that: {request}, with a token of the scope admin" in failure(capsys, *arguments)
+        process.kill()
+
+
+def test_wrong_usage_is_told_by_its_code(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["restore", "shop"])
+    assert ended.value.code == 2

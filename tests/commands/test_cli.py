@@ -1,0 +1,269 @@
+"""The command, as a user types it."""
+
+import html
+import json
+import re
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from attrib_ds import connect, search_interactions
+from attrib_ds.commands.cli import main
+from attrib_ds.contract.scopes import SCOPES
+from attrib_ds.errors import InvalidRequest
+
+TOUCHES = "user_id,date,channel\nu,2025-01-01T10:00:00Z,search\nu,2025-01-02,email\nv,2025-01-02,<b>tv</b>\n"
+ORDERS = "order_id,user_id,date,value,currency\n1,u,2025-01-05,100,EUR\n2,w,2025-01-05,50,EUR\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "touches.csv").write_text(TOUCHES, encoding="utf-8")
+    (tmp_path / "orders.csv").write_text(ORDERS, encoding="utf-8")
+    return ["--touchpoints", str(tmp_path / "touches.csv"), "--conversions", str(tmp_path / "orders.csv")]
+
+
+def row_of(output, node):
+    (line,) = [line for line in output.splitlines() if line.split() and line.split()[0] == node]
+    return [float(number) for number in line.split()[1:]]
+
+
+def test_demo_prints_credits_and_writes_a_report(tmp_path, capsys):
+    assert main(["demo", "--out", str(tmp_path / "report")]) == 0
+    printed = capsys.readouterr().out
+    assert "Brand" in printed
+    assert "report.html" in printed
+    credits = pd.read_csv(tmp_path / "report" / "credits.csv")
+    # The sample shop has 1,446 orders; every model divides all of them.
+    assert credits.groupby("model")["conversions"].sum().tolist() == pytest.approx([1446.0] * 6)
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert page.count('src="data:image/png;base64,') >= 4
+    assert not re.search(r'(src|href)="(?!data:)', page), "the page needs nothing beside it"
+
+
+def test_attribute_prints_a_table(files, capsys):
+    assert main(["attribute", *files, "--models", "first_touch,linear"]) == 0
+    printed = capsys.readouterr().out
+    assert "Read 3 touchpoints, 2 conversions." in printed
+    assert "user = user_id, node = channel, date = date" in printed
+    assert row_of(printed, "search") == [1.0, 0.5]
+    assert row_of(printed, "email") == [0.0, 0.5]
+    assert row_of(printed, "unattributed") == [1.0, 1.0]
+
+
+def test_attribute_prints_the_intervals_that_were_asked_for(files, capsys):
+    assert main(["attribute", *files, "--models", "linear", "--confidence", "0.95"]) == 0
+    printed = capsys.readouterr().out
+    assert "Credited conversions, with intervals at 95 %" in printed
+    # One conversion without a touchpoint: the exact bounds of a Poisson number of 1 are 0.025 and 5.57.
+    (line,) = [line for line in printed.splitlines() if "unattributed" in line]
+    assert line.split(maxsplit=1)[1] == "1.0 (0.0 to 5.6)"
+
+
+def test_attribute_prints_cost_and_return(files, tmp_path, capsys):
+    spend = tmp_path / "spend.csv"
+    spend.write_text("channel,cost,currency\nsearch,25,EUR\nradio,5,EUR\n", encoding="utf-8")
+    assert main(["attribute", *files, "--models", "linear", "--spend", str(spend)]) == 0
+    cost, returned = (
+        capsys.readouterr()
+        .out.split("Spend per credited conversion (CPA)")[1]
+        .split("Credited value per unit spent (ROAS)")
+    )
+    assert row_of(cost, "search") == [50.0]
+    assert row_of(returned, "search") == [2.0]
+    assert row_of(returned, "radio") == [0.0]
+    assert "email" not in cost + returned
+
+
+def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
+    orders = tmp_path / "orders.csv"
+    orders.write_text(ORDERS + "3,v,2025-01-05,10,EUR\n", encoding="utf-8")
+    out = tmp_path / "out"
+    assert main(["attribute", *files, "--out", str(out), "--confidence", "0.9"]) == 0
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert html.escape("<b>tv</b>") in page
+    assert "<b>tv</b>" not in page
+    credits = pd.read_csv(out / "credits.csv")
+    assert {"low", "high"} <= set(credits.columns)
+
+
+def test_attribute_with_spend(files, tmp_path, capsys):
+    spend = tmp_path / "spend.csv"
+    spend.write_text("channel,cost,currency\nsearch,25,EUR\n", encoding="utf-8")
+    out = tmp_path / "out"
+    arguments = [*files, "--spend", str(spend), "--models", "linear", "--out", str(out)]
+    assert main(["attribute", *arguments]) == 0
+    search = pd.read_csv(out / "credits.csv").set_index("node_id").loc["search"]
+    assert search[["spend", "cpa", "roas"]].tolist() == [25.0, 50.0, 2.0]
+
+
+def test_rows_that_cannot_be_read_are_listed_in_a_file(files, tmp_path, capsys):
+    (tmp_path / "touches.csv").write_text(TOUCHES + "u,soon,tv\n", encoding="utf-8")
+    out = tmp_path / "out"
+    assert main(["attribute", *files, "--out", str(out)]) == 0
+    told = capsys.readouterr()
+    assert "1 row could not be read, the first is row 3" in told.err
+    listed = pd.read_csv(out / "unreadable-rows.csv")
+    assert listed[["row", "reason"]].to_numpy().tolist() == [[3, "date is not an instant"]]
+
+
+def test_aggregated_paths(tmp_path, capsys):
+    file = tmp_path / "paths.csv"
+    file.write_text("path,conversions,nulls\na | b,3,1\nb,1,0\n", encoding="utf-8")
+    assert main(["attribute", "--paths", str(file), "--separator", " | "]) == 0
+    assert row_of(capsys.readouterr().out, "b")[:2] == [1.0, 4.0]
+
+
+def test_a_project_is_made_in_a_currency_and_a_time_zone(tmp_path, capsys):
+    create = ["projects", "create", "my-shop", "--home", str(tmp_path), "--currency", "NOK"]
+    assert main([*create, "--timezone", "Europe/Oslo"]) == 0
+    with connect("my-shop", path=tmp_path / "my-shop.duckdb", currency="NOK") as shop:
+        assert shop.tables().currency == "NOK"
+    with pytest.raises(InvalidRequest, match="currency: 'EUR' is not that of the project, which is 'NOK'"):
+        connect("my-shop", path=tmp_path / "my-shop.duckdb", currency="EUR")
+    with pytest.raises(InvalidRequest, match="timezone: 'UTC' is not that of the project"):
+        connect("my-shop", path=tmp_path / "my-shop.duckdb", timezone="UTC")
+    wrong = ["projects", "create", "other", "--home", str(tmp_path), "--timezone", "Oslo"]
+    assert main(wrong) == 1
+    assert "timezone: 'Oslo' is not allowed" in capsys.readouterr().err
+    assert not (tmp_path / "other.duckdb").exists()
+
+
+def test_projects_and_load(tmp_path, capsys, own_home):
+    assert main(["projects", "create", "my-shop"]) == 0
+    assert main(["projects", "create", "my-shop"]) == 1
+    assert "there already" in capsys.readouterr().err
+    visits = tmp_path / "visits.ndjson"
+    visits.write_text(
+        '{"userId": "%s", "nodeId": "tv", "startDate": "2025-01-01T10:00:00Z", "geo": {"city": "Lyon"}}\n'
+        '{"userId": "nobody", "nodeId": "tv", "startDate": "2025-01-01T10:00:00Z"}\n' % ("a" * 24),
+        encoding="utf-8",
+    )
+    rejected = tmp_path / "rejected.csv"
+    assert main(["load", "my-shop", "--interactions", str(visits), "--rejected", str(rejected)]) == 0
+    told = capsys.readouterr()
+    assert "1 interactions" in told.out
+    assert "1 rows did not fit, the first is row 1" in told.err
+    assert pd.read_csv(rejected)["row"].tolist() == [1]
+    assert main(["projects", "list"]) == 0
+    assert "my-shop" in capsys.readouterr().out
+    with connect("my-shop") as shop:
+        assert search_interactions(shop)["geo.city"].tolist() == ["Lyon"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["attribute", "--touchpoints", "missing.csv"], "missing.csv"),
+        (["load", "Not-A-Project", "--nodes", "x.csv"], "project_id"),
+        (["load", "my-shop"], "there is nothing to load"),
+        (["load", "my-shop", "--nodes", "missing.csv"], "missing.csv"),
+    ],
+)
+def test_failures_are_one_line_on_standard_error(arguments, message, capsys):
+    assert main(arguments) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("attrib-ds: ")
+    assert told.err.count("\n") == 1
+    assert message in told.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["attribute"],
+        ["attribute", "--paths", "a.csv", "--touchpoints", "b.csv"],
+        ["attribute", "--touchpoints", "a.csv", "--confidence", "high"],
+        ["projects"],
+        ["integrations", "create", "my-shop", "--name", "My ads"],
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "usage: attrib-ds" in capsys.readouterr().err
+
+
+def test_integrations_are_made_and_listed(capsys):
+    assert main(["projects", "create", "my-shop"]) == 0
+    command = ["integrations", "create", "my-shop"]
+    assert main([*command, "--vendor-id", "posters", "--name", "Posters", "--currency", "NOK"]) == 0
+    assert main([*command, "--vendor-id", "my-ads", "--name", "My ads"]) == 0
+    told = capsys.readouterr().out
+    assert "Created the integration posters with the id " in told
+    assert main(["integrations", "list", "my-shop"]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[:3] for line in lines] == [["my-ads", "My ads", "EUR"], ["posters", "Posters", "NOK"]]
+    assert all(line[3] in told for line in lines)
+    assert main([*command, "--vendor-id", "my-ads", "--name", "Again"]) == 1
+    assert "there is an integration 'my-ads' already" in capsys.readouterr().err
+
+
+def test_an_integration_makes_no_project(own_home, capsys):
+    assert main(["integrations", "create", "my-shop", "--vendor-id", "my-ads", "--name", "My ads"]) == 1
+    assert "there is no project 'my-shop'" in capsys.readouterr().err
+    assert list(own_home.glob("*")) == []
+
+
+def test_unknown_models_are_a_failure(files, capsys):
+    assert main(["attribute", *files, "--models", "linaer"]) == 1
+    assert "did you mean 'linear'" in capsys.readouterr().err
+
+
+def test_the_module_runs_as_a_command():
+    found = subprocess.run(
+        [sys.executable, "-m", "attrib_ds", "--help"], capture_output=True, text=True, check=True
+    )
+    for command in ("demo", "attribute", "projects", "load", "integrations"):
+        assert command in found.stdout
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("attrib-ds ")
+
+
+def test_the_scopes_of_a_key_are_told(capsys):
+    with pytest.raises(SystemExit):
+        main(["keys", "create", "--help"])
+    told = "".join(capsys.readouterr().out.split())
+    assert f"berepeated:{','.join(SCOPES)}(defaultfull_access)" in told
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("{", "--where: '{' is not JSON"),
+        ("5", "--where: filter: must be an object"),
+        ('{"type": "nothing"}', "--where: /type: 'nothing' is not allowed"),
+    ],
+)
+def test_a_filter_that_is_none_is_told_by_its_option(where, words, capsys, tmp_path):
+    command = ["export", "my-shop", str(tmp_path / "users.csv"), "--columns", "_id", "--where", where]
+    assert main(command) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path, capsys, own_home):
+    out = tmp_path / "key.json"
+    assert main(["keys", "create", "my-shop", "--out", str(out)]) == 1
+    assert "there is no project 'my-shop'" in capsys.readouterr().err
+    assert main(["projects", "create", "my-shop"]) == 0
+    assert main(["keys", "create", "my-shop", "--out", str(out)]) == 0
+    written = json.loads(out.read_text(encoding="utf-8"))
+    assert sorted(written) == ["clientId", "privateKey", "privateKeyId", "serviceAccountEmail"]
+    assert out.stat().st_mode & 0o077 == 0
+    assert "PRIVATE" not in capsys.readouterr().out
+    assert main(["keys", "list"]) == 0
+    assert f"{written['privateKeyId']}\tvalid\tmy-shop\tfull_access" in capsys.readouterr().out
+    assert main(["keys", "revoke", written["privateKeyId"]]) == 0
+    assert main(["keys", "list"]) == 0
+    assert "\trevoked\t" in capsys.readouterr().out

@@ -1,0 +1,75 @@
+"""The documentation: complete, its links lead somewhere, its examples run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import attrib_ds
+from attrib_ds import errors, forms, plots
+from attrib_ds.commands.cli import _parser
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    page
+    for page in sorted(
+        [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    )
+    if not {"_build", "notebooks", "generated"} & set(page.parts)
+]
+
+
+def named(page):
+    return str(page.relative_to(ROOT))
+
+
+def test_the_reference_lists_every_public_name_once():
+    text = (ROOT / "docs/reference/functions.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   (\w+)$", text, re.MULTILINE)
+    modules = {"errors", "plots", "forms"}
+    classes = [
+        name
+        for name, each in vars(errors).items()
+        if isinstance(each, type) and each.__module__ == errors.__name__
+    ]
+    assert sorted(listed) == sorted(
+        [*(set(attrib_ds.__all__) - modules), *plots.__all__, *forms.__all__, *classes]
+    )
+
+
+def test_the_reference_lists_every_command():
+    text = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
+    actions = next(each for each in _parser()._actions if each.choices and "demo" in each.choices)
+    for command in actions.choices:
+        assert re.search(rf"`(attrib-ds )?{command}\b", text), command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (page.parent / file).resolve() if file else page
+        assert found.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {slug(each) for each in headings}, target
+
+
+def slug(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("docs/coming-from/*.md")), ROOT / "docs/index.md"], ids=named
+)
+def test_examples_run(page):
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        exec(block, names)
+    if "credits" in names:
+        assert len(names["credits"]) > 0

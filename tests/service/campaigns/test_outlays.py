@@ -1,0 +1,380 @@
+"""Outlays of custom campaigns in the embedded service."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import pytest
+from support.service_records import hex_id, send, table, utc
+
+from attrib_ds import schema
+from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.service import Service
+
+WEEK = {"startDate": "2025-03-03T00:00:00Z", "endDate": "2025-03-10T00:00:00Z"}
+
+
+@pytest.fixture
+def service():
+    opened = Service.open("shop", ":memory:")
+    send(opened, "create_integration", vendorId="my-ads", name="My ads")
+    send(opened, "create_integration", vendorId="posters", name="Posters", currency="NOK")
+    yield opened
+    opened.close()
+
+
+def campaign(service, slug, *, vendor="my-ads"):
+    return send(service, "create_campaign", vendorId=vendor, campaignSlug=slug, name=slug).value
+
+
+@pytest.fixture
+def spring(service):
+    return campaign(service, "spring")
+
+
+def create(service, campaign_id, *, vendor="my-ads", **properties):
+    usual = {"amount": 70, **WEEK}
+    arguments = {"vendorId": vendor, "parentCampaignId": campaign_id} | usual | properties
+    return send(service, "create_outlay", **arguments).value
+
+
+def get(service, campaign_id, id, *, vendor="my-ads"):
+    arguments = {"vendorId": vendor, "parentCampaignId": campaign_id, "outlayId": id}
+    (record,) = send(service, "get_outlay", **arguments).table.to_pylist()
+    return record
+
+
+def update(service, campaign_id, id, *, vendor="my-ads", **changes):
+    arguments = {"vendorId": vendor, "parentCampaignId": campaign_id, "outlayId": id}
+    return send(service, "update_outlay", **arguments, **changes).value
+
+
+def listed(service, campaign_id, *, vendor="my-ads", **arguments):
+    return send(service, "list_outlays", vendorId=vendor, parentCampaignId=campaign_id, **arguments)
+
+
+def ids(answer):
+    return answer.table["_id"].to_pylist()
+
+
+def delete(service, campaign_id, id, *, vendor="my-ads"):
+    arguments = {"vendorId": vendor, "parentCampaignId": campaign_id, "outlayId": id}
+    return send(service, "delete_outlay", **arguments).value
+
+
+# -- create and get ---------------------------------------------------------------------------------
+
+
+def test_an_outlay_is_stored_in_the_currency_of_the_integration(service):
+    """R098, R100, R101, R293, R294: a plain number comes back with the integration's currency."""
+    id = campaign(service, "spring", vendor="posters")
+    outlay = create(service, id, vendor="posters", amount=12.5, country="NO")
+    found = get(service, id, outlay, vendor="posters")
+    assert found["createdAt"] == found["updatedAt"]
+    del found["createdAt"], found["updatedAt"]
+    (root,) = [
+        each for each in send(service, "list_integrations").table.to_pylist() if each["vendorId"] == "posters"
+    ]
+    assert found == {
+        "_id": outlay,
+        "projectId": "shop",
+        "integrationId": root["_id"],
+        "campaignId": id,
+        "amount.amount": Decimal("12.5"),
+        "amount.currency": "NOK",
+        "startDate": utc(2025, 3, 3),
+        "endDate": utc(2025, 3, 10),
+        "country": "NO",
+        "region": None,
+        "deletedAt": None,
+    }
+
+
+@pytest.mark.parametrize("amount", [0, Decimal("999999999999999999.999999"), Decimal("0.000001"), 0.1])
+def test_amounts_are_exact(service, spring, amount):
+    """G-042, G-165: decimals, 0 included."""
+    found = get(service, spring, create(service, spring, amount=amount))
+    assert found["amount.amount"] == Decimal(str(amount))
+
+
+@pytest.mark.parametrize("amount", [-1, float("nan"), float("inf"), "12", True, None, Decimal("0.0000001")])
+def test_amounts_of_another_kind_are_refused(service, spring, amount):
+    """R291, G-042."""
+    with pytest.raises(InvalidRequest, match="amount: "):
+        create(service, spring, amount=amount)
+    assert listed(service, spring).total == 0
+
+
+@pytest.mark.parametrize("name", ["amount", "startDate", "endDate"])
+def test_what_an_outlay_must_have(service, spring, name):
+    """R291."""
+    with pytest.raises(InvalidRequest, match="missing"):
+        create(service, spring, **{name: None})
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("2025-03-03T00:00:00Z", "2025-03-03T00:00:00Z"),
+        ("2025-03-04T00:00:00Z", "2025-03-03T00:00:00Z"),
+        # The same instant, and one hour too late, under other offsets.
+        ("2025-03-03T00:00:00Z", "2025-03-03T02:00:00+02:00"),
+        ("2025-03-03T00:00:00-01:00", "2025-03-03T02:00:00+02:00"),
+    ],
+)
+def test_an_outlay_starts_before_it_ends(service, spring, start, end):
+    """R099, R291, R292: as instants."""
+    with pytest.raises(InvalidRequest, match="start_date: .* is not before end_date"):
+        create(service, spring, startDate=start, endDate=end)
+    assert listed(service, spring).total == 0
+
+
+def test_offsets_do_not_count_where_the_instants_are_in_order(service, spring):
+    """R292: read as text, this outlay would end before it starts."""
+    id = create(service, spring, startDate="2025-03-03T02:00:00+02:00", endDate="2025-03-03T00:00:01Z")
+    found = get(service, spring, id)
+    assert (found["startDate"], found["endDate"]) == (utc(2025, 3, 3), utc(2025, 3, 3, 0, 0, 1))
+
+
+def test_outlays_of_an_unknown_campaign(service, spring):
+    """G-168, R297: list is empty, create is refused, get and update are not found."""
+    id = create(service, spring)
+    for vendor, parent in (("my-ads", "unknown"), ("my-ads", "spring"), ("nobody", spring)):
+        answer = listed(service, parent, vendor=vendor)
+        assert (answer.total, answer.table.num_rows, answer.table.schema) == (0, 0, schema.OUTLAY)
+        with pytest.raises(
+            InvalidRequest, match="vendor_id: " if vendor == "nobody" else "parent_campaign_id: "
+        ):
+            create(service, parent, vendor=vendor)
+        with pytest.raises(NotFound):
+            get(service, parent, id, vendor=vendor)
+        with pytest.raises(NotFound):
+            update(service, parent, id, vendor=vendor, amount=1)
+    assert get(service, spring, id)["amount.amount"] == 70
+
+
+def test_an_outlay_is_reached_through_its_own_campaign_and_integration_only(service, spring):
+    """R297, R298."""
+    id = create(service, spring)
+    other, foreign = campaign(service, "summer"), campaign(service, "spring", vendor="posters")
+    paths = [(other, "my-ads"), (foreign, "posters"), (spring, "posters"), (foreign, "my-ads")]
+    for parent, vendor in paths:
+        with pytest.raises(NotFound, match=f"has no outlay '{id}'"):
+            get(service, parent, id, vendor=vendor)
+        with pytest.raises(NotFound):
+            update(service, parent, id, vendor=vendor, amount=1)
+        assert ids(listed(service, parent, vendor=vendor)) == []
+    with pytest.raises(NotFound):
+        get(service, spring, hex_id(1))
+    assert ids(listed(service, spring)) == [id]
+
+
+def test_outlays_made_at_the_same_time_are_all_kept(tmp_path):
+    """Overlapping outlays are allowed, and summed (G-165)."""
+    service = Service.open("shop", tmp_path / "shop.duckdb")
+    send(service, "create_integration", vendorId="my-ads", name="My ads")
+    id = campaign(service, "spring")
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda number: create(service, id, amount=number), range(24)))
+    assert sorted(ids(listed(service, id))) == sorted(made)
+    assert sum(listed(service, id).table["amount.amount"].to_pylist()) == 276
+    service.close()
+
+
+# -- update -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "value"),
+    [
+        ({"amount": 71}, "amount.amount", Decimal(71)),
+        ({"startDate": "2025-03-04T01:00:00+01:00"}, "startDate", utc(2025, 3, 4)),
+        ({"endDate": "2025-03-09T00:00:00"}, "endDate", utc(2025, 3, 9)),
+        ({"country": "NO"}, "country", "NO"),
+        ({"region": "Vestland"}, "region", "Vestland"),
+    ],
+)
+def test_each_property_can_be_changed_alone(service, spring, change, column, value):
+    """R295, G-163."""
+    id = create(service, spring)
+    before = get(service, spring, id)
+    assert update(service, spring, id, **change) == 1
+    after = get(service, spring, id)
+    assert after["updatedAt"] > before["updatedAt"]
+    assert after == before | {column: value, "updatedAt": after["updatedAt"]}
+    assert update(service, spring, id, **change) == 0
+    assert get(service, spring, id) == after
+
+
+def test_an_update_of_nothing_modifies_nothing(service, spring):
+    """R295: all properties are optional."""
+    id = create(service, spring)
+    before = get(service, spring, id)
+    assert update(service, spring, id) == 0
+    assert update(service, spring, id, amount=Decimal("70.00"), startDate="2025-03-03T01:00:00+01:00") == 0
+    assert get(service, spring, id) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"startDate": "2025-03-10T00:00:00Z"}, "start_date"),
+        ({"startDate": "2025-03-11T00:00:00Z"}, "start_date"),
+        ({"endDate": "2025-03-03T00:00:00Z"}, "end_date"),
+        ({"endDate": "2025-03-03T01:00:00+01:00"}, "end_date"),
+        ({"endDate": "2025-03-02T00:00:00Z", "amount": 5}, "end_date"),
+    ],
+)
+def test_half_a_period_is_checked_against_the_other_half(service, spring, change, field):
+    """R296: nothing is changed."""
+    id = create(service, spring)
+    before = get(service, spring, id)
+    with pytest.raises(InvalidRequest, match="must end after it starts") as caught:
+        update(service, spring, id, **change)
+    assert caught.value.field == field
+    assert get(service, spring, id) == before
+
+
+def test_both_halves_of_a_period_may_move_past_the_old_one(service, spring):
+    """R296: only what would be stored counts."""
+    id = create(service, spring)
+    assert update(service, spring, id, startDate="2025-04-01T00:00:00Z", endDate="2025-04-02T00:00:00Z") == 1
+    assert get(service, spring, id)["startDate"] == utc(2025, 4, 1)
+
+
+@pytest.mark.parametrize("form", [lambda id: id, lambda id: {"id": id}], ids=["text", "object"])
+def test_an_outlay_moves_to_another_campaign_of_the_integration(service, spring, form):
+    """G-166."""
+    summer, outlay = campaign(service, "summer"), create(service, spring)
+    assert update(service, spring, outlay, campaignId=form(spring)) == 0
+    assert update(service, spring, outlay, campaignId=form(summer)) == 1
+    assert get(service, summer, outlay)["campaignId"] == summer
+    with pytest.raises(NotFound):
+        get(service, spring, outlay)
+
+
+def test_an_outlay_moves_nowhere_else(service, spring):
+    """G-166: an unknown target, or one of another integration, is refused and nothing changes."""
+    foreign, outlay = campaign(service, "summer", vendor="posters"), create(service, spring)
+    for target in (foreign, "unknown"):
+        with pytest.raises(InvalidRequest, match=f"campaign_id: '{target}' is no campaign of 'my-ads'"):
+            update(service, spring, outlay, campaignId=target, amount=1)
+    assert get(service, spring, outlay)["amount.amount"] == 70
+
+
+def test_an_unknown_outlay_cannot_be_changed(service, spring):
+    """R295, R297: unlike campaigns."""
+    with pytest.raises(NotFound, match="outlay_id: "):
+        update(service, spring, hex_id(1), amount=1)
+
+
+# -- list -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(service, spring):
+    """Four outlays: two in the same week, with a country or not, and one of another campaign."""
+    rows = [
+        ("2025-03-03T00:00:00Z", "2025-03-10T00:00:00Z", 30, "NO", "b"),
+        ("2025-03-03T00:00:00Z", "2025-03-17T00:00:00Z", 10, None, None),
+        ("2025-03-10T00:00:00Z", "2025-03-11T00:00:00Z", 9, "DK", "a"),
+        ("2025-02-01T00:00:00Z", "2025-02-02T00:00:00Z", 100, None, "a"),
+    ]
+    create(service, campaign(service, "summer"))
+    names = ("startDate", "endDate", "amount", "country", "region")
+    return [create(service, spring, **dict(zip(names, row, strict=True))) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, [3, 0, 1, 2]),
+        ({"order": "DESC"}, [2, 0, 1, 3]),
+        ({"sort": "startDate", "order": "ASC"}, [3, 0, 1, 2]),
+        ({"sort": "endDate"}, [3, 0, 2, 1]),
+        # As numbers, not as text.
+        ({"sort": "amount"}, [2, 1, 0, 3]),
+        ({"sort": "amount", "order": "DESC"}, [3, 0, 1, 2]),
+        # Nulls last in both directions, ties by the id.
+        ({"sort": "country"}, [2, 0, 1, 3]),
+        ({"sort": "country", "order": "DESC"}, [0, 2, 1, 3]),
+        ({"sort": "region"}, [2, 3, 0, 1]),
+        ({"sort": "region", "order": "DESC"}, [0, 2, 3, 1]),
+        ({"sort": "campaignId", "order": "DESC"}, [0, 1, 2, 3]),
+    ],
+)
+def test_outlays_can_be_sorted(service, spring, many, arguments, expected):
+    """R290, G-099, G-100."""
+    answer = listed(service, spring, **arguments)
+    assert [many.index(id) for id in ids(answer)] == expected
+    assert (answer.total, answer.offset, answer.limit) == (4, 0, None)
+
+
+def test_pages_of_outlays_are_disjoint_and_complete(service, spring, many):
+    """R290."""
+    pages = [listed(service, spring, sort="campaignId", limit=3, offset=start) for start in (0, 3, 9)]
+    assert [ids(page) for page in pages] == [many[:3], many[3:], []]
+    assert {page.total for page in pages} == {4}
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "expected"),
+    [
+        (None, None, {0, 1, 2, 3}),
+        ("2025-03-05T00:00:00Z", "2025-03-06T00:00:00Z", {0, 1}),
+        # The last instant that counts is the one before endDate; startDate counts.
+        ("2025-03-10T00:00:00Z", None, {1, 2}),
+        ("2025-03-09T23:59:59.999999Z", None, {0, 1, 2}),
+        (None, "2025-03-03T00:00:00Z", {0, 1, 3}),
+        (None, "2025-03-02T23:59:59.999999Z", {3}),
+        ("2025-03-03T01:00:00+01:00", "2025-03-03T01:00:00+01:00", {0, 1}),
+        ("2025-01-01T00:00:00Z", "2025-12-31T00:00:00Z", {0, 1, 2, 3}),
+        ("2025-04-01T00:00:00Z", None, set()),
+        # The wrong way round, inside a period.
+        ("2025-03-06T00:00:00Z", "2025-03-05T00:00:00Z", set()),
+    ],
+)
+def test_outlays_of_a_period_are_those_that_meet_it(service, spring, many, since, until, expected):
+    """G-167, G-037."""
+    answer = listed(service, spring, since=since, until=until)
+    assert {many.index(id) for id in ids(answer)} == expected
+    assert answer.total == len(expected)
+
+
+def test_deleted_outlays_are_hidden(service, spring, many):
+    """G-078, R100."""
+    before = get(service, spring, many[0])
+    assert delete(service, spring, many[0]) == 1
+    answer = listed(service, spring)
+    assert (set(ids(answer)), answer.total) == (set(many[1:]), 3)
+    assert set(ids(listed(service, spring, deleted=False))) == set(many[1:])
+    (deleted,) = listed(service, spring, deleted=True).table.to_pylist()
+    assert deleted["deletedAt"] == deleted["updatedAt"] > before["updatedAt"]
+    assert {**deleted, "deletedAt": None, "updatedAt": before["updatedAt"]} == before
+    with pytest.raises(NotFound):
+        get(service, spring, many[0])
+    with pytest.raises(NotFound):
+        update(service, spring, many[0], amount=1)
+    with pytest.raises(NotFound):
+        delete(service, spring, many[0])
+
+
+def test_g078_an_outlay_is_deleted_under_its_own_campaign_alone(service, spring, many):
+    other = campaign(service, "autumn")
+    for wrong in ((other, many[0]), (spring, "no-outlay")):
+        with pytest.raises(NotFound, match="outlay_id: "):
+            delete(service, *wrong)
+    with pytest.raises(NotFound):
+        delete(service, spring, many[0], vendor="posters")
+    assert len(ids(listed(service, spring))) == 4
+
+
+def test_loaded_outlays_of_a_campaign_are_there_too(service, spring):
+    loaded = {"campaignId": spring, "amount.amount": 5.0, "amount.currency": "SEK", **WEEK, "_id": "own"}
+    send(service, "load_records", resource="spend", source=table(loaded))
+    assert ids(listed(service, spring)) == ["own"]
+    # A new amount is in the currency of the integration.
+    assert update(service, spring, "own", amount=6) == 1
+    found = get(service, spring, "own")
+    assert (found["amount.amount"], found["amount.currency"]) == (6, "EUR")

@@ -1,0 +1,184 @@
+"""Normalised values by the type of their field (G-052, R052 to R054)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attrib_ds.service.events.countries import NAMES, country_code
+from attrib_ds.service.events.normalisation import Settings, Unreadable, is_missing, normalise
+
+SETTINGS = Settings("EUR", ("FR", "GB"))
+
+READ = [
+    ("string", "  Caf\u0065\u0301 ", "Café"),
+    ("message", " a\nb ", "a\nb"),
+    ("email", " Anna.Smith@Example.COM ", "Anna.Smith@example.com"),
+    ("email", "anna@bücher.example", "anna@bücher.example"),
+    ("phone", "06 12 34 56 78", "+33612345678"),
+    ("phone", "+44 20 7946 0018", "+442079460018"),
+    ("phone", "020 7946 0018", "+442079460018"),
+    ("number", 5, 5),
+    ("number", " -1.50 ", Decimal("-1.50")),
+    ("number", "1e3", Decimal(1000)),
+    ("currency", 12.5, {"amount": Decimal("12.5"), "currency": "EUR"}),
+    ("currency", {"amount": 3, "currency": "NOK"}, {"amount": Decimal(3), "currency": "NOK"}),
+    ("boolean", "true", True),
+    ("boolean", 0, False),
+    ("boolean", True, True),
+    ("date", "2025-01-31T13:00:00+01:00", "2025-01-31T12:00:00.000Z"),
+    ("url", " https://example.com:8080/a?b=c#d ", "https://example.com:8080/a?b=c#d"),
+    ("country", "fr", "FR"),
+    ("country", "united  kingdom", "GB"),
+    ("state", 1, 1),
+]
+
+
+@pytest.mark.parametrize(("kind", "sent", "current"), READ)
+def test_what_can_be_read(kind, sent, current):
+    found = normalise(kind, sent, SETTINGS)
+    assert found == current
+    assert isinstance(found, type(current))
+
+
+REFUSED = [
+    ("string", 5),
+    ("string", "x" * 1_025),
+    ("message", "x" * 65_537),
+    ("email", "anna"),
+    ("email", "anna@gmail"),
+    ("email", "anna@-x-.com"),
+    ("email", ["anna@example.com"]),
+    ("phone", "12"),
+    ("phone", "+33 1"),
+    ("phone", 33612345678),
+    ("number", True),
+    ("number", "five"),
+    ("number", "1_000"),
+    ("number", "nan"),
+    ("number", "1e400"),
+    ("number", 10**400),
+    ("currency", "5"),
+    ("currency", {"amount": 5}),
+    ("currency", {"currency": "EUR"}),
+    ("currency", {"amount": 5, "currency": "euro"}),
+    ("currency", 10**18),
+    ("currency", Decimal("0.0000001")),
+    ("boolean", "yes"),
+    ("boolean", 2),
+    ("date", "2025-01-31"),
+    ("date", 1738324800),
+    ("url", "example.com"),
+    ("url", "ftp://example.com"),
+    ("url", "https://"),
+    ("url", "https://exa mple.com"),
+    ("url", "https://example.com:99999999"),
+    ("url", "https://example.com/" + "x" * 8_192),
+    ("country", "Atlantis"),
+    ("country", "XX"),
+    ("state", 2),
+    ("state", True),
+    ("state", "1"),
+    ("state", 0.5),
+    ("location", "Paris"),
+    ("location", {"city": "Paris"}),
+    ("location", {"countryCode": "XX"}),
+    ("location", {"coordinates": [181, 0]}),
+    ("location", {"coordinates": [0, 91]}),
+    ("location", {"coordinates": [1]}),
+    ("location", {"location": "somewhere"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "sent"), REFUSED)
+def test_what_cannot_be_read(kind, sent):
+    with pytest.raises(Unreadable):
+        normalise(kind, sent, SETTINGS)
+
+
+def test_a_national_number_needs_a_country():
+    with pytest.raises(Unreadable):
+        normalise("phone", "06 12 34 56 78", Settings("EUR"))
+
+
+def test_r053_r054_a_location_has_all_of_its_parts_and_longitude_first():
+    sent = {
+        "address": " 1 rue de Rivoli ",
+        "longitude": 2.36,
+        "latitude": 48.85,
+        "countryCode": "fr",
+        "city": "Paris",
+    }
+    assert normalise("location", sent, SETTINGS) == {
+        "formattedAddress": "1 rue de Rivoli",
+        "location": {"type": "Point", "coordinates": [2.36, 48.85]},
+        "extra": {
+            "confidence": 0,
+            "placeId": None,
+            "premise": None,
+            "subpremise": None,
+            "neighborhood": None,
+            "establishment": None,
+        },
+        "administrativeLevels": {},
+        "city": "Paris",
+        "zipcode": None,
+        "streetName": None,
+        "streetNumber": None,
+        "country": "France",
+        "countryCode": "FR",
+    }
+    whole = {"location": {"type": "Point", "coordinates": [2, 48]}}
+    assert normalise("location", whole, SETTINGS)["location"]["coordinates"] == [2, 48]
+
+
+@pytest.mark.parametrize(
+    ("value", "missing"), [(None, True), (" \t", True), ("", True), (0, False), ({}, False)]
+)
+def test_g054_null_and_blank_text_are_missing(value, missing):
+    assert is_missing(value) is missing
+
+
+KINDS = [
+    "string",
+    "message",
+    "email",
+    "phone",
+    "location",
+    "number",
+    "boolean",
+    "date",
+    "url",
+    "country",
+    "state",
+    "currency",
+]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.decimals(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(KINDS), ANYTHING)
+def test_anything_is_read_or_refused(kind, value):
+    with suppress(Unreadable):
+        normalise(kind, value, SETTINGS)
+
+
+@given(st.sampled_from(["string", "message", "country", "boolean"]), st.text(max_size=50))
+def test_normalising_again_changes_nothing(kind, value):
+    try:
+        once = normalise(kind, value, SETTINGS)
+    except Unreadable:
+        return
+    assert normalise(kind, once, SETTINGS) == once
+
+
+def test_every_country_is_found_by_code_and_by_name():
+    assert len(NAMES) == 249
+    assert all(len(code) == 2 and country_code(name) == code for code, name in NAMES.items())

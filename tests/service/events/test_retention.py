@@ -1,0 +1,210 @@
+"""Personal values are taken away when their time is over, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.identified_users import declare, see, user_of
+from support.service_records import hex_id, order, send, table, utc, uuid, visit
+from support.user_invariants import assert_users_agree, rows_of
+
+from attrib_ds.service import Service
+from attrib_ds.service.events.retention import Expirations, anonymise
+
+ANNA = "anna@example.com"
+#: The event of `see` is of 31 January 2025 at noon.
+LATER = "2025-03-02T12:00:00Z"
+
+
+@pytest.fixture
+def service():
+    opened = Service.open("shop", ":memory:")
+    declare(opened)
+    yield opened
+    assert_users_agree(opened)
+    opened.close()
+
+
+def keep(service, days, *fields):
+    send(service, "update_settings", retentionDurationInDays=days, piiFields=list(fields))
+
+
+def event(service, id):
+    (record,) = send(service, "get_event", id=id).table.to_pylist()
+    return record
+
+
+def expire(service, now):
+    return send(service, "anonymise_expired", now=now).value
+
+
+def state_of(service, id):
+    """Return raw, current and anonymized of every value of an event, by key, and what was sent."""
+    record = event(service, id)
+    values = json.loads(record["user"]) | json.loads(record["event"])
+    (raw,) = send(service, "get_raw_event", id=id).table.to_pylist()
+    told = {key: (each["raw"], each["current"], each["anonymized"]) for key, each in values.items()}
+    return told, json.loads(raw["data"])
+
+
+DATA = {"email": ANNA, "firstName": "Anna", "note": "Call Anna", "product": "shoes"}
+
+
+def test_r050_an_event_has_the_policy_of_its_project(service):
+    assert event(service, see(service, "n0"))["expirationPolicy.expiresAt"] is None
+    keep(service, 30, "firstName")
+    record = event(service, see(service, "n1"))
+    assert record["expirationPolicy.expiresAt"] == utc(2025, 3, 2, 12)
+    assert record["expirationPolicy.retentionDurationInDays"] == 30
+    assert record["expirationPolicy.piiFields"] == ["firstName"]
+    assert record["expirationPolicy.anonimizedAt"] is None
+
+
+def test_the_fields_declared_personal_are_the_default(service):
+    keep(service, 30)
+    assert event(service, see(service, "n1"))["expirationPolicy.piiFields"] == ["email", "note"]
+
+
+def test_an_event_type_has_the_last_word(service):
+    keep(service, 30, "firstName")
+    policy = {"retentionDurationInDays": 7, "piiFields": ["note"]}
+    send(service, "update_event_type", id="view", expirationPolicy=policy)
+    record = event(service, see(service, "n1"))
+    assert record["expirationPolicy.expiresAt"] == utc(2025, 2, 7, 12)
+    assert record["expirationPolicy.piiFields"] == ["note"]
+    send(service, "update_event_type", id="view", expirationPolicy={"retentionDurationInDays": 0})
+    assert event(service, see(service, "n2"))["expirationPolicy.expiresAt"] is None
+
+
+def test_g208_values_are_taken_away_when_their_time_is_over(service):
+    keep(service, 30)
+    id = see(service, "n1", **DATA)
+    before = state_of(service, id)
+    assert expire(service, "2025-03-02T11:59:59.999999Z") == 0
+    assert state_of(service, id) == before
+    assert expire(service, LATER) == 1
+    told, sent = state_of(service, id)
+    assert told == {
+        "email": (None, None, True),
+        "note": (None, None, True),
+        "firstName": ("Anna", "Anna", False),
+        "product": ("shoes", "shoes", False),
+    }
+    assert sent == {**DATA, "email": None, "note": None}
+    assert event(service, id)["expirationPolicy.anonimizedAt"] == utc(2025, 3, 2, 12)
+
+
+def test_again_changes_nothing(service):
+    keep(service, 30)
+    id = see(service, "n1", **DATA)
+    expire(service, LATER)
+    before = event(service, id)
+    assert expire(service, "2026-01-01T00:00:00Z") == 0
+    assert event(service, id) == before
+
+
+def test_r087_metrics_and_counters_stay(service):
+    keep(service, 30)
+    see(service, "n1", **DATA, confirmed=1)
+    user = user_of(service, see(service, "n2", email=ANNA, date="2025-06-01T00:00:00Z"))
+    names = ["eventCount", "eventTypesCount.view", "metrics.confirmed.sum", "firstEventDate"]
+
+    def counters():
+        return send(service, "search_users", fields=names).table.to_pylist()
+
+    before, metrics = counters(), send(service, "list_user_metrics", id=user).table
+    assert expire(service, LATER) == 1
+    assert counters() == before
+    assert send(service, "list_user_metrics", id=user).table.equals(metrics)
+
+
+def test_an_identity_is_known_as_long_as_something_holds_it(service):
+    keep(service, 30)
+    first = see(service, "n1", email=ANNA)
+    see(service, "n2", email=ANNA, date="2025-02-28T00:00:00Z")
+    assert expire(service, LATER) == 1
+    assert user_of(service, see(service, "n3", email=ANNA, date="2025-02-28T00:00:00Z")) == user_of(
+        service, first
+    )
+    assert expire(service, "2025-04-01T00:00:00Z") == 2
+    assert rows_of(service, "SELECT * FROM identities") == []
+    assert user_of(service, see(service, "n4", email=ANNA)) != user_of(service, first)
+
+
+def test_an_interaction_holds_an_identity_too(service):
+    keep(service, 30)
+    user = user_of(service, see(service, "n1", email=ANNA))
+    records = table(visit(1, userId=user, userData=f'{{"email": "{ANNA}"}}'))
+    send(service, "load_records", resource="interactions", source=records)
+    assert expire(service, LATER) == 1
+    assert user_of(service, see(service, "n2", email=ANNA)) == user
+
+
+def test_loaded_events_expire_too(service):
+    keep(service, 30, "email")
+    own = {
+        "expirationPolicy.expiresAt": "2025-02-01T00:00:00Z",
+        "expirationPolicy.piiFields": '["firstName"]',
+    }
+    loaded = [
+        order(1, userId=hex_id(1), **{"user.email": ANNA, "user.firstName": "Anna"}),
+        order(2, userId=hex_id(1), **own, **{"user.email": ANNA, "user.firstName": "Anna"}),
+    ]
+    answer = send(service, "load_records", resource="events", source=table(*loaded))
+    assert answer.table.num_rows == 0
+    assert event(service, uuid(1))["expirationPolicy.expiresAt"] == utc(2025, 3, 2, 12)
+    assert event(service, uuid(2))["expirationPolicy.expiresAt"] == utc(2025, 2, 1)
+    assert expire(service, LATER) == 2
+    values = [json.loads(event(service, uuid(number))["user"]) for number in (1, 2)]
+    assert [(each["email"]["current"], each["firstName"]["current"]) for each in values] == [
+        (None, "Anna"),
+        (ANNA, None),
+    ]
+
+
+def test_events_from_before_the_project_chose_get_its_policy(service):
+    id = see(service, "n1", email=ANNA)
+    keep(service, 30)
+    assert expire(service, LATER) == 1
+    assert event(service, id)["expirationPolicy.expiresAt"] == utc(2025, 3, 2, 12)
+
+
+def test_more_than_one_batch(service, monkeypatch):
+    monkeypatch.setattr("attrib_ds.service.events.retention._EVENTS_AT_ONCE", 2)
+    keep(service, 30)
+    for number in range(5):
+        see(service, f"n{number}", email=ANNA)
+    assert anonymise(service._store, datetime(2026, 1, 1, tzinfo=UTC)) == 5
+
+
+def test_it_happens_when_a_project_is_opened_and_ends_with_it(tmp_path):
+    opened = Service.open("shop", tmp_path / "shop.duckdb")
+    declare(opened)
+    keep(opened, 1)
+    id = see(opened, "n1", email=ANNA)
+    opened.close()
+    opened = Service.open("shop", tmp_path / "shop.duckdb")
+    deadline = datetime.now(UTC) + timedelta(seconds=20)
+    while event(opened, id)["expirationPolicy.anonimizedAt"] is None and datetime.now(UTC) < deadline:
+        threading.Event().wait(0.01)
+    assert event(opened, id)["expirationPolicy.anonimizedAt"] is not None
+    thread = opened._expirations._thread
+    opened.close()
+    assert not thread.is_alive()
+
+
+def test_it_happens_again_after_a_while(service):
+    keep(service, 1)
+    often = Expirations(service._store, seconds=0.01)
+    often.start()
+    try:
+        id = see(service, "n1", email=ANNA)
+        deadline = datetime.now(UTC) + timedelta(seconds=20)
+        while event(service, id)["expirationPolicy.anonimizedAt"] is None and datetime.now(UTC) < deadline:
+            threading.Event().wait(0.01)
+        assert event(service, id)["expirationPolicy.anonimizedAt"] is not None
+    finally:
+        often.close()

@@ -1,0 +1,484 @@
+"""Offline interactions of the embedded service: node, user, order, and nothing twice."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.service_records import hex_id, send, table, utc, visit
+
+from attrib_ds import schema
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.service import Service
+
+NOON = "2025-01-31T12:00:00Z"
+
+
+@pytest.fixture
+def service():
+    opened = Service.open("shop", ":memory:")
+    send(opened, "create_integration", vendorId="my-ads", name="My ads")
+    send(opened, "create_integration", vendorId="posters", name="Posters")
+    yield opened
+    opened.close()
+
+
+def answer_to(service, *, node=None, vendor="my-ads", user=None, date=NOON, external=None):
+    return send(
+        service,
+        "create_offline_interaction",
+        date=date,
+        userData=user or {"email": "anna@example.com"},
+        nodeData={"vendorId": vendor} | (node or {}),
+        externalId=external,
+    )
+
+
+def create(service, **arguments):
+    (record,) = answer_to(service, **arguments).table.to_pylist()
+    return record
+
+
+def campaign(service, slug, *, vendor="my-ads"):
+    return send(service, "create_campaign", vendorId=vendor, campaignSlug=slug, name=slug).value
+
+
+def nodes(service):
+    return {each["_id"]: each for each in send(service, "list_nodes").table.to_pylist()}
+
+
+def root(service, vendor="my-ads"):
+    integrations = send(service, "list_integrations").table.to_pylist()
+    (id,) = [each["_id"] for each in integrations if each["vendorId"] == vendor]
+    return id
+
+
+def declare_discriminant(service, key):
+    """Declare an event type with a user field that identifies, beside one that does not."""
+    fields = [
+        {"type": "string", "entity": "user", "storageKey": key, "discriminant": True},
+        {"type": "string", "entity": "user", "storageKey": "firstName", "discriminant": False},
+        {"type": "string", "entity": "event", "storageKey": "shelf", "discriminant": False},
+    ]
+    insert = "INSERT INTO event_types (_id, reference, fields) VALUES ('t1', 'order', ?)"
+    service._store.write(lambda connection: connection.execute(insert, [json.dumps(fields)]).fetchall())
+
+
+# -- the record -------------------------------------------------------------------------------------
+
+
+def test_the_answer_is_the_interaction_as_it_is_got(service):
+    """G-141, R185, R187: readable at once; type, date and duration of an offline interaction."""
+    before = datetime.now(UTC)
+    answer = answer_to(service, date="2025-01-31T13:00:00+01:00", external="call-1")
+    assert answer.table.schema == schema.INTERACTION
+    (record,) = answer.table.to_pylist()
+    assert answer.table.equals(send(service, "get_interaction", id=record["_id"]).table)
+    assert (record["type"], record["isBot"], record["duration"]) == ("offline", False, 0.0)
+    assert (record["startDate"], record["endDate"]) == (utc(2025, 1, 31, 12), utc(2025, 1, 31, 12))
+    assert (record["projectId"], record["externalId"]) == ("shop", "call-1")
+    assert record["integrationId"] == root(service)
+    assert record["trafficFilterId"] is None
+    assert before <= record["createdAt"] <= datetime.now(UTC)
+    assert record["ingestedAt"] == record["createdAt"]
+    assert record["userLifetimeIndex"] == 1
+
+
+def test_it_has_no_property_of_a_session(service):
+    """R030, R187: neither a hit nor a page nor a device."""
+    record = create(service)
+    session_only = [
+        column for name in schema.SESSION_ONLY for column in schema.leaves(schema.INTERACTION, name)
+    ]
+    assert {record[column] for column in session_only} == {None}
+
+
+def test_it_is_searched_and_counted_by_default(service):
+    """R025, R026, R027, R185: no bot, not filtered."""
+    record = create(service)
+    found = send(service, "search_interactions")
+    assert found.table["_id"].to_pylist() == [record["_id"]]
+    assert send(service, "interaction_insights").table["sessionCount"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {},
+        {"campaignId": 7, "placement": {"row": [1, None, 2.50]}, "z": " kept ", "a": None},
+        {"campaignSlug": "spring", "Ünïcode": "😀"},
+    ],
+)
+def test_node_data_is_kept_as_it_came(service, node):
+    """R029."""
+    record = create(service, node=node)
+    assert json.loads(record["rawNodeData"]) == {"vendorId": "my-ads"} | node
+
+
+def test_user_data_holds_the_identity(service):
+    """R028: normalised, beside what came."""
+    came = {"email": " Anna@Example.COM ", "phone": "+47 22 33 44 55", "vendorUserId": "V-1"}
+    record = create(service, user=came)
+    assert json.loads(record["userData"]) == {
+        "email": "anna@example.com",
+        "phone": "+4722334455",
+        "vendorUserId": "V-1",
+    }
+    assert json.loads(record["rawUserData"]) == came
+
+
+# -- what is refused --------------------------------------------------------------------------------
+
+
+def counts(service):
+    with service._store.cursor() as cursor:
+        tables = ("interactions", "nodes", "campaigns", "identities")
+        return {name: cursor.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"vendor": "nobody"}, "node_data/vendorId: 'nobody' is not allowed; allowed: my-ads, posters"),
+        ({"vendor": "my-adz"}, r"did you mean 'my-ads'\?"),
+        (
+            {"user": {"firstName": "Anna", "email": "a@b.no"}},
+            "user_data/firstName: 'firstName' is not allowed",
+        ),
+        (
+            {"user": {"Email": "a@b.no"}},
+            r"user_data/Email: .*did you mean 'email'\?.*; allowed: email, loyaltyCard, phone, vendorUserId",
+        ),
+        ({"user": {"shelf": None, "email": "a@b.no"}}, "user_data/shelf"),
+        ({"user": {"email": "anna"}}, "user_data/email: 'anna' is not allowed"),
+        ({"user": {"email": "@example.com"}}, "user_data/email"),
+        ({"user": {"email": "a b@example.com"}}, "user_data/email"),
+        ({"user": {"email": ["a@b.no"]}}, "user_data/email: .* allowed: a value of type 'email'"),
+        (
+            {"user": {"phone": 22334455}},
+            "user_data/phone: 22334455 is not allowed; allowed: a value of type 'phone'",
+        ),
+        ({"user": {"email": " ", "phone": None}}, "user_data: identifies nobody"),
+        ({"node": {"campaignId": True}}, "node_data/campaignId: True"),
+        ({"node": {"campaignId": {"id": "7"}}}, "node_data/campaignId"),
+        ({"node": {"campaignId": " "}}, "node_data/campaignId"),
+        ({"node": {"campaignId": "x" * 129}}, "node_data/campaignId"),
+        ({"node": {"adsetId": 1.5, "campaignSlug": "new"}}, "node_data/adsetId"),
+        (
+            {"node": {"campaignSlug": "no spaces"}},
+            "node_data/campaignSlug: 'no spaces' is not allowed; allowed: 1",
+        ),
+        ({"node": {"campaignSlug": "new", "campaignId": []}}, "node_data/campaignId"),
+        ({"date": "2025-01-31"}, "date: "),
+        ({"date": "1989-12-31T00:00:00Z"}, "date: "),
+        ({"date": None}, "date: missing"),
+    ],
+)
+def test_an_invalid_payload_stores_nothing(service, arguments, message):
+    """R184, R185, R186, R188, G-142."""
+    declare_discriminant(service, "loyaltyCard")
+    before = counts(service)
+    with pytest.raises(InvalidRequest, match=message):
+        create(service, **arguments)
+    assert counts(service) == before
+
+
+def test_node_data_needs_a_vendor_id(service):
+    """R184."""
+    for node in ({}, {"campaignId": 7}, {"vendorId": None}):
+        with pytest.raises(InvalidRequest, match="node_data: has no vendorId"):
+            send(
+                service, "create_offline_interaction", date=NOON, userData={"email": "a@b.no"}, nodeData=node
+            )
+
+
+def test_a_date_may_be_a_day_ahead(service):
+    """G-142."""
+    now = datetime.now(UTC)
+    assert create(service, date=now + timedelta(hours=23, minutes=59))["type"] == "offline"
+    with pytest.raises(InvalidRequest, match="date: .* is more than 24 hours ahead"):
+        create(service, date=now + timedelta(hours=24, minutes=1))
+    assert send(service, "search_interactions").total == 1
+
+
+# -- the node ---------------------------------------------------------------------------------------
+
+
+def test_a_campaign_is_known_by_its_id_and_by_its_slug(service):
+    """G-144, G-219."""
+    spring, other = campaign(service, "spring"), campaign(service, "spring", vendor="posters")
+    assert create(service, node={"campaignId": spring})["nodeId"] == spring
+    assert create(service, node={"campaignSlug": "spring"})["nodeId"] == spring
+    assert create(service, node={"campaignSlug": "spring"}, vendor="posters")["nodeId"] == other
+    both = create(service, node={"campaignId": spring, "campaignSlug": "spring"})
+    assert (both["nodeId"], both["partialResolvedVendorId"]) == (spring, None)
+    assert len(nodes(service)) == 4
+
+
+def test_an_inactive_campaign_still_resolves(service):
+    """G-164."""
+    spring = campaign(service, "spring")
+    send(service, "update_campaign", vendorId="my-ads", id=spring, active=False)
+    assert create(service, node={"campaignSlug": "spring"})["nodeId"] == spring
+
+
+def test_an_unknown_campaign_id_makes_one_node_under_the_integration(service):
+    """G-144: a number and its text are the same id."""
+    first = create(service, node={"campaignId": 7})
+    again = create(service, node={"campaignId": "7"})
+    assert first["nodeId"] == again["nodeId"]
+    made = nodes(service)[first["nodeId"]]
+    expected = {
+        "type": "campaign",
+        "parentId": root(service),
+        "path": [root(service)],
+        "externalId": "7",
+        "name": "7",
+        "vendorId": "my-ads",
+        "integrationId": root(service),
+    }
+    assert {name: made[name] for name in expected} == expected
+    assert first["partialResolvedVendorId"] is None
+
+
+def test_the_same_unknown_id_in_two_integrations_makes_two_nodes(service):
+    """G-144: the second cannot have the id of the first."""
+    first = create(service, node={"campaignId": 7})
+    second = create(service, node={"campaignId": 7}, vendor="posters")
+    assert first["nodeId"] != second["nodeId"]
+    assert create(service, node={"campaignId": 7}, vendor="posters")["nodeId"] == second["nodeId"]
+    assert nodes(service)[second["nodeId"]]["path"] == [root(service, "posters")]
+
+
+def test_a_campaign_of_another_integration_is_unknown_here(service):
+    """G-144."""
+    foreign = campaign(service, "spring", vendor="posters")
+    record = create(service, node={"campaignId": foreign})
+    assert record["nodeId"] != foreign
+    assert nodes(service)[record["nodeId"]]["externalId"] == foreign
+
+
+def test_an_unknown_slug_and_no_slug_make_implicit_campaigns(service):
+    """R097, G-160."""
+    unknown, none = create(service, node={"campaignSlug": "new"}), create(service)
+    assert create(service, node={"campaignSlug": "new"})["nodeId"] == unknown["nodeId"]
+    assert create(service, node={"campaignId": None})["nodeId"] == none["nodeId"]
+    found = send(service, "list_campaigns", vendorId="my-ads", explicit=False, sort="campaignId").table
+    assert found["campaignSlug"].to_pylist() == ["new", "default"]
+    assert found["id"].to_pylist() == [unknown["nodeId"], none["nodeId"]]
+    assert found["active"].to_pylist() == [True, True]
+
+
+@pytest.fixture
+def tree(service):
+    """A loaded tree below a loaded integration."""
+    rows = [
+        ("search", None, "integration", "Search", None),
+        ("brand", "search", "campaign", "Brand", "c-1"),
+        ("shoes", "brand", "adset", "Shoes", "s-1"),
+        ("red", "shoes", "ad", "Red shoes", "a-1"),
+        ("word", "shoes", "keyword", "red shoes", None),
+        ("hats", "search", "campaign", "Hats", "c-2"),
+        ("caps", "hats", "adset", "Caps", "s-2"),
+    ]
+    records = [
+        {"_id": i, "parentId": p, "type": t, "name": n, "externalId": e, "vendorId": "search-ads"}
+        for i, p, t, n, e in rows
+    ]
+    send(service, "load_records", resource="nodes", source=table(*records))
+    send(service, "create_integration", vendorId="search-ads", name="Search")
+
+
+@pytest.mark.parametrize(
+    ("node", "expected", "complete"),
+    [
+        ({"campaignId": "brand"}, "brand", True),
+        ({"campaignId": "c-1"}, "brand", True),
+        ({"adsetId": "s-1"}, "shoes", True),
+        ({"campaignId": "c-1", "adsetId": "shoes", "adId": "a-1"}, "red", True),
+        ({"adId": "red", "campaignId": "brand"}, "red", True),
+        ({"adsetId": "shoes", "keyword": "red shoes"}, "word", True),
+        ({"keyword": "red shoes"}, "word", True),
+        # Only a part of these can be matched.
+        ({"campaignId": "brand", "adsetId": "s-2"}, "brand", False),
+        ({"campaignId": "brand", "adsetId": "new"}, "brand", False),
+        ({"campaignId": "brand", "placement": "top"}, "brand", False),
+        ({"campaignId": "brand", "campaignSlug": "new"}, "brand", False),
+        ({"adsetId": "shoes", "adId": "new", "keyword": "red shoes"}, "word", False),
+        ({"adId": "new"}, "search", False),
+        ({"placement": "top"}, "search", False),
+        ({"campaignId": "shoes", "adsetId": "shoes"}, None, False),
+    ],
+)
+def test_properties_lead_down_the_tree_of_the_integration(service, tree, node, expected, complete):
+    """G-144, G-219: the deepest node that can be matched; the rest is told by partialResolvedVendorId."""
+    record = create(service, node=node, vendor="search-ads")
+    assert record["partialResolvedVendorId"] == (None if complete else "search-ads")
+    if expected is not None:
+        assert record["nodeId"] == expected
+        assert len(nodes(service)) == 9
+    else:
+        # An adset's id is no campaign's: a campaign is made for it, with an id that is free.
+        made = nodes(service)[record["nodeId"]]
+        assert (made["type"], made["externalId"], made["parentId"]) == ("campaign", "shoes", "search")
+
+
+def test_an_implicit_node_gives_way_to_a_loaded_one(service):
+    """G-217: an imported tree keeps the ids of its ad platform."""
+    create(service, node={"campaignId": "c-9"})
+    loaded = {"_id": "c-9", "type": "campaign", "name": "Nine", "parentId": root(service)}
+    answer = send(service, "load_records", resource="nodes", source=table(loaded))
+    assert answer.table.num_rows == 0
+    assert create(service, node={"campaignId": "c-9"})["nodeId"] == "c-9"
+    assert nodes(service)["c-9"]["name"] == "Nine"
+
+
+# -- the user ---------------------------------------------------------------------------------------
+
+
+def test_the_same_identity_is_the_same_user(service):
+    """G-052, G-145: an email in any case, or the id of a vendor."""
+    anna = create(service, user={"email": "anna@example.com", "vendorUserId": "v-1"})["userId"]
+    assert len(anna) == 24
+    same = [
+        {"email": " ANNA@example.com"},
+        {"vendorUserId": " v-1 "},
+        {"vendorUserId": "v-1", "email": "a@b.no"},
+    ]
+    assert {create(service, user=each)["userId"] for each in same} == {anna}
+    # What was new beside a known identity is hers from then on.
+    assert create(service, user={"email": "a@b.no"})["userId"] == anna
+    others = [{"email": "ben@example.com"}, {"vendorUserId": "V-1"}, {"vendorUserId": "anna@example.com"}]
+    assert len({create(service, user=each)["userId"] for each in others} | {anna}) == 4
+
+
+def test_the_email_counts_more_than_the_id_of_a_vendor(service):
+    """G-145, G-147: two known users are not made one."""
+    anna = create(service, user={"email": "anna@example.com"})["userId"]
+    ben = create(service, user={"vendorUserId": "v-2"})["userId"]
+    assert create(service, user={"vendorUserId": "v-2", "email": "anna@example.com"})["userId"] == anna
+    assert create(service, user={"vendorUserId": "v-2"})["userId"] == ben
+
+
+def test_a_phone_alone_identifies_nobody(service):
+    """Two people may share one, unless an event type says that it identifies."""
+    first, second = (create(service, user={"phone": "+47 22 33 44 55"})["userId"] for _ in range(2))
+    assert first != second
+
+
+def test_a_national_phone_number_is_kept_as_it_is_written(service):
+    record = create(service, user={"phone": " 22 33 44 55 "})
+    assert json.loads(record["userData"]) == {"phone": "22 33 44 55"}
+
+
+def test_a_phone_identifies_where_an_event_type_says_so(service):
+    """G-052, G-216: national numbers are read in the countries of the event type."""
+    phone = {"type": "phone", "entity": "user", "storageKey": "phone", "discriminant": True}
+    config = [{"order": 2, "countryCode": "FR"}, {"order": 1, "countryCode": "NO"}]
+    send(
+        service, "create_event_type", reference="call", name="Call", fields=[phone], phoneParsingConfig=config
+    )
+    written = ["+47 22 33 44 55", "22334455", "0047 22334455"]
+    assert len({create(service, user={"phone": each})["userId"] for each in written}) == 1
+    with pytest.raises(InvalidRequest, match="user_data/phone: '12' is not allowed"):
+        create(service, user={"phone": "12"})
+
+
+def test_a_field_that_an_event_type_declares_may_identify(service):
+    """R186, G-216."""
+    declare_discriminant(service, "loyaltyCard")
+    first = create(service, user={"loyaltyCard": "L1"})
+    assert create(service, user={"loyaltyCard": " L1", "vendorUserId": "v"})["userId"] == first["userId"]
+    assert create(service, user={"vendorUserId": "v"})["userId"] == first["userId"]
+    assert json.loads(first["userData"]) == {"loyaltyCard": "L1"}
+
+
+def test_a_user_is_known_from_loaded_interactions(service):
+    """The same email is the same user, however it came in."""
+    known = [
+        visit(
+            1, userId=hex_id(77), userData='{"email": "Anna@Example.com "}', startDate="2025-01-01T00:00:00Z"
+        ),
+        visit(2, userId=hex_id(88), userData='{"vendorUserId": "v-8"}'),
+        visit(3, userId=hex_id(99), userData=None),
+    ]
+    send(service, "load_records", resource="interactions", source=table(*known))
+    anna = create(service, user={"email": "anna@example.com"})
+    assert (anna["userId"], anna["userLifetimeIndex"]) == (hex_id(77), 2)
+    assert create(service, user={"vendorUserId": "v-8"})["userId"] == hex_id(88)
+    assert create(service, user={"email": "v-8@example.com"})["userId"] not in {hex_id(77), hex_id(88)}
+
+
+def test_a_user_is_the_same_in_events_and_in_offline_interactions(service):
+    """R005: whichever comes first."""
+    email = {"type": "email", "entity": "user", "storageKey": "email", "discriminant": True}
+    send(service, "create_event_type", reference="lead", name="Lead", fields=[email])
+    users = []
+    for number, addresses in enumerate([("Anna@Example.com", "anna@example.com"), ("ben@example.com",) * 2]):
+        data = {"eventType": "lead", "nonce": f"n{number}", "data": {"email": addresses[0]}}
+        first = create(service, user={"email": addresses[1]})["userId"] if number else None
+        event = send(service, "create_event_sync", **data).value
+        record = send(service, "get_event", id=event).table.to_pylist()[0]
+        users.append({first or create(service, user={"email": addresses[1]})["userId"], record["userId"]})
+    assert [len(each) for each in users] == [1, 1]
+    assert users[0] != users[1]
+
+
+def test_interactions_of_a_user_are_numbered_by_date(service):
+    """G-061: a late arrival moves those after it."""
+    dates = ["2025-01-03T00:00:00Z", "2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z", "2025-01-01T00:00:00Z"]
+    made = [create(service, date=date) for date in dates]
+    create(service, user={"email": "ben@example.com"}, date="2024-01-01T00:00:00Z")
+    assert [each["userLifetimeIndex"] for each in made] == [1, 1, 2, 2]
+    now = [send(service, "get_interaction", id=each["_id"]).table.to_pylist()[0] for each in made]
+    assert [each["userLifetimeIndex"] for each in now] == [4, 1, 3, 2]
+
+
+# -- nothing twice ----------------------------------------------------------------------------------
+
+
+def test_an_external_id_is_stored_once_in_its_integration(service):
+    """G-143: a repeat answers with the first interaction, whatever else it says."""
+    first = answer_to(service, external="call-1")
+    repeat = answer_to(
+        service,
+        external="call-1",
+        user={"email": "ben@example.com"},
+        node={"campaignId": 7},
+        date="2024-01-01T00:00:00Z",
+    )
+    assert (first.value, repeat.value) == (True, False)
+    assert repeat.table.equals(first.table)
+    assert send(service, "search_interactions").total == 1
+    assert "7" not in nodes(service)
+    other = answer_to(service, external="call-1", vendor="posters")
+    assert other.value is True
+    assert other.table["_id"] != first.table["_id"]
+    with pytest.raises(InvalidRequest):
+        answer_to(service, external="call-1", user={"firstName": "Anna"})
+
+
+def test_without_an_external_id_every_call_stores_one(service):
+    """G-143."""
+    assert create(service)["_id"] != create(service)["_id"]
+    assert send(service, "search_interactions").total == 2
+
+
+def test_many_at_once_make_one_user_one_campaign_and_one_of_each_call(tmp_path):
+    """R006 for offline interactions; G-143, G-144: writes are one after the other."""
+    service = Service.open("shop", tmp_path / "shop.duckdb")
+    send(service, "create_integration", vendorId="my-ads", name="My ads")
+
+    def call(number):
+        return create(service, node={"campaignSlug": "new"}, external=f"call-{number % 8}")
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(call, range(24)))
+    assert len({each["_id"] for each in made}) == 8
+    assert len({each["userId"] for each in made}) == 1
+    assert len({each["nodeId"] for each in made}) == 1
+    found = send(service, "search_interactions").table
+    assert sorted(found["userLifetimeIndex"].to_pylist()) == list(range(1, 9))
+    service.close()

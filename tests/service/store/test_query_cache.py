@@ -1,0 +1,25 @@
+"""Queries that are remembered."""
+
+from __future__ import annotations
+
+from attrib_ds.service.store.query_cache import Compiled
+
+
+def test_a_query_is_compiled_once():
+    made = []
+
+    def compile_anew():
+        made.append("SELECT 1")
+        return made[-1]
+
+    queries = Compiled()
+    assert [queries.get(("a", 1), compile_anew) for _ in range(3)] == ["SELECT 1"] * 3
+    assert made == ["SELECT 1"]
+
+
+def test_the_oldest_are_forgotten():
+    queries = Compiled()
+    for number in range(257):
+        queries.get(number, lambda: "old")
+    assert queries.get(1, lambda: "new") == "old"
+    assert queries.get(0, lambda: "new") == "new"

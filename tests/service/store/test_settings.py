@@ -1,0 +1,82 @@
+"""Choices of a project."""
+
+from __future__ import annotations
+
+import pytest
+from support.service_records import send
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.service import Service
+from attrib_ds.service.store.settings import ProjectSettings, read_settings
+
+DEFAULTS = {
+    "lenientOptionalFields": False,
+    "retentionDurationInDays": 0,
+    "piiFields": [],
+    "requireTokenForEvents": False,
+    "currency": "EUR",
+    "timezone": "UTC",
+}
+
+
+@pytest.fixture
+def service():
+    opened = Service.open("shop", ":memory:")
+    yield opened
+    opened.close()
+
+
+def settings(service, operation="get_settings", **changes):
+    (row,) = send(service, operation, **changes).table.to_pylist()
+    return row
+
+
+def test_what_was_not_chosen_has_a_default(service):
+    assert settings(service) == DEFAULTS
+    with service._store.cursor() as cursor:
+        assert read_settings(cursor) == ProjectSettings()
+
+
+def test_what_is_not_given_stays(service):
+    first = settings(service, "update_settings", lenient_optional_fields=True, pii_fields=["email", "phone"])
+    assert first == {**DEFAULTS, "lenientOptionalFields": True, "piiFields": ["email", "phone"]}
+    second = settings(
+        service, "update_settings", retention_duration_in_days=30, lenient_optional_fields=False
+    )
+    assert second == {**DEFAULTS, "retentionDurationInDays": 30, "piiFields": ["email", "phone"]}
+    assert settings(service, "update_settings", pii_fields=[]) == {**DEFAULTS, "retentionDurationInDays": 30}
+    assert settings(service, "update_settings") == settings(service)
+    with service._store.cursor() as cursor:
+        assert read_settings(cursor) == ProjectSettings(retention_duration_in_days=30)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"retention_duration_in_days": -1},
+        {"retention_duration_in_days": 36_526},
+        {"retention_duration_in_days": True},
+        {"lenient_optional_fields": 1},
+        {"pii_fields": ["no key"]},
+        {"require_token_for_events": "yes"},
+    ],
+    ids=lambda each: "".join(map(str, each.items())),
+)
+def test_what_is_no_choice_changes_nothing(service, wrong):
+    (name,) = wrong
+    with pytest.raises(InvalidRequest, match=f"^{name}"):
+        settings(service, "update_settings", **wrong)
+    assert settings(service) == DEFAULTS
+
+
+def test_choices_of_a_newer_version_are_passed_over(service):
+    service._store.write(lambda connection: connection.execute("INSERT INTO settings VALUES ('later', '1')"))
+    assert settings(service) == DEFAULTS
+
+
+def test_g211_a_change_is_written_down(service):
+    settings(service)
+    settings(service, "update_settings", retention_duration_in_days=30)
+    with service._store.cursor() as cursor:
+        lines = cursor.execute("SELECT operation, subject, details FROM audit").fetchall()
+    assert lines == [("update_settings", "shop", '{"retentionDurationInDays":30}')]

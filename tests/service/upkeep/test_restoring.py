@@ -1,0 +1,357 @@
+"""Backups: copies of one moment, taken while others write, and put in place while others read."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing
+
+import duckdb
+import pytest
+from support.order_events import declare_order, order
+from support.service_records import send
+
+from attrib_ds.contract import OPERATIONS
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
+from attrib_ds.service import Service
+from attrib_ds.service import service as service_module
+from attrib_ds.service.store.store import Store
+from attrib_ds.service.upkeep.restoring import restore
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A project with an event type and one event."""
+    file = tmp_path / "shop.duckdb"
+    with closing(Service.open("shop", file)) as service:
+        declare_order(service)
+        send(service, "create_event_sync", **order("first"))
+    return file
+
+
+def copy(service, file):
+    """Write a backup to a file."""
+    answer = send(service, "back_up_project").value
+    with closing(answer), file.open("xb") as sink:
+        for piece in answer.pieces:
+            sink.write(piece)
+    return file
+
+
+@pytest.fixture
+def backup(path, tmp_path):
+    with closing(Service.open("shop", path)) as service:
+        return copy(service, tmp_path / "backup.duckdb")
+
+
+def nonces(file):
+    with closing(Store.open(file, "shop", read_only=True)) as store, store.cursor() as cursor:
+        return {nonce for (nonce,) in cursor.execute("SELECT nonce FROM raw_events").fetchall()}
+
+
+def names(folder):
+    return sorted(each.name for each in folder.iterdir() if each.is_file())
+
+
+def test_a_backup_taken_under_load_is_of_one_moment(path, tmp_path):
+    with closing(Service.open("shop", path)) as service:
+        is_over = threading.Event()
+        written = []
+
+        def write():
+            for number in itertools.count():
+                if is_over.is_set():
+                    return
+
+                # Both rows or none.
+                def job(connection, number=number):
+                    connection.execute("INSERT INTO settings VALUES (?, '1')", [f"s{number}"])
+                    connection.execute("INSERT INTO tombstones VALUES ('k', ?, now())", [f"s{number}"])
+
+                service._store.write(job)
+                written.append(number)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            files = [copy(service, tmp_path / f"{number}.duckdb") for number in range(3)]
+        finally:
+            is_over.set()
+            thread.join()
+    counts = []
+    for file in files:
+        with closing(Service.open("shop", file)) as service, service._store.cursor() as cursor:
+            settings = cursor.execute("SELECT name FROM settings ORDER BY ALL").fetchall()
+            assert settings == cursor.execute("SELECT hash FROM tombstones ORDER BY ALL").fetchall()
+            counts.append(len(settings))
+            assert send(service, "check_project").table.num_rows == 0
+            # The nonce is as unique in the copy.
+            with pytest.raises(duckdb.ConstraintException, match="first"):
+                cursor.execute("INSERT INTO raw_events (nonce) VALUES ('first')")
+    assert counts == sorted(counts)
+    assert counts[-1] <= len(written)
+    assert names(tmp_path) == ["0.duckdb", "1.duckdb", "2.duckdb", "shop.duckdb"]
+
+
+def test_a_backup_of_a_project_that_is_only_read(path, tmp_path):
+    with closing(Service.open("shop", path, read_only=True)) as service:
+        copy(service, tmp_path / "backup.duckdb")
+    assert nonces(tmp_path / "backup.duckdb") == {"first"}
+
+
+def test_a_backup_that_is_not_fetched_leaves_nothing_behind(path, tmp_path):
+    with closing(Service.open("shop", path)) as service:
+        answer = send(service, "back_up_project").value
+        assert len(next(answer.pieces)) > 0
+        answer.close()
+        answer.close()
+        assert [name for name in names(tmp_path) if not name.startswith("shop.duckdb")] == []
+
+
+def test_a_file_is_restored(backup, tmp_path):
+    target = tmp_path / "new" / "shop.duckdb"
+    counts = restore(backup, target, "shop")
+    assert counts["raw_events"] == counts["events"] == 1
+    assert "audiences" not in counts
+    assert nonces(target) == {"first"}
+    assert names(target.parent) == ["shop.duckdb"]
+    assert backup.exists()
+
+
+def test_a_project_is_replaced_only_on_demand(backup, path):
+    with closing(Service.open("shop", path)) as service:
+        send(service, "create_event_sync", **order("second"))
+    with pytest.raises(Conflict, match="--replace"):
+        restore(backup, path, "shop")
+    assert nonces(path) == {"first", "second"}
+    restore(backup, path, "shop", replace=True)
+    assert nonces(path) == {"first"}
+
+
+def test_the_log_of_a_lost_file_is_not_read_into_the_new_one(backup, path):
+    code = (
+        "import os, sys; from attrib_ds.service import Service; "
+        "from service.records import send; from service.sending import order; "
+        "service = Service.open('shop', sys.argv[1]); "
+        "send(service, 'create_event_sync', **order('second')); os._exit(0)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["tests", "."])}
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, env=environment)
+    log = path.with_name("shop.duckdb.wal")
+    assert log.stat().st_size > 0
+    # There while DuckDB was moving the log into the file.
+    passing = path.with_name("shop.duckdb.wal.checkpoint")
+    passing.write_bytes(log.read_bytes())
+    path.write_bytes(b"broken")
+    restore(backup, path, "shop", replace=True)
+    assert nonces(path) == {"first"}
+    assert not passing.exists()
+    assert len(list(path.parent.glob("shop.duckdb.wal.*.old"))) == 2
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_project_that_is_open_is_not_replaced(backup, path, is_here):
+    before = path.read_bytes()
+    if is_here:
+        with closing(Service.open("shop", path)), pytest.raises(ProjectInUse):
+            restore(backup, path, "shop", replace=True)
+    else:
+        code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); sys.stdin.read()"
+        command = [sys.executable, "-c", code, str(path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            with pytest.raises(ProjectInUse):
+                restore(backup, path, "shop", replace=True)
+            os.kill(process.pid, signal.SIGTERM)
+    assert path.read_bytes()[:4096] == before[:4096]
+    assert nonces(path) == {"first"}
+    assert not list(path.parent.glob(".*"))
+
+
+def damaged(file, *statements):
+    with duckdb.connect(file) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        (["UPDATE meta SET project_id = 'other'"], "source: holds the project 'other', not 'shop'"),
+        (["UPDATE meta SET schema_version = 99"], "source: was written by a newer version"),
+        (["DROP TABLE meta"], "source: is not the file of a project"),
+        (
+            ["DROP TABLE users", "CREATE VIEW users AS SELECT 1 AS _id"],
+            "source: is not the file of a project",
+        ),
+        (["CREATE MACRO m() AS 1"], "source: is not the file of a project"),
+        (["ALTER TABLE users ADD COLUMN x VARCHAR"], "source: has tables that are not .*: users"),
+        (
+            [
+                "CREATE TABLE o AS FROM raw_events",
+                "DROP TABLE raw_events",
+                "ALTER TABLE o RENAME TO raw_events",
+            ],
+            "source: has tables that are not .*: raw_events",
+        ),
+    ],
+)
+def test_what_is_no_backup_of_the_project_is_refused(backup, path, statements, told):
+    damaged(backup, *statements)
+    with pytest.raises(InvalidRequest, match=told):
+        restore(backup, path, "shop", replace=True)
+    assert nonces(path) == {"first"}
+    assert not list(path.parent.glob(".*"))
+
+
+def test_what_is_no_database_is_refused(tmp_path, path):
+    other = tmp_path / "other"
+    other.write_text("no database" * 1000)
+    with pytest.raises(InvalidRequest, match="source: is not the file of a project"):
+        restore(other, path, "shop", replace=True)
+    with pytest.raises(NotFound, match="there is no file"):
+        restore(tmp_path / "none", path, "shop", replace=True)
+
+
+def test_a_damaged_backup_is_refused(backup, path):
+    content = bytearray(backup.read_bytes())
+    for start in range(12_288, len(content), 262_144):
+        content[start + 100] ^= 1
+    backup.write_bytes(content)
+    with pytest.raises(InvalidRequest, match="source: .*damaged"):
+        restore(backup, path, "shop", replace=True)
+    assert nonces(path) == {"first"}
+
+
+def test_a_backup_that_is_in_use_is_refused(backup, path):
+    with closing(Service.open("shop", backup)), pytest.raises(ProjectInUse, match="source: .*make a backup"):
+        restore(backup, path, "shop", replace=True)
+
+
+# -- of a project in use ----------------------------------------------------------------------------
+
+
+def count_events(service):
+    with service._store.cursor() as cursor:
+        return cursor.execute("SELECT count(*) FROM raw_events").fetchone()[0]
+
+
+def test_a_project_in_use_is_restored(backup, path):
+    with closing(Service.open("shop", path)) as service:
+        send(service, "create_event_sync", **order("second"))
+        counts = send(service, "restore_project", source=backup).value
+        assert counts["raw_events"] == 1
+        assert count_events(service) == 1
+        send(service, "create_event_sync", **order("second"))
+        assert count_events(service) == 2
+    assert nonces(path) == {"first", "second"}
+
+
+def test_requests_go_on_while_a_project_is_restored(backup, path):
+    """Each request is answered, from before or from after; none fails."""
+    with closing(Service.open("shop", path)) as service:
+        is_over, failures, answered = threading.Event(), [], [0] * 4
+
+        def work(number):
+            while not is_over.is_set():
+                try:
+                    send(service, "create_event_sync", **order(f"{number}-{answered[number]}"))
+                    send(service, "list_trashed_events")
+                except Exception as error:  # noqa: BLE001
+                    failures.append(error)
+                answered[number] += 1
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            before = sum(answered)
+            send(service, "restore_project", source=backup)
+            while sum(answered) < before + 8:
+                pass
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert send(service, "check_project").table.num_rows == 0
+
+
+def test_a_restoration_waits_for_rows_that_are_read(backup, path, monkeypatch):
+    monkeypatch.setattr(service_module, "_SECONDS_TO_BE_ALONE", 0.1)
+    with closing(Service.open("shop", path)) as service:
+        search = OPERATIONS["search_interactions"]
+        from attrib_ds.contract import build
+
+        rows = service.stream(search, build(search, project_id="shop"))
+        with pytest.raises(Unavailable, match="still being worked on"):
+            send(service, "restore_project", source=backup)
+        assert send(service, "list_trashed_events").total == 0
+        rows.close()
+        rows.close()
+        send(service, "restore_project", source=backup)
+
+
+def test_a_failed_restoration_leaves_the_project_as_it_was(backup, path, monkeypatch):
+    def fail(*_):
+        raise Unavailable("no")
+
+    with closing(Service.open("shop", path)) as service:
+        send(service, "create_event_sync", **order("second"))
+        with monkeypatch.context() as patched:
+            patched.setattr(service_module, "exchange", fail)
+            with pytest.raises(Unavailable, match="no"):
+                send(service, "restore_project", source=backup)
+        assert count_events(service) == 2
+        damaged(backup, "DROP TABLE meta")
+        with pytest.raises(InvalidRequest):
+            send(service, "restore_project", source=backup)
+        send(service, "create_event_sync", **order("third"))
+        assert count_events(service) == 3
+    assert nonces(path) == {"first", "second", "third"}
+
+
+def test_a_project_that_another_thread_keeps_open_is_not_replaced(backup, path):
+    """What the thread has would be of a file that is gone."""
+    with closing(Service.open("shop", path)) as service:
+        has_tables, is_over = threading.Event(), threading.Event()
+
+        def keep():
+            tables = service.tables()
+            has_tables.set()
+            is_over.wait()
+            del tables
+
+        thread = threading.Thread(target=keep)
+        thread.start()
+        has_tables.wait()
+        with pytest.raises(ProjectInUse):
+            send(service, "restore_project", source=backup)
+        assert count_events(service) == 1
+        is_over.set()
+        thread.join()
+
+
+def test_what_has_no_file_cannot_be_restored(backup, path):
+    with closing(Service.open("shop", ":memory:")) as service, pytest.raises(NotSupported, match="memory"):
+        send(service, "restore_project", source=backup)
+    with closing(Service.open("shop", path, read_only=True)) as service, pytest.raises(NotSupported):
+        send(service, "restore_project", source=backup)
+
+
+def test_a_backup_of_an_older_version_is_brought_up_to_date(backup, path):
+    damaged(
+        backup,
+        "UPDATE meta SET schema_version = 1",
+        "ALTER TABLE event_types DROP COLUMN retentionDurationInDays",
+        "ALTER TABLE event_types DROP COLUMN piiFields",
+        *(
+            f"DROP TABLE {table}"
+            for table in ("users", "merged_users", "audiences", "settings", "rates", "audit", "tombstones")
+        ),
+    )
+    counts = restore(backup, path, "shop", replace=True)
+    assert counts["users"] == 1
