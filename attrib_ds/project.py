@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import platformdirs
 
-from attrib_ds.cards import card
 from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.transports.embedded import Embedded
 from attrib_ds.transports.http.configuration import find_remote

@@ -1,4 +1,4 @@
-"""Bulk loading of an embedded project, and the sample project."""
+"""Bulk loading of an embedded project."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from attrib_ds import sample
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.project import connect
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from attrib_ds.project import Project
 
 
@@ -105,36 +101,3 @@ def load(
         refused.insert(0, "table", pd.Series(resource, index=refused.index, dtype="str"))
         rejected.append(refused)
     return Loaded(counts, pd.concat(rejected, ignore_index=True))
-
-
-def sample_project(path: str | Path = ":memory:") -> Project:
-    """Open an embedded project that holds the shipped sample data.
-
-    Parameters
-    ----------
-    path : str or Path, default ":memory:"
-        Where to keep it. A file that holds the sample already is opened as it is.
-
-    Returns
-    -------
-    Project
-        ``sample-shop``: half a year of an outdoor-goods shop, with campaigns, sessions, offline
-        interactions, bots, orders, leads and spend, with their event types. All of it is made up.
-
-    Examples
-    --------
-    >>> from attrib_ds import sample_project
-    >>> sample_project()
-    <Project 'sample-shop' at :memory:>
-    """
-    shop = connect("sample-shop", path=path)
-    if shop.send("list_nodes", limit=0).total == 0:
-        tables: dict[str, Any] = {**sample.files()}
-        report = load(shop, **tables)
-        if len(report.rejected):
-            raise InvalidRequest(
-                f"path: the sample does not fit this project: {report.rejected.iloc[0].to_dict()}"
-            )
-        for each in sample.event_types():
-            shop.send("create_event_type", **each)
-    return shop

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models import Model
+    from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
 
     Numbers = NDArray[np.float64]

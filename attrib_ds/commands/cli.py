@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from attrib_ds.api.admin.integrations import create_integration
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.api.exports import export_users
-from attrib_ds.api.integrations import create_integration
-from attrib_ds.api.loading import load, sample_project
+from attrib_ds.api.loading import load
 from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.commands import serving as serving_commands
 from attrib_ds.commands.administration import add_commands, existing
@@ -29,6 +29,7 @@ from attrib_ds.importers.own_files import OPTIONS, FilePaths, read_paths, read_s
 from attrib_ds.mirroring import sync
 from attrib_ds.project import connect, home
 from attrib_ds.records.frames import to_pandas
+from attrib_ds.sample.shop import sample_project
 from attrib_ds.transports.http.configuration import find_remote
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrib_ds import plots
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
-from attrib_ds.attribution.models import named_models
+from attrib_ds.attribution.models.named import named_models
 from attrib_ds.forms import look, suggestions
 from attrib_ds.forms.controls import Control, Number, Several, Written, control_of
 from attrib_ds.forms.form import Form, Step

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
-from attrib_ds.api.loading import sample_project
 from attrib_ds.forms import look
 from attrib_ds.forms.connecting import connection
 from attrib_ds.forms.crediting import attribution
@@ -14,6 +13,7 @@ from attrib_ds.forms.interactions import insights, search
 from attrib_ds.forms.sending import send_events
 from attrib_ds.forms.users import export
 from attrib_ds.project import connect, home
+from attrib_ds.sample.shop import sample_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import schema
+from attrib_ds.display import progress
 from attrib_ds.filters import interaction
 from attrib_ds.mirroring.runs import date, text
-from attrib_ds.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds.display import progress
 from attrib_ds.filters import user
 from attrib_ds.mirroring.copying import whole
 from attrib_ds.mirroring.interactions import copy_interactions_of
-from attrib_ds.progress import progress
 
 if TYPE_CHECKING:
     from attrib_ds.filters import Predicate

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import OPERATIONS, build, to_wire
 from attrib_ds.contract.json_text import encode
+from attrib_ds.display import progress
 from attrib_ds.errors import AttribError, InvalidRequest
-from attrib_ds.progress import progress
 from attrib_ds.sending.journal import NOT_STORED, Entry, Purpose, Recording, open_journal
 from attrib_ds.sending.rows import send_rows
 

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from attrib_ds import AdditiveHazard, Paths, compare_calibration, compare_held_out, simulate
 from attrib_ds.attribution.chances import Chances, held_out_chances
 from attrib_ds.attribution.held_out import _measured
-from attrib_ds.attribution.models import model_named
+from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 

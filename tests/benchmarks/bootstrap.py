@@ -16,7 +16,7 @@ import pandas as pd
 from journeys import write_journeys
 
 import attrib_ds as at
-from attrib_ds.attribution.models import rule_models
+from attrib_ds.attribution.models.named import rule_models
 
 
 def main() -> None:

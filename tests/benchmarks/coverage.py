@@ -20,7 +20,8 @@ import pandas as pd
 from tqdm import tqdm
 
 import attrib_ds as at
-from attrib_ds.attribution.models import IncrementalModel, model_named, rule_models
+from attrib_ds.attribution.models.incremental import IncrementalModel
+from attrib_ds.attribution.models.named import model_named, rule_models
 
 BOUNDS = {
     "conversions": ("low", "high"),

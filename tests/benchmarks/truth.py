@@ -26,10 +26,11 @@ from peers import PEERS, environment
 from scipy.stats import spearmanr
 
 import attrib_ds as at
-from attrib_ds.attribution.models import Model, rule_models
+from attrib_ds.attribution.models.named import rule_models
 from attrib_ds.simulation.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
+    from attrib_ds.attribution.models.model import Model
     from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).parent

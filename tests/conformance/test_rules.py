@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.table import TARGET, checks, page, sections
+from conformance_table import TARGET, checks, page, sections
 
 
 def test_the_rules_are_numbered_without_a_gap():
@@ -21,5 +21,5 @@ def test_every_test_names_rules_that_there_are():
 
 
 def test_the_table_is_up_to_date():
-    """Written anew by ``python tests/conformance/table.py``."""
+    """Written anew by ``python tools/conformance_table.py``."""
     assert TARGET.read_text(encoding="utf-8") == page()

@@ -11,7 +11,7 @@ import attrib_ds
 from attrib_ds import errors, forms, plots
 from attrib_ds.commands.cli import _parser
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     page
     for page in sorted(

@@ -12,7 +12,7 @@ from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.settings import Settings
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "large-results.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "large-results.md"
 ADDRESS = 'url="https://attribution.example"'
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrib_ds as at
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "money-and-time.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "money-and-time.md"
 
 
 def test_its_python_runs_as_it_is_written():

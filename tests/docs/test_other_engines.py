@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "other-engines.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "other-engines.md"
 
 
 @pytest.fixture

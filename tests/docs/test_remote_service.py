@@ -11,7 +11,7 @@ from attrib_ds.transports.http.retrying import Patience
 from attrib_ds.transports.http.routes import read_routes
 from attrib_ds.transports.http.session import Timeouts
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "remote-service.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "remote-service.md"
 
 
 @pytest.fixture(scope="module")

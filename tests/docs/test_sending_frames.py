@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attrib_ds as at
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "sending-frames.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "sending-frames.md"
 
 
 def test_its_python_runs_as_it_is_written(tmp_path, monkeypatch):

@@ -1,1 +1,5 @@
-"""Administration of a project: identities, currency rates, settings, audit log, backups."""
+"""Administration of a project: identities, integrations, currency rates, settings, audit log and backups."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
-    from attrib_ds.attribution.models import Model
+    from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
 
 _KEYS = ["model", "node_id", "node_name", "currency"]

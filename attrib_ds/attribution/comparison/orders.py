@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.comparison.folds import check_folds, mean_and_error
-from attrib_ds.attribution.models import Markov
 from attrib_ds.attribution.models.model import check_amount
+from attrib_ds.attribution.models.sequences import Markov
 from attrib_ds.attribution.path_models.backoff import NextSteps
 from attrib_ds.attribution.path_models.transitions import Transitions
 from attrib_ds.attribution.paths.paths import require_paths

@@ -10,13 +10,14 @@ import pyarrow as pa
 from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.engines.engine import double
 from attrib_ds.attribution.engines.sums import total
-from attrib_ds.attribution.models import IncrementalModel, PathModel
+from attrib_ds.attribution.models.incremental import IncrementalModel
+from attrib_ds.attribution.models.sequences import PathModel
 from attrib_ds.attribution.rules.weights import weighted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from attrib_ds.attribution.models import Model
+    from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
     from attrib_ds.attribution.paths.sequences import Sequences
 

@@ -11,13 +11,14 @@ from attrib_ds.attribution.credits.path_credits import path_credits
 from attrib_ds.attribution.credits.requested_models import check_weights, labelled
 from attrib_ds.attribution.credits.returns import beside_spend
 from attrib_ds.attribution.intervals.uncertainty import BOUNDS, Uncertainty
-from attrib_ds.attribution.models import Model, PathModel
+from attrib_ds.attribution.models.sequences import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.rules.rule_credits import rule_credits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
 
 

@@ -13,7 +13,8 @@ from attrib_ds.attribution.credits.credited_touches import credited_touches, joi
 from attrib_ds.attribution.credits.reasons import nobodys_reason, reasons
 from attrib_ds.attribution.credits.requested_models import check_weights, labelled
 from attrib_ds.attribution.credits.touch_shares import touch_shares
-from attrib_ds.attribution.models import IncrementalModel, PathModel
+from attrib_ds.attribution.models.incremental import IncrementalModel
+from attrib_ds.attribution.models.sequences import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
@@ -22,7 +23,7 @@ from attrib_ds.records.frames import to_pandas
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from attrib_ds.attribution.models import Model
+    from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
 
 #: What every share tells; what a model tells beside it goes into the words.

@@ -13,6 +13,8 @@ from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_ha
 from attrib_ds.attribution.incremental.landmark import credit_landmark
 from attrib_ds.attribution.incremental.latent_intent.latent_intent import credit_latent_intent
 from attrib_ds.attribution.intervals.tally import GROUPS
+from attrib_ds.attribution.models.incremental import IncrementalModel
+from attrib_ds.attribution.models.sequences import PathModel
 from attrib_ds.attribution.path_models.conversion_rates import credit_conversion_rates
 from attrib_ds.attribution.path_models.fractribution import credit_fractribution
 from attrib_ds.attribution.path_models.markov import credit_markov
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def path_credits(
-    paths: Paths, wanted: list[models.PathModel], *, uncertainty: Uncertainty | None
+    paths: Paths, wanted: list[PathModel], *, uncertainty: Uncertainty | None
 ) -> list[pd.DataFrame]:
     """Compute models of whole paths; what several of them count is counted once.
 
@@ -75,15 +77,15 @@ def path_credits(
         tallies[index].to_frame(
             sequences.node_ids,
             uncertainty=uncertainty,
-            is_sum=not (model.signed or isinstance(model, models.IncrementalModel)),
+            is_sum=not (model.signed or isinstance(model, IncrementalModel)),
             is_signed=model.signed,
         )
         for index, model in enumerate(wanted)
     ]
 
 
-def _check_bootstrap(model: models.PathModel) -> None:
-    if isinstance(model, models.IncrementalModel):
+def _check_bootstrap(model: PathModel) -> None:
+    if isinstance(model, IncrementalModel):
         raise InvalidRequest(
             f"intervals: {model.name} is fit in many steps, too many to repeat in every replicate; allowed: "
             "'closed_form', which leaves out one group of users at a time",
@@ -91,12 +93,12 @@ def _check_bootstrap(model: models.PathModel) -> None:
         )
 
 
-def _demand(model: models.PathModel) -> tuple[int, bool]:
+def _demand(model: PathModel) -> tuple[int, bool]:
     return (model.order, model.nulls) if isinstance(model, models.Markov) else (0, False)
 
 
 @singledispatch
-def credit(model: models.PathModel, sequences: Sequences) -> Tally:
+def credit(model: PathModel, sequences: Sequences) -> Tally:
     """Credit conversions and value under a model of whole paths."""
     raise NotImplementedError(type(model).__name__)
 

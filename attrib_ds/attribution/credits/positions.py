@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from attrib_ds.attribution.credits.credited_touches import credited_touches
 from attrib_ds.attribution.credits.requested_models import check_weights
 from attrib_ds.attribution.engines.sums import total
-from attrib_ds.attribution.models import Model, model_named
+from attrib_ds.attribution.models.model import Model
+from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas

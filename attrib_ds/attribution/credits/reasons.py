@@ -10,6 +10,8 @@ import numpy as np
 
 from attrib_ds.attribution import models
 from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.models.incremental import IncrementalModel
+from attrib_ds.attribution.models.sequences import SequenceModel
 from attrib_ds.attribution.paths.path_inputs import MILESTONE
 
 if TYPE_CHECKING:
@@ -180,8 +182,8 @@ def _fractribution(model: models.Fractribution, rows: pd.DataFrame) -> list[str]
     return told
 
 
-@reasons.register(models.IncrementalModel)
-def _incremental(model: models.IncrementalModel, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
+@reasons.register(IncrementalModel)
+def _incremental(model: IncrementalModel, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
     told = []
     for weight, is_outside in zip(rows["weight"], rows["position"].isna(), strict=True):
         outside = "before the lookback, and still at work: " if is_outside else ""
@@ -194,7 +196,7 @@ def _incremental(model: models.IncrementalModel, rows: pd.DataFrame) -> list[str
 
 def nobodys_reason(model: models.Model, weight: float, *, length: int) -> str:
     """Return why a part of a conversion is nobody's."""
-    if not isinstance(model, models.IncrementalModel):
+    if not isinstance(model, IncrementalModel):
         return "no touchpoint in the lookback"
     if not length and weight == 1:
         return "no touchpoint at work: it would have happened anyway"
@@ -219,7 +221,7 @@ def _points(rate: float) -> str:
     return f"{100 * rate:.3g}"
 
 
-def _named(model: models.SequenceModel) -> str:
+def _named(model: SequenceModel) -> str:
     told = [repr(model.transform)] if model.transform != "unique" else []
     told += [f"to the last {model.steps} touchpoints"] if model.steps is not None else []
     told += [f"without {name} unless alone" for name in model.remove_if_not_all]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrib_ds.attribution.models import CustomWeights, Model, model_named
+from attrib_ds.attribution.models.model import Model
+from attrib_ds.attribution.models.named import model_named
+from attrib_ds.attribution.models.rules import CustomWeights
 from attrib_ds.attribution.rules.weights import refused
 from attrib_ds.errors import InvalidRequest
 

@@ -13,7 +13,7 @@ from attrib_ds.attribution.credits.requested_models import check_weights, labell
 from attrib_ds.attribution.credits.returns import checked_spend
 from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.engines.sums import total
-from attrib_ds.attribution.models import PathModel
+from attrib_ds.attribution.models.sequences import PathModel
 from attrib_ds.attribution.paths.money import OCCURRED, ORIGINAL
 from attrib_ds.attribution.paths.path_inputs import STATE
 from attrib_ds.attribution.paths.paths import require_paths
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
     from attrib_ds.attribution.credits.requested_models import Models
-    from attrib_ds.attribution.models import Model
+    from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
 
 _DATES = ("event", "state", "touch")

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from attrib_ds.attribution.experiments.posterior import Combined, Explanations, Measured, combined, explain
-from attrib_ds.attribution.models import check_level
+from attrib_ds.attribution.models.model import check_level
 from attrib_ds.attribution.paths.tree import require_columns
 from attrib_ds.errors import InvalidRequest
 

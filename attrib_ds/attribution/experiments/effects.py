@@ -12,14 +12,9 @@ from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.experiments.combination import AVERAGED, combine_with_experiment
 from attrib_ds.attribution.experiments.controls import warn_of_confounding
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
-from attrib_ds.attribution.models import (
-    IncrementalModel,
-    Landmark,
-    LatentIntent,
-    Model,
-    check_share,
-    model_named,
-)
+from attrib_ds.attribution.models.incremental import IncrementalModel, Landmark, LatentIntent
+from attrib_ds.attribution.models.model import Model, check_share
+from attrib_ds.attribution.models.named import model_named
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.models import check_level
+from attrib_ds.attribution.models.model import check_level
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 

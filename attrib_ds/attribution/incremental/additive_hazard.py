@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models import AdditiveHazard
+    from attrib_ds.attribution.models.incremental import AdditiveHazard
     from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]

@@ -17,7 +17,7 @@ from attrib_ds.errors import InvalidRequest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models import Landmark
+    from attrib_ds.attribution.models.incremental import Landmark
     from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]

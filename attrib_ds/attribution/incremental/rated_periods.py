@@ -12,14 +12,14 @@ from attrib_ds.attribution.incremental.discrete_hazard import periods_of
 from attrib_ds.attribution.incremental.exposure import strata_of
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.rates import Rates, fit_rates
-from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.attribution.models.incremental import DiscreteHazard
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.incremental.exposure import Exposure
     from attrib_ds.attribution.incremental.periods import Periods
-    from attrib_ds.attribution.models import AdditiveHazard
+    from attrib_ds.attribution.models.incremental import AdditiveHazard
     from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]

@@ -1,67 +1,9 @@
-"""Attribution models as frozen values with documented bounds.
+"""Attribution models as frozen values with documented bounds; a name such as ``"linear"`` stands for defaults.
 
-Only parameters live here; :mod:`attrib_ds.attribution.rules.weights` turns a rule into weights, and
-:mod:`attrib_ds.attribution.credits.path_credits` knows who computes the models of whole paths.
+Only parameters live here: :mod:`attrib_ds.attribution.rules`, :mod:`attrib_ds.attribution.path_models` and
+:mod:`attrib_ds.attribution.incremental` compute the credits.
 """
 
-from attrib_ds.attribution.models.incremental import (
-    AdditiveHazard,
-    DiscreteHazard,
-    IncrementalModel,
-    Landmark,
-    LatentIntent,
-)
-from attrib_ds.attribution.models.model import Model, check_level, check_share
-from attrib_ds.attribution.models.named import model_named, named_models, rule_models
-from attrib_ds.attribution.models.rules import (
-    CustomWeights,
-    FirstTouch,
-    LastNonDirect,
-    LastTouch,
-    Linear,
-    LinearRamp,
-    OrderedShapley,
-    Participation,
-    PositionBased,
-    Shapley,
-    TimeDecay,
-)
-from attrib_ds.attribution.models.sequences import (
-    TRANSFORMS,
-    ConversionRateShapley,
-    Fractribution,
-    Markov,
-    PathModel,
-    SequenceModel,
-)
+import lazy_loader as lazy
 
-__all__ = [
-    "TRANSFORMS",
-    "AdditiveHazard",
-    "ConversionRateShapley",
-    "CustomWeights",
-    "DiscreteHazard",
-    "FirstTouch",
-    "Fractribution",
-    "IncrementalModel",
-    "Landmark",
-    "LastNonDirect",
-    "LastTouch",
-    "LatentIntent",
-    "Linear",
-    "LinearRamp",
-    "Markov",
-    "Model",
-    "OrderedShapley",
-    "Participation",
-    "PathModel",
-    "PositionBased",
-    "SequenceModel",
-    "Shapley",
-    "TimeDecay",
-    "check_level",
-    "check_share",
-    "model_named",
-    "named_models",
-    "rule_models",
-]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from attrib_ds.cards import card
+from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest
 
 

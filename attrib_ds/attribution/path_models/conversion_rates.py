@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models import ConversionRateShapley
+    from attrib_ds.attribution.models.sequences import ConversionRateShapley
     from attrib_ds.attribution.paths.sequences import Sequences
 
     #: Sets, their nodes, and the Shapley values of the nodes under rates of sets.

@@ -23,7 +23,7 @@ from attrib_ds.attribution.paths.path_inputs import (
 )
 from attrib_ds.attribution.paths.tree import lazy, replaced
 from attrib_ds.attribution.paths.windows import Window
-from attrib_ds.cards import card
+from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 

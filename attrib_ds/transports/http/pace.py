@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.progress import is_watched
+from attrib_ds.display import is_watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from attrib_ds.contract import Answer, Stream
 from attrib_ds.contract.columns import columns
+from attrib_ds.display import progress
 from attrib_ds.errors import UnknownFields
-from attrib_ds.progress import progress
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.interaction_walk import is_by_time, walk_interactions
 from attrib_ds.transports.http.user_walk import is_by_id, walk_users

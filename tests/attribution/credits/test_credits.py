@@ -5,11 +5,10 @@ import pytest
 from scipy.stats import chi2, gamma
 
 from attrib_ds import AdditiveHazard, Paths, attribute, errors
-from attrib_ds.attribution.models import (
+from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
+from attrib_ds.attribution.models.rules import (
     CustomWeights,
-    DiscreteHazard,
     LastNonDirect,
-    LatentIntent,
     Linear,
     LinearRamp,
     PositionBased,

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import AdditiveHazard, Paths, attribute, credit_series, errors, simulate, touch_credits
-from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.attribution.models.incremental import DiscreteHazard
 
 
 def instants(*dates):

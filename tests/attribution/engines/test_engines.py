@@ -11,7 +11,7 @@ import sqlglot
 import attrib_ds as at
 from attrib_ds import Paths, errors
 from attrib_ds.attribution.engines.engine import double, engine, engine_of, joined_in_order
-from attrib_ds.attribution.models import model_named, rule_models
+from attrib_ds.attribution.models.named import model_named, rule_models
 from attrib_ds.attribution.path_models import touched_sets, transitions
 from attrib_ds.attribution.paths.pairing import pair
 from attrib_ds.attribution.paths.sequences import Sequences, prepared

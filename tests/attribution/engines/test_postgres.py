@@ -18,7 +18,7 @@ import attrib_ds as at
 from attrib_ds import errors
 from attrib_ds.attribution.engines.engine import engine, portable
 from attrib_ds.attribution.engines.hashing import group_of, number_of
-from attrib_ds.attribution.models import rule_models
+from attrib_ds.attribution.models.named import rule_models
 
 pytestmark = pytest.mark.postgres
 

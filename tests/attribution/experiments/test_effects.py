@@ -7,7 +7,7 @@ import pytest
 from attrib_ds import Landmark, Paths, attribute, incremental_effects, simulate
 from attrib_ds.attribution.experiments import holdout_effects
 from attrib_ds.attribution.experiments.controls import is_confounded
-from attrib_ds.attribution.models import DiscreteHazard, LatentIntent
+from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
 from attrib_ds.errors import ConfoundingWarning, InvalidRequest
 
 CONTROLS = ["organic", "direct"]

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import AdditiveHazard, Landmark, Paths, attribute
-from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.attribution.models.incremental import DiscreteHazard
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 MODELS = [DiscreteHazard(), AdditiveHazard(), AdditiveHazard(interactions=True), Landmark()]

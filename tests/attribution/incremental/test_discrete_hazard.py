@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from support.observed_worlds import DAY, at, paths_of
 
 from attrib_ds import Paths, attribute, simulate
-from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.errors import InvalidRequest
 
 #: The part of a day at which the users of small examples convert; nobody's day is looked at later.

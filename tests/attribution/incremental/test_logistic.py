@@ -8,7 +8,7 @@ import pytest
 from attrib_ds import Paths, simulate
 from attrib_ds.attribution.incremental.discrete_hazard import regression
 from attrib_ds.attribution.incremental.logistic import chances, derivatives, fit_logistic
-from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 
 

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from attrib_ds import attribute, conversion_paths, incremental_effects, sample_project
-from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.attribution.models.incremental import DiscreteHazard
 
 DAY = pd.Timedelta("1D")
 #: One speed, hardly any prior and many comparisons: little is left to chance.

@@ -13,7 +13,9 @@ from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.credits.path_credits import credit
 from attrib_ds.attribution.intervals.resampling import poisson_weights, random_bits
 from attrib_ds.attribution.intervals.uncertainty import Uncertainty
-from attrib_ds.attribution.models import Fractribution, Linear, model_named
+from attrib_ds.attribution.models.named import model_named
+from attrib_ds.attribution.models.rules import Linear
+from attrib_ds.attribution.models.sequences import Fractribution
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules.rule_credits import ReplicatedCredits
 from attrib_ds.errors import InvalidRequest

@@ -8,7 +8,8 @@ from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, 
 from support.reference_path_models import observed_sets
 
 from attrib_ds import Paths, attribute, errors, position_credits
-from attrib_ds.attribution.models import OrderedShapley, Shapley, model_named
+from attrib_ds.attribution.models.named import model_named
+from attrib_ds.attribution.models.rules import OrderedShapley, Shapley
 
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -19,15 +19,15 @@ from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, Journe
 from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
 from attrib_ds.attribution.incremental.latent_intent.posterior import draw_parameters
 from attrib_ds.attribution.intervals.tally import Tally
+from attrib_ds.display import progress
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models import LatentIntent
+    from attrib_ds.attribution.models.incremental import LatentIntent
     from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]

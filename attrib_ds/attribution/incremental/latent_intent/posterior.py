@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from attrib_ds.attribution.incremental.latent_intent.parameters import EFFECTS, PATTERNED
-from attrib_ds.progress import progress
+from attrib_ds.display import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

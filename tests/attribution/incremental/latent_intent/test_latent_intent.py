@@ -14,7 +14,7 @@ from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
 from attrib_ds.attribution.incremental.latent_intent.fitting import Objective, fit
 from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, cut_journeys
 from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
-from attrib_ds.attribution.models import LatentIntent
+from attrib_ds.attribution.models.incremental import LatentIntent
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 

@@ -1,14 +1,15 @@
-"""Shows how far a long run is, where somebody looks on."""
+"""How values show themselves in a notebook, and long runs on a terminal."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from contextlib import contextmanager
+from html import escape
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 #: What ends sooner is over before anybody has read of it.
 _SECONDS_UNSEEN: Final = 1.0
@@ -74,3 +75,20 @@ def progress(
                 bar.update(more)
 
         yield advance
+
+
+def card(title: str, properties: Mapping[str, str], *, note: str = "") -> str:
+    """Return a title, properties and a note as HTML, which takes its colours and type from the page.
+
+    Examples
+    --------
+    >>> card("Project", {"id": "my-shop"})
+    '<div><b>Project</b><table><tr><th style="text-align: left">id</th><td>my-shop</td></tr></table></div>'
+    """
+    rows = "".join(
+        f'<tr><th style="text-align: left">{escape(name)}</th><td>{escape(value)}</td></tr>'
+        for name, value in properties.items()
+    )
+    table = f"<table>{rows}</table>" if rows else ""
+    ending = f"<div>{escape(note)}</div>" if note else ""
+    return f"<div><b>{escape(title)}</b>{table}{ending}</div>"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sample_data.generate import generate, write
 
 from attrib_ds import schema
 from attrib_ds.sample import files
-from attrib_ds.sample.generate import generate, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Generate the shipped sample data: ``python -m attrib_ds.sample.generate``.
+"""Generate the shipped sample data: ``cd tools && python -m sample_data.generate``.
 
 The same seed gives the same tables. Only uniform and whole-number draws are used, whose streams do not change
 from one release of NumPy to the next.
@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attrib_ds.sample import files
-from attrib_ds.sample.conversions import event_table
-from attrib_ds.sample.journeys import journeys
-from attrib_ds.sample.outlays import outlay_table
-from attrib_ds.sample.people import people
-from attrib_ds.sample.tree import node_table
-from attrib_ds.sample.visits import visits
+from sample_data.conversions import event_table
+from sample_data.journeys import journeys
+from sample_data.outlays import outlay_table
+from sample_data.people import people
+from sample_data.tree import node_table
+from sample_data.visits import visits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,7 @@ import uuid
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-
-from attrib_ds.sample.identifiers import object_ids, uuids
+from sample_data.identifiers import object_ids, uuids
 
 INSTANTS = st.integers(0, 2**32 - 1)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-
-from attrib_ds.sample.people import pick
+from sample_data.people import pick
 
 
 def test_pick_follows_the_weights_by_hand() -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attrib_ds import schema
-from attrib_ds.sample.columns import table_of
-from attrib_ds.sample.demand import DAY, OPENING
+from sample_data.columns import table_of
+from sample_data.demand import DAY, OPENING
 
 if TYPE_CHECKING:
     import pyarrow as pa

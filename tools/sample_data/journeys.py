@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from attrib_ds.sample import demand, tree
-from attrib_ds.sample.people import pick
+from sample_data.people import pick
 
 if TYPE_CHECKING:
-    from attrib_ds.sample.columns import Objects, Seconds
+    from sample_data.columns import Objects, Seconds
 
 _LONGEST = 18
 _APART = 7_200  # the longest session and its timeout, within which another visit would be the same one
@@ -69,7 +69,7 @@ def journeys(rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
     rng : numpy.random.Generator
         Where the draws come from.
     people : DataFrame
-        From :func:`attrib_ds.sample.people.people`.
+        From :func:`sample_data.people.people`.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def journeys(rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from attrib_ds.sample.people import people
+    >>> from sample_data.people import people
     >>> rng = np.random.default_rng(1)
     >>> bool(journeys(rng, people(rng))["start"].ge(demand.OPENING).all())
     True

@@ -12,11 +12,11 @@ import pandas as pd
 
 from attrib_ds import schema
 from attrib_ds.sample import demand, pages, tree
-from attrib_ds.sample.columns import Objects, Seconds, known_only, table_of
-from attrib_ds.sample.devices import AGENT_COLUMNS, user_agents
-from attrib_ds.sample.identifiers import object_ids, uuids
-from attrib_ds.sample.people import pick
-from attrib_ds.sample.places import places, timezone_offset
+from sample_data.columns import Objects, Seconds, known_only, table_of
+from sample_data.devices import AGENT_COLUMNS, user_agents
+from sample_data.identifiers import object_ids, uuids
+from sample_data.people import pick
+from sample_data.places import places, timezone_offset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ _FILTER = "internal-traffic"
 class Visits:
     """Interactions and hits as tables, and what conversions need to know of the visits.
 
-    ``timeline`` has the columns of :func:`attrib_ds.sample.journeys.journeys`, ``user_id`` and ``end``
+    ``timeline`` has the columns of :func:`sample_data.journeys.journeys`, ``user_id`` and ``end``
     (seconds since 1970), by start.
     """
 
@@ -56,9 +56,9 @@ def visits(rng: np.random.Generator, journeys: pd.DataFrame, people: pd.DataFram
     rng : numpy.random.Generator
         Where the draws come from.
     journeys : DataFrame
-        From :func:`attrib_ds.sample.journeys.journeys`.
+        From :func:`sample_data.journeys.journeys`.
     people : DataFrame
-        From :func:`attrib_ds.sample.people.people`.
+        From :func:`sample_data.people.people`.
 
     Returns
     -------
@@ -67,8 +67,8 @@ def visits(rng: np.random.Generator, journeys: pd.DataFrame, people: pd.DataFram
 
     Examples
     --------
-    >>> from attrib_ds.sample.journeys import journeys
-    >>> from attrib_ds.sample.people import people
+    >>> from sample_data.journeys import journeys
+    >>> from sample_data.people import people
     >>> rng = np.random.default_rng(1)
     >>> crowd = people(rng)
     >>> shown = visits(rng, journeys(rng, crowd), crowd)

@@ -8,11 +8,11 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.sample import demand
-from attrib_ds.sample.columns import Objects, Seconds, known_only, table_of
-from attrib_ds.sample.identifiers import object_ids, uuids
-from attrib_ds.sample.people import pick
-from attrib_ds.sample.places import places
 from attrib_ds.schema import INSTANT
+from sample_data.columns import Objects, Seconds, known_only, table_of
+from sample_data.identifiers import object_ids, uuids
+from sample_data.people import pick
+from sample_data.places import places
 
 #: Columns of the events: those of the resource, then one column per user field, event field and metric.
 EVENTS = pa.schema(
@@ -51,9 +51,9 @@ def event_table(rng: np.random.Generator, timeline: pd.DataFrame, people: pd.Dat
     rng : numpy.random.Generator
         Where the draws come from.
     timeline : DataFrame
-        From :func:`attrib_ds.sample.visits.visits`.
+        From :func:`sample_data.visits.visits`.
     people : DataFrame
-        From :func:`attrib_ds.sample.people.people`.
+        From :func:`sample_data.people.people`.
 
     Returns
     -------
@@ -62,9 +62,9 @@ def event_table(rng: np.random.Generator, timeline: pd.DataFrame, people: pd.Dat
 
     Examples
     --------
-    >>> from attrib_ds.sample.journeys import journeys
-    >>> from attrib_ds.sample.people import people
-    >>> from attrib_ds.sample.visits import visits
+    >>> from sample_data.journeys import journeys
+    >>> from sample_data.people import people
+    >>> from sample_data.visits import visits
     >>> rng = np.random.default_rng(1)
     >>> crowd = people(rng)
     >>> drawn = event_table(rng, visits(rng, journeys(rng, crowd), crowd).timeline, crowd)

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from attrib_ds.sample.columns import Objects, Seconds
+    from sample_data.columns import Objects, Seconds
 
 
 def object_ids(seconds: Seconds, process: str) -> Objects:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from attrib_ds import schema
 from attrib_ds.sample import demand
-from attrib_ds.sample.columns import table_of
-from attrib_ds.sample.identifiers import object_ids
+from sample_data.columns import table_of
+from sample_data.identifiers import object_ids
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ def outlay_table(rng: np.random.Generator, timeline: pd.DataFrame) -> pa.Table:
     rng : numpy.random.Generator
         Where the draws come from.
     timeline : DataFrame
-        From :func:`attrib_ds.sample.visits.visits`.
+        From :func:`sample_data.visits.visits`.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Writes docs/conformance.md: every rule, the tests that check it, and over which transports they run.
 
-Run as ``python tests/conformance/table.py`` after rules or tests have changed.
+Run as ``python tools/conformance_table.py`` after rules or tests have changed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
-TARGET = HERE.parents[1] / "docs" / "conformance.md"
+ROOT = Path(__file__).parents[1]
+HERE = ROOT / "tests" / "conformance"
+TARGET = ROOT / "docs" / "conformance.md"
 _IDS = re.compile(r"^test_((?:r\d{3}_)+)")
 _OPENING = """# Conformance
 
@@ -23,7 +24,7 @@ is expected to fail.
 
 {summary}
 
-This page is written by `python tests/conformance/table.py`; a test fails when it is out of date.
+This page is written by `python tools/conformance_table.py`; a test fails when it is out of date.
 """
 
 

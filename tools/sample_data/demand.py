@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from attrib_ds.sample.columns import Seconds
+    from sample_data.columns import Seconds
 
 #: 1 January 2025, a Wednesday, in seconds since 1970.
 OPENING = 1_735_689_600

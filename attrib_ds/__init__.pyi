@@ -1,0 +1,176 @@
+from . import errors as errors
+from . import forms as forms
+from . import plots as plots
+from .api import admin as admin
+from .api.campaigns import (
+    create_campaign as create_campaign,
+)
+from .api.campaigns import (
+    create_outlay as create_outlay,
+)
+from .api.campaigns import (
+    create_outlays as create_outlays,
+)
+from .api.campaigns import (
+    delete_outlay as delete_outlay,
+)
+from .api.campaigns import (
+    get_campaign as get_campaign,
+)
+from .api.campaigns import (
+    get_outlay as get_outlay,
+)
+from .api.campaigns import (
+    list_campaigns as list_campaigns,
+)
+from .api.campaigns import (
+    list_outlays as list_outlays,
+)
+from .api.campaigns import (
+    update_campaign as update_campaign,
+)
+from .api.campaigns import (
+    update_outlay as update_outlay,
+)
+from .api.conversions import conversion_paths as conversion_paths
+from .api.event_types import (
+    archive_event_type as archive_event_type,
+)
+from .api.event_types import (
+    create_event_type as create_event_type,
+)
+from .api.event_types import (
+    get_event_type as get_event_type,
+)
+from .api.event_types import (
+    list_event_types as list_event_types,
+)
+from .api.event_types import (
+    restore_event_type as restore_event_type,
+)
+from .api.event_types import (
+    update_event_type as update_event_type,
+)
+from .api.events import (
+    get_event as get_event,
+)
+from .api.events import (
+    get_raw_event as get_raw_event,
+)
+from .api.events import (
+    list_trashed_events as list_trashed_events,
+)
+from .api.events import (
+    replay_events as replay_events,
+)
+from .api.events import (
+    send_events as send_events,
+)
+from .api.events import (
+    update_states as update_states,
+)
+from .api.events import (
+    update_statistics as update_statistics,
+)
+from .api.events import (
+    validate_events as validate_events,
+)
+from .api.exports import export_users as export_users
+from .api.insights import event_insights as event_insights
+from .api.insights import interaction_insights as interaction_insights
+from .api.interactions import (
+    create_offline_interactions as create_offline_interactions,
+)
+from .api.interactions import (
+    get_interaction as get_interaction,
+)
+from .api.interactions import (
+    list_hits as list_hits,
+)
+from .api.interactions import (
+    search_interactions as search_interactions,
+)
+from .api.loading import load as load
+from .api.nodes import list_nodes as list_nodes
+from .api.users import (
+    create_audience as create_audience,
+)
+from .api.users import (
+    delete_audience as delete_audience,
+)
+from .api.users import (
+    get_audience as get_audience,
+)
+from .api.users import (
+    get_user as get_user,
+)
+from .api.users import (
+    list_audiences as list_audiences,
+)
+from .api.users import (
+    list_user_events as list_user_events,
+)
+from .api.users import (
+    list_user_metrics as list_user_metrics,
+)
+from .api.users import (
+    search_users as search_users,
+)
+from .attribution import experiments as experiments
+from .attribution import models as models
+from .attribution.comparison.lookbacks import compare_lookbacks as compare_lookbacks
+from .attribution.comparison.orders import compare_orders as compare_orders
+from .attribution.credits.branches import drill_down as drill_down
+from .attribution.credits.credits import attribute as attribute
+from .attribution.credits.explanations import explain as explain
+from .attribution.credits.positions import position_credits as position_credits
+from .attribution.credits.returns import (
+    compare_models as compare_models,
+)
+from .attribution.credits.returns import (
+    report_returns as report_returns,
+)
+from .attribution.credits.returns import (
+    roll_up as roll_up,
+)
+from .attribution.credits.series import credit_series as credit_series
+from .attribution.credits.touch_credits import touch_credits as touch_credits
+from .attribution.experiments.effects import incremental_effects as incremental_effects
+from .attribution.path_models.markov import (
+    removal_effects as removal_effects,
+)
+from .attribution.path_models.markov import (
+    transition_matrix as transition_matrix,
+)
+from .attribution.paths.paths import Paths as Paths
+from .filters import (
+    event as event,
+)
+from .filters import (
+    from_json as from_json,
+)
+from .filters import (
+    interaction as interaction,
+)
+from .filters import (
+    node as node,
+)
+from .filters import (
+    to_json as to_json,
+)
+from .filters import (
+    user as user,
+)
+from .importers.ga4 import read_ga4 as read_ga4
+from .importers.matomo import read_matomo as read_matomo
+from .importers.own_files import read_journeys as read_journeys
+from .importers.snowplow import read_snowplow as read_snowplow
+from .mirroring.mirror import sync as sync
+from .project import Project as Project
+from .project import connect as connect
+from .project import open_tables as open_tables
+from .sample.shop import sample_project as sample_project
+from .simulation.scenarios import Channel as Channel
+from .simulation.scenarios import Scenario as Scenario
+from .simulation.scenarios import varied_scenario as varied_scenario
+from .simulation.simulate import simulate as simulate

@@ -1,0 +1,3 @@
+from .combination import combine_with_experiment as combine_with_experiment
+from .holdouts import holdout_effects as holdout_effects
+from .plans import plan_holdout as plan_holdout
