@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from attrib_ds.importers.journeys import Journeys
+from attrib_ds.importers.options import OPTIONS
 
 #: Common names of columns by role, the most telling first; case and punctuation do not matter.
 GUESSES: dict[str, tuple[str, ...]] = {
@@ -95,20 +96,6 @@ GUESSES: dict[str, tuple[str, ...]] = {
     "conversions": ("conversions", "total_conversions", "n"),
     "total_value": ("value", "total_conversion_value", "total_value", "conversion_value", "revenue"),
     "nulls": ("nulls", "total_null", "total_nulls", "non_conversions"),
-}
-
-#: The command's option that names the column of a role.
-OPTIONS: dict[str, str] = {
-    **{
-        role: f"--{role}"
-        for role in ("user", "node", "date", "touch", "conversion", "flag", "value", "currency")
-    },
-    "conversion_date": "--conversion-date",
-    "spend": "--amount",
-    "path": "--path",
-    "conversions": "--path-conversions",
-    "total_value": "--path-value",
-    "nulls": "--path-nulls",
 }
 
 _THOUSANDS = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"

@@ -30,8 +30,9 @@ from attrib_ds.attribution.models.named import rule_models
 from attrib_ds.simulation.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
-    from attrib_ds.attribution.models.model import Model
     from collections.abc import Iterator, Sequence
+
+    from attrib_ds.attribution.models.model import Model
 
 HERE = Path(__file__).parent
 CONTROLS = ["organic", "direct"]

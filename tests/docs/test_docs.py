@@ -9,7 +9,7 @@ import pytest
 
 import attrib_ds
 from attrib_ds import errors, forms, plots
-from attrib_ds.commands.cli import _parser
+from attrib_ds.commands.parser import make_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -41,7 +41,7 @@ def test_the_reference_lists_every_public_name_once():
 
 def test_the_reference_lists_every_command():
     text = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
-    actions = next(each for each in _parser()._actions if each.choices and "demo" in each.choices)
+    actions = next(each for each in make_parser()._actions if each.choices and "demo" in each.choices)
     for command in actions.choices:
         assert re.search(rf"`(attrib-ds )?{command}\b", text), command
 

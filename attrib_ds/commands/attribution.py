@@ -1,0 +1,148 @@
+"""``demo`` and ``attribute``: credits of the sample shop or of your own files, printed and as a report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+import attrib_ds as at
+from attrib_ds.commands.report import side_by_side, write_report
+from attrib_ds.importers.options import OPTIONS
+from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
+
+if TYPE_CHECKING:
+    import argparse
+
+_DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
+_SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
+_MAX_ROWS = 30
+_RETURNS = {
+    "cpa": "Spend per credited conversion (CPA)",
+    "roas": "Credited value per unit spent (ROAS)",
+}
+
+
+def demo(options: argparse.Namespace) -> None:
+    """Credit the orders of the sample shop, and write the report."""
+    with at.sample_project() as shop:
+        paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
+        credits = at.attribute(paths, _DEMO_MODELS)
+        print("Sample shop: orders of half a year, credited to campaigns (conversions)\n")
+        _print_credits(credits)
+        notes = (
+            "Orders of the shipped sample shop, January to June 2025, with a lookback of 30 days.",
+            "The data is made up; the shop does not exist.",
+        )
+        report = write_report(
+            options.out, credits, paths, title="Where the sample shop's orders came from", notes=notes
+        )
+    print(f"\nReport: {report.page}\nCredits: {report.credits}")
+
+
+def attribute(options: argparse.Namespace) -> None:
+    """Credit the conversions in the files of the options."""
+    read = _read(options)
+    default = _DEMO_MODELS if read.paths.has_dates else _SEQUENCE_MODELS
+    models = default if options.models is None else [name.strip() for name in options.models.split(",")]
+    spend, rejected = None, read.rejected
+    if options.spend is not None:
+        spend, others = read_spend(options.spend, columns=_columns(options))
+        rejected = pd.concat([rejected, others], ignore_index=True)
+    credits = at.attribute(read.paths, models, confidence=options.confidence, spend=spend)
+    counted = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
+    print(f"Read {counted}.")
+    for kind, columns in read.columns.items():
+        print(f"Columns of {kind}: {', '.join(f'{role} = {column}' for role, column in columns.items())}")
+    _report_rejected(rejected, options.out)
+    _print_credited(credits, confidence=options.confidence)
+    if options.out is not None:
+        notes = (f"{counted}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
+        report = write_report(options.out, credits, read.paths, title="Credited conversions", notes=notes)
+        print(f"\nReport: {report.page}\nCredits: {report.credits}")
+
+
+def _read(options: argparse.Namespace) -> FilePaths:
+    if options.paths is None and options.touchpoints is None:
+        options.wrong_usage("give --touchpoints FILE (with --conversions FILE), or --paths FILE")
+    if options.paths is not None and (options.touchpoints or options.conversions) is not None:
+        options.wrong_usage("--paths FILE stands instead of --touchpoints and --conversions")
+    columns = _columns(options)
+    if options.paths is not None:
+        return read_sequences(options.paths, columns=columns, separator=options.separator)
+    return read_paths(options.touchpoints, options.conversions, columns=columns, lookback=options.lookback)
+
+
+def _columns(options: argparse.Namespace) -> dict[str, str]:
+    named = {role: getattr(options, f"column_{role}") for role in OPTIONS}
+    return {role: column for role, column in named.items() if column is not None}
+
+
+def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
+    if not len(rejected):
+        return
+    listed = (folder or Path()) / "unreadable-rows.csv"
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    rejected.to_csv(listed, index=False)
+    first = rejected.iloc[0]
+    counted = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
+    print(
+        f"attrib-ds: {counted} could not be read, the first is row {first['row']} of "
+        f"{first['file']} ({first['reason']}); all are listed in {listed}",
+        file=sys.stderr,
+    )
+
+
+def _print_credited(credits: pd.DataFrame, *, confidence: float | None) -> None:
+    if confidence is None:
+        print("\nCredited conversions\n")
+        _print_credits(credits)
+    else:
+        print(f"\nCredited conversions, with intervals at {confidence * 100:.6g} %\n")
+        _print_rows(_texts_side_by_side(credits, _with_bounds(credits)))
+    for column, title in _RETURNS.items():
+        if column in credits.columns and credits[column].notna().any():
+            rows = credits[credits[column].notna()]
+            print(f"\n{title}\n")
+            _print_rows(_texts_side_by_side(rows, rows[column].map("{:,.2f}".format)))
+
+
+def _with_bounds(credits: pd.DataFrame) -> pd.Series[Any]:
+    """Write credited conversions with their bounds, where they have any."""
+    cells = [
+        f"{credited:,.1f}" if pd.isna(low) else f"{credited:,.1f} ({low:,.1f} to {high:,.1f})"
+        for credited, low, high in credits[["conversions", "low", "high"]].itertuples(index=False)
+    ]
+    return pd.Series(cells, index=credits.index, dtype="str")
+
+
+def _texts_side_by_side(credits: pd.DataFrame, cells: pd.Series[Any]) -> pd.DataFrame:
+    """Lay a text for each row of credits side by side by model; currencies stay apart."""
+    models = list(dict.fromkeys(credits["model"]))
+    keys = ["node_id", "node_name", "currency"]
+    # The order of the last model, and unattributed conversions at the end.
+    rows: pd.DataFrame = pd.concat(
+        [credits.loc[credits["model"] == model, keys] for model in reversed(models)]
+    )
+    rows = rows.drop_duplicates()
+    rows = rows.loc[rows["node_id"].isna().sort_values(kind="stable").index]
+    for model in models:
+        of_model = credits["model"] == model
+        texts = credits.loc[of_model, keys].assign(**{model: cells[of_model]})
+        rows = rows.merge(texts, on=keys, how="left")
+    rows.insert(0, "node", rows["node_name"].where(rows["node_id"].notna(), "unattributed"))
+    several = len(credits["currency"].dropna().unique()) > 1
+    return rows[["node", *(["currency"] if several else []), *models]].fillna("")
+
+
+def _print_credits(credits: pd.DataFrame) -> None:
+    _print_rows(side_by_side(credits, by="conversions"))
+
+
+def _print_rows(rows: pd.DataFrame) -> None:
+    shown = rows.head(_MAX_ROWS)
+    print(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}"))
+    if len(rows) > len(shown):
+        print(f"… and {len(rows) - len(shown):,} more rows")

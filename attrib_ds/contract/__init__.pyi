@@ -1,0 +1,12 @@
+from .answer import Answer as Answer
+from .answer import Answering as Answering
+from .answer import File as File
+from .answer import Stream as Stream
+from .build import build as build
+from .build import from_wire as from_wire
+from .catalogue import OPERATIONS as OPERATIONS
+from .operation import BASES as BASES
+from .operation import Operation as Operation
+from .request import Request as Request
+from .wire import Wire as Wire
+from .wire import to_wire as to_wire

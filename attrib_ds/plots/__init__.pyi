@@ -1,0 +1,13 @@
+from .calibration_line import calibration as calibration
+from .credit_bars import credits as credits
+from .effect_ranges import effects as effects
+from .insight_lines import insights as insights
+from .lag_histogram import lags as lags
+from .length_bars import lengths as lengths
+from .model_dots import model_comparison as model_comparison
+from .order_line import orders as orders
+from .path_flow import paths as paths
+from .return_scatter import returns as returns
+from .seasonal_map import seasonality as seasonality
+from .state_funnel import funnel as funnel
+from .touch_timeline import explanation as explanation
