@@ -15,7 +15,13 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     page
     for page in sorted(
-        [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+        [
+            ROOT / "README.md",
+            ROOT / "CHANGELOG.md",
+            ROOT / "CONTRIBUTING.md",
+            ROOT / "SECURITY.md",
+            *ROOT.glob("docs/**/*.md"),
+        ]
     )
     if not {"_build", "notebooks", "generated"} & set(page.parts)
 ]
