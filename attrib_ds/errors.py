@@ -29,6 +29,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+__all__ = [
+    "AttribError",
+    "Conflict",
+    "ConfoundingWarning",
+    "ContaminatedHoldout",
+    "Forbidden",
+    "InvalidRequest",
+    "NotFound",
+    "NotSupported",
+    "ProjectInUse",
+    "ServiceFailure",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unavailable",
+    "UnevenHoldout",
+    "UnknownFields",
+]
+
+
 class AttribError(Exception):
     """Base of every error this package raises on purpose.
 
@@ -175,3 +194,7 @@ def closest(got: object, options: Iterable[str]) -> str:
     by_folded = {option.casefold(): option for option in options}
     matches = difflib.get_close_matches(got.casefold(), by_folded, n=1, cutoff=0.6)
     return f" (did you mean {by_folded[matches[0]]!r}?)" if matches else ""
+
+
+def __dir__() -> list[str]:
+    return __all__

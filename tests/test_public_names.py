@@ -7,12 +7,27 @@ import pytest
 
 import attrib_ds
 
+NAMESPACES = ["admin", "errors", "experiments", "forms", "models", "plots"]
 
-def test_all_is_sorted_and_complete():
-    assert attrib_ds.__all__ == sorted(attrib_ds.__all__)
-    listed = {name for names in attrib_ds._HOMES.values() for name in names} | {"errors", "forms", "plots"}
-    assert set(attrib_ds.__all__) == listed
-    assert set(attrib_ds.__all__) <= set(dir(attrib_ds))
+
+def test_completion_shows_public_names_only():
+    assert dir(attrib_ds) == sorted(attrib_ds.__all__)
+    assert set(NAMESPACES) <= set(attrib_ds.__all__)
+    assert len(attrib_ds.__all__) - len(NAMESPACES) <= 76
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_completion_in_a_namespace_shows_public_names_only(namespace):
+    module = getattr(attrib_ds, namespace)
+    assert dir(module) == sorted(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name).__doc__
+        assert getattr(module, name).__module__.startswith("attrib_ds.")
+
+
+def test_experiments_and_models_are_where_the_documentation_says():
+    assert set(attrib_ds.experiments.__all__) == {"combine_with_experiment", "holdout_effects", "plan_holdout"}
+    assert {"LastNonDirect", "Markov", "Shapley", "TimeDecay"} <= set(attrib_ds.models.__all__)
 
 
 @pytest.mark.parametrize("name", attrib_ds.__all__)
@@ -23,7 +38,7 @@ def test_every_name_is_there_and_documented(name):
 
 
 def test_unknown_names_are_attribute_errors():
-    with pytest.raises(AttributeError, match="has no attribute 'search_interaction'"):
+    with pytest.raises(AttributeError, match="No attrib_ds attribute search_interaction"):
         attrib_ds.search_interaction  # noqa: B018
 
 
@@ -51,7 +66,13 @@ def test_filters_load_without_the_engine():
     assert found.stdout.strip() == "False"
 
 
-def test_the_command_knows_no_service_before_it_opens_a_project():
-    code = "import sys, attrib_ds.commands.cli; print([name for name in sys.modules if name.startswith('attrib_ds.service')])"
+def test_wrong_usage_loads_nothing_slow():
+    slow = ["duckdb", "ibis", "matplotlib", "numpy", "pandas", "pyarrow", "pydantic", "requests"]
+    code = f"""import sys
+from attrib_ds.commands.cli import main
+try:
+    main(["keys", "create", "--scop"])
+except SystemExit as stop:
+    print(stop.code, [name for name in {slow} if name in sys.modules])"""
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert found.stdout.strip() == "2 []"

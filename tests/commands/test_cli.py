@@ -224,18 +224,18 @@ def test_the_module_runs_as_a_command():
         assert command in found.stdout
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_printed(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("attrib-ds ")
 
 
-def test_the_scopes_of_a_key_are_told(capsys):
+def test_help_lists_the_scopes_of_a_key(capsys):
     with pytest.raises(SystemExit):
         main(["keys", "create", "--help"])
-    told = "".join(capsys.readouterr().out.split())
-    assert f"berepeated:{','.join(SCOPES)}(defaultfull_access)" in told
+    shown = "".join(capsys.readouterr().out.split())
+    assert f"repeatable:{','.join(SCOPES)}(defaultfull_access)" in shown
 
 
 @pytest.mark.parametrize(
