@@ -26,7 +26,11 @@ def test_completion_in_a_namespace_shows_public_names_only(namespace):
 
 
 def test_experiments_and_models_are_where_the_documentation_says():
-    assert set(attrib_ds.experiments.__all__) == {"combine_with_experiment", "holdout_effects", "plan_holdout"}
+    assert set(attrib_ds.experiments.__all__) == {
+        "combine_with_experiment",
+        "holdout_effects",
+        "plan_holdout",
+    }
     assert {"LastNonDirect", "Markov", "Shapley", "TimeDecay"} <= set(attrib_ds.models.__all__)
 
 

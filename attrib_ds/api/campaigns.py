@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds.records.frames import to_pandas, to_record
-from attrib_ds.sending.delivery import Delivery
-from attrib_ds.sending.rows import read_rows
+from attrib_ds.records.frames import read_rows, to_pandas, to_record
+from attrib_ds.sending.delivery import Delivery, build_requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attrib_ds.project import Project
-    from attrib_ds.sending.delivery import Earlier
     from attrib_ds.sending.journal import Outcome
 
 #: Columns of outlays to create, and the arguments that they stand for.
@@ -533,9 +531,8 @@ def create_outlays(
 ) -> pd.DataFrame:
     """Record what custom campaigns cost, one outlay per row.
 
-    Running it again with the same rows stores nothing twice: a row is skipped as long as its campaign has
-    an outlay with all of its values that no other row stands for. Whatever ended a run, the same call with
-    the whole frame sends the rest.
+    Sending the same rows again stores nothing twice: a row is skipped if its campaign has an equal outlay
+    that belongs to no other row. After a failure or an interrupt repeat the call with the whole frame.
 
     Parameters
     ----------
@@ -547,27 +544,28 @@ def create_outlays(
         ``campaignId`` (the campaign's ``id``), ``amount`` (in the currency of the integration),
         ``startDate``, ``endDate`` and, if known, ``country`` and ``region``, as in :func:`create_outlay`.
     dry_run : bool, default False
-        Whether to check the form of the rows only, and send nothing; whether there is such a campaign, the
-        service alone knows. A journal is neither read nor written.
+        Only validate the rows, and send nothing. It cannot check that the campaigns exist. The journal is
+        neither read nor written.
     journal : str or Path, optional
-        File that remembers each row before it is sent, and what became of it, so that another run with it
-        sends only what is left and tells the same. A row that was on its way when a run ended is looked for
-        among the outlays of its campaign, and sent if it is not there. Each row is recorded at least once,
-        and twice only if a remote service carries out the request of the earlier run after that look. A
-        row is known by its campaign, period, country and region: another amount is told and not sent, and
-        an outlay that was deleted since is not recorded again.
+        File that records each row before it is sent, and its outcome afterwards. The same call with the same
+        journal sends only the rows that are not yet accepted. A row that was in flight when a run ended is
+        searched for among the outlays of its campaign, and sent if it does not exist. Each row is stored at
+        least once, and twice only if a remote service carries out the request of the interrupted run after
+        that search. Rows are identified by campaign, period, country and region: a row with another amount
+        is rejected, and an outlay that was deleted meanwhile is not recorded again.
 
     Returns
     -------
     DataFrame
         One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``;
-        in a dry run ``valid`` or ``rejected``), ``id`` of the outlay, ``error`` (str). Where the service
-        fails half-way, that row is ``failed`` and those behind it are ``unsent``.
+        in a dry run ``valid`` or ``rejected``), ``id`` of the outlay, ``error`` (str). If the service
+        fails half-way, that row is ``failed`` and those after it are ``unsent``.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, or the journal is for something else; nothing is stored then.
+        If a column is missing or unknown, or the journal belongs to something else; nothing is
+        stored then.
     Unavailable
         If another run uses the journal.
     AttribError
@@ -585,57 +583,40 @@ def create_outlays(
     ...     [create_outlays(shop, "my-ads", spent)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
-    return deliver_outlays(project, vendor_id, frame, dry_run=dry_run, journal=journal)
-
-
-def deliver_outlays(
-    project: Project,
-    vendor_id: str,
-    frame: pd.DataFrame,
-    *,
-    journal: str | Path | None,
-    dry_run: bool = False,
-    earlier: Earlier | None = None,
-) -> pd.DataFrame:
-    """Record outlays as :func:`create_outlays` does; of an earlier run only what failed."""
-    known = ("campaignId", "amount", "startDate", "endDate")
-    rows = read_rows(frame, required=known, optional=("country", "region"))
-    unclaimed: dict[str, dict[tuple[Any, ...], list[str]]] = {}
-
-    def arguments(position: int) -> dict[str, Any]:
-        named = {_ARGUMENTS[name]: value for name, value in rows[position].items()}
-        return {"vendor_id": vendor_id, **named}
-
-    def send(positions: Sequence[int]) -> list[Outcome]:
-        answer = project.send("create_outlay", **arguments(positions[0]))
-        return [("created", str(answer.value), None)]
-
+    rows = read_rows(
+        frame, required=("campaignId", "amount", "startDate", "endDate"), optional=("country", "region")
+    )
+    arguments = [
+        {"vendor_id": vendor_id, **{_ARGUMENTS[name]: value for name, value in row.items()}} for row in rows
+    ]
     delivery = Delivery(
         project=project,
         function="create_outlays",
         operation="create_outlay",
         index=frame.index,
-        arguments=arguments,
-        key=lambda asked: [vendor_id, asked.parentCampaignId, *_place(asked)],
-        rows=rows,
-        manner={"vendor_id": vendor_id},
-        earlier=earlier,
+        requests=build_requests(project, "create_outlay", arguments),
+        key=lambda outlay: [vendor_id, outlay.parentCampaignId, *_place(outlay)],
     )
     if dry_run:
         return delivery.check()
-    with delivery.begun(journal) as run:
-        claimed = run.known_ids
+    with delivery.recording(journal) as recording:
+        claimed = recording.ids if recording else frozenset()
+        unclaimed: dict[str, dict[tuple[Any, ...], list[str]]] = {}
 
         def find(position: int) -> Outcome | None:
-            asked: Any = delivery.request(position)
-            campaign = asked.parentCampaignId
+            outlay: Any = delivery.request(position)
+            campaign = outlay.parentCampaignId
             if campaign not in unclaimed:
                 unclaimed[campaign] = _stored(project, vendor_id, campaign, without=claimed)
-            same = unclaimed[campaign].get((asked.amount, *_place(asked)))
-            return ("present", same.pop(0), None) if same else None
+            equal = unclaimed[campaign].get((outlay.amount, *_place(outlay)))
+            return ("present", equal.pop(0), None) if equal else None
 
-        # Rows of one campaign share what is known of its outlays.
-        return run.send(send, keys=[str(row.get("campaignId")) for row in rows], find=find)
+        def send(positions: Sequence[int]) -> list[Outcome]:
+            return [("created", str(delivery.send_row(positions[0]).value), None)]
+
+        # Rows of one campaign share the list of its outlays.
+        keys = [str(row.get("campaignId")) for row in rows]
+        return delivery.send(send, recording, keys=keys, find=find)
 
 
 def _place(outlay: Any) -> tuple[Any, ...]:

@@ -1,9 +1,8 @@
-"""Events: sent, read, and their states and statistics updated, as DataFrames."""
+"""Send, validate and read events, and update their states and statistics, as DataFrames."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,27 +10,25 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.contract import OPERATIONS, Request, build
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_text import EncodedObject, encode
+from attrib_ds.contract.rule import Refused
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
-from attrib_ds.records.frames import to_pandas, to_record
-from attrib_ds.sending.delivery import Delivery
+from attrib_ds.records.frames import read_rows, to_pandas, to_record
+from attrib_ds.sending.delivery import Delivery, build_requests, send_rows
 from attrib_ds.sending.nonces import check_nonce_columns, nonces_of_columns, nonces_of_content, refuse
-from attrib_ds.sending.rows import read_rows, send_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from attrib_ds.project import Project
-    from attrib_ds.sending.delivery import Earlier
     from attrib_ds.sending.journal import Outcome
 
-#: Rows of one request; fewer than a service takes, so that the answer comes before anyone's patience ends.
-_LARGEST_BATCH: Final = 500
-#: What takes one row, by the function that takes a frame.
-_UPDATES: Final = {"update_states": "update_event_state", "update_statistics": "update_event_statistic"}
+#: Events per request; fewer than a service accepts, so that it answers before a timeout.
+_BATCH_SIZE: Final = 500
 _ENVELOPE: Final = ("eventType", "eventDate", "trackerId", "nonce")
+#: Nonce of events that are only validated.
+_PLACEHOLDER: Final = "none"
 
 
 def send_events(
@@ -46,10 +43,10 @@ def send_events(
 ) -> pd.DataFrame:
     """Send events, one per row.
 
-    Calling it again with the same rows stores nothing twice, since the service keeps one event per nonce:
-    whatever ended a run, the same call with the whole frame sends the rest. A part of the frame must have
-    nonces of its own for that (``nonce`` or ``nonce_columns``), since the default counts rows that are the
-    same.
+    Sending the same rows again stores nothing twice, since the service keeps one event per nonce. After a
+    failure or an interrupt repeat the call with the whole frame; with a journal, only the rows that are not
+    yet accepted are sent. To send only a part of a frame again, rows need a ``nonce`` or ``nonce_columns``:
+    the default nonce counts equal rows from the beginning of the frame.
 
     Parameters
     ----------
@@ -57,42 +54,41 @@ def send_events(
         From :func:`attrib_ds.connect`.
     events : DataFrame
         ``eventType`` (reference of an event type), unless ``event_type`` is given; ``eventDate`` (datetime or
-        str, without an offset it is UTC; by default the moment of reception); ``trackerId`` (of the browser,
-        which links the event to its interactions); ``nonce``; and what the event holds, by the
-        ``ingestionKey`` of its event type: ``data.email``, ``data.turnover``, ``data.turnover.amount``. A
-        missing cell is a property that is not given. The service keeps one event per nonce, so that rows
-        can be sent again; without the column, a nonce is made of what the row holds, for which it needs a
-        date.
+        str, UTC without an offset; by default the time of reception); ``trackerId`` (of the browser, which
+        links the event to its interactions); ``nonce``; and the data of the event, by the ``ingestionKey`` of
+        its event type: ``data.email``, ``data.turnover``, ``data.turnover.amount``. A missing cell is a
+        property that is not given. Without the column ``nonce``, a nonce is made of the content of the row,
+        which needs a date then.
     event_type : str, optional
         Event type of all rows.
     wait : bool, default True
-        Whether to wait until each event is processed, and learn what is wrong with it. Otherwise the service
-        processes it later; :func:`attrib_ds.list_trashed_events` tells which were not valid.
+        Wait until each event is processed, and report the errors of invalid ones. Otherwise the service
+        processes them later; :func:`attrib_ds.list_trashed_events` lists those that were invalid.
     nonce_columns : sequence of str, optional
-        Columns that tell the rows of an event type apart, such as ``["data.orderId"]``; the nonce is a hash
-        of them. A column that is named here and is no property of events is not sent.
+        Columns that identify the rows of an event type, such as ``["data.orderId"]``; the nonce is a hash of
+        them. A column named here that is no property of events is not sent.
     dry_run : bool, default False
-        Whether to check the rows only, each against its event type too where the service can do that; nothing
-        is stored, and a journal is neither read nor written.
+        Only validate the rows, also against their event types if the service offers that; nothing is stored,
+        and the journal is neither read nor written.
     journal : str or Path, optional
-        File that remembers each row before it is sent, and what became of it, so that another run with it
-        sends only what is left and tells the same. An event that was on its way when a run ended is sent
-        again, and kept once.
+        File that records each row before it is sent, and its outcome afterwards. The same call with the same
+        journal sends only the rows that are not yet accepted, and returns the outcomes of all. An event that
+        was in flight when a run ended is sent again, and kept once.
 
     Returns
     -------
     DataFrame
         One row per row of ``events``, with its index: ``status``, ``id`` of the event, ``error`` (str).
-        ``processed``: the event is there. ``accepted``: it will be processed. ``trashed``: it is not valid
-        and was kept as such. ``rejected``: nothing was stored, or the nonce belongs to another event. Where
-        the service fails half-way, rows are ``failed`` and those that were not sent ``unsent``. In a dry run
+        ``processed``: the event is stored. ``accepted``: it will be processed. ``trashed``: it is invalid,
+        and was kept as such. ``rejected``: nothing was stored, or the nonce belongs to another event. If the
+        service fails half-way, rows are ``failed``, and those that were not sent ``unsent``. In a dry run
         ``valid`` or ``rejected``.
 
     Raises
     ------
     InvalidRequest
         If a column is missing or unknown, a row has neither nonce nor date, or ``nonce_columns`` are missing
-        in a row or the same in two (``details`` tells of each row), or the journal is for something else;
+        in a row or equal in two (``details`` lists the rows), or the journal belongs to something else;
         nothing is sent then.
     Unavailable
         If another run uses the journal.
@@ -116,56 +112,35 @@ def send_events(
     ...     send_events(shop, orders, event_type="order")["status"].tolist()
     ['processed', 'trashed']
     """
-    return deliver_events(
-        project,
-        events,
-        event_type=event_type,
-        wait=wait,
-        nonce_columns=nonce_columns,
-        dry_run=dry_run,
-        journal=journal,
-    )
-
-
-def deliver_events(
-    project: Project,
-    events: pd.DataFrame,
-    *,
-    event_type: str | None,
-    wait: bool,
-    nonce_columns: Sequence[str] | None,
-    journal: str | Path | None,
-    dry_run: bool = False,
-    earlier: Earlier | None = None,
-) -> pd.DataFrame:
-    """Send events as :func:`send_events` does; of an earlier run only what failed."""
-    sent, problems = _with_nonces(events, event_type, nonce_columns)
+    rows = _read_cells(events, event_type, nonce_columns)
+    arguments = [_arguments(row, event_type) for row in rows]
+    if nonce_columns is None:
+        nonces, problems = nonces_of_content(arguments)
+    else:
+        nonces, problems = nonces_of_columns(rows, arguments, nonce_columns, events.index.tolist())
+    if not dry_run:
+        refuse(problems, events.index.tolist(), by_columns=nonce_columns is not None)
+    for event, nonce in zip(arguments, nonces, strict=True):
+        # A dry run checks rows without a nonce for other problems too.
+        event["nonce"] = _PLACEHOLDER if nonce is None else nonce
     delivery = Delivery(
         project=project,
         function="send_events",
         operation="create_event",
         index=events.index,
-        arguments=sent.__getitem__,
+        requests=build_requests(project, "create_event", arguments),
         key=lambda event: [event.nonce],
-        rows=sent,
-        manner={
-            "event_type": event_type,
-            "wait": wait,
-            "nonce_columns": None if nonce_columns is None else list(nonce_columns),
-        },
-        earlier=earlier,
     )
     if dry_run:
-        return _check(delivery, sent, problems)
-    refuse(problems, events.index.tolist(), by_columns=nonce_columns is not None)
-    sender = _Sender(project, sent, wait=wait)
-    # Accepted is no end where it was asked to wait for one.
-    with delivery.begun(journal, asked_again=frozenset({"accepted"} if wait else ())) as run:
+        return _check(delivery, problems)
+    sender = _Sender(delivery, wait=wait)
+    # An accepted event is not finished for a caller who waits.
+    with delivery.recording(journal, retried=frozenset({"accepted"} if wait else ())) as recording:
         try:
-            return run.send(sender.send_batch, size=_LARGEST_BATCH)
-        except _NoBatches:
-            # Rows of one nonce are sent in their order: the first of them is the event.
-            return run.send(sender.send_one, keys=[each["nonce"] for each in sent])
+            return delivery.send(sender.send_batch, recording, size=_BATCH_SIZE)
+        except _BatchesNotSupported:
+            # Rows with one nonce are sent in their order: the first of them is the event.
+            return delivery.send(sender.send_one, recording, keys=[event["nonce"] for event in arguments])
 
 
 def get_event(project: Project, id: str) -> pd.Series[Any]:
@@ -182,7 +157,7 @@ def get_event(project: Project, id: str) -> pd.Series[Any]:
     -------
     Series
         One entry per property, named by the id: ``userId``, ``eventDate``, ``eventType``, ``attributable``
-        (whether its user has an eligible interaction in the 30 days before), ``event``, ``user`` and
+        (whether its user had an eligible interaction in the 30 days before), ``event``, ``user`` and
         ``metrics`` (JSON text) and the rest.
 
     Raises
@@ -248,7 +223,7 @@ def list_trashed_events(
     limit: int | None = None,
     offset: int = 0,
 ) -> pd.DataFrame:
-    """List the events that could not be processed, with what is wrong with them.
+    """List the events that could not be processed, with their errors.
 
     Parameters
     ----------
@@ -257,7 +232,7 @@ def list_trashed_events(
     since, until : datetime or str, optional
         Bounds of ``processingDate``, both inclusive; without an offset they are UTC.
     limit, offset : int, optional
-        At most so many, and how many to skip; all by default.
+        Maximum number of rows, no limit by default, and number of rows to skip.
 
     Returns
     -------
@@ -289,7 +264,7 @@ def list_trashed_events(
 
 
 def validate_events(project: Project, events: pd.DataFrame, *, event_type: str | None = None) -> pd.DataFrame:
-    """Check events, one per row, without storing any.
+    """Validate events, one per row, without storing any.
 
     Parameters
     ----------
@@ -303,9 +278,9 @@ def validate_events(project: Project, events: pd.DataFrame, *, event_type: str |
     Returns
     -------
     DataFrame
-        One row per row of ``events``, with its index: ``status`` (``valid``; ``invalid``: sent, it would be
-        trashed; ``rejected``: sent, nothing would be stored), ``error`` (str; the first thing that is wrong)
-        and ``errors`` (JSON text: a list of ``type``, ``field`` and ``value``, as of a trashed event).
+        One row per row of ``events``, with its index: ``status`` (``valid``; ``invalid``: it would be
+        trashed; ``rejected``: it would not be stored), ``error`` (str; the first error) and ``errors`` (JSON
+        text: a list of ``type``, ``field`` and ``value``, as of a trashed event).
 
     Raises
     ------
@@ -323,25 +298,26 @@ def validate_events(project: Project, events: pd.DataFrame, *, event_type: str |
     ...     validate_events(shop, orders, event_type="order")["error"].tolist()
     [nan, 'data/email: invalid-field']
     """
-    sent = _read_events(events, event_type)
-    errors: list[str | None] = [None] * len(sent)
+    arguments = [
+        {**event, "nonce": _PLACEHOLDER if event["nonce"] is None else event["nonce"]}
+        for event in (_arguments(row, event_type) for row in _read_cells(events, event_type))
+    ]
+    all_errors: list[str | None] = [None] * len(arguments)
 
-    def check(positions: Sequence[int]) -> list[Outcome]:
+    def validate(positions: Sequence[int]) -> list[Outcome]:
         (position,) = positions
-        event = sent[position]
-        nonce = event["nonce"] if event["nonce"] is not None else "none"
-        found: Any = project.send("validate_event", **{**event, "nonce": nonce}).value
-        errors[position] = encode(found)
-        return [("invalid" if found else "valid", None, _first(found))]
+        errors: Any = project.send("validate_event", **arguments[position]).value
+        all_errors[position] = encode(errors)
+        return [("invalid" if errors else "valid", None, _first(errors))]
 
-    told = send_rows(events.index, check, keys=range(len(sent)))
-    return told.assign(errors=pd.Series(errors, index=events.index, dtype="str")).drop(columns="id")
+    results = send_rows(events.index, validate, keys=range(len(arguments)))
+    return results.assign(errors=pd.Series(all_errors, index=events.index, dtype="str")).drop(columns="id")
 
 
 def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.DataFrame:
     """Process trashed events again, as they were sent.
 
-    They are checked against their event types as they are now, and keep their ids and dates.
+    They are validated against their current event types, and keep their ids and dates.
 
     Parameters
     ----------
@@ -354,8 +330,8 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
     -------
     DataFrame
         One row per id, with the index of a Series: ``status``, ``id``, ``error`` (str). ``processed``: the
-        event is there, and in the trash no longer. ``trashed``: it is not valid now either. ``rejected``:
-        there is no such trashed event.
+        event is stored, and no longer in the trash. ``trashed``: it is still invalid. ``rejected``: there is
+        no such trashed event.
 
     Raises
     ------
@@ -372,16 +348,16 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
     ...     replay_events(shop, list_trashed_events(shop)["_id"])["status"].tolist()
     ['processed']
     """
-    wanted = pd.Series(ids, dtype="object")
-    listed = wanted.tolist()
+    series = pd.Series(ids, dtype="object")
+    event_ids = series.tolist()
 
-    def send(positions: Sequence[int]) -> list[Outcome | AttribError]:
+    def replay(positions: Sequence[int]) -> list[Outcome | AttribError]:
         try:
-            return [("processed", str(project.send("replay_event", id=listed[positions[0]]).value), None)]
+            return [("processed", str(project.send("replay_event", id=event_ids[positions[0]]).value), None)]
         except AttribError as error:
             return [_trashed(error) or error]
 
-    return send_rows(wanted.index, send, keys=[str(each) for each in listed])
+    return send_rows(series.index, replay, keys=[str(id) for id in event_ids])
 
 
 def update_states(
@@ -389,37 +365,38 @@ def update_states(
 ) -> pd.DataFrame:
     """Set states of events, one per row.
 
-    Calling it again with the same rows sets the same values: whatever ended a run, the same call with the
-    whole frame sends the rest.
+    Sending the same rows again sets the same values. After a failure or an interrupt repeat the call; with a
+    journal, only the rows that are not yet accepted are sent.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     updates : DataFrame
-        ``id`` (of the event), ``storageKey`` (of the state), ``value`` (0 or 1) and, where it is known,
-        ``date`` (when the state changed; by default the moment of reception). Rows of one event are sent in
-        their order: the last one counts, whatever its date.
+        ``id`` (of the event), ``storageKey`` (of the state), ``value`` (0 or 1) and optionally ``date`` (when
+        the state changed; by default the time of reception). Rows of one event are sent in their order: the
+        last one counts, whatever its date.
     dry_run : bool, default False
-        Whether to check the form of the rows only, and send nothing; whether there is such an event and
-        such a state, the service alone knows. A journal is neither read nor written.
+        Only validate the rows, and send nothing. It cannot check that the events and their states exist. The
+        journal is neither read nor written.
     journal : str or Path, optional
-        File that remembers each row before it is sent, and what became of it, so that another run with it
-        sends only what is left and tells the same. A row that was on its way when a run ended is sent
-        again, which sets the same value; where it has no ``date``, that is the moment of the second time.
-        A row is known by its event, key and date: for another value use another journal.
+        File that records each row before it is sent, and its outcome afterwards. The same call with the same
+        journal sends only the rows that are not yet accepted. A row that was in flight when a run ended is
+        sent again, which sets the same value; without a ``date``, it gets the time of the second request.
+        Rows are identified by event, key and date: for another value use another journal.
 
     Returns
     -------
     DataFrame
         One row per row of ``updates``, with its index: ``status`` (``updated`` or ``rejected``; in a dry run
-        ``valid`` or ``rejected``), ``id`` of the event, ``error`` (str). Where the service fails half-way,
-        rows are ``failed`` and those that were not sent ``unsent``.
+        ``valid`` or ``rejected``), ``id`` of the event, ``error`` (str). If the service fails half-way, rows
+        are ``failed``, and those that were not sent ``unsent``.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, or the journal is for something else; nothing is sent then.
+        If a column is missing or unknown, or the journal belongs to something else; nothing is
+        sent then.
     Unavailable
         If another run uses the journal.
     AttribError
@@ -437,7 +414,9 @@ def update_states(
     ...     update_states(shop, reached)["status"].tolist()
     ['updated']
     """
-    return deliver_updates(project, updates, function="update_states", dry_run=dry_run, journal=journal)
+    return _send_updates(
+        project, "update_states", "update_event_state", updates, dry_run=dry_run, journal=journal
+    )
 
 
 def update_statistics(
@@ -445,16 +424,16 @@ def update_statistics(
 ) -> pd.DataFrame:
     """Set statistics of events, one per row.
 
-    Calling it again with the same rows sets the same values: whatever ended a run, the same call with the
-    whole frame sends the rest.
+    Sending the same rows again sets the same values. After a failure or an interrupt repeat the call; with a
+    journal, only the rows that are not yet accepted are sent.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     updates : DataFrame
-        ``id`` (of the event), ``storageKey`` (of the statistic), ``value`` (a number; an amount stays in its
-        currency, and is in the project's currency where the event had none) and, where it is known, ``date``.
+        ``id`` (of the event), ``storageKey`` (of the statistic), ``value`` (a number; an amount keeps its
+        currency, the project's if the event had none) and optionally ``date``.
         Rows of one event are sent in their order.
     dry_run : bool, default False
         As for :func:`attrib_ds.update_states`.
@@ -469,7 +448,8 @@ def update_statistics(
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, or the journal is for something else; nothing is sent then.
+        If a column is missing or unknown, or the journal belongs to something else; nothing is
+        sent then.
     Unavailable
         If another run uses the journal.
     AttribError
@@ -487,95 +467,89 @@ def update_statistics(
     ...     update_statistics(shop, worth)["status"].tolist()
     ['updated']
     """
-    return deliver_updates(project, updates, function="update_statistics", dry_run=dry_run, journal=journal)
+    return _send_updates(
+        project, "update_statistics", "update_event_statistic", updates, dry_run=dry_run, journal=journal
+    )
 
 
-def deliver_updates(
+def _send_updates(
     project: Project,
+    function: str,
+    operation: str,
     updates: pd.DataFrame,
     *,
-    function: str,
+    dry_run: bool,
     journal: str | Path | None,
-    dry_run: bool = False,
-    earlier: Earlier | None = None,
 ) -> pd.DataFrame:
-    """Send updates as :func:`update_states` and :func:`update_statistics` do; or only what failed."""
-    operation = _UPDATES[function]
+    """Send updates by an operation that takes one row."""
     rows = read_rows(updates, required=("id", "storageKey", "value"), optional=("date",), argument="updates")
-
-    def arguments(position: int) -> dict[str, Any]:
-        row = rows[position]
-        named = {"id": "id", "storage_key": "storageKey", "value": "value", "date": "date"}
-        return {argument: row.get(column) for argument, column in named.items()}
-
-    def send(positions: Sequence[int]) -> list[Outcome]:
-        metric: Any = project.send(operation, **arguments(positions[0])).table
-        return [("updated", str(metric["eventId"][0]), None)]
-
+    columns = {"id": "id", "storage_key": "storageKey", "value": "value", "date": "date"}
+    arguments = [{argument: row.get(column) for argument, column in columns.items()} for row in rows]
     delivery = Delivery(
         project=project,
         function=function,
         operation=operation,
         index=updates.index,
-        arguments=arguments,
+        requests=build_requests(project, operation, arguments),
         key=lambda update: [update.id, update.storageKey, update.date],
-        rows=rows,
-        earlier=earlier,
     )
+
+    def send(positions: Sequence[int]) -> list[Outcome]:
+        metric: Any = delivery.send_row(positions[0]).table
+        return [("updated", str(metric["eventId"][0]), None)]
+
     if dry_run:
         return delivery.check()
-    with delivery.begun(journal) as run:
-        return run.send(send, keys=[str(row.get("id")) for row in rows])
+    with delivery.recording(journal) as recording:
+        # Updates of one event are sent in their order.
+        return delivery.send(send, recording, keys=[str(row.get("id")) for row in rows])
 
 
-class _NoBatches(Exception):
-    """The service does not take several events in one request, which is an extension of it."""
+class _BatchesNotSupported(Exception):
+    """The service does not accept several events in one request, which is an extension."""
 
 
 class _Sender:
-    """Sends events, many in one request where the service takes that."""
+    """Sends events, many in one request if the service accepts that."""
 
-    def __init__(self, project: Project, events: Sequence[Mapping[str, Any]], *, wait: bool) -> None:
-        self.project = project
-        self.events = events
-        self.wait = wait
-        self._has_batches = False
+    def __init__(self, delivery: Delivery, *, wait: bool) -> None:
+        self._delivery = delivery
+        self._wait = wait
+        self._supports_batches = False
 
     def send_batch(self, positions: Sequence[int]) -> list[Outcome | AttribError]:
-        """Send rows in one request; those that are no events are not sent."""
-        built = [self._built(self.events[position]) for position in positions]
-        valid = [each for each in built if isinstance(each, Request)]
+        """Send the valid ones of these rows in one request."""
+        requests = [self._delivery.requests[position] for position in positions]
+        valid = [request for request in requests if not isinstance(request, InvalidRequest)]
         if not valid:
-            return [each for each in built if isinstance(each, AttribError)]
+            return [request for request in requests if isinstance(request, InvalidRequest)]
+        project = self._delivery.project
         try:
-            told: Any = self.project.send("create_events", events=valid, wait=self.wait).value
+            response: Any = project.send("create_events", events=valid, wait=self._wait).value
         except (InvalidRequest, NotFound, NotSupported):
-            if not self._has_batches:
-                raise _NoBatches from None
+            if not self._supports_batches:
+                raise _BatchesNotSupported from None
             # Together they are too much for one request.
             return [outcome for position in positions for outcome in self.send_one([position])]
-        self._has_batches = True
-        outcomes = iter(told)
-        return [each if isinstance(each, AttribError) else self._outcome(next(outcomes)) for each in built]
+        self._supports_batches = True
+        results = iter(response)
+        return [
+            request if isinstance(request, InvalidRequest) else self._outcome(next(results))
+            for request in requests
+        ]
 
     def send_one(self, positions: Sequence[int]) -> list[Outcome | AttribError]:
         """Send one row."""
-        operation = "create_event_sync" if self.wait else "create_event"
+        operation = "create_event_sync" if self._wait else "create_event"
         try:
-            return [self._outcome(self.project.send(operation, **self.events[positions[0]]).value)]
+            return [self._outcome(self._delivery.send_row(positions[0], operation).value)]
         except AttribError as error:
             return [self._outcome(error)]
 
-    def _built(self, event: Mapping[str, Any]) -> Request | InvalidRequest:
-        try:
-            return build(OPERATIONS["create_event"], project_id=self.project.project_id, **event)
-        except InvalidRequest as error:
-            return error
-
-    def _outcome(self, told: Any) -> Outcome | AttribError:
-        if isinstance(told, AttribError):
-            return _trashed(told) or told
-        return "processed" if self.wait else "accepted", str(told), None
+    def _outcome(self, result: Any) -> Outcome | AttribError:
+        if isinstance(result, AttribError):
+            return _trashed(result) or result
+        return "processed" if self._wait else "accepted", str(result), None
 
 
 def _trashed(error: AttribError) -> Outcome | None:
@@ -586,80 +560,65 @@ def _trashed(error: AttribError) -> Outcome | None:
 
 
 def _first(errors: Sequence[Mapping[str, Any]]) -> str | None:
-    """Tell the first thing that is wrong with an event."""
+    """Return the first problem of an event as text."""
     if not errors:
         return None
     field, kind = errors[0]["field"], errors[0]["type"]
     return f"data/{field['ingestionKey']}: {kind}" if field else str(kind)
 
 
-def _read_events(events: pd.DataFrame, event_type: str | None) -> list[dict[str, Any]]:
-    return [_event(row, event_type) for row in _read_cells(events, event_type)]
-
-
 def _read_cells(
-    events: pd.DataFrame, event_type: str | None, keys: Sequence[str] = ()
+    events: pd.DataFrame, event_type: str | None, nonce_columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    required = () if event_type is not None else ("eventType",)
-    optional = [name for name in _ENVELOPE if name not in (required or ("eventType",)) and name not in keys]
-    return read_rows(
-        events,
-        required=tuple(dict.fromkeys([*required, *keys])),
-        optional=optional,
-        objects=("data",),
-        argument="events",
-    )
-
-
-def _with_nonces(
-    events: pd.DataFrame, event_type: str | None, nonce_columns: Sequence[str] | None
-) -> tuple[list[dict[str, Any]], list[str | None]]:
-    """Return the events with their nonces, and what is wrong with that of each."""
     if nonce_columns is not None:
         columns = events.columns if isinstance(events, pd.DataFrame) else ()
         check_nonce_columns(nonce_columns, [str(name) for name in columns])
-    rows = _read_cells(events, event_type, nonce_columns or ())
-    sent = [_event(row, event_type) for row in rows]
-    if nonce_columns is None:
-        nonces, problems = nonces_of_content(sent)
-    else:
-        nonces, problems = nonces_of_columns(rows, sent, nonce_columns, events.index.tolist())
-    return [{**event, "nonce": nonce} for event, nonce in zip(sent, nonces, strict=True)], problems
+    required = dict.fromkeys([*(() if event_type is not None else ("eventType",)), *(nonce_columns or ())])
+    optional = [name for name in _ENVELOPE if name not in required and name != "eventType"]
+    return read_rows(
+        events, required=tuple(required), optional=optional, objects=("data",), argument="events"
+    )
 
 
-def _check(
-    delivery: Delivery, events: Sequence[Mapping[str, Any]], problems: Sequence[str | None]
-) -> pd.DataFrame:
-    """Check events and send none; against their types where the service offers to."""
+def _check(delivery: Delivery, problems: Sequence[str | None]) -> pd.DataFrame:
+    """Check events and send none; against their types if the service offers that."""
     is_offered = threading.Event()
     is_offered.set()
-    # A row without a nonce is checked for whatever else is wrong with it, and told of that first.
-    named = [{**each, "nonce": each["nonce"] or "none"} for each in events]
 
-    def look(position: int) -> str | None:
-        found: Any = ()
+    def find_problem(position: int) -> str | None:
+        errors: Any = ()
         if is_offered.is_set():
             try:
-                found = delivery.project.send("validate_event", **named[position]).value
+                errors = delivery.send_row(position, "validate_event").value
             except (NotFound, NotSupported):
                 is_offered.clear()
-        return _first(found) or problems[position]
+        return _first(errors) or problems[position]
 
-    return replace(delivery, arguments=named.__getitem__).check(look)
+    return delivery.check(find_problem)
 
 
-def _event(row: Mapping[str, Any], event_type: str | None) -> dict[str, Any]:
+def _arguments(row: Mapping[str, Any], event_type: str | None) -> dict[str, Any]:
+    """Return the arguments of a row's event."""
     return {
         "event_type": event_type if event_type is not None else row.get("eventType"),
         "event_date": row.get("eventDate"),
         "tracker_id": row.get("trackerId"),
         "nonce": row.get("nonce"),
-        "data": _nested(row["data"]),
+        "data": _encoded(_nested(row["data"])),
     }
 
 
+def _encoded(data: dict[str, Any]) -> Mapping[str, Any]:
+    """Encode the data of an event, once for all that follows."""
+    try:
+        return EncodedObject(data)
+    except Refused:
+        # The request of the row names the problem.
+        return data
+
+
 def _nested(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the object whose members are named by dotted names."""
+    """Return an object whose members have dotted names as nested objects."""
     data: dict[str, Any] = {}
     for name, value in cells.items():
         *outer, last = name.split(".")
@@ -668,19 +627,19 @@ def _nested(cells: Mapping[str, Any]) -> dict[str, Any]:
             holder = holder.setdefault(part, {}) if isinstance(holder, dict) else None
         if not isinstance(holder, dict) or last in holder:
             raise InvalidRequest(
-                f"events: the column 'data.{name}' and another one exclude each other in one row",
+                f"events: the column 'data.{name}' conflicts with another column in the same row",
                 field="events",
             )
-        holder[last] = _value(value)
+        holder[last] = _json_value(value)
     return data
 
 
-def _value(value: Any) -> Any:
-    """Return what JSON can hold in place of a cell."""
+def _json_value(value: Any) -> Any:
+    """Return a cell as JSON can hold it."""
     if isinstance(value, datetime | np.datetime64):
         return instants.format(instants.parse(value, argument="events"))
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, np.ndarray):
-        return [_value(each) for each in value.tolist()]
+        return [_json_value(element) for element in value.tolist()]
     return value

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from attrib_ds.api.search_results import search
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import to_pandas, to_record
-from attrib_ds.sending.delivery import Delivery
-from attrib_ds.sending.rows import read_rows
+from attrib_ds.records.frames import read_rows, to_pandas, to_record
+from attrib_ds.sending.delivery import Delivery, build_requests
 
 if TYPE_CHECKING:
     import os
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from attrib_ds.filters import Predicate
     from attrib_ds.project import Project
-    from attrib_ds.sending.delivery import Earlier
     from attrib_ds.sending.journal import Outcome
 
 
@@ -230,8 +228,8 @@ def create_offline_interactions(
 ) -> pd.DataFrame:
     """Create offline interactions, such as calls and visits to a store, one per row.
 
-    Calling it again with the same rows stores those that have an ``externalId`` once: whatever ended a run,
-    the same call with the whole frame sends the rest.
+    Sending the same rows again stores those with an ``externalId`` once. After a failure or an interrupt
+    repeat the call; with a journal, only the rows that are not yet accepted are sent.
 
     Parameters
     ----------
@@ -245,25 +243,25 @@ def create_offline_interactions(
         not given. With ``externalId``, a text that is unique in the integration, a row can be sent again and
         is stored once; without it every run stores every row.
     dry_run : bool, default False
-        Whether to check the form of the rows only, and send nothing; whether there is such an integration
-        and such an identity field, the service alone knows. A journal is neither read nor written.
+        Only validate the rows, and send nothing. It cannot check that the integration and the identity fields
+        exist. The journal is neither read nor written.
     journal : str or Path, optional
-        File that remembers each row before it is sent, and what became of it, so that another run with it
-        sends only what is left and tells the same. Every row needs an ``externalId`` then: a row that was on
-        its way when a run ended is sent again, and stored once by it.
+        File that records each row before it is sent, and its outcome afterwards. The same call with the same
+        journal sends only the rows that are not yet accepted. ``externalId`` is required in each row then: a
+        row that was in flight when a run ended is sent again, and stored once.
 
     Returns
     -------
     DataFrame
         One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``;
-        in a dry run ``valid`` or ``rejected``), ``id`` of the interaction, ``error`` (str). Where the service
-        fails half-way, that row is ``failed`` and those behind it are ``unsent``.
+        in a dry run ``valid`` or ``rejected``), ``id`` of the interaction, ``error`` (str). If the service
+        fails half-way, that row is ``failed`` and those after it are ``unsent``.
 
     Raises
     ------
     InvalidRequest
         If a column is missing or unknown, a row that goes into a journal has no ``externalId``, or the
-        journal is for something else; nothing is stored then.
+        journal belongs to something else; nothing is stored then.
     Unavailable
         If another run uses the journal.
     AttribError
@@ -286,61 +284,47 @@ def create_offline_interactions(
     ...     [create_offline_interactions(shop, calls)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
-    return deliver_offline_interactions(project, frame, dry_run=dry_run, journal=journal)
-
-
-def deliver_offline_interactions(
-    project: Project,
-    frame: pd.DataFrame,
-    *,
-    journal: str | Path | None,
-    dry_run: bool = False,
-    earlier: Earlier | None = None,
-) -> pd.DataFrame:
-    """Create them as :func:`create_offline_interactions` does; of an earlier run only what failed."""
     rows = read_rows(frame, required=("date",), optional=("externalId",), objects=("userData", "nodeData"))
-
-    def arguments(position: int) -> dict[str, Any]:
-        row = rows[position]
-        return {
+    arguments = [
+        {
             "date": row.get("date"),
             "user_data": {name: _as_text(value) for name, value in row["userData"].items()},
             "node_data": row["nodeData"],
             "external_id": _as_text(row.get("externalId")),
         }
-
-    def send(positions: Sequence[int]) -> list[Outcome]:
-        answer = project.send("create_offline_interaction", **arguments(positions[0]))
-        stored = to_record(answer.table)
-        return [("created" if answer.value else "present", stored["_id"], None)]
-
+        for row in rows
+    ]
     delivery = Delivery(
         project=project,
         function="create_offline_interactions",
         operation="create_offline_interaction",
         index=frame.index,
-        arguments=arguments,
+        requests=build_requests(project, "create_offline_interaction", arguments),
         key=lambda interaction: [interaction.nodeData.get("vendorId"), interaction.externalId],
-        rows=rows,
-        is_kept_once=lambda position: rows[position].get("externalId") is not None,
-        earlier=earlier,
     )
+
+    def send(positions: Sequence[int]) -> list[Outcome]:
+        answer = delivery.send_row(positions[0])
+        stored = to_record(answer.table)
+        return [("created" if answer.value else "present", stored["_id"], None)]
+
     if dry_run:
         return delivery.check()
     if journal is not None:
-        _refuse_unnamed([row.get("externalId") for row in rows], frame.index.tolist())
-    with delivery.begun(journal) as run:
-        return run.send(send)
+        _require_external_ids([row.get("externalId") for row in rows], frame.index.tolist())
+    with delivery.recording(journal) as recording:
+        return delivery.send(send, recording)
 
 
-def _refuse_unnamed(external_ids: Sequence[Any], labels: Sequence[Hashable]) -> None:
-    unnamed = [label for label, each in zip(labels, external_ids, strict=True) if each is None]
-    if unnamed:
+def _require_external_ids(external_ids: Sequence[Any], labels: Sequence[Hashable]) -> None:
+    missing = [label for label, id in zip(labels, external_ids, strict=True) if id is None]
+    if missing:
         raise InvalidRequest(
-            f"journal: {len(unnamed):,} rows have no externalId (the first is row {unnamed[0]!r}), so that "
-            "it could not be known whether they were stored when a run ended; give each one, or no journal",
+            f"journal: externalId is required in each row, and missing in {len(missing):,} (first: row "
+            f"{missing[0]!r}); without it a run cannot tell whether an earlier one stored the "
+            "row; leave journal out to send such rows",
             field="journal",
-            details=[{"row": label, "problem": "has no externalId"} for label in unnamed],
+            details=[{"row": label, "problem": "externalId is required"} for label in missing],
         )
 
 

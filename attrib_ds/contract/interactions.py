@@ -20,7 +20,7 @@ from attrib_ds.contract.values import (
     SegmentCount,
     ThreeState,
     TimeZone,
-    json_object,
+    check_json_object,
     sorting,
 )
 from attrib_ds.schema import INTERACTION, INTERACTION_INSIGHT, is_json, properties
@@ -54,14 +54,14 @@ def _check_group(value: Any) -> str:
 
 
 def _check_node_data(value: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json_object().check(value)
+    found = check_json_object(value)
     if not isinstance(found.get("vendorId"), str):
         raise Refused("has no vendorId; allowed: an object with the vendorId (text) of an integration")
     return found
 
 
 def _check_user_data(value: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json_object().check(value)
+    found = check_json_object(value)
     if all(each is None or (isinstance(each, str) and not each.strip()) for each in found.values()):
         raise Refused("identifies nobody; allowed: an object with at least one identity field, such as email")
     return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from attrib_ds.contract.rule import Refused, is_unicode, shown
 
@@ -15,6 +15,54 @@ DEEPEST: Final = 64
 #: Decimal digits of an integer beyond which Python itself refuses to read it back.
 _MOST_DIGITS: Final = 4_000
 _TOO_LARGE: Final = 10**_MOST_DIGITS
+
+
+class EncodedObject(Mapping[str, Any]):
+    """A JSON object with its text, which :func:`encode` copies wherever the object is part of a value.
+
+    An event's ``data`` is one: however many layers it passes, it is encoded once.
+
+    Parameters
+    ----------
+    members : mapping
+        Members of the object; not changed afterwards.
+
+    Attributes
+    ----------
+    members : mapping
+        As given.
+    text : str
+        The object as JSON, checked to be nested no deeper than a member of another object may be.
+
+    Raises
+    ------
+    Refused
+        If JSON cannot hold it; see :func:`encode`.
+
+    Examples
+    --------
+    >>> data = EncodedObject({"amount": 1.5})
+    >>> encode({"nonce": "n-1", "data": data}), data == {"amount": 1.5}
+    ('{"nonce":"n-1","data":{"amount":1.5}}', True)
+    """
+
+    __slots__ = ("members", "text")
+
+    def __init__(self, members: Mapping[str, Any]) -> None:
+        self.members = members
+        self.text = encode(members, level=1)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.members[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __repr__(self) -> str:
+        return repr(self.members)
 
 
 def encode(value: object, *, level: int = 0) -> str:
@@ -59,6 +107,8 @@ def encode(value: object, *, level: int = 0) -> str:
         return float.__repr__(value)
     if isinstance(value, Decimal):
         return _encode_decimal(value)
+    if isinstance(value, EncodedObject):
+        return value.text
     if isinstance(value, Mapping | list | tuple):
         return _encode_container(value, level + 1)
     raise Refused(

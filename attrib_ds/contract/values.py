@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 
 from attrib_ds import instants
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_text import EncodedObject, encode
 from attrib_ds.contract.rule import Refused, Rule, Size, choice, listed, nearest, shown
 from attrib_ds.errors import InvalidRequest
 
@@ -306,40 +306,32 @@ def sorting_text(allowed: tuple[str, ...]) -> Rule:
     )
 
 
-def json_object(*, most_bytes: int | None = None) -> Rule:
-    """Return the rule of an open JSON object.
+def check_json_object(value: Any) -> dict[str, Any]:
+    """Return an open JSON object as it came; raise :class:`Refused` if it is none."""
+    if not isinstance(value, Mapping):
+        raise Refused
+    encode(value, level=1)
+    return dict(value)
 
-    Parameters
-    ----------
-    most_bytes : int, optional
-        Bound of its JSON text, in UTF-8.
 
-    Returns
-    -------
-    Rule
-        Holds the object as it came.
-
-    Examples
-    --------
-    >>> json_object(most_bytes=20).check({"a": [1, None]})
-    {'a': [1, None]}
-    """
-
-    def check(value: Any) -> dict[str, Any]:
-        if not isinstance(value, Mapping):
-            raise Refused
-        size = len(encode(value, level=1).encode())
-        if most_bytes is not None and size > most_bytes:
-            raise Refused(f"has {size:,} bytes as JSON; allowed: at most {most_bytes:,}")
-        return dict(value)
-
-    return Rule(check=check, allowed="an object", json_schema={"type": "object"})
+def _check_event_data(value: Any) -> EncodedObject:
+    if not isinstance(value, Mapping):
+        raise Refused
+    data = value if isinstance(value, EncodedObject) else EncodedObject(dict(value))
+    size = len(data.text.encode())
+    if size > _MOST_BYTES:
+        raise Refused(f"has {size:,} bytes as JSON; allowed: at most {_MOST_BYTES:,}")
+    return data
 
 
 BOUNDED: Final = Size()
 FILLED: Final = Size(lowest=1)
 
 Order: TypeAlias = Annotated[str, choice("ASC", "DESC")]
-JsonObject: TypeAlias = Annotated[dict[str, Any], json_object()]
+JsonObject: TypeAlias = Annotated[
+    dict[str, Any], Rule(check=check_json_object, allowed="an object", json_schema={"type": "object"})
+]
 #: An event is at most 1 MiB (G-136).
-EventData: TypeAlias = Annotated[dict[str, Any], json_object(most_bytes=_MOST_BYTES)]
+EventData: TypeAlias = Annotated[
+    EncodedObject, Rule(check=_check_event_data, allowed="an object", json_schema={"type": "object"})
+]

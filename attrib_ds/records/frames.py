@@ -1,19 +1,84 @@
-"""Arrow tables as DataFrames whose columns and dtypes do not depend on the rows."""
+"""Converts DataFrames from callers to rows, and Arrow tables to DataFrames for them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from attrib_ds.errors import InvalidRequest, closest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Every integer up to here is a float too.
+_LARGEST_WHOLE: Final = 2.0**53
 _DTYPES = {
     pa.int64(): pd.Int64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
     # Named, since pandas looks at every text where it has to find the dtype itself.
     pa.string(): pd.StringDtype(na_value=np.nan),
 }
+
+
+def read_rows(
+    frame: object,
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    objects: Sequence[str] = (),
+    argument: str = "frame",
+) -> list[dict[str, Any]]:
+    """Return the rows of a frame as dicts without the missing cells.
+
+    The order of the columns and the dtype of whole numbers make no difference to the JSON text of a row.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Not changed.
+    required, optional : sequence of str
+        Columns it must have and may have.
+    objects : sequence of str
+        Objects whose members are dotted columns (``nodeData.vendorId``).
+    argument : str, default "frame"
+        Name of the frame in error messages.
+
+    Returns
+    -------
+    list of dict
+        In the order of the frame. Each row has all ``objects``, as dicts.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is not a DataFrame, or a column is missing, unknown or repeated.
+
+    Examples
+    --------
+    >>> visits = pd.DataFrame({"date": ["2025-01-31T12:00:00Z"], "userData.email": ["anna@example.com"]})
+    >>> read_rows(visits, required=["date"], objects=["userData"])
+    [{'userData': {'email': 'anna@example.com'}, 'date': '2025-01-31T12:00:00Z'}]
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise InvalidRequest(f"{argument}: must be a DataFrame, got {type(frame).__name__}", field=argument)
+    columns = [str(name) for name in frame.columns]
+    _check_columns(columns, required, optional, objects, argument=argument)
+    order = sorted(range(len(columns)), key=columns.__getitem__)
+    names = [columns[position] for position in order]
+    cells = [_cells(frame.iloc[:, position]) for position in order]
+    rows = []
+    for values in zip(*cells, strict=True):
+        row: dict[str, Any] = {name: {} for name in objects}
+        for name, value in zip(names, values, strict=True):
+            outer, dot, inner = name.partition(".")
+            if value is not None:
+                holder, key = (row[outer], inner) if dot and outer in objects else (row, name)
+                holder[key] = value
+        rows.append(row)
+    return rows
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -72,3 +137,41 @@ def _series(values: pa.ChunkedArray) -> pd.Series[Any]:
         values = values.cast(pa.float64())
     series: pd.Series[Any] = values.to_pandas(types_mapper=_DTYPES.get)
     return series
+
+
+def _check_columns(
+    columns: Sequence[str],
+    required: Sequence[str],
+    optional: Sequence[str],
+    objects: Sequence[str],
+    *,
+    argument: str,
+) -> None:
+    repeated = sorted({name for name in columns if columns.count(name) > 1})
+    missing = [name for name in required if name not in columns]
+    names = [*required, *optional]
+    unknown = [name for name in columns if name not in names and name.partition(".")[0] not in objects]
+    unknown += [name for name in columns if name in objects]
+    problems = [f"has the column {name!r} twice" for name in repeated]
+    problems += [f"has no column {name!r}" for name in missing]
+    problems += [f"has an unknown column {name!r}{closest(name, names)}" for name in unknown]
+    if problems:
+        allowed = ", ".join([*names, *(f"{name}.<key>" for name in objects)])
+        raise InvalidRequest(f"{argument}: {'; '.join(problems)}; allowed: {allowed}", field=argument)
+
+
+def _cells(column: pd.Series[Any]) -> list[Any]:
+    """Return cells as Python values, None where one is missing."""
+    values = column.astype(object)
+    return [
+        None if is_missing else _plain(value) for value, is_missing in zip(values, values.isna(), strict=True)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
+        value = value.item()
+    # Integers become floats beside a missing cell or a fraction.
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_WHOLE:
+        return int(value)
+    return value

@@ -1,328 +1,342 @@
-"""Delivers the rows of a frame to a service: checked only, or sent, with a journal if there is one."""
+"""Sends the rows of a frame and returns a frame with the outcome of each row."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
+import threading
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from decimal import Decimal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
 
 from attrib_ds.contract import OPERATIONS, build, to_wire
 from attrib_ds.contract.json_text import encode
 from attrib_ds.display import progress
-from attrib_ds.errors import AttribError, InvalidRequest
-from attrib_ds.sending.journal import NOT_STORED, Entry, Purpose, Recording, open_journal
-from attrib_ds.sending.rows import send_rows
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound
+from attrib_ds.sending.journal import Purpose, Recording, Row, open_journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    import pandas as pd
-
-    from attrib_ds.contract import Request
+    from attrib_ds.contract import Answer, Request
     from attrib_ds.project import Project
-    from attrib_ds.sending.journal import Journal, Outcome
-    from attrib_ds.sending.rows import Send
+    from attrib_ds.sending.journal import Outcome
 
-#: Where a result tells how its rows were sent, in its ``attrs``.
-SENDING: Final = "sending"
-#: What became of rows that may be sent again.
-_LEFT: Final = frozenset({"failed", "unsent"})
+    #: Takes the positions of the rows of one request.
+    Send = Callable[[Sequence[int]], Sequence[Outcome | AttribError]]
+
+#: Concurrent requests; the service commits those that arrive together with one flush of its file.
+_MAX_WORKERS: Final = 128
+#: How long Ctrl-C may go unnoticed.
+_POLL_SECONDS: Final = 0.5
+_UNSENT: Final = ("unsent", None, None)
+_NOT_STORED: Final = frozenset({"unsent", "rejected", "failed"})
+#: Errors about one row, and not about the service or the account.
+_ROW_ERRORS: Final = (InvalidRequest, NotFound, Conflict)
 _MEMORY: Final = ":memory:"
-
-
-@dataclass(frozen=True)
-class Earlier:
-    """What an earlier run told of the rows of a frame.
-
-    Parameters
-    ----------
-    told : DataFrame
-        Its result.
-    """
-
-    told: pd.DataFrame
-
-    @property
-    def sending(self) -> dict[str, Any]:
-        """How it was sent, as its result tells."""
-        return dict(self.told.attrs[SENDING])
-
-    def outcomes(self) -> list[Outcome]:
-        """Return what became of each row."""
-        cells = self.told[["status", "id", "error"]].astype(object)
-        missing = cells.isna().to_numpy()
-        rows = cells.itertuples(index=False)
-        return [
-            tuple(None if is_missing else cell for cell, is_missing in zip(row, of_row, strict=True))  # type: ignore[misc]
-            for row, of_row in zip(rows, missing, strict=True)
-        ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Rows of a frame that one function sends.
+    """Rows of a frame on their way to a project, each as the one request built of it.
 
     Parameters
     ----------
     project : Project
-        Where they go.
+        Receives the rows.
     function : str
-        Public name of the function.
+        Name of the public function.
     operation : str
-        The operation that takes one row.
+        Operation that sends one row.
     index : Index
         Of the frame.
-    arguments : callable
-        Takes the position of a row and returns the operation's arguments.
+    requests : sequence of Request or InvalidRequest
+        One per row, from :func:`build_requests`.
     key : callable
-        Takes the request of a row and returns what makes it the same row in another run, beside how often
-        the same was in the frame before.
-    rows : sequence
-        What the frame holds, as it is sent.
-    manner : mapping, optional
-        Further arguments of the function, as JSON holds them.
-    is_kept_once : callable, optional
-        Takes the position of a row and says whether sending it twice stores it once; by default of each.
-    earlier : Earlier, optional
-        A run of the same frame, of which only what failed is sent again.
+        Takes a request and returns the values that identify its row in another run with the same journal.
+        Rows with equal keys are told apart by their order.
     """
 
     project: Project
     function: str
     operation: str
     index: pd.Index[Any]
-    arguments: Callable[[int], Mapping[str, Any]]
+    requests: Sequence[Request | InvalidRequest]
     key: Callable[[Any], Sequence[Any]]
-    rows: Sequence[Any]
-    manner: Mapping[str, Any] = field(default_factory=dict)
-    is_kept_once: Callable[[int], bool] | None = None
-    earlier: Earlier | None = None
 
     def request(self, position: int) -> Request:
-        """Build the request of a row, which checks it.
+        """Return the request of a row, or raise what is wrong with the row."""
+        request = self.requests[position]
+        if isinstance(request, InvalidRequest):
+            raise request
+        return request
 
-        Raises
-        ------
-        InvalidRequest
-            If it is not allowed.
-        """
-        arguments = self.arguments(position)
-        return build(OPERATIONS[self.operation], project_id=self.project.project_id, **arguments)
+    def send_row(self, position: int, operation: str | None = None) -> Answer:
+        """Send one row, by another operation with the same request if one is named."""
+        declared = OPERATIONS[operation or self.operation]
+        return self.project.transport.send(declared, self.request(position))
 
-    def check(self, further: Callable[[int], str | None] | None = None) -> pd.DataFrame:
-        """Check each row and send none.
+    def check(self, find_problem: Callable[[int], str | None] | None = None) -> pd.DataFrame:
+        """Validate each row and send none.
 
         Parameters
         ----------
-        further : callable, optional
-            Takes the position of a row that is in order as such, and returns what is wrong with it.
+        find_problem : callable, optional
+            Takes the position of a row with a valid request; returns a further problem, if there is one.
 
         Returns
         -------
         DataFrame
-            One row per row: ``status`` (``valid`` or ``rejected``), ``id`` (missing) and ``error``.
+            As from :func:`send_rows`, with the statuses ``valid`` and ``rejected``.
         """
 
-        def look(positions: Sequence[int]) -> list[Outcome]:
-            self.request(positions[0])
-            problem = further(positions[0]) if further else None
+        def check_row(positions: Sequence[int]) -> list[Outcome]:
+            (position,) = positions
+            self.request(position)
+            problem = find_problem(position) if find_problem else None
             return [("valid" if problem is None else "rejected", None, problem)]
 
         # Only a further check asks the service, and waits.
-        keys = range(len(self.index)) if further else None
+        keys = range(len(self.index)) if find_problem else None
         with progress("rows", len(self.index)) as advance:
-            return send_rows(self.index, look, keys=keys, advance=advance)
+            return send_rows(self.index, check_row, keys=keys, advance=advance)
 
     @contextmanager
-    def begun(
-        self, journal: str | Path | None, *, asked_again: frozenset[str] = frozenset()
-    ) -> Iterator[Run]:
-        """Begin to send.
+    def recording(
+        self, journal: str | Path | None, *, retried: frozenset[str] = frozenset()
+    ) -> Iterator[Recording | None]:
+        """Open the journal of the run; without one there is nothing to record.
 
         Parameters
         ----------
         journal : str or Path, optional
-            File that remembers the rows.
-        asked_again : frozenset of str, optional
-            Statuses in it that are no end of a row.
+            File of the journal.
+        retried : frozenset of str, optional
+            Statuses of rows that are sent again, beside those of :class:`Recording`.
 
         Yields
         ------
-        Run
-            To send with, once.
+        Recording or None
+            For :meth:`send`.
 
         Raises
         ------
         InvalidRequest
-            If the journal is for something else, or could only mislead; or the earlier run was of other rows.
+            If the journal belongs to something else, or the project is in memory.
         Unavailable
-            If another run uses it.
+            If another run holds it.
         """
-        sending = self._sending(journal)
-        known = self._known(sending)
         if journal is None:
-            yield Run(self, sending, known)
+            yield None
             return
         with open_journal(journal, self._purpose()) as opened:
-            recording = Recording(opened, self._entries(), asked_again=asked_again)
-            known = [each or noted for each, noted in zip(known, recording.outcomes, strict=True)]
-            yield Run(self, sending, known, opened, recording)
-
-    def _sending(self, journal: str | Path | None) -> dict[str, Any]:
-        """Return how the rows are sent, such that another run can go on with them."""
-        rows = json.dumps(list(self.rows), sort_keys=True, default=str).encode("utf-8", "surrogatepass")
-        return {
-            "function": self.function,
-            "project": self.project.project_id,
-            "service": self._service(),
-            "arguments": dict(self.manner),
-            "journal": None if journal is None else str(Path(journal).resolve()),
-            "rows": hashlib.sha256(rows).hexdigest(),
-            "doubtful": [],
-        }
-
-    def _known(self, sending: dict[str, Any]) -> list[Outcome | None]:
-        """Return what became of each row in the earlier run; None for those that are to be sent."""
-        if self.earlier is None:
-            return [None] * len(self.index)
-        before = self.earlier.sending
-        for name in ("project", "service"):
-            if before[name] != sending[name]:
-                raise InvalidRequest(
-                    f"results: were sent to the {name} {before[name]!r} and not to {sending[name]!r}",
-                    field="results",
-                )
-        if before["rows"] != sending["rows"] or not self.index.equals(self.earlier.told.index):
-            raise InvalidRequest(
-                "frame: is not the frame that was sent; give that one, with all its rows as they were and "
-                f"with the index of results, or call {self.function} again",
-                field="frame",
-            )
-        doubtful = set(before["doubtful"])
-        sending["doubtful"] = [each for each in before["doubtful"] if not self._is_kept_once(each)]
-        return [
-            None if each[0] in _LEFT and (position not in doubtful or self._is_kept_once(position)) else each
-            for position, each in enumerate(self.earlier.outcomes())
-        ]
-
-    def _is_kept_once(self, position: int) -> bool:
-        return self.is_kept_once is None or self.is_kept_once(position)
-
-    def _service(self) -> str:
-        address = self.project.transport.address
-        return address if "://" in address or address == _MEMORY else str(Path(address).resolve())
-
-    def _purpose(self) -> Purpose:
-        service = self._service()
-        if service == _MEMORY:
-            raise InvalidRequest(
-                "journal: this project is gone when it is closed, so that a journal of it would tell of rows "
-                "that are nowhere; leave it out, or connect(…, path=…)",
-                field="journal",
-            )
-        return Purpose(function=self.function, project=self.project.project_id, service=service)
-
-    def _entries(self) -> list[Entry | None]:
-        seen: Counter[str] = Counter()
-        return [self._entry(position, seen) for position in range(len(self.index))]
-
-    def _entry(self, position: int, seen: Counter[str]) -> Entry | None:
-        try:
-            request = self.request(position)
-        except InvalidRequest:
-            # It is told of the row when its turn comes.
-            return None
-        key = json.dumps([str(part) for part in self.key(request)])
-        seen[key] += 1
-        return Entry(f"{seen[key]} {key}", self._content(request))
-
-    def _content(self, request: Request) -> str:
-        """Return what is sent of a row, such that 70 and 70.0 are the same."""
-        wire = to_wire(OPERATIONS[self.operation], request)
-        members = json.loads(
-            wire.content() or b"null",
-            parse_float=Decimal,
-            parse_int=Decimal,
-            object_pairs_hook=lambda pairs: dict(sorted(pairs)),
-        )
-        return encode([wire.path, members])
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run over the rows of a delivery.
-
-    Parameters
-    ----------
-    delivery : Delivery
-        The rows.
-    sending : dict
-        How they are sent, for the result to tell.
-    known : sequence
-        What became of each row before; None for those that are to be sent.
-    journal : Journal, optional
-        Of this and of earlier runs.
-    recording : Recording, optional
-        The rows in the journal.
-    """
-
-    delivery: Delivery
-    sending: Mapping[str, Any]
-    known: Sequence[Outcome | None]
-    journal: Journal | None = None
-    recording: Recording | None = None
-
-    @property
-    def known_ids(self) -> frozenset[str]:
-        """The ids that rows of earlier runs were given."""
-        noted = self.journal.ids if self.journal else frozenset()
-        return noted | {each[1] for each in self.known if each is not None and each[1] is not None}
+            yield Recording(opened, self._rows(), retried=retried)
 
     def send(
         self,
         send: Send,
+        recording: Recording | None,
         *,
         keys: Sequence[Hashable] | None = None,
         size: int = 1,
         find: Callable[[int], Outcome | None] | None = None,
     ) -> pd.DataFrame:
-        """Send the rows that are left and return what became of each; see :func:`send_rows`."""
-        doubtful = set(self.sending["doubtful"])
-
-        def watched(positions: Sequence[int]) -> Sequence[Outcome | AttribError]:
-            told: Sequence[Outcome | AttribError]
-            try:
-                told = send(positions)
-            except AttribError as error:
-                told = [error] * len(positions)
-            doubtful.update(
-                position
-                for position, each in zip(positions, told, strict=True)
-                if isinstance(each, AttribError) and not isinstance(each, NOT_STORED)
+        """Send the rows that are left, with a progress bar; see :func:`send_rows`."""
+        finished = recording.finished if recording else 0
+        with progress("rows", len(self.index), done=finished) as advance:
+            return send_rows(
+                self.index, send, keys=keys, size=size, find=find, recording=recording, advance=advance
             )
-            return told
 
-        done = sum(each is not None for each in self.known)
+    def _purpose(self) -> Purpose:
+        address = self.project.transport.address
+        if address == _MEMORY:
+            raise InvalidRequest(
+                "journal: an in-memory project cannot have a journal, since its rows are gone once it is "
+                "closed; leave journal out, or use connect(…, path=…)",
+                field="journal",
+            )
+        service = address if "://" in address else str(Path(address).resolve())
+        return Purpose(function=self.function, project=self.project.project_id, service=service)
+
+    def _rows(self) -> list[Row | None]:
+        """Return what the journal identifies each row by; None for rows that cannot be sent."""
+        operation = OPERATIONS[self.operation]
+        occurrences: Counter[str] = Counter()
+        rows: list[Row | None] = []
+        for request in self.requests:
+            if isinstance(request, InvalidRequest):
+                rows.append(None)
+                continue
+            key = json.dumps([str(part) for part in self.key(request)])
+            occurrences[key] += 1
+            wire = to_wire(operation, request)
+            rows.append(Row(f"{occurrences[key]} {key}", encode([wire.path, wire.body])))
+        return rows
+
+
+def build_requests(
+    project: Project, operation: str, arguments: Iterable[Mapping[str, Any]]
+) -> list[Request | InvalidRequest]:
+    """Build the request of each row, once.
+
+    Parameters
+    ----------
+    project : Project
+        Receives the rows.
+    operation : str
+        Operation that sends one row.
+    arguments : iterable of mapping
+        Arguments of the operation, per row.
+
+    Returns
+    -------
+    list of Request or InvalidRequest
+        One per row; the error of a row that is not valid.
+    """
+    declared = OPERATIONS[operation]
+    requests: list[Request | InvalidRequest] = []
+    for row in arguments:
         try:
-            with progress("rows", len(self.known), done=done) as advance:
-                told = send_rows(
-                    self.delivery.index,
-                    watched,
-                    keys=keys,
-                    size=size,
-                    find=find,
-                    known=self.known,
-                    recording=self.recording,
-                    advance=advance,
-                )
+            requests.append(build(declared, project_id=project.project_id, **row))
+        except InvalidRequest as error:
+            requests.append(error)
+    return requests
+
+
+def send_rows(
+    index: pd.Index[Any],
+    send: Send,
+    *,
+    keys: Sequence[Hashable] | None = None,
+    size: int = 1,
+    find: Callable[[int], Outcome | None] | None = None,
+    recording: Recording | None = None,
+    advance: Callable[[int], None] | None = None,
+) -> pd.DataFrame:
+    """Send rows and return the outcome of each.
+
+    Parameters
+    ----------
+    index : Index
+        Of the result, one entry per row.
+    send : callable
+        Takes the positions of the rows of one request; returns the status, the id and the error of each, or
+        an exception in their place; or raises one for all of them.
+    keys : sequence, optional
+        One per row: rows with equal keys are sent one after the other, in their order; rows with different
+        keys concurrently, from several threads. By default all rows are sent in their order.
+    size : int, default 1
+        Maximum number of rows per request.
+    find : callable, optional
+        Takes the position of a row, where each has a request of its own, and returns its outcome if it need
+        not be sent.
+    recording : Recording, optional
+        Knows rows of earlier runs, which are not sent again, and records the rows of this one.
+    advance : callable, optional
+        Takes the number of rows that are finished.
+
+    Returns
+    -------
+    DataFrame
+        One row per row, on ``index``: ``status``, ``id`` and ``error`` (str). A row that the service
+        refuses is ``rejected``. If the service itself fails, the error is raised if nothing was stored
+        before, with the frame as its ``partial``; otherwise such a row is ``failed`` and those that were not
+        sent are ``unsent``. An interrupt waits for requests in flight and sends no others.
+
+    Examples
+    --------
+    >>> amounts = pd.Series([5, 0], index=["x", "y"])
+    >>> def send(positions):
+    ...     if not amounts.iloc[positions[0]]:
+    ...         raise InvalidRequest("amount: is missing")
+    ...     return [("created", "a1", None)]
+    >>> send_rows(amounts.index, send)
+         status   id               error
+    x   created   a1                 NaN
+    y  rejected  NaN  amount: is missing
+    """
+    recorded = recording.outcomes if recording else [None] * len(index)
+    outcomes: list[Outcome] = [outcome or _UNSENT for outcome in recorded]
+    failures: list[AttribError] = []
+    stop = threading.Event()
+
+    def request(batch: Sequence[int]) -> Sequence[Outcome | AttribError]:
+        found = find(batch[0]) if find else None
+        if found:
+            return recording.finish(batch, [found]) if recording else [found]
+        if recording:
+            recording.start(batch)
+        results: Sequence[Outcome | AttribError]
+        try:
+            results = send(batch)
         except AttribError as error:
-            if error.partial is not None:
-                error.partial.attrs[SENDING] = {**self.sending, "doubtful": sorted(doubtful)}
-            raise
-        told.attrs[SENDING] = {**self.sending, "doubtful": sorted(doubtful)}
-        return told
+            results = [error] * len(batch)
+        return recording.finish(batch, results) if recording else results
+
+    def work(positions: Sequence[int]) -> None:
+        for start in range(0, len(positions), size):
+            if stop.is_set():
+                return
+            batch = positions[start : start + size]
+            results: Sequence[Outcome | AttribError]
+            try:
+                results = request(batch)
+            except AttribError as error:
+                results = [error] * len(batch)
+            for position, result in zip(batch, results, strict=True):
+                if not isinstance(result, AttribError):
+                    outcomes[position] = result
+                elif isinstance(result, _ROW_ERRORS):
+                    outcomes[position] = ("rejected", None, str(result))
+                else:
+                    outcomes[position] = ("failed", None, str(result))
+                    failures.append(result)
+                    stop.set()
+            if advance:
+                advance(len(batch))
+
+    remaining = [position for position, outcome in enumerate(recorded) if outcome is None]
+    try:
+        if keys is None:
+            work(remaining)
+        else:
+            by_key: defaultdict[Hashable, list[int]] = defaultdict(list)
+            for position in remaining:
+                by_key[keys[position]].append(position)
+            _work_concurrently(work, list(by_key.values()), stop)
+    except KeyboardInterrupt as interrupt:
+        answered = sum(outcome != _UNSENT for outcome in outcomes)
+        with_journal = " with the same journal" if recording else ""
+        interrupt.add_note(
+            f"attrib-ds: {answered:,} of {len(outcomes):,} rows were answered; the same call{with_journal} "
+            "sends the rest"
+        )
+        raise
+    results = pd.DataFrame(outcomes, index=index, columns=["status", "id", "error"], dtype="str")
+    if failures and all(status in _NOT_STORED for status, _, _ in outcomes):
+        failures[0].partial = results
+        raise failures[0]
+    return results
+
+
+def _work_concurrently(
+    work: Callable[[Sequence[int]], None], parts: Sequence[Sequence[int]], stop: threading.Event
+) -> None:
+    """Work on each part in a thread of its own; return when none of them is left, whatever happens."""
+    pool = ThreadPoolExecutor(_MAX_WORKERS)
+    try:
+        for future in [pool.submit(work, part) for part in parts]:
+            # In short waits: a signal that comes just before a wait begins is seen when it ends.
+            while not future.done():
+                wait([future], timeout=_POLL_SECONDS)
+            future.result()
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)

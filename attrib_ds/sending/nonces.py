@@ -1,4 +1,4 @@
-"""Gives events nonces, by which a service keeps each of them once."""
+"""Makes nonces, by which a service stores each event once however often it is sent."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from attrib_ds.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
-_MOST_SHOWN: Final = 5
-_UNDATED: Final = "events: the row has neither nonce nor eventDate"
+_MAX_SHOWN: Final = 5
+_UNDATED: Final = "events: nonce or eventDate is required"
 
 
 def check_nonce_columns(nonce_columns: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse columns that cannot make nonces; whether they are there is checked with the others.
+    """Refuse columns that cannot make nonces; that they exist is checked with the other columns.
 
     Raises
     ------
     InvalidRequest
-        If they are no list of names, or there is a column of nonces too.
+        If they are not a list of names, or there is a column of nonces too.
     """
-    named = [] if isinstance(nonce_columns, str) else list(nonce_columns)
-    if not named or not all(isinstance(name, str) and name for name in named):
+    names = [] if isinstance(nonce_columns, str) else list(nonce_columns)
+    if not names or not all(isinstance(name, str) and name for name in names):
         raise InvalidRequest(
             f"nonce_columns: {nonce_columns!r} is not allowed; allowed: a list of one or more columns",
             field="nonce_columns",
         )
     if "nonce" in columns:
         raise InvalidRequest(
-            "nonce_columns: excludes the column 'nonce'; leave one of them out", field="nonce_columns"
+            "nonce_columns: cannot be combined with the column 'nonce'; leave one of them out",
+            field="nonce_columns",
         )
 
 
@@ -48,19 +49,19 @@ def nonces_of_columns(
     nonce_columns: Sequence[str],
     labels: Sequence[Hashable],
 ) -> tuple[list[str | None], list[str | None]]:
-    """Return a nonce per row, made of what its key columns hold, and what is wrong with it.
+    """Return a nonce per row, made of its key columns, and the problem of each row.
 
-    A nonce depends on the event type and the text of the cells, in the order of the columns, and on nothing
-    else: 17 and "17" are the same.
+    A nonce depends on the event type and on the cells as text, in the order of the columns: 17 and "17" are
+    the same.
 
     Parameters
     ----------
     rows, events : sequence of mapping
-        What the frame holds, and the events made of it.
+        Rows of the frame, and the arguments of the events made of them.
     nonce_columns : sequence of str
         Columns of the frame.
     labels : sequence
-        Of the rows, by which one row is told of the other.
+        Label of each row, for messages.
 
     Returns
     -------
@@ -69,93 +70,95 @@ def nonces_of_columns(
     """
     nonces: list[str | None] = []
     problems: list[str | None] = []
-    first: dict[str, Hashable] = {}
+    owners: dict[str, Hashable] = {}
     for row, event, label in zip(rows, events, labels, strict=True):
         cells = [_cell(row, name) for name in nonce_columns]
         missing = [name for name, cell in zip(nonce_columns, cells, strict=True) if cell is None]
         if missing:
             nonces.append(None)
-            problems.append(f"nonce_columns: {', '.join(map(repr, missing))} is missing")
+            problems.append(f"nonce_columns: {', '.join(map(repr, missing))} is required")
             continue
-        text = json.dumps([str(event["event_type"]), *(_text(cell) for cell in cells)])
-        nonce = hashlib.sha256(text.encode()).hexdigest()
+        key = json.dumps([str(event["event_type"]), *(_cell_text(cell) for cell in cells)])
+        nonce = hashlib.sha256(key.encode()).hexdigest()
         nonces.append(nonce)
-        problems.append(f"nonce_columns: holds the key of row {first[nonce]!r}" if nonce in first else None)
-        first.setdefault(nonce, label)
+        problems.append(f"nonce_columns: duplicates row {owners[nonce]!r}" if nonce in owners else None)
+        owners.setdefault(nonce, label)
     return nonces, problems
 
 
 def nonces_of_content(
     events: Sequence[Mapping[str, Any]],
 ) -> tuple[list[str | None], list[str | None]]:
-    """Return a nonce per row that has none, made of its content, and what is wrong with it.
+    """Return the nonce of each row, made of its content where it has none, and the problem of each row.
 
-    Rows that are the same are events of their own: a frame of them can be sent again as a whole.
+    Equal rows are different events: the first, the second and so on of their content. So a frame can be sent
+    again, but only as a whole.
 
     Parameters
     ----------
     events : sequence of mapping
-        The events.
+        Arguments of the events.
 
     Returns
     -------
     tuple of list
-        Nonces, None where there is no date or the row holds what no event can hold; problems, None where
-        there is none.
+        Nonces, None where the date is missing or JSON cannot hold the row; problems, None where there is
+        none.
     """
     nonces: list[str | None] = []
     problems: list[str | None] = []
-    seen: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
     for event in events:
         if event["nonce"] is not None or event["event_date"] is None:
             nonces.append(event["nonce"])
             problems.append(_UNDATED if event["nonce"] is None else None)
             continue
-        content = {**event, "event_date": _date_text(event["event_date"])}
         try:
-            text = encode(dict(sorted(content.items())))
+            content = encode({**dict(sorted(event.items())), "event_date": _date_text(event["event_date"])})
         except Refused as refusal:
             nonces.append(None)
             problems.append(f"events: a row {refusal.problem}")
             continue
-        seen[text] += 1
-        nonces.append(hashlib.sha256(f"{seen[text]} {text}".encode()).hexdigest())
+        occurrences[content] += 1
+        nonces.append(hashlib.sha256(f"{occurrences[content]} {content}".encode()).hexdigest())
         problems.append(None)
     return nonces, problems
 
 
 def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_columns: bool) -> None:
-    """Refuse a frame whose rows could not be told apart in another run.
+    """Refuse a frame if another run could not recognise some of its rows.
 
     Raises
     ------
     InvalidRequest
-        If there is a problem; its ``details`` tell each, by the label of its row.
+        If there is a problem; ``details`` has the label and the problem of each row concerned.
     """
-    found = [
+    details = [
         {"row": label, "problem": problem}
         for label, problem in zip(labels, problems, strict=True)
         if problem is not None
     ]
-    if not found:
+    if not details:
         return
     if not by_columns:
-        for each in found:
-            if each["problem"] != _UNDATED:
-                raise InvalidRequest(str(each["problem"]), field="events", details=found)
+        for detail in details:
+            if detail["problem"] != _UNDATED:
+                raise InvalidRequest(str(detail["problem"]), field="events", details=details)
         raise InvalidRequest(
-            f"events: {len(found):,} rows have neither nonce nor eventDate, so that sending them again "
-            "would store them twice or not at all; give the column 'nonce', or 'eventDate'",
+            f"{_UNDATED}; {len(details):,} rows have neither, so sending them again would store them "
+            "twice or not at all",
             field="events",
-            details=found,
+            details=details,
         )
-    shown = [f"row {each['row']!r}: {str(each['problem']).partition(': ')[2]}" for each in found]
-    more = [f"… ({len(found):,} rows in all; dry_run=True tells each)"] if len(found) > _MOST_SHOWN else []
+    shown = [
+        f"row {detail['row']!r}: {str(detail['problem']).partition(': ')[2]}"
+        for detail in details[:_MAX_SHOWN]
+    ]
+    more = [f"… ({len(details):,} rows in all; dry_run=True lists them)"] if len(details) > _MAX_SHOWN else []
     raise InvalidRequest(
-        f"nonce_columns: nothing was sent, since rows have no key of their own: "
-        f"{'; '.join([*shown[:_MOST_SHOWN], *more])}",
+        f"nonce_columns: must identify each row, so nothing was sent: {'; '.join([*shown, *more])}",
         field="nonce_columns",
-        details=found,
+        details=details,
     )
 
 
@@ -164,11 +167,10 @@ def _cell(row: Mapping[str, Any], name: str) -> Any:
     return row["data"].get(inner) if dot and outer == "data" else row.get(name)
 
 
-def _text(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     if isinstance(cell, datetime | np.datetime64):
         return instants.format(instants.parse(cell, argument="nonce_columns"))
     if isinstance(cell, float) and cell.is_integer():
-        # A column of whole numbers beside a fraction; another run may hold it without the fraction.
         return str(int(cell))
     return cell.isoformat() if isinstance(cell, date) else str(cell)
 

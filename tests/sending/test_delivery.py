@@ -67,7 +67,7 @@ def test_events_that_could_not_be_sent_again_are_told(shop):
     )
     told = at.send_events(shop, rows, event_type="order", dry_run=True)
     assert told["status"].tolist() == ["valid", "rejected", "rejected"]
-    assert told["error"][1] == "events: the row has neither nonce nor eventDate"
+    assert told["error"][1] == "events: nonce or eventDate is required"
     assert "-inf" in told["error"][2]
 
 

@@ -256,8 +256,8 @@ def test_a_row_that_changed_is_told_and_not_sent(embedded, journal):
     )
     assert result["status"].to_dict() == dict.fromkeys(range(4), "rejected")
     assert result["error"][0] == (
-        "journal: a row of this key was sent before with other content (processed), and this one was not; "
-        "allowed: the same content, a key of its own, or another journal"
+        "journal: the row was sent before with different content (processed), so it was not sent again; "
+        "restore the content, or give the row another key, or choose another journal"
     )
     assert "(trashed)" in result["error"][1]
     assert result["error"][2].startswith("data: ")
@@ -314,7 +314,7 @@ def test_rows_on_their_way_whose_content_changed_are_told(embedded, journal):
         send_spent(watched(embedded, after=1), 1, journal)
     result = at.create_outlays(embedded, "ads", spent(embedded, 8.0), journal=journal)
     assert result["status"].tolist() == ["rejected"]
-    assert "(whether it arrived is not known)" in result["error"].item()
+    assert "(delivery unconfirmed)" in result["error"].item()
     assert send_spent(embedded, 1, journal)["status"].tolist() == ["created"]
     assert len(at.list_outlays(embedded, "ads", parent_campaign_id=campaign(embedded))) == 1
 
@@ -361,9 +361,11 @@ def test_an_empty_frame_makes_an_empty_journal(embedded, journal):
 def test_calls_without_ids_of_their_own_have_no_journal(embedded, journal):
     rows = calls(3)
     rows.loc[1, "externalId"] = None
-    with pytest.raises(InvalidRequest, match="1 rows have no externalId .the first is row 1.") as caught:
+    with pytest.raises(
+        InvalidRequest, match="externalId is required in each row, and missing in 1 .first: row 1."
+    ) as caught:
         at.create_offline_interactions(embedded, rows, journal=journal)
-    assert caught.value.details == [{"row": 1, "problem": "has no externalId"}]
+    assert caught.value.details == [{"row": 1, "problem": "externalId is required"}]
     assert at.search_interactions(embedded).empty
     assert not journal.exists()
 
@@ -412,9 +414,9 @@ def test_a_row_is_in_it_before_it_is_sent(embedded, journal):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"project": "her-shop"}, "is for the project 'her-shop' and not for 'my-shop'"),
-        ({"service": "https://a.example/api/v1"}, "is for the service 'https://a.example/api/v1' and not"),
-        ({"function": "update_states"}, "is for the function 'update_states' and not for 'send_events'"),
+        ({"project": "her-shop"}, "belongs to the project 'her-shop', not to 'my-shop'"),
+        ({"service": "https://a.example/api/v1"}, "belongs to the service 'https://a.example/api/v1', not"),
+        ({"function": "update_states"}, "belongs to the function 'update_states', not to 'send_events'"),
     ],
 )
 def test_a_journal_of_something_else_is_refused(embedded, journal, change, message):
@@ -435,7 +437,7 @@ def test_a_journal_of_something_else_is_refused(embedded, journal, change, messa
 )
 def test_a_file_of_another_kind_is_left_as_it_is(embedded, journal, content):
     journal.write_bytes(content)
-    with pytest.raises(InvalidRequest, match="is no journal that can be read"):
+    with pytest.raises(InvalidRequest, match="is not a readable journal"):
         send_orders(embedded, 4, journal)
     assert journal.read_bytes() == content
 
@@ -445,7 +447,7 @@ def test_a_damaged_line_is_told(embedded, journal):
     lines = journal.read_bytes().split(b"\n")
     for damaged in (b"x", b'{"row":1,"content":"2"}', b'{"row":"1"}', b"[]"):
         journal.write_bytes(b"\n".join([*lines[:3], damaged, *lines[4:]]))
-        with pytest.raises(InvalidRequest, match="line 4 of .* is damaged"):
+        with pytest.raises(InvalidRequest, match="line 4 of .* is corrupt"):
             send_orders(embedded, 4, journal)
 
 
@@ -453,7 +455,7 @@ def test_places_where_no_journal_can_be(embedded, tmp_path):
     for path in (tmp_path, tmp_path / "none" / "x.journal"):
         with pytest.raises(InvalidRequest, match="journal: .* cannot be opened"):
             send_orders(embedded, 4, path)
-    gone = pytest.raises(InvalidRequest, match="journal: this project is gone when it is closed")
+    gone = pytest.raises(InvalidRequest, match="journal: an in-memory project cannot have a journal")
     with connect("my-shop", path=":memory:") as memory, gone:
         send_orders(memory, 4, tmp_path / "x.journal")
     assert not (tmp_path / "x.journal").exists()
@@ -480,6 +482,69 @@ def test_a_failure_tells_what_was_reached_and_the_next_run_goes_on(embedded, jou
     whole = at.create_outlays(embedded, "ads", rows, journal=journal)
     assert whole["status"].tolist() == ["created"] * 3
     assert len(at.list_outlays(embedded, "ads", parent_campaign_id=campaign(embedded))) == 3
+
+
+SENDS = {
+    "events": lambda shop, **how: at.send_events(shop, orders(3, spoiled=False), event_type="order", **how),
+    # Two of one kind: the second is told from the first.
+    "outlays": lambda shop, **how: at.create_outlays(shop, "ads", spent(shop, 5.0, 5.0), **how),
+    "calls": lambda shop, **how: at.create_offline_interactions(shop, calls(2), **how),
+}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("request_number", [1, 2])
+@pytest.mark.parametrize("has_journal", [False, True])
+@pytest.mark.parametrize("kind", SENDS)
+def test_the_same_call_after_a_failure_stores_each_row_once(
+    embedded, journal, kind, has_journal, request_number, moment
+):
+    how = {"journal": journal} if has_journal else {}
+    broken = watched(embedded, **{moment: request_number}, error=Unavailable("gone"))
+    try:
+        sent = SENDS[kind](broken, **how)
+    except Unavailable as error:
+        sent = error.partial
+    again = SENDS[kind](embedded, **how)
+    assert set(again["status"]) <= {"processed", "created", "present"}
+    assert again["error"].isna().all()
+    assert again["id"].is_unique
+    stored = sent["id"].notna()
+    assert again["id"][stored].tolist() == sent["id"][stored].tolist()
+    assert count(embedded) == (3 if kind == "events" else 0)
+    outlays = at.list_outlays(embedded, "ads", parent_campaign_id=campaign(embedded))
+    assert outlays["amount.amount"].tolist() == ([5.0, 5.0] if kind == "outlays" else [])
+    interactions = at.search_interactions(embedded)
+    assert sorted(interactions["externalId"].dropna()) == (["call-0", "call-1"] if kind == "calls" else [])
+    if has_journal:
+        watching = watched(embedded)
+        pd.testing.assert_frame_equal(SENDS[kind](watching, **how), again)
+        assert watching.transport.sent == []
+
+
+def test_only_rows_that_are_not_accepted_are_sent_again(embedded, journal):
+    failure = Unavailable("slow down")
+    half = send_orders(watched(embedded, before=2, error=failure), 1_003, journal)
+    assert half["status"].value_counts().to_dict() == {
+        "failed": 500, "processed": 498, "unsent": 3, "trashed": 1, "rejected": 1,
+    }  # fmt: skip
+    watching = watched(embedded)
+    whole = send_orders(watching, 1_003, journal)
+    assert_orders(whole, 1_003)
+    # The trashed row, and the 503 that were not sent or not answered.
+    assert watching.transport.sent == ["create_events"] * 2
+    pd.testing.assert_frame_equal(whole.head(500), half.head(500))
+    assert count(embedded) == 1_001
+
+
+def test_the_order_of_columns_is_no_change(embedded, journal):
+    rows = orders(2, spoiled=False)
+    first = at.send_events(embedded, rows, event_type="order", journal=journal)
+    # With a journal and without one: the nonce does not change either.
+    for how in ({"journal": journal}, {}):
+        again = at.send_events(embedded, rows[rows.columns[::-1]], event_type="order", **how)
+        pd.testing.assert_frame_equal(again, first)
+    assert count(embedded) == 2
 
 
 def test_a_service_that_cannot_be_asked_at_all_tells_the_rows_too(embedded, journal):

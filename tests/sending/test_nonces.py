@@ -76,16 +76,16 @@ def test_missing_and_repeated_keys_are_told_before_anything_is_sent(shop):
     with pytest.raises(InvalidRequest) as caught:
         send_events(shop, rows, event_type="order", nonce_columns=["shop", "number"])
     assert str(caught.value) == (
-        "nonce_columns: nothing was sent, since rows have no key of their own: row 'x': 'shop' is missing; "
-        "row 'y': holds the key of row 'w'; row 'z': 'number' is missing"
+        "nonce_columns: must identify each row, so nothing was sent: row 'x': 'shop' is required; "
+        "row 'y': duplicates row 'w'; row 'z': 'number' is required"
     )
     assert [each["row"] for each in caught.value.details] == ["x", "y", "z"]
     assert shop.send("list_trashed_events").total == 0
     told = send_events(shop, rows, event_type="order", nonce_columns=["shop", "number"], dry_run=True)
     assert told["status"].to_dict() == {"w": "valid", "x": "rejected", "y": "rejected", "z": "rejected"}
-    assert told["error"]["y"] == "nonce_columns: holds the key of row 'w'"
+    assert told["error"]["y"] == "nonce_columns: duplicates row 'w'"
     many = pd.DataFrame({"eventDate": [DAY] * 9, "shop": "a"})
-    with pytest.raises(InvalidRequest, match=r"row 5: .*; … \(8 rows in all; dry_run=True tells each\)$"):
+    with pytest.raises(InvalidRequest, match=r"row 5: .*; … \(8 rows in all; dry_run=True lists them\)$"):
         send_events(shop, many, event_type="order", nonce_columns=["shop"])
 
 
@@ -100,7 +100,7 @@ def test_columns_that_are_not_there_or_exclude_each_other_are_refused(shop):
     rows = pd.DataFrame({"eventDate": [DAY], "nonce": ["n"]})
     with pytest.raises(InvalidRequest, match="has no column 'data.orderId'"):
         send_events(shop, rows[["eventDate"]], event_type="order", nonce_columns=["data.orderId"])
-    with pytest.raises(InvalidRequest, match="nonce_columns: excludes the column 'nonce'"):
+    with pytest.raises(InvalidRequest, match="nonce_columns: cannot be combined with the column 'nonce'"):
         send_events(shop, rows, event_type="order", nonce_columns=["eventDate"])
     assert len(nonces(shop, rows[["eventDate"]], nonce_columns=["eventDate"])) == 1
 

@@ -403,22 +403,6 @@ def merged(project):
     ]
 
 
-def retried(project):
-    """Send again what is said to have failed, and is there already in part."""
-    rows = leads("again-1", "again-2")
-    sent = at.send_events(project, rows, event_type="lead")
-    failed = sent.assign(status=["processed", "failed"])
-    visits = calls("e@f.example", "g@h.example")
-    made = at.create_offline_interactions(project, visits).assign(status=["failed", "unsent"])
-    again = at.retry_failed(project, rows, failed)
-    assert again["id"].tolist() == sent["id"].tolist()
-    return [
-        again,
-        at.retry_failed(project, visits, made),
-        told(lambda p: at.retry_failed(p, rows.head(1), failed), project),
-    ]
-
-
 def split(project):
     stays, goes = a_person(project, "whole"), a_person(project, "part")
     at.admin.merge_users(project, stays, user_id=goes)
@@ -445,7 +429,6 @@ WRITES = {
     "delete_user": deleted_user,
     "merge_users": merged,
     "replay_events": replayed,
-    "retry_failed": retried,
     "restore_event_type": restored,
     "send_events": lambda p: [
         at.send_events(p, leads(*nonces), event_type="lead", wait=wait)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrib_ds.records.frames import to_pandas
-from attrib_ds.sending.rows import read_rows
+from attrib_ds.records.frames import read_rows, to_pandas
 
 if TYPE_CHECKING:
     import pandas as pd

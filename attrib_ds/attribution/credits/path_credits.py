@@ -14,7 +14,6 @@ from attrib_ds.attribution.incremental.landmark import credit_landmark
 from attrib_ds.attribution.incremental.latent_intent.latent_intent import credit_latent_intent
 from attrib_ds.attribution.intervals.tally import GROUPS
 from attrib_ds.attribution.models.incremental import IncrementalModel
-from attrib_ds.attribution.models.sequences import PathModel
 from attrib_ds.attribution.path_models.conversion_rates import credit_conversion_rates
 from attrib_ds.attribution.path_models.fractribution import credit_fractribution
 from attrib_ds.attribution.path_models.markov import credit_markov
@@ -22,6 +21,7 @@ from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from attrib_ds.attribution.models.sequences import PathModel
     import pandas as pd
 
     from attrib_ds.attribution.intervals.tally import Tally

@@ -11,10 +11,10 @@ import numpy as np
 from attrib_ds.attribution import models
 from attrib_ds.attribution.durations import as_days
 from attrib_ds.attribution.models.incremental import IncrementalModel
-from attrib_ds.attribution.models.sequences import SequenceModel
 from attrib_ds.attribution.paths.path_inputs import MILESTONE
 
 if TYPE_CHECKING:
+    from attrib_ds.attribution.models.sequences import SequenceModel
     import pandas as pd
 
 

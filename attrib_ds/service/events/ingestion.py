@@ -296,7 +296,7 @@ def _record(request: CreateEvent) -> dict[str, Any]:
     date = request.eventDate
     if isinstance(date, datetime):
         date = instants.format(date)
-    content = [request.eventType, date, request.trackerId, request.data]
+    content = [request.eventType, date, request.trackerId, request.data.members]
     return {
         "_id": new_uuid(),
         "projectId": request.projectId,
@@ -304,7 +304,7 @@ def _record(request: CreateEvent) -> dict[str, Any]:
         "eventType": request.eventType,
         "trackerId": request.trackerId,
         "createdAt": naive(datetime.now(UTC)),
-        "data": encode(request.data),
+        "data": request.data.text,
         "eventDate": None if date is None else encode(date),
         "fingerprint": hashlib.sha256(json.dumps(_canonical(content)).encode()).hexdigest(),
     }

@@ -1,4 +1,4 @@
-"""Rows that a service failed to take are sent again when it is well, by their nonces."""
+"""The same call after a failure sends what the service has not accepted, and stores nothing twice."""
 
 import json
 
@@ -13,8 +13,8 @@ from attrib_ds.transports.http.retrying import Patience
 DATE = "2025-01-31T12:00:00Z"
 ROWS = pd.DataFrame({"eventDate": DATE, "data.orderId": range(600), "data.amount": 1.5})
 TOO_MANY = Reply(429, {"message": "Too Many Requests"}, {"Retry-After": "300"})
-#: What may pass; the last one carries the request out and tells nobody.
-PASSING = {
+#: Transient failures; the last one carries the request out without answering.
+TRANSIENT = {
     "reset": RESET,
     "slow": TOO_MANY,
     "busy": Reply(503, {"message": "later"}),
@@ -25,16 +25,16 @@ PASSING = {
 }
 
 
-class Keeping:
-    """Takes events in one request, one per nonce, unless it is told to answer otherwise."""
+class Store:
+    """Stores events of batches, one per nonce, and answers as scripted."""
 
     def __init__(self):
         self.ids = {}
         self.requests = []
         self.replies = {}
 
-    def __call__(self, asked):
-        events = json.loads(asked.body)
+    def __call__(self, request):
+        events = json.loads(request.body)
         events = events if isinstance(events, list) else events["events"]
         self.requests.append(len(events))
         reply = self.replies.get(len(self.requests))
@@ -49,40 +49,43 @@ class Keeping:
 
 
 @pytest.fixture
-def keeping(service):
-    service.script = [Keeping()]
+def store(service):
+    service.script = [Store()]
     return service.script[0]
 
 
-def send(shop, **how):
-    return at.send_events(shop, ROWS, event_type="order", nonce_columns=["data.orderId"], wait=False, **how)
+def send(shop, journal=None):
+    return at.send_events(
+        shop, ROWS, event_type="order", nonce_columns=["data.orderId"], wait=False, journal=journal
+    )
 
 
-@pytest.mark.parametrize("kind", PASSING)
-def test_each_row_is_stored_once_when_the_service_is_well_again(open_shop, keeping, kind):
-    shop = open_shop(patience=Patience(attempts=1), read_timeout=0.3)
-    keeping.replies = {2: PASSING[kind]}
-    told = send(shop)
-    assert told["status"].tolist() == ["accepted"] * 500 + ["failed"] * 100
-    again = at.retry_failed(open_shop(), ROWS, told)
+@pytest.mark.parametrize("has_journal", [False, True])
+@pytest.mark.parametrize("kind", TRANSIENT)
+def test_each_row_is_stored_once_when_the_service_is_back(open_shop, store, tmp_path, kind, has_journal):
+    journal = tmp_path / "orders.journal" if has_journal else None
+    store.replies = {2: TRANSIENT[kind]}
+    sent = send(open_shop(patience=Patience(attempts=1), read_timeout=0.3), journal)
+    assert sent["status"].tolist() == ["accepted"] * 500 + ["failed"] * 100
+    again = send(open_shop(), journal)
     assert again["status"].tolist() == ["accepted"] * 600
-    assert keeping.requests == [500, 100, 100]
+    assert store.requests == [500, 100, *([] if has_journal else [500]), 100]
     assert again["id"].is_unique
-    assert len(keeping.ids) == 600
+    assert len(store.ids) == 600
 
 
-@pytest.mark.parametrize("kind", PASSING)
-def test_where_nothing_came_back_the_error_has_the_frame(open_shop, keeping, kind):
-    shop = open_shop(patience=Patience(attempts=1), read_timeout=0.3)
-    keeping.replies = {1: PASSING[kind]}
+@pytest.mark.parametrize("kind", TRANSIENT)
+def test_if_nothing_was_accepted_the_error_has_the_frame(open_shop, store, tmp_path, kind):
+    journal = tmp_path / "orders.journal"
+    store.replies = {1: TRANSIENT[kind]}
     with pytest.raises(errors.AttribError) as caught:
-        send(shop)
+        send(open_shop(patience=Patience(attempts=1), read_timeout=0.3), journal)
     assert caught.value.partial["status"].tolist() == ["failed"] * 500 + ["unsent"] * 100
-    again = at.retry_failed(open_shop(), ROWS, caught.value.partial)
+    again = send(open_shop(), journal)
     assert again["status"].tolist() == ["accepted"] * 600
-    assert len(keeping.ids) == 600
+    assert len(store.ids) == 600
 
 
-def test_no_request_is_spent_on_asking_whether_several_are_taken(shop, keeping):
+def test_no_request_is_spent_on_asking_whether_batches_are_supported(shop, store):
     send(shop)
-    assert keeping.requests == [500, 100]
+    assert store.requests == [500, 100]

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, ServiceFailure, Unavailable
-from attrib_ds.sending.rows import _work_together, read_rows, send_rows
+from attrib_ds.records.frames import read_rows
+from attrib_ds.sending.delivery import _work_concurrently, send_rows
 
 INDEX = pd.RangeIndex(12)
 
@@ -154,7 +155,7 @@ def test_ctrl_c_reaches_workers_between_two_requests():
         told.append(is_over.wait(timeout=30))
 
     with pytest.raises(KeyboardInterrupt):
-        _work_together(work, [[0], [1]], is_over)
+        _work_concurrently(work, [[0], [1]], is_over)
     assert told == [True, True]
     assert set(threading.enumerate()) == before
 
