@@ -12,7 +12,6 @@ import platformdirs
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.transports.embedded import Embedded
 from attrib_ds.transports.http.configuration import find_remote
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from attrib_ds.attribution.paths.tables import Tables
-    from attrib_ds.contract import Answer, Stream
+    from attrib_ds.contract import Answer
     from attrib_ds.transports import Transport
     from attrib_ds.transports.http.configuration import Remote
 
@@ -41,12 +40,12 @@ class Project:
     transport: Transport = field(repr=False)
 
     def send(self, operation: str, **arguments: Any) -> Answer:
-        """Build the request of an operation, which checks it, and carry it out."""
+        """Build and check the request of an operation, and carry it out."""
         declared = OPERATIONS[operation]
         return self.transport.send(declared, build(declared, project_id=self.project_id, **arguments))
 
-    def stream(self, operation: str, **arguments: Any) -> Stream:
-        """Build the request of an operation that answers with records, and begin to read these."""
+    def stream(self, operation: str, **arguments: Any) -> Answer:
+        """Build and check the request of an operation, and stream its records; the answer is to be closed."""
         declared = OPERATIONS[operation]
         return self.transport.stream(declared, build(declared, project_id=self.project_id, **arguments))
 
@@ -274,7 +273,7 @@ def open_embedded(
                 f"{name}: {value!r} is not that of the project, which is {held!r} and stays so; leave it out",
                 field=name,
             )
-    return Project(project_id, Embedded(opened))
+    return Project(project_id, opened)
 
 
 def _veiled(key: str | Path | Mapping[str, str] | None) -> Any:

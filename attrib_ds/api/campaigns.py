@@ -99,7 +99,7 @@ def list_campaigns(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame
 
@@ -135,7 +135,7 @@ def get_campaign(project: Project, vendor_id: str, *, id: str) -> pd.Series[Any]
     ...     get_campaign(shop, "my-ads", id=spring)["name"]
     'Spring sale'
     """
-    record = to_record(project.send("get_campaign", vendor_id=vendor_id, id=id).table)
+    record = to_record(project.send("get_campaign", vendor_id=vendor_id, id=id).read())
     record.name = record["id"]
     return record
 
@@ -293,7 +293,7 @@ def list_outlays(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame
 
@@ -338,7 +338,7 @@ def get_outlay(
     answer = project.send(
         "get_outlay", vendor_id=vendor_id, parent_campaign_id=parent_campaign_id, outlay_id=outlay_id
     )
-    return to_record(answer.table)
+    return to_record(answer.read())
 
 
 def create_outlay(
@@ -628,7 +628,7 @@ def _stored(
     project: Project, vendor_id: str, campaign: str, *, without: frozenset[str]
 ) -> dict[tuple[Any, ...], list[str]]:
     """Return the ids of a campaign's outlays by what makes two outlays the same."""
-    outlays: Any = project.send("list_outlays", vendor_id=vendor_id, parent_campaign_id=campaign).table
+    outlays: Any = project.send("list_outlays", vendor_id=vendor_id, parent_campaign_id=campaign).read()
     names = ("amount.amount", "startDate", "endDate", "country", "region")
     ids = defaultdict(list)
     for outlay in outlays.to_pylist():

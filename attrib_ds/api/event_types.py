@@ -76,7 +76,7 @@ def list_event_types(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame
 
@@ -109,7 +109,7 @@ def get_event_type(project: Project, id: str) -> pd.Series[Any]:
     ...     get_event_type(shop, "order")["name"]
     'Order'
     """
-    return to_record(project.send("get_event_type", id=id).table)
+    return to_record(project.send("get_event_type", id=id).read())
 
 
 def create_event_type(
@@ -187,7 +187,7 @@ def create_event_type(
         phone_parsing_config=phone_parsing_config,
         expiration_policy=expiration_policy,
     )
-    return to_record(answer.table)
+    return to_record(answer.read())
 
 
 def update_event_type(
@@ -257,7 +257,7 @@ def update_event_type(
         phone_parsing_config=phone_parsing_config,
         expiration_policy=expiration_policy,
     )
-    return to_record(answer.table)
+    return to_record(answer.read())
 
 
 def archive_event_type(project: Project, id: str) -> pd.Series[Any]:
@@ -291,7 +291,7 @@ def archive_event_type(project: Project, id: str) -> pd.Series[Any]:
     ...     [len(list_event_types(shop, archived=archived)) for archived in (False, True)]
     [0, 1]
     """
-    return to_record(project.send("archive_event_type", id=id).table)
+    return to_record(project.send("archive_event_type", id=id).read())
 
 
 def restore_event_type(project: Project, id: str) -> pd.Series[Any]:
@@ -324,4 +324,4 @@ def restore_event_type(project: Project, id: str) -> pd.Series[Any]:
     ...     pd.isna(restore_event_type(shop, "order")["archivedAt"])
     True
     """
-    return to_record(project.send("restore_event_type", id=id).table)
+    return to_record(project.send("restore_event_type", id=id).read())

@@ -178,7 +178,7 @@ def get_event(project: Project, id: str) -> pd.Series[Any]:
     >>> [metric["key"] for metric in json.loads(call["metrics"])]
     ['event-count']
     """
-    return to_record(project.send("get_event", id=id).table)
+    return to_record(project.send("get_event", id=id).read())
 
 
 def get_raw_event(project: Project, id: str) -> pd.Series[Any]:
@@ -212,7 +212,7 @@ def get_raw_event(project: Project, id: str) -> pd.Series[Any]:
     ...     get_raw_event(shop, sent["id"].item())["data"]
     '{"phone":"06 12 34 56 78"}'
     """
-    return to_record(project.send("get_raw_event", id=id).table)
+    return to_record(project.send("get_raw_event", id=id).read())
 
 
 def list_trashed_events(
@@ -258,7 +258,7 @@ def list_trashed_events(
     'unknown-event-type'
     """
     answer = project.send("list_trashed_events", since=since, until=until, limit=limit, offset=offset)
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame
 
@@ -495,7 +495,7 @@ def _send_updates(
     )
 
     def send(positions: Sequence[int]) -> list[Outcome]:
-        metric: Any = delivery.send_row(positions[0]).table
+        metric: Any = delivery.send_row(positions[0]).read()
         return [("updated", str(metric["eventId"][0]), None)]
 
     if dry_run:

@@ -85,7 +85,7 @@ def interaction_insights(
         bots=bots,
         timezone=timezone,
     )
-    return to_pandas(answer.table)
+    return to_pandas(answer.read())
 
 
 def event_insights(
@@ -152,7 +152,7 @@ def event_insights(
         event_types=event_types,
         timezone=timezone,
     )
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     values = [json.loads(each) for each in frame.pop("values")]
     for key in dict.fromkeys(metrics):
         frame[f"values.{key}"] = pd.array([each[key] for each in values], dtype="float64")

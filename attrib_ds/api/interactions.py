@@ -196,7 +196,7 @@ def get_interaction(project: Project, id: str) -> pd.Series[Any]:
     >>> get_interaction(shop, newest)["_id"] == newest
     True
     """
-    return to_record(project.send("get_interaction", id=id).table)
+    return to_record(project.send("get_interaction", id=id).read())
 
 
 def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
@@ -220,7 +220,7 @@ def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
     >>> list_hits(sample_project(), "unknown").shape[0]
     0
     """
-    return to_pandas(project.send("list_hits", first_hit_id=first_hit_id).table)
+    return to_pandas(project.send("list_hits", first_hit_id=first_hit_id).read())
 
 
 def create_offline_interactions(
@@ -305,7 +305,7 @@ def create_offline_interactions(
 
     def send(positions: Sequence[int]) -> list[Outcome]:
         answer = delivery.send_row(positions[0])
-        stored = to_record(answer.table)
+        stored = to_record(answer.read())
         return [("created" if answer.value else "present", stored["_id"], None)]
 
     if dry_run:

@@ -97,7 +97,7 @@ def load(
         loaded: Any = answer.value
         for kind, count in loaded.items():
             counts[kind] = counts.get(kind, 0) + count
-        refused = to_pandas(answer.table)
+        refused = to_pandas(answer.read())
         refused.insert(0, "table", pd.Series(resource, index=refused.index, dtype="str"))
         rejected.append(refused)
     return Loaded(counts, pd.concat(rejected, ignore_index=True))

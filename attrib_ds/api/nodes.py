@@ -53,4 +53,4 @@ def list_nodes(
     True
     """
     answer = project.send("list_nodes", type=type, search=search, limit=limit, offset=offset)
-    return to_pandas(answer.table)
+    return to_pandas(answer.read())

@@ -1,4 +1,4 @@
-"""Searches handed on as one frame, frame by frame, or as a Parquet file."""
+"""Returns the records of a search as one frame, as a series of frames, or as a Parquet file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from attrib_ds.contract import Stream
+    from attrib_ds.contract import Answer
     from attrib_ds.project import Project
 
 
@@ -30,7 +30,7 @@ def search(
     to: str | os.PathLike[str] | None,
     read: Callable[[pa.Table], pa.Table] | None = None,
 ) -> pd.DataFrame | Iterator[pd.DataFrame] | Path:
-    """Carry out a search and hand its records on as they are wanted.
+    """Carry out a search and return its records in the form that was asked for.
 
     Parameters
     ----------
@@ -58,32 +58,45 @@ def search(
     InvalidRequest
         If both are asked for, or the file cannot be written.
     """
-    seen = read or _as_it_is
+    shown = read or _as_it_is
     if chunks and to is not None:
         raise InvalidRequest("to: is a file and chunks=True are frames; leave one of them out", field="to")
-    if to is not None:
-        return _spooled(project, operation, arguments, Path(to), seen)
+    path = None if to is None else _file(to)
+    is_streamed = chunks or path is not None
+    answer = (project.stream if is_streamed else project.send)(operation, **arguments)
+    if path is not None:
+        return _written(answer, path, shown)
     if chunks:
-        frames = _frames(project.stream(operation, **arguments), seen)
-        # Begun here: a generator that nobody begins would never let go of the project.
+        frames = _frames(answer, shown)
+        # Started here: a generator that nobody starts would never release the project.
         return _resumed(next(frames), frames)
-    answer = project.send(operation, **arguments)
-    frame = to_pandas(seen(answer.table))
-    frame.attrs["total"] = answer.total
-    return frame
+    return _frame(answer.read(), answer, shown)
 
 
-def _frames(stream: Stream, read: Callable[[pa.Table], pa.Table]) -> Generator[pd.DataFrame, None, None]:
+def _file(to: str | os.PathLike[str]) -> Path:
+    """Return the path of a file to write, checked before any data is requested."""
+    path = Path(to)
+    if path.is_dir() or not path.parent.is_dir():
+        raise InvalidRequest(f"to: {str(path)!r} is no file in a folder that exists", field="to")
+    return path
+
+
+def _written(answer: Answer, path: Path, read: Callable[[pa.Table], pa.Table]) -> Path:
+    with closing(answer), ParquetSpool(path, read(answer.columns.empty_table()).schema) as spool:
+        for table in answer:
+            spool.append(read(table))
+    return path
+
+
+def _frames(answer: Answer, read: Callable[[pa.Table], pa.Table]) -> Generator[pd.DataFrame, None, None]:
     is_empty = True
-    try:
-        for table in stream.tables:
+    with closing(answer):
+        for table in answer:
             if table.num_rows:
                 is_empty = False
-                yield _frame(table, stream, read)
+                yield _frame(table, answer, read)
         if is_empty:
-            yield _frame(stream.columns.empty_table(), stream, read)
-    finally:
-        stream.close()
+            yield _frame(answer.columns.empty_table(), answer, read)
 
 
 def _resumed(
@@ -94,27 +107,10 @@ def _resumed(
         yield from others
 
 
-def _frame(table: pa.Table, stream: Stream, read: Callable[[pa.Table], pa.Table]) -> pd.DataFrame:
+def _frame(table: pa.Table, answer: Answer, read: Callable[[pa.Table], pa.Table]) -> pd.DataFrame:
     frame = to_pandas(read(table))
-    frame.attrs["total"] = stream.total
+    frame.attrs["total"] = answer.total
     return frame
-
-
-def _spooled(
-    project: Project,
-    operation: str,
-    arguments: Mapping[str, Any],
-    path: Path,
-    read: Callable[[pa.Table], pa.Table],
-) -> Path:
-    # Told before anything is asked, in case there is no such folder.
-    if path.is_dir() or not path.parent.is_dir():
-        raise InvalidRequest(f"to: {str(path)!r} is no file in a folder that exists", field="to")
-    stream = project.stream(operation, **arguments)
-    with closing(stream), ParquetSpool(path, read(stream.columns.empty_table()).schema) as spool:
-        for table in stream.tables:
-            spool.append(read(table))
-    return path
 
 
 def _as_it_is(table: pa.Table) -> pa.Table:

@@ -230,7 +230,7 @@ def get_user(project: Project, id: str) -> pd.Series[Any]:
     >>> get_user(shop, first)["_id"] == first
     True
     """
-    return to_record(project.send("get_user", id=id).table)
+    return to_record(project.send("get_user", id=id).read())
 
 
 def create_audience(
@@ -273,7 +273,7 @@ def create_audience(
     >>> regulars["name"]
     'Regulars'
     """
-    return to_record(project.send("create_audience", name=name, condition=condition).table)
+    return to_record(project.send("create_audience", name=name, condition=condition).read())
 
 
 def list_audiences(project: Project, *, limit: int | None = None, offset: int = 0) -> pd.DataFrame:
@@ -303,7 +303,7 @@ def list_audiences(project: Project, *, limit: int | None = None, offset: int = 
     ['Regulars']
     """
     answer = project.send("list_audiences", limit=limit, offset=offset)
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame
 
@@ -336,7 +336,7 @@ def get_audience(project: Project, id: str) -> pd.Series[Any]:
     >>> get_audience(shop, regulars["_id"])["size"] == regulars["size"]
     True
     """
-    return to_record(project.send("get_audience", id=id).table)
+    return to_record(project.send("get_audience", id=id).read())
 
 
 def delete_audience(project: Project, id: str) -> int:
@@ -437,7 +437,7 @@ def list_user_events(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame
 
@@ -509,7 +509,7 @@ def list_user_metrics(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame
 

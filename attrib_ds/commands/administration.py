@@ -83,7 +83,7 @@ def create_integration(options: argparse.Namespace) -> None:
 def list_integrations(options: argparse.Namespace) -> None:
     """Print the integrations of a project."""
     with existing(options.project) as project:
-        integrations = to_pandas(project.send("list_integrations").table)
+        integrations = to_pandas(project.send("list_integrations").read())
     for integration in integrations.to_dict("records"):
         print("\t".join(integration[name] for name in ("vendorId", "name", "currency", "_id")))
 

@@ -49,7 +49,7 @@ def existing(project_id: str, *, operation: str | None = None) -> at.Project:
         raise in_use_elsewhere(project_id, operation) if operation else error from error
 
 
-def in_use_elsewhere(project_id: str, operation: str) -> at.ProjectInUse:
+def in_use_elsewhere(project_id: str, operation: str) -> ProjectInUse:
     """Return the error for a project that another process holds, with the request its server takes."""
     declared = OPERATIONS[operation]
     path = BASES[declared.base] + declared.path.format(projectId=project_id)

@@ -1,7 +1,6 @@
 from .answer import Answer as Answer
 from .answer import Answering as Answering
 from .answer import File as File
-from .answer import Stream as Stream
 from .build import build as build
 from .build import from_wire as from_wire
 from .catalogue import OPERATIONS as OPERATIONS

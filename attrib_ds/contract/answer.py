@@ -1,19 +1,19 @@
-"""What the service answers, the same from both transports."""
+"""The answers of operations, the same from every transport."""
 
 from __future__ import annotations
 
 import os
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Self
 from uuid import uuid4
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+import pyarrow as pa
 
-    import pyarrow as pa
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
 Kind = Literal[
     "page",
@@ -31,30 +31,31 @@ Kind = Literal[
 ]
 
 _PIECE: Final = 1 << 16
+_NO_COLUMNS: Final = pa.schema([])
 
 
-def _nothing() -> None:
-    """Let go of nothing."""
+def _do_nothing() -> None:
+    """Release nothing: what is in memory holds no reader."""
 
 
 @dataclass(frozen=True)
 class File:
-    """Hold a file on its way to whoever asked; it may be larger than memory.
+    """A file of an answer, read piece by piece since it may be larger than memory.
 
     Parameters
     ----------
     pieces : iterator of bytes
-        Gone through once, by one thread at a time. Where it raises, the file is not whole.
+        Can be gone through once, by one thread at a time. Where it raises, the file is incomplete.
     close : callable
-        Lets go of what the pieces are made from; calling it again does nothing.
+        Releases what the pieces are made from. Closing twice does nothing.
     """
 
     pieces: Iterator[bytes]
-    close: Callable[[], None] = field(default=_nothing)
+    close: Callable[[], None] = field(default=_do_nothing)
 
     @classmethod
     def of(cls, stream: BinaryIO) -> Self:
-        """Return what is left to read of a stream.
+        """Return the rest of a binary stream as a file.
 
         Examples
         --------
@@ -65,7 +66,7 @@ class File:
         return cls(iter(partial(stream.read, _PIECE), b""), stream.close)
 
     def save(self, path: Path) -> None:
-        """Write it beside a path, then put it in place and let go of it; what breaks off leaves nothing.
+        """Write it beside a path, rename it into place, and close it; a failure leaves nothing behind.
 
         Examples
         --------
@@ -73,7 +74,7 @@ class File:
         >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     File.of(io.BytesIO(b"_id")).save(Path(folder, "users.csv"))
-        ...     [(each.name, each.read_bytes()) for each in Path(folder).iterdir()]
+        ...     [(path.name, path.read_bytes()) for path in Path(folder).iterdir()]
         [('users.csv', b'_id')]
         """
         part = path.with_name(f".{uuid4().hex}.part")
@@ -90,30 +91,8 @@ class File:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """Hold records on their way to whoever asked; they may be more than fit into memory.
-
-    Parameters
-    ----------
-    columns : pyarrow.Schema
-        Of every table.
-    tables : iterator of pyarrow.Table
-        Gone through once, by one thread at a time. Where it raises, records are missing.
-    total : int, optional
-        All matching records, on a page.
-    close : callable
-        Lets go of what the tables are read from; calling it again does nothing.
-    """
-
-    columns: pa.Schema
-    tables: Iterator[pa.Table]
-    total: int | None = None
-    close: Callable[[], None] = field(default=_nothing)
-
-
-@dataclass(frozen=True)
 class Answering:
-    """Tell the shape of an operation's answer.
+    """The declared shape of an operation's answer.
 
     Parameters
     ----------
@@ -135,24 +114,74 @@ class Answering:
 
 @dataclass(frozen=True)
 class Answer:
-    """Hold what came back for one request.
+    """The answer to one request, the same from every transport: a stream of tables, or a plain value.
+
+    Iterating over it yields the tables as they arrive; :meth:`read` joins them. A stream can be gone through
+    once, by one thread at a time; where that raises, records are missing. An answer made by :meth:`of` or
+    :meth:`whole` is in memory and can be read any number of times.
 
     Parameters
     ----------
-    table : Table, optional
-        The records, flat, in the Arrow schema of the resource; one row where one record was asked for.
-    value : object, optional
-        What is no record: an id, a number of modified records, a :class:`File`, a token, counts.
+    columns : pyarrow.Schema
+        Of the records; empty where the answer is a plain value.
+    tables : iterable of pyarrow.Table
+        The records as they are read. Further columns in them only serve to write JSON; iterating leaves them
+        out.
+    count : int, optional
+        Rows in all tables together, where that is known beforehand.
     total : int, optional
-        All matching records, on a page.
-    offset : int, default 0
-        Records skipped, on a page.
-    limit : int, optional
-        Most records asked for, on a page.
+        Number of matching records, of a page.
+    offset, limit : int
+        Of the request, of a page.
+    value : object, optional
+        Anything but records: an id, a number of modified records, a :class:`File`, a token, counts.
+    close : callable
+        Releases what the tables are read from. Closing twice does nothing.
+
+    Examples
+    --------
+    >>> answer = Answer.of(pa.table({"_id": ["a", "b"]}), total=7)
+    >>> answer.read()["_id"].to_pylist(), answer.count, answer.total
+    (['a', 'b'], 2, 7)
     """
 
-    table: pa.Table | None = None
-    value: object = None
+    columns: pa.Schema = _NO_COLUMNS
+    tables: Iterable[pa.Table] = ()
+    count: int | None = None
     total: int | None = None
     offset: int = 0
     limit: int | None = None
+    value: object = None
+    close: Callable[[], None] = field(default=_do_nothing, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        table: pa.Table,
+        *,
+        total: int | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+        value: object = None,
+    ) -> Self:
+        """Return the answer that consists of one table in memory."""
+        return cls(table.schema, (table,), table.num_rows, total, offset, limit, value)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Yield the tables, then close."""
+        try:
+            for table in self.tables:
+                is_exact = table.num_columns == len(self.columns)
+                yield table if is_exact else table.select(self.columns.names)
+        finally:
+            self.close()
+
+    def read(self) -> pa.Table:
+        """Return all records as one table, then close."""
+        tables = list(self)
+        return pa.concat_tables(tables) if tables else self.columns.empty_table()
+
+    def whole(self) -> Self:
+        """Return the same answer, read to its end and kept in memory."""
+        table = self.read()
+        return replace(self, tables=(table,), count=table.num_rows, close=_do_nothing)

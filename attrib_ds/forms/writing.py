@@ -67,7 +67,7 @@ def write_imports(code: str) -> str:
     called = set(
         re.findall(r"(?<![.\w])(\w+)\(", re.sub(r'"(?:[^"\\\\]|\\\\.)*"|\'(?:[^\'\\\\]|\\\\.)*\'', "", code))
     )
-    places = {"attrib_ds": set(attrib_ds.__all__), "attrib_ds.filters": {"Comparison", "Condition"}}
+    places = {"attrib_ds": set(dir(attrib_ds)), "attrib_ds.filters": {"Comparison", "Condition"}}
     lines = [_import(place, sorted(called & known)) for place, known in places.items() if called & known]
     return "\n".join(["import pandas as pd\n"] * ("pd." in code) + lines)
 

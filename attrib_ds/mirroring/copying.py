@@ -80,12 +80,13 @@ class Copying:
         counts: Any = answer.value
         for kind, count in counts.items():
             self._written[kind] = self._written.get(kind, 0) + count
-        if answer.table is not None and answer.table.num_rows:
-            first = answer.table.slice(0, 1).to_pylist()[0]
+        rejected = answer.read()
+        if rejected.num_rows:
+            first = rejected.slice(0, 1).to_pylist()[0]
             _LOG.warning(
                 "%s: %d records of the source do not fit and are left out; the first is %s (%s)",
                 resource,
-                answer.table.num_rows,
+                rejected.num_rows,
                 first["id"],
                 first["reason"],
             )
@@ -129,8 +130,8 @@ def whole(project: Project, operation: str, **arguments: Any) -> pa.Table:
     count = 0
     while True:
         answer = project.send(operation, offset=count, **arguments)
-        assert answer.table is not None  # noqa: S101  (lists answer with records)
-        parts.append(answer.table)
-        count += answer.table.num_rows
-        if not answer.table.num_rows or answer.total is None or count >= answer.total:
+        part = answer.read()
+        parts.append(part)
+        count += part.num_rows
+        if not part.num_rows or answer.total is None or count >= answer.total:
             return pa.concat_tables(parts)

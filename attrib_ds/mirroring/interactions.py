@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -55,7 +55,7 @@ def _search(
     copying: Copying, where: Predicate | None, since: datetime | None
 ) -> Iterator[tuple[Iterator[pa.Table], int]]:
     """Search by startDate; give chunks, each of which goes on where one ended, and how many there are."""
-    stream = copying.source.stream(
+    answer = copying.source.stream(
         "search_interactions",
         where=where,
         since=since,
@@ -66,10 +66,8 @@ def _search(
         filtered=None,
         bots=None,
     )
-    try:
-        yield _chunks(stream.tables), stream.total or 0
-    finally:
-        stream.close()
+    with closing(answer):
+        yield _chunks(answer), answer.total or 0
 
 
 def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -108,11 +106,10 @@ def _copy_hits(copying: Copying, page: pa.Table, *, is_first: bool) -> None:
 
     def lacks(session: tuple[str, int | None]) -> bool:
         opening, count = session
-        held = copying.mirror.send("list_hits", first_hit_id=opening).table
-        return held is None or held.num_rows != count
+        return copying.mirror.send("list_hits", first_hit_id=opening).count != count
 
     wanted = [opening for opening, count in sessions if is_first or lacks((opening, count))]
     for start in range(0, len(wanted), _SESSIONS):
         part = wanted[start : start + _SESSIONS]
-        found = copying.pool.map(lambda id: copying.source.send("list_hits", first_hit_id=id).table, part)
+        found = copying.pool.map(lambda id: copying.source.send("list_hits", first_hit_id=id).read(), part)
         copying.load("hits", pa.concat_tables(list(found)))

@@ -148,10 +148,9 @@ def _address(project: Project, to: str | Path) -> str:
 def _told(project: Project, chosen: dict[str, str | None]) -> dict[str, str]:
     """Return the currency and the time zone of the source, as far as it tells them."""
     try:
-        table = project.send("get_settings").table
+        table = project.send("get_settings").read()
     except (NotFound, Forbidden):
         return {}
-    assert table is not None  # noqa: S101  (the operation answers with a record)
     told = {name: value for name in chosen if (value := table[name][0].as_py()) is not None}
     for name, value in told.items():
         if chosen[name] not in (None, value):

@@ -68,8 +68,7 @@ def _users(copying: Copying, where: Predicate | None, *, limit: int) -> tuple[pa
         id_after=copying.run["users"],
         limit=limit,
     )
-    assert answer.table is not None  # noqa: S101  (the operation answers with records)
-    return answer.table, answer.total or 0
+    return answer.read(), answer.total or 0
 
 
 def _copy_events(copying: Copying, users: pa.Table) -> None:

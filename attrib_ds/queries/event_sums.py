@@ -144,8 +144,8 @@ def sum_events(
         for identifier in identifiers
     ]
     columns = [pa.array(column, pa.string()) for column in zip(*records, strict=True)] if records else None
-    return Answer(
-        table=pa.table(columns, schema.EVENT_INSIGHT) if columns else schema.EVENT_INSIGHT.empty_table()
+    return Answer.of(
+        pa.table(columns, schema.EVENT_INSIGHT) if columns else schema.EVENT_INSIGHT.empty_table()
     )
 
 

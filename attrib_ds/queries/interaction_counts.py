@@ -145,7 +145,7 @@ def count_interactions(
         _as_text if segments is not None or request.interval is None else INTERVALS[request.interval].write
     )
     table = answered(_labelled(counted, request.sort or {}, write), schema.INTERACTION_INSIGHT)
-    return Answer(table=segments.label(table) if segments is not None else table)
+    return Answer.of(segments.label(table) if segments is not None else table)
 
 
 def select(interactions: ir.Table, request: Population, *, nodes: ir.Table | None) -> ir.Table:

@@ -7,14 +7,13 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import ibis
 
-from attrib_ds import schema
+from attrib_ds.attribution.paths.tables import Tables
 from attrib_ds.contract import Answer, File
 from attrib_ds.errors import AttribError, InvalidRequest, NotSupported, ServiceFailure
 from attrib_ds.service.campaigns.campaigns import (
@@ -49,18 +48,13 @@ from attrib_ds.service.identity.merging import merge_users, split_user
 from attrib_ds.service.interactions.insights import interaction_insights
 from attrib_ds.service.interactions.nodes import get_node, list_nodes
 from attrib_ds.service.interactions.offline import create_offline_interaction
-from attrib_ds.service.interactions.search import (
-    get_interaction,
-    list_hits,
-    open_interactions,
-    search_interactions,
-)
+from attrib_ds.service.interactions.search import get_interaction, list_hits, search_interactions
+from attrib_ds.service.interactions.selection import nodes_of
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.loading.mirroring import begin_mirror, keep_mirror, mirror_records
 from attrib_ds.service.store import audit
 from attrib_ds.service.store.file_errors import explained, is_final
 from attrib_ds.service.store.gate import Gate
-from attrib_ds.service.store.rows import of_table
 from attrib_ds.service.store.settings import get_settings, read_settings, update_settings
 from attrib_ds.service.store.store import MEMORY, Store
 from attrib_ds.service.upkeep.backup import back_up_project
@@ -69,46 +63,33 @@ from attrib_ds.service.upkeep.restoring import exchange, prepared
 from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
 from attrib_ds.service.users.data_export import export_user_data
 from attrib_ds.service.users.erasure import delete_user
-from attrib_ds.service.users.events_of_user import (
-    list_user_events,
-    list_user_metrics,
-    open_user_events,
-    open_user_metrics,
-)
+from attrib_ds.service.users.events_of_user import list_user_events, list_user_metrics
 from attrib_ds.service.users.exports import export_users
 from attrib_ds.service.users.records import get_user
-from attrib_ds.service.users.search import open_users, search_users
+from attrib_ds.service.users.search import search_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
-    import ibis.expr.types as ir
+    import pyarrow as pa
 
     from attrib_ds.contract import Operation
     from attrib_ds.contract.administration import RestoreProject
     from attrib_ds.contract.loading import LoadRecords
     from attrib_ds.service.store.audit import Line
-    from attrib_ds.service.store.rows import Rows
     from attrib_ds.service.store.settings import ProjectSettings
+
+    Handler: TypeAlias = Callable[["Service", Any, Line | None], Answer]
 
 #: How long a restoration waits for the requests that are worked on.
 _SECONDS_TO_BE_ALONE: Final = 30.0
 #: How long the choices of a project are taken for known.
 _SECONDS_TO_REMEMBER: Final = 1.0
-#: Tables that attribution reads, with the columns it is promised; None for all.
-_READ: Final[dict[str, list[str] | None]] = {
-    "interactions": None,
-    "events": None,
-    "metrics": None,
-    "nodes": schema.NODE.names,
-    "outlays": None,
-    "metric_history": None,
-    "rates": None,
-}
 
 
 class Service:
-    """The service of one project, inside this process.
+    """The embedded service of one project, which is a :class:`~attrib_ds.transports.Transport` itself.
 
     Made by :meth:`open`. Its methods may be called from any thread.
     """
@@ -198,8 +179,8 @@ class Service:
         """The project's time zone."""
         return self._store.meta.timezone
 
-    def answer(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
-        """Carry out one operation, and write down what is to be (G-211).
+    def send(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
+        """Carry out one operation and read its answer to the end.
 
         Parameters
         ----------
@@ -208,21 +189,22 @@ class Service:
         request : Request
             Of the operation.
         account : str, optional
-            The client who asks; None for whoever has the file.
+            Client who sent the request; None for the owner of the file. It is recorded in the audit log
+            (G-211).
 
         Returns
         -------
         Answer
-            Tables are in the Arrow schemas of the resources.
+            In memory; its records are in the Arrow schema of the resource.
 
         Raises
         ------
         InvalidRequest
             If the request is about another project, or not allowed.
         NotFound
-            If the record asked for is not there.
+            If there is no such record.
         NotSupported
-            If the operation is not built yet.
+            If the operation is not available in embedded projects.
         Unavailable
             If the project is closed.
         ServiceFailure
@@ -233,67 +215,69 @@ class Service:
         >>> from attrib_ds.contract import OPERATIONS, build
         >>> service = Service.open("shop", ":memory:")
         >>> search = OPERATIONS["search_interactions"]
-        >>> service.answer(search, build(search, project_id="shop")).total
+        >>> service.send(search, build(search, project_id="shop")).total
         0
         >>> service.close()
+        """
+        return self.stream(operation, request, account).whole()
+
+    def stream(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
+        """Carry out one operation whose records are read while they are consumed.
+
+        Parameters
+        ----------
+        operation, request, account
+            As for :meth:`send`, which raises the same errors.
+
+        Returns
+        -------
+        Answer
+            To be closed: the project cannot be restored before. Its tables raise :exc:`ServiceFailure`
+            where the database fails.
         """
         line = audit.line_of(operation.name, request, account)
         if operation.name == "restore_project":
             self._check_project(request)
             return self._restore(request, line)
-        with self._working():
-            carry_out = self._handler(operation.name, line)
-            self._check_project(request)
-            answer = carry_out(request)
-            try:
-                self._write_down(line)
-            except BaseException:
-                if isinstance(answer.value, File):
-                    answer.value.close()
-                raise
-            return answer
-
-    def stream(self, operation: Operation, request: Any, account: str | None = None) -> Rows:
-        """Carry out an operation that answers with records, which are read while they are handed on.
-
-        Parameters
-        ----------
-        operation, request, account
-            As for :meth:`answer`, which raises the same errors.
-
-        Returns
-        -------
-        Rows
-            To be closed. Answers that are small by nature are whole already.
-        """
-        if operation.name not in _STREAMING:
-            return of_table(self.answer(operation, request, account))
-        self._check_project(request)
-        line = audit.line_of(operation.name, request, account)
-        with self._working():
-            # Nobody is alone before the rows are closed too.
-            leave = self._gate.enter()
-            try:
-                rows = _STREAMING[operation.name](self._store, request)
-                try:
-                    self._write_down(line)
-                except BaseException:
-                    rows.close()
-                    raise
-            except BaseException:
-                leave()
-                raise
+        leave = self._enter()
+        try:
+            with self._translated_errors():
+                answer = self._carry_out(operation.name, request, line)
+        except BaseException:
+            leave()
+            raise
+        tables = self._read(answer)
 
         def close() -> None:
             try:
-                # A reader that is left would keep the file open, whoever still has the rows.
-                if isinstance(rows.batches, Generator):
-                    rows.batches.close()
-                rows.close()
+                # A reader left open would keep the file open for as long as someone holds the answer.
+                for reading in (tables, answer.tables):
+                    if isinstance(reading, Generator):
+                        reading.close()
+                answer.close()
             finally:
                 leave()
 
-        return replace(rows, close=close)
+        return replace(answer, tables=tables, close=close)
+
+    def _carry_out(self, name: str, request: Any, line: Line | None) -> Answer:
+        handler = _HANDLERS.get(name)
+        if handler is None:
+            raise NotSupported(f"{name}: an embedded project of this version cannot do it yet")
+        self._check_project(request)
+        answer = handler(self, request, line)
+        try:
+            self._log_read(line)
+        except BaseException:
+            answer.close()
+            if isinstance(answer.value, File):
+                answer.value.close()
+            raise
+        return answer
+
+    def _read(self, answer: Answer) -> Generator[pa.Table, None, None]:
+        with self._translated_errors():
+            yield from answer.tables
 
     def settings(self) -> ProjectSettings:
         """Return what the project has chosen, as it was at most a second ago."""
@@ -311,8 +295,11 @@ class Service:
             with self._store.read() as backend:
                 backend.table("meta").count().to_pyarrow()
 
-    def _write_down(self, line: Line | None) -> None:
-        """Write down what has only read, before it is handed out; who may only read the file cannot."""
+    def _log_read(self, line: Line | None) -> None:
+        """Record a reading operation in the audit log before its answer is handed out.
+
+        A file that was opened to read only takes no records.
+        """
         if line is not None and line.is_read and not self._store.is_read_only:
             self._store.write(lambda connection: audit.append(connection, [line]))
 
@@ -337,20 +324,36 @@ class Service:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """Work with others, on a file that is open: one that the database ended is opened again."""
+        """Work beside others on an open file."""
+        leave = self._enter()
+        try:
+            with self._translated_errors():
+                yield
+        finally:
+            leave()
+
+    def _enter(self) -> Callable[[], None]:
+        """Wait for one's turn to work beside others; return the function that ends it.
+
+        A file that the database closed after a failure is opened again first.
+        """
         if self._is_broken:
             with self._gate.alone(timeout=_SECONDS_TO_BE_ALONE):
                 if self._is_broken:
                     self._let_go()
                     self._open_again()
-        with self._gate.shared():
-            try:
-                yield
-            except (AttribError, duckdb.Error) as error:
-                self._is_broken |= is_final(error) and self._address != MEMORY
-                if isinstance(error, duckdb.Error):
-                    raise ServiceFailure(f"the database failed: {explained(error)}") from error
-                raise
+        return self._gate.enter()
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise errors of the database as :exc:`ServiceFailure`, and note those that closed the file."""
+        try:
+            yield
+        except (AttribError, duckdb.Error) as error:
+            self._is_broken |= is_final(error) and self._address != MEMORY
+            if isinstance(error, duckdb.Error):
+                raise ServiceFailure(f"the database failed: {explained(error)}") from error
+            raise
 
     def _open_again(self) -> None:
         self._use(Store.open(self._address, self._store.meta.project_id))
@@ -365,39 +368,30 @@ class Service:
                 field="project_id",
             )
 
-    def _handler(self, name: str, line: Line | None) -> Callable[[Any], Answer]:
-        if name in _INGESTING:
-            return partial(_INGESTING[name], self._ingestion, line=line)
-        if name in _UPDATING:
-            return partial(_UPDATING[name], self._states, line=line)
-        if name in _HANDLERS:
-            store = self._store
-            if line is not None and not line.is_read:
-                # Whatever it writes, one line of it is in the same transaction.
-                store = store.beside(lambda connection: audit.append(connection, [line]))
-            return partial(_HANDLERS[name], store)
-        raise NotSupported(f"{name}: an embedded project of this version cannot do it yet")
-
-    def tables(self) -> dict[str, ir.Table]:
-        """Return the store's tables, lazily; each query sees what is committed when it runs.
+    def tables(self) -> Tables:
+        """Return the lazy tables that attribution reads; each query sees the data committed when it runs.
 
         Returns
         -------
-        dict of str to ibis.Table
-            ``interactions``, ``events``, ``metrics``, ``nodes``, ``outlays``, ``metric_history`` and
-            ``rates``, for use in the calling thread until the service is closed. Instants are in UTC, without
-            a zone.
+        Tables
+            For use in the calling thread until the service is closed. Instants are in UTC, without a zone.
         """
-        # One connection per thread: the tables of several calls can be joined, and threads do not wait.
+        # One connection per thread: tables of several calls can be joined, and threads do not wait.
         backend = getattr(self._of_thread, "backend", None)
         if backend is None:
             backend = ibis.duckdb.from_connection(self._store.open_cursor())
             self._of_thread.backend = backend
-        tables = {}
-        for name, columns in _READ.items():
-            table = backend.table(name)
-            tables[name] = table.select(columns) if columns else table
-        return tables
+        return Tables(
+            interactions=backend.table("interactions"),
+            events=backend.table("events"),
+            metrics=backend.table("metrics"),
+            nodes=nodes_of(backend),
+            outlays=backend.table("outlays"),
+            metric_history=backend.table("metric_history"),
+            rates=backend.table("rates"),
+            currency=self.currency,
+            timezone=self.timezone,
+        )
 
     def close(self) -> None:
         """Write what waits, then let go of the file; closing again does nothing."""
@@ -413,79 +407,88 @@ class Service:
 
 def _load(store: Store, request: LoadRecords) -> Answer:
     counts, rejected = load_records(store, request.resource, request.source, replace=request.replace)
-    return Answer(table=rejected, value=counts)
+    return Answer.of(rejected, value=counts)
 
 
-_HANDLERS: Final[dict[str, Callable[[Store, Any], Answer]]] = {
-    "search_interactions": search_interactions,
-    "get_interaction": get_interaction,
-    "list_hits": list_hits,
-    "interaction_insights": interaction_insights,
-    "get_event": get_event,
-    "get_raw_event": get_raw_event,
-    "list_trashed_events": list_trashed_events,
-    "event_insights": event_insights,
-    "list_event_types": list_event_types,
-    "create_event_type": create_event_type,
-    "get_event_type": get_event_type,
-    "update_event_type": update_event_type,
-    "archive_event_type": archive_event_type,
-    "restore_event_type": restore_event_type,
-    "create_offline_interaction": create_offline_interaction,
-    "list_campaigns": list_campaigns,
-    "create_campaign": create_campaign,
-    "get_campaign": get_campaign,
-    "update_campaign": update_campaign,
-    "list_outlays": list_outlays,
-    "create_outlay": create_outlay,
-    "get_outlay": get_outlay,
-    "update_outlay": update_outlay,
-    "delete_outlay": delete_outlay,
-    "get_settings": get_settings,
-    "update_settings": update_settings,
-    "list_rates": list_rates,
-    "set_rates": set_rates,
-    "create_integration": create_integration,
-    "list_integrations": list_integrations,
-    "list_nodes": list_nodes,
-    "get_node": get_node,
-    "list_audit": audit.list_audit,
-    "check_project": check_project,
-    "back_up_project": back_up_project,
-    "search_users": search_users,
-    "export_users": export_users,
-    "get_user": get_user,
-    "create_audience": create_audience,
-    "list_audiences": list_audiences,
-    "get_audience": get_audience,
-    "delete_audience": delete_audience,
-    "list_user_events": list_user_events,
-    "list_user_metrics": list_user_metrics,
-    "merge_users": merge_users,
-    "split_user": split_user,
-    "delete_user": delete_user,
-    "export_user_data": export_user_data,
-    "anonymise_expired": anonymise_expired,
-    "load_records": _load,
-    "begin_mirror": begin_mirror,
-    "keep_mirror": keep_mirror,
-    "mirror_records": mirror_records,
-}
-#: Searches, whose answers may be larger than memory.
-_STREAMING: Final[dict[str, Callable[[Store, Any], Rows]]] = {
-    "search_interactions": open_interactions,
-    "search_users": open_users,
-    "list_user_events": open_user_events,
-    "list_user_metrics": open_user_metrics,
-}
-_INGESTING: Final[dict[str, Callable[..., Answer]]] = {
-    "create_event": Ingestion.create_event,
-    "create_event_sync": Ingestion.create_event_sync,
-    "create_events": Ingestion.create_events,
-    "validate_event": Ingestion.validate_event,
-    "replay_event": Ingestion.replay_event,
-}
-_UPDATING: Final[dict[str, Callable[..., Answer]]] = {
-    "update_event_state": States.update_event_state,
-    "update_event_statistic": States.update_event_statistic,
+def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
+    def handler(service: Service, request: Any, line: Line | None) -> Answer:
+        store = service._store
+        if line is not None and not line.is_read:
+            # The audit line is written in the same transaction.
+            store = store.beside(lambda connection: audit.append(connection, [line]))
+        return handle(store, request)
+
+    return handler
+
+
+def _with_ingestion(handle: Callable[..., Answer]) -> Handler:
+    return lambda service, request, line: handle(service._ingestion, request, line=line)
+
+
+def _with_states(handle: Callable[..., Answer]) -> Handler:
+    return lambda service, request, line: handle(service._states, request, line=line)
+
+
+#: The handler of every operation of an open project.
+_HANDLERS: Final[dict[str, Handler]] = {
+    "search_interactions": _with_store(search_interactions),
+    "get_interaction": _with_store(get_interaction),
+    "list_hits": _with_store(list_hits),
+    "interaction_insights": _with_store(interaction_insights),
+    "get_event": _with_store(get_event),
+    "get_raw_event": _with_store(get_raw_event),
+    "list_trashed_events": _with_store(list_trashed_events),
+    "event_insights": _with_store(event_insights),
+    "list_event_types": _with_store(list_event_types),
+    "create_event_type": _with_store(create_event_type),
+    "get_event_type": _with_store(get_event_type),
+    "update_event_type": _with_store(update_event_type),
+    "archive_event_type": _with_store(archive_event_type),
+    "restore_event_type": _with_store(restore_event_type),
+    "create_offline_interaction": _with_store(create_offline_interaction),
+    "list_campaigns": _with_store(list_campaigns),
+    "create_campaign": _with_store(create_campaign),
+    "get_campaign": _with_store(get_campaign),
+    "update_campaign": _with_store(update_campaign),
+    "list_outlays": _with_store(list_outlays),
+    "create_outlay": _with_store(create_outlay),
+    "get_outlay": _with_store(get_outlay),
+    "update_outlay": _with_store(update_outlay),
+    "delete_outlay": _with_store(delete_outlay),
+    "get_settings": _with_store(get_settings),
+    "update_settings": _with_store(update_settings),
+    "list_rates": _with_store(list_rates),
+    "set_rates": _with_store(set_rates),
+    "create_integration": _with_store(create_integration),
+    "list_integrations": _with_store(list_integrations),
+    "list_nodes": _with_store(list_nodes),
+    "get_node": _with_store(get_node),
+    "list_audit": _with_store(audit.list_audit),
+    "check_project": _with_store(check_project),
+    "back_up_project": _with_store(back_up_project),
+    "search_users": _with_store(search_users),
+    "export_users": _with_store(export_users),
+    "get_user": _with_store(get_user),
+    "create_audience": _with_store(create_audience),
+    "list_audiences": _with_store(list_audiences),
+    "get_audience": _with_store(get_audience),
+    "delete_audience": _with_store(delete_audience),
+    "list_user_events": _with_store(list_user_events),
+    "list_user_metrics": _with_store(list_user_metrics),
+    "merge_users": _with_store(merge_users),
+    "split_user": _with_store(split_user),
+    "delete_user": _with_store(delete_user),
+    "export_user_data": _with_store(export_user_data),
+    "anonymise_expired": _with_store(anonymise_expired),
+    "load_records": _with_store(_load),
+    "begin_mirror": _with_store(begin_mirror),
+    "keep_mirror": _with_store(keep_mirror),
+    "mirror_records": _with_store(mirror_records),
+    "create_event": _with_ingestion(Ingestion.create_event),
+    "create_event_sync": _with_ingestion(Ingestion.create_event_sync),
+    "create_events": _with_ingestion(Ingestion.create_events),
+    "validate_event": _with_ingestion(Ingestion.validate_event),
+    "replay_event": _with_ingestion(Ingestion.replay_event),
+    "update_event_state": _with_states(States.update_event_state),
+    "update_event_statistic": _with_states(States.update_event_statistic),
 }

@@ -1,4 +1,4 @@
-"""Ways to reach the service: one method, whichever it is."""
+"""Transports: the ways to reach a service. The embedded service is one itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from attrib_ds.attribution.paths.tables import Tables
-    from attrib_ds.contract import Answer, Operation, Request, Stream
+    from attrib_ds.contract import Answer, Operation, Request
 
 
 class Transport(Protocol):
@@ -18,11 +18,11 @@ class Transport(Protocol):
         ...
 
     def send(self, operation: Operation, request: Request) -> Answer:
-        """Carry out one operation."""
+        """Carry out one operation and read its answer to the end."""
         ...
 
-    def stream(self, operation: Operation, request: Request) -> Stream:
-        """Carry out one operation that answers with records, never all of them held."""
+    def stream(self, operation: Operation, request: Request) -> Answer:
+        """Carry out one operation whose records are read while they are consumed; to be closed."""
         ...
 
     def tables(self) -> Tables:
@@ -30,5 +30,5 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the service."""
+        """Release the service."""
         ...

@@ -1,4 +1,4 @@
-"""Tables of any engine in the place of a service."""
+"""A read-only transport over tables of any engine, in place of a service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
     from attrib_ds.attribution.paths.tables import Tables
-    from attrib_ds.contract import Operation, Request, Stream
+    from attrib_ds.contract import Operation, Request
 
 
 class OpenedTables:
@@ -54,7 +54,7 @@ class OpenedTables:
             raise self._refusal(operation.name)
         return answer(self._tables, request)
 
-    def stream(self, operation: Operation, request: Request) -> Stream:  # noqa: ARG002
+    def stream(self, operation: Operation, request: Request) -> Answer:  # noqa: ARG002
         """Refuse: records are for the engine to show."""
         raise self._refusal(operation.name)
 
@@ -100,7 +100,7 @@ def _nodes(tables: Tables, request: Any) -> Answer:
         text = request.search.lower()
         nodes = nodes.filter(nodes.name.lower().contains(text) | nodes["_id"].lower().contains(text))
     ordered = nodes.order_by("_id")
-    return Answer(table=answered(ordered.limit(request.limit, offset=request.offset or 0), schema.NODE))
+    return Answer.of(answered(ordered.limit(request.limit, offset=request.offset or 0), schema.NODE))
 
 
 _ANSWERS: Final[dict[str, Callable[[Tables, Any], Answer]]] = {

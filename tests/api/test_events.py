@@ -136,7 +136,7 @@ def test_the_same_row_twice_is_two_events(orders_shop, orders):
 def test_many_events_share_commits(orders_shop):
     rows = pd.DataFrame({"nonce": [f"n{i}" for i in range(400)], "data.email": "anna@example.com"})
     writes = "SELECT writes FROM meta"
-    with orders_shop.transport._service._store.cursor() as cursor:
+    with orders_shop.transport._store.cursor() as cursor:
         before = cursor.execute(writes).fetchone()[0]
         assert (send_events(orders_shop, rows, event_type="order")["status"] == "processed").all()
         after = cursor.execute(writes).fetchone()[0]

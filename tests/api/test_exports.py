@@ -14,7 +14,6 @@ from attrib_ds.contract import Answer, File
 from attrib_ds.errors import InvalidRequest, NotFound, ServiceFailure
 from attrib_ds.project import Project
 from attrib_ds.service import Service
-from attrib_ds.transports.embedded import Embedded
 
 ANNA, BEN, CARL = (hexadecimal(number) for number in (10, 11, 12))
 
@@ -75,7 +74,7 @@ def test_the_format_may_be_named(shop, tmp_path):
         export_users(shop, tmp_path / "u.csv", columns=["_id"], audience=hexadecimal(99))
 
 
-class _BreaksOff(Embedded):
+class _BreaksOff(Service):
     """A service whose files break off, as when a connection does."""
 
     def send(self, operation, request):
@@ -91,8 +90,8 @@ class _BreaksOff(Embedded):
 def test_what_breaks_off_leaves_nothing(tmp_path):
     file = tmp_path / "users.csv"
     file.write_text("of yesterday", encoding="utf-8")
-    with closing(Service.open("my-shop", ":memory:")) as service, pytest.raises(ServiceFailure):
-        export_users(Project("my-shop", _BreaksOff(service)), file, columns=["_id"])
+    with closing(_BreaksOff.open("my-shop", ":memory:")) as service, pytest.raises(ServiceFailure):
+        export_users(Project("my-shop", service), file, columns=["_id"])
     assert file.read_text(encoding="utf-8") == "of yesterday"
     assert list(tmp_path.iterdir()) == [file]
 

@@ -83,16 +83,16 @@ def pull(url: str, folder: Path, way: str, until: str | None) -> dict:
     from attrib_ds.transports.http import answers
     from attrib_ds.transports.http.configuration import Remote
     from attrib_ds.transports.http.opening import open_http
-    from attrib_ds.transports.http.transport import Manner
+    from attrib_ds.transports.http.transport import Options
 
     form, kind, *workers = way.split()
     accept = answers.JSON if form == "json" else answers.EITHER
-    manner = Manner(accept=accept, workers=int(workers[0]) if workers else 4)
-    with Project("shop", open_http(Remote(url=url, key=folder / "key.json"), manner=manner)) as shop:
+    options = Options(accept=accept, workers=int(workers[0]) if workers else 4)
+    with Project("shop", open_http(Remote(url=url, key=folder / "key.json"), options=options)) as shop:
         at.search_interactions(shop, limit=10)
         if kind == "pages":
             # As with a service that has no Arrow, of which it could give all at once.
-            shop.transport._gives_arrow = False
+            shop.transport._offers_arrow = False
         before, start = _peak(), time.perf_counter()
         if kind in ("frame", "pages"):
             rows = len(at.search_interactions(shop, until=until))

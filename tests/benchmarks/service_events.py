@@ -90,7 +90,7 @@ def prepare(home: Path) -> str:
 
     operation = OPERATIONS["create_event_type"]
     with closing(Service.open(PROJECT, home / f"{PROJECT}.duckdb")) as service:
-        service.answer(
+        service.send(
             operation, build(operation, project_id=PROJECT, reference="order", name="Order", fields=FIELDS)
         )
     key = create_key(home, home / "key.json")

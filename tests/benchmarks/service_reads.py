@@ -58,7 +58,7 @@ BARE = (
 
 def ask(service: Service, name: str, **arguments: object):
     operation = OPERATIONS[name]
-    return service.answer(operation, build(operation, project_id=NAME, **arguments))
+    return service.send(operation, build(operation, project_id=NAME, **arguments))
 
 
 def seconds(work, times: int = 5) -> float:
@@ -86,7 +86,7 @@ def fill(path: Path, interactions: int, events: int) -> None:
         ):
             rows: pa.Table = made.execute(query).to_arrow_table()
             answer = ask(service, "load_records", resource=resource, source=rows)
-            assert answer.table.num_rows == 0, answer.table.slice(0, 3).to_pylist()
+            assert answer.read().num_rows == 0, answer.read().slice(0, 3).to_pylist()
 
 
 def stream(home: Path) -> tuple[float, float]:

@@ -88,7 +88,7 @@ def test_a_check_tells_what_it_finds_and_fails(project, capsys):
     assert main(["check", "shop"]) == 0
     assert capsys.readouterr().out == "shop is sound\n"
     with connect("shop") as shop:
-        store = shop.transport._service._store
+        store = shop.transport._store
         store.write(lambda connection: connection.execute("INSERT INTO users VALUES ('x', now())"))
     assert main(["check", "shop"]) == 1
     told = capsys.readouterr()

@@ -94,7 +94,7 @@ class Embedded:
 
     def _respond(self, service: Service, operation, asked):
         if operation.answer.resource is None:
-            return responding.with_value(operation, asked, service.answer(operation, asked))
+            return responding.with_value(operation, asked, service.send(operation, asked))
         with closing(service.stream(operation, asked)) as rows:
             status = 200 if rows.value is False else operation.success
             content = b"".join(writing.json_pieces(rows, operation.answer))
@@ -202,11 +202,11 @@ def load(service: Service, project_id: str, **records: Any) -> None:
     operation = OPERATIONS["load_records"]
     for resource, source in records.items():
         request = build(operation, project_id=project_id, resource=resource, source=source)
-        rejected = service.answer(operation, request).table
+        rejected = service.send(operation, request).read()
         assert rejected.num_rows == 0, rejected.to_pylist()
 
 
 def carry_out(service: Service, project_id: str, name: str, /, **arguments: Any) -> Any:
     """Carry out an operation that only prepares a project, and return its value."""
     operation = OPERATIONS[name]
-    return service.answer(operation, build(operation, project_id=project_id, **arguments)).value
+    return service.send(operation, build(operation, project_id=project_id, **arguments)).value

@@ -163,7 +163,7 @@ def assert_agrees(shop, mirror):
     for name, frame in expected.items():
         pd.testing.assert_frame_equal(found[name], frame, obj=name)
     pd.testing.assert_frame_equal(credits(mirror), credits(shop))
-    assert_users_agree(mirror.transport._service)
+    assert_users_agree(mirror.transport)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def test_a_mirror_agrees_with_its_source_and_catches_up(shop, source, tmp_path):
 def contents(mirror):
     """Return every row of the tables of data."""
     return {
-        name: sorted(rows_of(mirror.transport._service, f"SELECT * FROM {name}"), key=repr)
+        name: sorted(rows_of(mirror.transport, f"SELECT * FROM {name}"), key=repr)
         for name in TABLES
         if name not in ("settings", "meta", "audit")
     }
@@ -232,7 +232,7 @@ def test_twice_is_once(shop, tmp_path, caplog):
 def test_only_what_has_changed_is_read_again(shop, tmp_path):
     at.sync(shop, tmp_path / "mirror.duckdb", overlap="1us").close()
     # A change that tells nobody, so that it is seen only by those who read it.
-    shop.transport._service._store.write(
+    shop.transport._store.write(
         lambda connection: connection.execute("UPDATE interactions SET referrer = 'elsewhere'")
     )
     buy(shop, "4", "ben@example.com")
@@ -247,7 +247,7 @@ def test_only_what_has_changed_is_read_again(shop, tmp_path):
 def put_in(shop, **arriving):
     """Put an interaction in that nothing tells when it was noted, as late as it may be."""
     at.load(shop, interactions=table(visit(9, userId=CARL, **arriving)))
-    shop.transport._service._store.write(
+    shop.transport._store.write(
         lambda connection: connection.execute(
             "UPDATE interactions SET ingestedAt = NULL, createdAt = NULL, updateDate = NULL WHERE _id = ?",
             [hex_id(9)],
@@ -271,7 +271,7 @@ def test_what_was_noted_by_a_clock_that_is_behind_is_read_within_the_overlap(
     file = tmp_path / "mirror.duckdb"
     at.sync(shop, file).close()
     put_in(shop, startDate="2025-01-06T10:00:00Z")
-    shop.transport._service._store.write(
+    shop.transport._store.write(
         lambda connection: connection.execute(
             "UPDATE interactions SET createdAt = (now() AT TIME ZONE 'UTC') - INTERVAL 1 DAY WHERE _id = ?",
             [hex_id(9)],
@@ -282,11 +282,11 @@ def test_what_was_noted_by_a_clock_that_is_behind_is_read_within_the_overlap(
 
 
 def test_bounds_of_a_period_are_in_it(shop):
-    dates = rows_of(shop.transport._service, "SELECT DISTINCT eventDate FROM events ORDER BY eventDate")
+    dates = rows_of(shop.transport, "SELECT DISTINCT eventDate FROM events ORDER BY eventDate")
     for (date,) in dates:
         moment = date.replace(tzinfo=UTC)
         with at.sync(shop, ":memory:", since=moment, until=moment) as mirror:
-            found = rows_of(mirror.transport._service, "SELECT DISTINCT eventDate FROM events")
+            found = rows_of(mirror.transport, "SELECT DISTINCT eventDate FROM events")
             assert found == [(date,)]
 
 
@@ -294,7 +294,7 @@ def test_everybody_in_a_period_is_dated_as_at_the_source(shop):
     # Bots count for nobody, and make users all the same.
     bot = visit(10, userId=hex_id(904), nodeId="letter", startDate="2025-01-05T12:00:00Z", isBot=True)
     at.load(shop, interactions=table(bot | LONG_AGO))
-    shop.transport._service._store.write(
+    shop.transport._store.write(
         lambda connection: connection.execute(
             "UPDATE users SET createdAt = TIMESTAMP '2025-03-01' WHERE _id = ?", [hex_id(904)]
         )
@@ -320,7 +320,7 @@ def test_users_outside_of_a_period_are_not_asked_for(shop):
         def send(self, operation, request):
             answer = shop.transport.send(operation, request)
             if operation.name == "search_users":
-                asked.extend(answer.table["_id"].to_pylist())
+                asked.extend(answer.read()["_id"].to_pylist())
             return answer
 
     with at.sync(at.Project("shop", Noting()), ":memory:", since="2025-01-20T00:00:00Z") as mirror:
@@ -333,15 +333,15 @@ def test_identity_data_and_hits_come_when_asked_for(shop, tmp_path):
     with at.sync(shop, file) as mirror:
         seen = at.search_interactions(mirror, columns=["userData", "hitCount"], filtered=None, bots=None)
         assert seen["userData"].isna().all()
-        assert rows_of(mirror.transport._service, "SELECT count(*) FROM hits") == [(0,)]
+        assert rows_of(mirror.transport, "SELECT count(*) FROM hits") == [(0,)]
         assert seen["hitCount"].max() == 1
-        assert_users_agree(mirror.transport._service)
+        assert_users_agree(mirror.transport)
     at.sync(shop, file, hits=True, personal=True).close()
     with at.sync(shop, file) as mirror:
         pd.testing.assert_frame_equal(visits(mirror), visits(shop))
         (opening,) = visits(shop)["firstHitId"].dropna()
         pd.testing.assert_frame_equal(at.list_hits(mirror, opening), at.list_hits(shop, opening))
-        assert_users_agree(mirror.transport._service)
+        assert_users_agree(mirror.transport)
     with pytest.raises(errors.InvalidRequest, match="personal: the mirror holds them"):
         at.sync(shop, file, personal=False)
 
@@ -352,8 +352,8 @@ def test_a_period_is_mirrored_and_then_a_longer_one(shop, tmp_path):
     def dated(**period):
         with at.sync(shop, file, overlap="1us", **period) as mirror:
             dates = visits(mirror)["startDate"]
-            events = rows_of(mirror.transport._service, "SELECT CAST(eventDate AS DATE) FROM events")
-            assert_users_agree(mirror.transport._service)
+            events = rows_of(mirror.transport, "SELECT CAST(eventDate AS DATE) FROM events")
+            assert_users_agree(mirror.transport)
             return sorted(dates.dt.day), sorted(date.day for (date,) in events)
 
     assert dated(since="2025-01-05T00:00:00Z", until="2025-01-07T23:00:00Z") == ([5, 5, 5, 7], [6])
@@ -392,7 +392,7 @@ def test_a_service_that_knows_no_tree_is_mirrored_without_it(shop, tmp_path):
 
 
 def test_records_that_do_not_fit_are_told(shop, caplog):
-    shop.transport._service._store.write(
+    shop.transport._store.write(
         lambda connection: connection.execute(
             "UPDATE interactions SET duration = -1, endDate = NULL WHERE isBot"
         )
@@ -588,7 +588,7 @@ def test_the_command_mirrors_a_project(shop, tmp_path, capsys):
 
 def test_how_far_a_mirror_is_survives_in_it(shop, tmp_path):
     with at.sync(shop, tmp_path / "mirror.duckdb", until="2025-01-07T10:00:00Z") as mirror:
-        ((text,),) = rows_of(mirror.transport._service, "SELECT value FROM settings WHERE name = 'sync'")
+        ((text,),) = rows_of(mirror.transport, "SELECT value FROM settings WHERE name = 'sync'")
     told = json.loads(text)
     assert told["source"] == shop.transport.address
     assert told["through"] == "2025-01-07T10:00:00.000Z"
@@ -599,5 +599,5 @@ def test_a_shorter_period_takes_nothing_back(shop, tmp_path):
     file = tmp_path / "mirror.duckdb"
     for until in ("2025-01-09T12:00:00Z", "2025-01-05T12:00:00Z"):
         with at.sync(shop, file, until=until) as mirror:
-            ((text,),) = rows_of(mirror.transport._service, "SELECT value FROM settings WHERE name = 'sync'")
+            ((text,),) = rows_of(mirror.transport, "SELECT value FROM settings WHERE name = 'sync'")
             assert json.loads(text)["through"] == "2025-01-09T12:00:00.000Z"

@@ -54,7 +54,7 @@ def main(folder: Path, room: int, size: int) -> dict:
     service._ingestion.close()
     with service._store.cursor() as cursor:
         stored = dict(cursor.execute("SELECT nonce, _id FROM raw_events").fetchall())
-    findings = send(service, "check_project").table.to_pylist()
+    findings = send(service, "check_project").read().to_pylist()
     service.close()
     lost = [nonce for nonce, id in accepted.items() if stored.get(nonce) != id]
     return {"failures": failures, "lost": lost, "findings": findings, "readable": readable}

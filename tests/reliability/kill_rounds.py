@@ -270,7 +270,7 @@ def examine(path: Path, journal: Journal) -> list[str]:
         hold(journal.campaigns.items() <= campaigns.items(), "acknowledged campaigns are lost")
         hold(journal.refused_slugs <= campaigns.keys(), "a slug was refused that nobody has")
         problems += _wrong_counts(rows, journal, raw)
-        findings = send(service, "check_project").table.to_pylist()
+        findings = send(service, "check_project").read().to_pylist()
         hold(not findings, f"the check finds {findings}")
     # What was asked and not answered is known now.
     stored = dict(listed)

@@ -40,33 +40,33 @@ def test_loading_answers_with_counts_and_rejected_rows(service):
         service, "load_records", resource="interactions", source=table(visit(1), visit(2, userId=None))
     )
     assert answer.value == {"interactions": 1, "implicit_nodes": 1}
-    assert answer.table.schema == REJECTED
-    assert answer.table["reason"].to_pylist() == ["userId: is missing"]
+    assert answer.read().schema == REJECTED
+    assert answer.read()["reason"].to_pylist() == ["userId: is missing"]
 
 
 def test_an_operation_that_is_not_built_is_named(service):
     declared = replace(OPERATIONS["list_nodes"], name="foretell")
     with pytest.raises(NotSupported, match="foretell: "):
-        service.answer(declared, build(declared, project_id="shop"))
+        service.send(declared, build(declared, project_id="shop"))
 
 
 def test_another_project_is_refused(service):
     declared = OPERATIONS["list_nodes"]
     with pytest.raises(InvalidRequest, match="'other' is not the project of this service, 'shop'"):
-        service.answer(declared, build(declared, project_id="other"))
+        service.send(declared, build(declared, project_id="other"))
 
 
 def test_tables_for_attribution_are_lazy_and_current(service):
     tables = service.tables()
     read = {"interactions", "events", "metrics", "nodes", "outlays", "metric_history", "rates"}
-    assert set(tables) == read
-    assert tables["nodes"].columns == tuple(schema.NODE.names)
-    count = tables["interactions"].count()
+    assert {name for name in read if getattr(tables, name) is not None} == read
+    assert tables.nodes.columns == tuple(schema.NODE.names)
+    count = tables.interactions.count()
     assert count.to_pyarrow().as_py() == 0
     send(service, "load_records", resource="interactions", source=table(visit(1), visit(2, nodeId="b")))
     assert count.to_pyarrow().as_py() == 2
     send(service, "load_records", resource="events", source=table(order(1)))
-    events, metrics = tables["events"], service.tables()["metrics"]
+    events, metrics = tables.events, service.tables().metrics
     joined = events.join(metrics, events["_id"] == metrics.eventId)
     assert joined.count().to_pyarrow().as_py() == 1
 
@@ -76,7 +76,7 @@ def test_threads_read_tables_at_the_same_time(service):
     send(service, "load_records", resource="interactions", source=table(*visits))
 
     def count(number):
-        interactions = service.tables()["interactions"]
+        interactions = service.tables().interactions
         return interactions.filter(interactions.nodeId == f"n{number % 7}").count().to_pyarrow().as_py()
 
     with ThreadPoolExecutor(8) as pool:
@@ -101,7 +101,7 @@ def test_closing_while_others_read_and_write_breaks_nothing(tmp_path, turn):
     def read(_):
         while True:
             send(service, "interaction_insights", group="nodeId")
-            service.tables()["interactions"].count().to_pyarrow()
+            service.tables().interactions.count().to_pyarrow()
 
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(write, number) for number in range(2)]
@@ -118,7 +118,7 @@ def test_closing_while_others_read_and_write_breaks_nothing(tmp_path, turn):
 
 def test_closing_lets_go_of_the_file_even_while_tables_are_held(service, tmp_path):
     tables = service.tables()
-    tables["nodes"].count().to_pyarrow().as_py()
+    tables.nodes.count().to_pyarrow().as_py()
     service.close()
     service.close()
     with pytest.raises(Unavailable, match="the project is closed"):

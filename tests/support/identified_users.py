@@ -33,7 +33,7 @@ def see(service, nonce: str, tracker: str | None = None, *, date="2025-01-31T12:
 
 
 def user_of(service, id: str) -> str:
-    (user,) = send(service, "get_event", id=id).table["userId"].to_pylist()
+    (user,) = send(service, "get_event", id=id).read()["userId"].to_pylist()
     return user
 
 

@@ -59,7 +59,7 @@ def lines(path, *records: dict):
 def send(service, operation: str, **arguments):
     """Carry out an operation of the project "shop"."""
     declared = OPERATIONS[operation]
-    return service.answer(declared, build(declared, project_id="shop", **arguments))
+    return service.send(declared, build(declared, project_id="shop", **arguments))
 
 
 def reasons(rejected: pa.Table) -> dict[int, str]:

@@ -42,7 +42,7 @@ def fill(service) -> None:
         ),
     )
     for resource, source in (("interactions", visits), ("events", events)):
-        rejected = send(service, "load_records", resource=resource, source=source).table
+        rejected = send(service, "load_records", resource=resource, source=source).read()
         assert rejected.num_rows == 0, rejected.to_pylist()
 
 

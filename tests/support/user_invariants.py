@@ -30,4 +30,4 @@ def assert_users_agree(service) -> None:
     identities = rows_of(service, "SELECT kind, value, userId FROM identities")
     assert len({(kind, value) for kind, value, _ in identities}) == len(identities)
     assert {user for *_, user in identities} <= set(users)
-    assert send(service, "check_project").table.to_pylist() == []
+    assert send(service, "check_project").read().to_pylist() == []

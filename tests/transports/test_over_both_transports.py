@@ -22,7 +22,7 @@ from attrib_ds.service.http.settings import Settings
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.opening import open_http
-from attrib_ds.transports.http.transport import Manner
+from attrib_ds.transports.http.transport import Options
 
 FORMS = {"arrow": answers.EITHER, "json": answers.JSON}
 #: Projects with no rows, one of each kind, and many.
@@ -90,7 +90,7 @@ class Served:
 
     def remote(self, project_id, form) -> Project:
         if (form, project_id) not in self.opened:
-            transport = open_http(Remote(url=self.url, key=self.key), manner=Manner(accept=FORMS[form]))
+            transport = open_http(Remote(url=self.url, key=self.key), options=Options(accept=FORMS[form]))
             self.opened[form, project_id] = self.stack.enter_context(Project(project_id, transport))
         return self.opened[form, project_id]
 

@@ -62,6 +62,6 @@ def list_audit(
     answer = project.send(
         "list_audit", operation_name=operation_name, account=account, limit=limit, offset=offset
     )
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame

@@ -90,6 +90,6 @@ def list_rates(
     [0.085, 0.09]
     """
     answer = project.send("list_rates", currency=currency, limit=limit, offset=offset)
-    frame = to_pandas(answer.table)
+    frame = to_pandas(answer.read())
     frame.attrs["total"] = answer.total
     return frame

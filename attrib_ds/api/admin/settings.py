@@ -36,7 +36,7 @@ def get_settings(project: Project) -> pd.Series[Any]:
     ...     bool(admin.get_settings(shop)["lenientOptionalFields"])
     False
     """
-    return to_record(project.send("get_settings").table)
+    return to_record(project.send("get_settings").read())
 
 
 def update_settings(
@@ -88,4 +88,4 @@ def update_settings(
         pii_fields=pii_fields,
         require_token_for_events=require_token_for_events,
     )
-    return to_record(answer.table)
+    return to_record(answer.read())

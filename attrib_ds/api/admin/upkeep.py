@@ -45,7 +45,7 @@ def check(project: Project) -> pd.DataFrame:
     ...     admin.check(shop).empty
     True
     """
-    return to_pandas(project.send("check_project").table)
+    return to_pandas(project.send("check_project").read())
 
 
 def back_up(project: Project, path: str | Path) -> Path:

@@ -21,11 +21,11 @@ from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from attrib_ds.attribution.models.sequences import PathModel
     import pandas as pd
 
     from attrib_ds.attribution.intervals.tally import Tally
     from attrib_ds.attribution.intervals.uncertainty import Uncertainty
+    from attrib_ds.attribution.models.sequences import PathModel
     from attrib_ds.attribution.paths.paths import Paths
 
 

@@ -14,8 +14,9 @@ from attrib_ds.attribution.models.incremental import IncrementalModel
 from attrib_ds.attribution.paths.path_inputs import MILESTONE
 
 if TYPE_CHECKING:
-    from attrib_ds.attribution.models.sequences import SequenceModel
     import pandas as pd
+
+    from attrib_ds.attribution.models.sequences import SequenceModel
 
 
 @singledispatch

@@ -68,7 +68,7 @@ def get_campaign(store: Store, request: GetCampaign) -> Answer:
         table = read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
     if not table.num_rows:
         raise NotFound(f"id: {request.vendorId!r} has no campaign {request.id!r}", field="id")
-    return Answer(table=table)
+    return Answer.of(table)
 
 
 def create_campaign(store: Store, request: CreateCampaign) -> Answer:

@@ -106,7 +106,7 @@ def list_integrations(store: Store, request: ListIntegrations) -> Answer:  # noq
     """Answer all integrations, ordered by ``vendorId``."""
     with store.read() as backend:
         listed = "integrations WHERE deletedAt IS NULL ORDER BY vendorId"
-        return Answer(table=read_table(backend.con, listed, [], schema.INTEGRATION))
+        return Answer.of(read_table(backend.con, listed, [], schema.INTEGRATION))
 
 
 def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration | None:

@@ -75,7 +75,7 @@ def get_outlay(store: Store, request: GetOutlay) -> Answer:
         )
     if not table.num_rows:
         raise _unknown(request)
-    return Answer(table=table)
+    return Answer.of(table)
 
 
 def create_outlay(store: Store, request: CreateOutlay) -> Answer:

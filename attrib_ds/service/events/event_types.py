@@ -81,7 +81,7 @@ def list_event_types(store: Store, request: ListEventTypes) -> Answer:
         ordered = found.order_by(ordering(found, request.sort or {"reference": 1}))
         page = ordered.select(schema.EVENT_TYPE.names).limit(request.limit, offset=request.offset)
         table = answered(page, schema.EVENT_TYPE)
-    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+    return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
 
 
 def _resources(backend: Backend) -> ir.Table:
@@ -98,7 +98,7 @@ def get_event_type(store: Store, request: GetEventType) -> Answer:
         table = answered(found, schema.EVENT_TYPE)
     if not table.num_rows:
         raise NotFound(f"id: there is no event type {request.id!r}", field="id")
-    return Answer(table=table)
+    return Answer.of(table)
 
 
 def create_event_type(store: Store, request: CreateEventType) -> Answer:

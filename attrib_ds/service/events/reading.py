@@ -44,7 +44,7 @@ def get_event(store: Store, request: GetEvent) -> Answer:
         table = computed(backend.con, [request.id])
     if not table.num_rows:
         raise NotFound(f"id: there is no event {request.id!r}", field="id")
-    return Answer(table=table)
+    return Answer.of(table)
 
 
 def get_raw_event(store: Store, request: GetEvent) -> Answer:
@@ -55,7 +55,7 @@ def get_raw_event(store: Store, request: GetEvent) -> Answer:
         table = answered(found, schema.RAW_EVENT)
     if not table.num_rows:
         raise NotFound(f"id: there is no raw event {request.id!r}", field="id")
-    return Answer(table=table)
+    return Answer.of(table)
 
 
 def list_trashed_events(store: Store, request: ListTrashedEvents) -> Answer:
@@ -69,7 +69,7 @@ def list_trashed_events(store: Store, request: ListTrashedEvents) -> Answer:
         total = found.count().to_pyarrow().as_py()
         ordered = found.order_by(ordering(found, _NEWEST_FIRST)).select(schema.TRASHED_EVENT.names)
         table = answered(ordered.limit(request.limit, offset=request.offset), schema.TRASHED_EVENT)
-    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+    return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
 
 
 def computed(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> pa.Table:

@@ -71,7 +71,7 @@ class States:
 
     def _update(self, request: UpdateEventState | UpdateEventStatistic, line: Line | None) -> Answer:
         row = self._gathering.bring(_Update(request, naive(datetime.now(UTC)), line))
-        return Answer(table=as_resource([row]))
+        return Answer.of(as_resource([row]))
 
     def _write_all(self, updates: Sequence[_Update]) -> list[Row | Exception]:
         return self._store.write(lambda connection: _write(connection, self._store, updates))

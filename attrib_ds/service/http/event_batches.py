@@ -51,7 +51,7 @@ def create_events(
     for project_id in asked.project_ids:
         part = asked.of_project(project_id)
         try:
-            told: Any = find(project_id).answer(operation, part, account).value
+            told: Any = find(project_id).send(operation, part, account).value
         except (AttribError, Failed) as error:
             # A project that is not there is the fault of these events; the rest is a fault of the whole.
             if len(part.events) == len(asked.events) and not isinstance(error, InvalidRequest):

@@ -205,14 +205,14 @@ class Operating:
         service = self._service(operation, asked.projectId, access)
         try:
             if operation.answer.resource is None:
-                value = service.answer(operation, asked, account)
-                return responding.with_value(operation, asked, value, workers=self._workers)
-            found = service.stream(operation, asked, account)
+                answer = service.send(operation, asked, account)
+                return responding.with_value(operation, asked, answer, workers=self._workers)
+            answer = service.stream(operation, asked, account)
         except AttribError as error:
             raise renamed(error, operation) from error
         accept = request.headers.get("accept", "")
-        response = responding.with_rows(operation, found, accept=accept, workers=self._workers)
-        if found.value is False:
+        response = responding.with_records(operation, answer, accept=accept, workers=self._workers)
+        if answer.value is False:
             # It was there before: nothing was created (G-143).
             response.status_code = 200
         return response

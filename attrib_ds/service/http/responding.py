@@ -1,4 +1,4 @@
-"""Turns what an operation answers into a response."""
+"""Turns the answer of an operation into an HTTP response."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from attrib_ds.errors import AttribError
 from attrib_ds.service.http import failures, writing
 from attrib_ds.service.http.accepting import prefers
 from attrib_ds.service.http.sending import Streamed
-from attrib_ds.service.store.rows import BATCH_ROWS
+from attrib_ds.service.interactions.selection import BATCH_ROWS
 
 if TYPE_CHECKING:
     from attrib_ds.contract import Answer, File, Operation
     from attrib_ds.service.http.workers import Workers
-    from attrib_ds.service.store.rows import Rows
 
 _FILES: Final = {
     "csv": "text/csv; charset=utf-8; header=present",
@@ -27,14 +26,14 @@ _FILES: Final = {
 }
 
 
-def with_rows(operation: Operation, rows: Rows, *, accept: str, workers: Workers) -> Response:
-    """Return a response of records: at once if they are few, otherwise written while it is sent.
+def with_records(operation: Operation, answer: Answer, *, accept: str, workers: Workers) -> Response:
+    """Return a response of records: complete if they are few, otherwise written while it is sent.
 
     Parameters
     ----------
     operation : Operation
-        What was answered.
-    rows : Rows
+        The operation that answered.
+    answer : Answer
         The records; closed here or at the end of the response.
     accept : str
         The header Accept: JSON, or Arrow if that is preferred.
@@ -46,33 +45,33 @@ def with_rows(operation: Operation, rows: Rows, *, accept: str, workers: Workers
     Response
         To be sent.
     """
-    media, pieces = writing.JSON, writing.json_pieces(rows, operation.answer)
+    media, pieces = writing.JSON, writing.json_pieces(answer, operation.answer)
     if prefers(accept, writing.ARROW):
-        media, pieces = writing.ARROW, writing.arrow_pieces(rows)
+        media, pieces = writing.ARROW, writing.arrow_pieces(answer)
     headers = {"Content-Type": media, "Vary": "Accept"}
     try:
-        if rows.count > BATCH_ROWS:
+        if (answer.count or 0) > BATCH_ROWS:
             first = next(pieces)
-            return Streamed(first, pieces, workers=workers, close=rows.close, headers=headers)
+            return Streamed(first, pieces, workers=workers, close=answer.close, headers=headers)
         content = b"".join(pieces)
     except BaseException:
-        rows.close()
+        answer.close()
         raise
-    rows.close()
+    answer.close()
     return Response(content, operation.success, headers)
 
 
 def with_value(
     operation: Operation, asked: Any, answer: Answer, *, workers: Workers | None = None
 ) -> Response:
-    """Return a response of what is no record.
+    """Return a response of a plain value.
 
     Parameters
     ----------
     operation : Operation
-        What was answered.
+        The operation that answered.
     asked : Request
-        What was asked; it names the file, where that is the answer.
+        Its request, which names the file where that is the answer.
     answer : Answer
         With a value.
     workers : Workers, optional

@@ -26,7 +26,7 @@ def list_nodes(store: Store, request: ListNodes) -> Answer:
         total = found.count().to_pyarrow().as_py()
         page = found.order_by(found["_id"]).select(schema.NODE.names)
         table = answered(page.limit(request.limit, offset=request.offset), schema.NODE)
-    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+    return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
 
 
 def get_node(store: Store, request: GetNode) -> Answer:
@@ -37,4 +37,4 @@ def get_node(store: Store, request: GetNode) -> Answer:
         table = answered(found, schema.NODE)
     if not table.num_rows:
         raise NotFound(f"id: there is no node {request.id!r}", field="id")
-    return Answer(table=table)
+    return Answer.of(table)

@@ -102,7 +102,7 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
 
 def _stored(connection: duckdb.DuckDBPyConnection, id: str, *, is_new: bool) -> Answer:
     found = read_table(connection, "interactions WHERE _id = ?", [id], schema.INTERACTION)
-    return Answer(table=found, value=is_new)
+    return Answer.of(found, value=is_new)
 
 
 def _first(

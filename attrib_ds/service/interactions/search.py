@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import ibis
@@ -11,48 +12,46 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.columns import projected
 from attrib_ds.errors import NotFound
-from attrib_ds.service.interactions.selection import answered, select
-from attrib_ds.service.store.rows import open_page
+from attrib_ds.service.interactions.selection import BATCH_ROWS, answered, select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
 
-    from attrib_ds.contract.interactions import (
-        GetInteraction,
-        ListHits,
-        SearchInteractions,
-    )
-    from attrib_ds.service.store.rows import Rows
+    from attrib_ds.contract.interactions import GetInteraction, ListHits, SearchInteractions
     from attrib_ds.service.store.store import Store
 
 _NEWEST_FIRST = {"startDate": -1}
 
 
 def search_interactions(store: Store, request: SearchInteractions) -> Answer:
-    """Answer one page of interactions, its rows and their total from one snapshot (G-104)."""
-    return open_interactions(store, request).answer()
+    """Answer one page of interactions as a stream; its rows and total are from one snapshot (G-101, G-104).
 
-
-def open_interactions(store: Store, request: SearchInteractions) -> Rows:
-    """Begin a search whose rows are read while they are handed on (G-101).
-
-    The type of an interaction is among the columns in any case, since offline ones are written without some
-    properties.
+    The tables have the type of each interaction in any case, since offline ones are written to JSON without
+    some properties.
     """
     columns = projected(request.projection)
-    hidden = frozenset({"type"} - set(columns))
-    names = [*columns, *hidden]
-
-    def find(backend: Backend) -> tuple[ir.Table, int]:
+    names = columns if "type" in columns else [*columns, "type"]
+    read = pa.schema([schema.INTERACTION.field(name) for name in names])
+    with ExitStack() as stack:
+        backend = stack.enter_context(store.read())
         found = select(backend, request)
         ordered = found.order_by(ordering(found, request.sort or _NEWEST_FIRST)).select(names)
-        return ordered, int(found.count().to_pyarrow().as_py())
-
-    page = pa.schema([schema.INTERACTION.field(name) for name in names])
-    return open_page(store.read(), find, page, offset=request.offset, limit=request.limit, hidden=hidden)
+        total = int(found.count().to_pyarrow().as_py())
+        # Not `to_pyarrow_batches` of Ibis 12: it calls what DuckDB 1.5 warns of.
+        query = backend.compile(ordered.limit(request.limit, offset=request.offset))
+        reader = backend.raw_sql(query).to_arrow_reader(BATCH_ROWS)
+        left = max(total - request.offset, 0)
+        return Answer(
+            pa.schema([schema.INTERACTION.field(name) for name in columns]),
+            (pa.Table.from_batches([batch.cast(read)]) for batch in reader),
+            count=left if request.limit is None else min(left, request.limit),
+            total=total,
+            offset=request.offset,
+            limit=request.limit,
+            close=stack.pop_all().close,
+        )
 
 
 def get_interaction(store: Store, request: GetInteraction) -> Answer:
@@ -63,7 +62,7 @@ def get_interaction(store: Store, request: GetInteraction) -> Answer:
         table = answered(found, schema.INTERACTION)
     if not table.num_rows:
         raise NotFound(f"id: there is no interaction {request.id!r}", field="id")
-    return Answer(table=table)
+    return Answer.of(table)
 
 
 def list_hits(store: Store, request: ListHits) -> Answer:
@@ -73,7 +72,7 @@ def list_hits(store: Store, request: ListHits) -> Answer:
         opened = interactions.filter(interactions.firstHitId == request.firstHitId)
         of_session = all_hits.semi_join(opened, all_hits.sessionId == opened["_id"])
         ordered = of_session.order_by(of_session.serverDate, of_session.id).select(schema.HIT.names)
-        return Answer(table=answered(ordered, schema.HIT))
+        return Answer.of(answered(ordered, schema.HIT))
 
 
 def ordering(table: ir.Table, sort: Mapping[str, int]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import ibis
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.interactions import Population
+
+#: Rows of a batch: what is held of a streamed answer at one time.
+BATCH_ROWS: Final = 2_048
 
 
 def select(backend: Backend, request: Population) -> ir.Table:

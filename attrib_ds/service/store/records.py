@@ -116,7 +116,7 @@ def read_page(
     order = f"{quoted(sort)} {'DESC' if descending else 'ASC'} NULLS LAST, {quoted(ties)}"
     most = "" if limit is None else f"LIMIT {limit}"
     page = read_table(connection, f"{relation} ORDER BY {order} {most} OFFSET {offset}", values, columns)
-    return Answer(table=page, total=total, offset=offset, limit=limit)
+    return Answer.of(page, total=total, offset=offset, limit=limit)
 
 
 def changes_of(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _answer(store: Store, settings: ProjectSettings) -> Answer:
     names = {attribute: name for name, attribute in _ATTRIBUTES.items()}
     row = {names[each.name]: getattr(settings, each.name) for each in fields(settings)}
     row |= {"currency": store.meta.currency, "timezone": store.meta.timezone}
-    return Answer(table=pa.Table.from_pylist([row], schema.SETTINGS))
+    return Answer.of(pa.Table.from_pylist([row], schema.SETTINGS))
 
 
 def _value(value: Any) -> Any:

@@ -54,7 +54,7 @@ def check_project(store: Store, request: CheckProject) -> Answer:  # noqa: ARG00
     """
     with store.cursor() as cursor:
         cursor.begin()
-        return Answer(table=examine(cursor))
+        return Answer.of(examine(cursor))
 
 
 def examine(cursor: duckdb.DuckDBPyConnection) -> pa.Table:

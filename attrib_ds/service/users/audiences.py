@@ -69,7 +69,7 @@ def list_audiences(store: Store, request: ListAudiences) -> Answer:
             f"SELECT {_COLUMNS} FROM audiences ORDER BY name, _id {page} OFFSET {request.offset}"
         ).fetchall()
         table = _table(backend, rows)
-    return Answer(table=table, total=total, offset=request.offset, limit=request.limit)
+    return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
 
 
 def get_audience(store: Store, request: GetAudience) -> Answer:
@@ -107,7 +107,7 @@ def _read(store: Store, id: str) -> Answer:
     with store.read() as backend:
         _require(backend.con, id, argument="id")
         rows = backend.con.execute(f"SELECT {_COLUMNS} FROM audiences WHERE _id = ?", [id]).fetchall()
-        return Answer(table=_table(backend, rows))
+        return Answer.of(_table(backend, rows))
 
 
 def _table(backend: Backend, rows: Sequence[tuple[str, str, str, str]]) -> pa.Table:

@@ -31,8 +31,7 @@ def export_user_data(store: Store, request: ExportUserData) -> Answer:
     ``user``, ``identities``, ``mergedUserIds``, ``interactions``, ``hits``, ``events``, ``rawEvents`` and
     ``earlierMetrics`` (what updates have replaced), each in the form of the resource.
     """
-    user = get_user(store, GetUser(projectId=request.projectId, id=request.id)).table
-    assert user is not None  # noqa: S101  (somebody who is not there is refused)
+    user = get_user(store, GetUser(projectId=request.projectId, id=request.id)).read()
     with store.read() as backend:
         user_id = find_survivor(backend.con, request.id)
         told = {"user": _records(user, "User")[0], **_gathered(backend, user_id)}

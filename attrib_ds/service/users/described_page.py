@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from attrib_ds import schema
+from attrib_ds.contract import Answer
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.store.rows import BATCH_ROWS, Rows
+from attrib_ds.service.interactions.selection import BATCH_ROWS
 from attrib_ds.service.users.derived import described_query
 from attrib_ds.service.users.selection import kept
 
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import ibis.expr.types as ir
-    import pyarrow as pa
     from ibis.backends.duckdb import Backend
 
     from attrib_ds.service.store.store import Store
@@ -48,10 +50,10 @@ def described_page(store: Store, backend: Backend, keys: Iterable[str], mode: st
     return described_query(backend, PAGE, keys, mode, compiled=store.compiled)
 
 
-def open_described(
+def describe(
     store: Store, find: Callable[[Backend], tuple[ir.Table, int]], keys: Iterable[str], mode: str = "latest"
-) -> Rows:
-    """Begin to describe users some thousands at a time, so that never all of them are held at once.
+) -> Answer:
+    """Answer the described users as a stream: a few thousand at a time are computed and held.
 
     Parameters
     ----------
@@ -65,8 +67,8 @@ def open_described(
 
     Returns
     -------
-    Rows
-        To be closed. Their columns are those of :func:`attrib_ds.schema.user_columns`.
+    Answer
+        To be closed. Its columns are those of :func:`attrib_ds.schema.user_columns`.
 
     Raises
     ------
@@ -82,9 +84,9 @@ def open_described(
         ((count,),) = backend.con.execute(f"SELECT count(*) FROM {_LISTED}").fetchall()
         turn_to(backend, 0, _FIRST_USERS)
         query = described_page(store, backend, wanted, mode)
-        return Rows(
+        return Answer(
             columns,
-            _pages(backend, query, columns, count),
+            _tables(backend, query, columns, count),
             count=count,
             total=total,
             close=stack.pop_all().close,
@@ -98,7 +100,7 @@ def turn_to(backend: Backend, first: int, end: int) -> None:
     )
 
 
-def _pages(backend: Backend, query: str, columns: pa.Schema, count: int) -> Iterator[pa.RecordBatch]:
+def _tables(backend: Backend, query: str, columns: pa.Schema, count: int) -> Iterator[pa.Table]:
     listed = ", ".join(f"described.{quoted(name)}" for name in columns.names)
     in_order = (
         f"SELECT {listed} FROM ({query}) AS described JOIN {PAGE} AS page USING (_id) ORDER BY page.place"
@@ -108,5 +110,5 @@ def _pages(backend: Backend, query: str, columns: pa.Schema, count: int) -> Iter
         if first:
             turn_to(backend, first, first + size)
         for batch in backend.con.execute(in_order).to_arrow_reader(BATCH_ROWS):
-            yield batch.cast(columns)
+            yield pa.Table.from_batches([batch.cast(columns)])
         first, size = first + size, _USERS_AT_ONCE

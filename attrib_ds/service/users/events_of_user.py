@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import schema
+from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.metrics import as_resource
 from attrib_ds.service.events.reading import ATTRIBUTABLE, computed
 from attrib_ds.service.identity.merging import find_survivor
 from attrib_ds.service.interactions.search import ordering
-from attrib_ds.service.interactions.selection import moment
+from attrib_ds.service.interactions.selection import BATCH_ROWS, moment
 from attrib_ds.service.store.batches import naive
-from attrib_ds.service.store.rows import BATCH_ROWS, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
 
-    from attrib_ds.contract import Answer
     from attrib_ds.contract.users import ListUserEvents, ListUserMetrics
     from attrib_ds.service.store.store import Store
 
@@ -34,26 +33,24 @@ _METRIC_DATE: Final = {"metricDate": "date"}
 
 
 def list_user_events(store: Store, request: ListUserEvents) -> Answer:
-    """Answer one page of the events of a user; none of one who is not known (G-150)."""
-    return open_user_events(store, request).answer()
+    """Answer one page of the events of a user as a stream, the newest first unless sorted otherwise.
 
-
-def open_user_events(store: Store, request: ListUserEvents) -> Rows:
-    """Begin to list the events of a user, the newest first unless another order is asked for."""
+    An unknown user has none (G-150).
+    """
     with ExitStack() as stack:
         backend = stack.enter_context(store.read())
         user_id = find_survivor(backend.con, request.id)
         ids = _event_ids(backend.con, request, user_id)
         page = ids[request.offset :][: request.limit]
 
-        def batches() -> Iterator[pa.RecordBatch]:
+        def tables() -> Iterator[pa.Table]:
             for start in range(0, len(page), BATCH_ROWS):
                 part = page[start : start + BATCH_ROWS]
-                yield from in_order(computed(backend.con, part), part).to_batches()
+                yield in_order(computed(backend.con, part), part)
 
-        return Rows(
+        return Answer(
             schema.EVENT,
-            batches(),
+            tables(),
             count=len(page),
             total=len(ids),
             offset=request.offset,
@@ -81,12 +78,9 @@ def _event_ids(connection: duckdb.DuckDBPyConnection, request: ListUserEvents, u
 
 
 def list_user_metrics(store: Store, request: ListUserMetrics) -> Answer:
-    """Answer one page of the states and statistics of a user's events; deleted ones are not there (G-153)."""
-    return open_user_metrics(store, request).answer()
+    """Answer one page of the states and statistics of a user's events as a stream.
 
-
-def open_user_metrics(store: Store, request: ListUserMetrics) -> Rows:
-    """Begin to list the metrics of a user, the newest first unless another order is asked for.
+    Deleted ones are left out (G-153). The newest come first unless sorted otherwise.
 
     Raises
     ------
@@ -108,7 +102,7 @@ def open_user_metrics(store: Store, request: ListUserMetrics) -> Rows:
         return as_resource(metrics.filter(metrics["_id"].isin(ids)).to_pyarrow().to_pylist())
 
     sort = request.sort or "metricDate"
-    return _open(store, request, find, read, schema.METRIC, _METRIC_DATE.get(sort, sort))
+    return _paged(store, request, find, read, schema.METRIC, _METRIC_DATE.get(sort, sort))
 
 
 def _between(found: ir.Table, date: str, request: ListUserMetrics) -> ir.Table:
@@ -119,15 +113,15 @@ def _between(found: ir.Table, date: str, request: ListUserMetrics) -> ir.Table:
     return found
 
 
-def _open(
+def _paged(
     store: Store,
     request: ListUserMetrics,
     find: Callable[[Backend], ir.Table],
     read: Callable[[Backend, list[str]], pa.Table],
     columns: pa.Schema,
     sort: str,
-) -> Rows:
-    """Begin to read a page: the ids of all its rows, then the rows a batch at a time, in one snapshot."""
+) -> Answer:
+    """Answer a page in one snapshot: find the ids of all its rows, then read these a batch at a time."""
     order = request.order or ("ASC" if request.sort else "DESC")
     with ExitStack() as stack:
         backend = stack.enter_context(store.read())
@@ -137,14 +131,14 @@ def _open(
         page = ordered.select("_id").limit(request.limit, offset=request.offset)
         ids: list[str] = page.to_pyarrow()["_id"].to_pylist()
 
-        def batches() -> Iterator[pa.RecordBatch]:
+        def tables() -> Iterator[pa.Table]:
             for start in range(0, len(ids), BATCH_ROWS):
                 part = ids[start : start + BATCH_ROWS]
-                yield from in_order(read(backend, part), part).cast(columns).to_batches()
+                yield in_order(read(backend, part), part).cast(columns)
 
-        return Rows(
+        return Answer(
             columns,
-            batches(),
+            tables(),
             count=len(ids),
             total=total,
             offset=request.offset,

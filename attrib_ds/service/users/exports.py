@@ -11,7 +11,7 @@ from attrib_ds.contract import Answer, File
 from attrib_ds.errors import ServiceFailure
 from attrib_ds.service.users.cells import cells_of, rows_of
 from attrib_ds.service.users.csv_files import csv_pieces
-from attrib_ds.service.users.described_page import open_described
+from attrib_ds.service.users.described_page import describe
 from attrib_ds.service.users.selection import select_users
 from attrib_ds.service.users.transformers import transforming
 from attrib_ds.service.users.vocabulary import Vocabulary
@@ -25,33 +25,32 @@ if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
     from attrib_ds.contract.exports import ExportUsers
-    from attrib_ds.service.store.rows import Rows
     from attrib_ds.service.store.store import Store
     from attrib_ds.service.users.cells import Cell
 
 
 def export_users(store: Store, request: ExportUsers) -> Answer:
-    """Answer a file of the users whom a search with the same criteria finds, in the order of their ids.
+    """Answer a file of the users that a search with the same criteria finds, in the order of their ids.
 
-    CSV is written while it is read. An XLSX file is whole before its first piece, since its beginning tells
-    where its parts end; it lies on the disk meanwhile.
+    CSV is written while it is read. An XLSX file is complete, on disk, before its first piece is sent, since
+    its beginning holds the sizes of its parts.
     """
     columns, form = request.exporterDataConfig.columns, request.outputFormatConfig
-    rows = _open(store, request)
+    users = _users(store, request)
     try:
-        batches = _batches(rows, request)
+        rows = _rows(users, request)
         if form.type == "csv":
-            return Answer(value=File(csv_pieces(columns, batches, form), rows.close))
-        check_xlsx(rows.count)
-        file = File.of(write_xlsx(columns, batches))
+            return Answer(value=File(csv_pieces(columns, rows, form), users.close))
+        check_xlsx(users.count or 0)
+        file = File.of(write_xlsx(columns, rows))
     except BaseException:
-        rows.close()
+        users.close()
         raise
-    rows.close()
+    users.close()
     return Answer(value=file)
 
 
-def _open(store: Store, request: ExportUsers) -> Rows:
+def _users(store: Store, request: ExportUsers) -> Answer:
     asked = request.exporterDataConfig
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
@@ -60,13 +59,13 @@ def _open(store: Store, request: ExportUsers) -> Rows:
         total = int(users.count().to_pyarrow().as_py())
         return users.mutate(place=ibis.row_number().over(order_by=users["_id"])), total
 
-    return open_described(store, find, asked.columns)
+    return describe(store, find, asked.columns)
 
 
-def _batches(rows: Rows, request: ExportUsers) -> Iterator[list[tuple[Cell, ...]]]:
+def _rows(users: Answer, request: ExportUsers) -> Iterator[list[tuple[Cell, ...]]]:
     changes = [(each.key, transforming(each)) for each in request.transformerConfig]
     try:
-        for batch in rows.batches:
+        for batch in (batch for table in users for batch in table.to_batches()):
             yield rows_of(_column(batch, key, changes) for key in request.exporterDataConfig.columns)
     except duckdb.Error as error:
         raise ServiceFailure(f"the project's file could not be read: {error}") from error

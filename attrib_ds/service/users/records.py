@@ -25,4 +25,4 @@ def get_user(store: Store, request: GetUser) -> Answer:
         table = read_table(backend.con, f"({found})", [], schema.USER)
     if not table.num_rows:
         raise NotFound(f"id: there is no user {request.id!r}", field="id")
-    return Answer(table=table)
+    return Answer.of(table)

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.interactions.selection import BATCH_ROWS
 from attrib_ds.service.store.ids import HEX_ID
-from attrib_ds.service.store.rows import BATCH_ROWS
 from attrib_ds.service.users.sql_check import admit
 from attrib_ds.service.users.sql_views import VIEWS, query_of
 

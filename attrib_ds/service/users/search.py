@@ -10,7 +10,7 @@ import ibis
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.interactions.selection import rows_of
 from attrib_ds.service.users.derived import described
-from attrib_ds.service.users.described_page import open_described
+from attrib_ds.service.users.described_page import describe
 from attrib_ds.service.users.field_values import TYPED, folded, given_values, reduced, typed
 from attrib_ds.service.users.selection import select_users
 from attrib_ds.service.users.vocabulary import Vocabulary
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract import Answer
     from attrib_ds.contract.users import SearchUsers
-    from attrib_ds.service.store.rows import Rows
     from attrib_ds.service.store.store import Store
 
 _FIELDS: Final = "fields."
@@ -30,12 +29,7 @@ _UNORDERED: Final = frozenset({"eventTypesCount", "eventTypeMeta", "metrics", "m
 
 
 def search_users(store: Store, request: SearchUsers) -> Answer:
-    """Answer one page of users, their total from the same snapshot (G-104)."""
-    return open_users(store, request).answer()
-
-
-def open_users(store: Store, request: SearchUsers) -> Rows:
-    """Begin a search whose rows are read while they are handed on.
+    """Answer one page of users as a stream, their total from the same snapshot (G-104).
 
     The users of a page are found first, and only those are described; of the others nothing is computed but
     what they are filtered and sorted by.
@@ -75,8 +69,8 @@ def open_users(store: Store, request: SearchUsers) -> Rows:
             placed = placed.order_by("place").limit(request.limit, offset=request.offset)
         return placed.mutate(place=placed.place - request.offset), total
 
-    rows = open_described(store, find, request.fields, request.multiFieldMode)
-    return replace(rows, offset=request.offset, limit=request.limit)
+    answer = describe(store, find, request.fields, request.multiFieldMode)
+    return replace(answer, offset=request.offset, limit=request.limit)
 
 
 def _ranked(backend: Backend, users: ir.Table, request: SearchUsers) -> ir.Table:

@@ -1,10 +1,10 @@
-"""Reads what the service answers."""
+"""Reads responses of success as answers."""
 
 from __future__ import annotations
 
 import itertools
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -20,10 +20,12 @@ from attrib_ds.transports.http.retrying import Failed
 from attrib_ds.transports.http.values import read_value, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from attrib_ds.contract import Operation, Request
     from attrib_ds.transports.http.session import Response
+
+T = TypeVar("T")
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -34,16 +36,16 @@ EITHER: Final = f"{ARROW}, {JSON};q=0.9"
 
 
 def read_answer(response: Response, operation: Operation, request: Request) -> Answer:
-    """Read an answer of success.
+    """Read a response of success.
 
     Parameters
     ----------
     response : Response
-        Of which the body is not read.
+        Its body is not read yet.
     operation : Operation
-        What was asked.
+        The operation that was requested.
     request : Request
-        With what.
+        Its request.
 
     Returns
     -------
@@ -53,16 +55,56 @@ def read_answer(response: Response, operation: Operation, request: Request) -> A
     Raises
     ------
     Failed
-        If it is not the answer of this operation.
+        If it is not an answer of this operation.
     """
-    try:
+
+    def read() -> Answer:
         if operation.answer.resource is not None:
             return _records(response, operation, request)
         return Answer(value=read_value(response, operation))
+
+    return _readable(response, operation, read)
+
+
+def read_first_page(response: Response, operation: Operation, request: Request) -> Answer | None:
+    """Read the first page of a search, unless it is in Arrow and more records follow.
+
+    Then its rows stay unread, since the service gives all records in one Arrow answer.
+
+    Parameters
+    ----------
+    response, operation, request
+        As for :func:`read_answer`, which raises the same errors.
+
+    Returns
+    -------
+    Answer, optional
+        None if more records follow in Arrow.
+    """
+    if response.media != ARROW:
+        return read_answer(response, operation, request)
+    asked: Any = request
+
+    def read() -> Answer | None:
+        expected = columns(operation, request)
+        with _arrow_reader(response) as (reader, counters):
+            total = counters.get("total")
+            if total is not None and total - asked.offset > asked.limit:
+                return None
+            table = pa.concat_tables([expected.empty_table(), *_tables(reader, counters, expected)])
+        return Answer.of(table, total=total, offset=asked.offset, limit=asked.limit)
+
+    return _readable(response, operation, read)
+
+
+def _readable(response: Response, operation: Operation, read: Callable[[], T]) -> T:
+    """Return what ``read`` returns; raise :exc:`Failed` if the body is not an answer of the operation."""
+    try:
+        return read()
     except ServiceFailure as failure:
         problem, is_broken = failure.message, False
     except (Unreadable, InvalidRequest, pa.ArrowInvalid) as error:
-        # What broke off may come whole the next time; a page of another kind comes again.
+        # A response that broke off may be complete the next time; a page of another kind comes again.
         problem, is_broken = _described(response, error), "html" not in response.media
     raise Failed(ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_broken else "never")
 
@@ -70,12 +112,12 @@ def read_answer(response: Response, operation: Operation, request: Request) -> A
 def _records(response: Response, operation: Operation, request: Request) -> Answer:
     kind, expected = operation.answer.kind, columns(operation, request)
     if response.media == ARROW:
-        table, told = _arrow(response, expected)
+        table, counters = _arrow(response, expected)
     elif kind == "record":
-        table, told = _one(response, expected), {}
+        table, counters = _one(response, expected), {}
     else:
-        table, told = _json(response, expected, RESOURCES[str(operation.answer.resource)])
-        count = whole(told.get("count"))
+        table, counters = _json(response, expected, RESOURCES[str(operation.answer.resource)])
+        count = whole(counters.get("count"))
         if count is not None and count != table.num_rows:
             raise ServiceFailure(f"the service answered {table.num_rows} records and says they are {count}")
     if kind == "record":
@@ -83,85 +125,87 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
             raise ServiceFailure(f"the service answered {table.num_rows} records where one was asked for")
         # 200 in place of 201: it was there before, nothing was created (G-143).
         may_be_present = operation.success == 201 and 200 in operation.also
-        return Answer(table=table, value=response.status == 201 if may_be_present else None)
+        return Answer.of(table, value=response.status == 201 if may_be_present else None)
     if kind == "array":
-        return Answer(table=table)
+        return Answer.of(table)
     asked: Any = request
-    return Answer(table=table, total=whole(told.get("total")), offset=asked.offset, limit=asked.limit)
+    return Answer.of(table, total=whole(counters.get("total")), offset=asked.offset, limit=asked.limit)
 
 
 def _arrow(response: Response, expected: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
-    told: dict[str, Any] = {}
-    tables = list(_arrow_tables(response, expected, told))
-    return pa.concat_tables([expected.empty_table(), *tables]), told
+    with _arrow_reader(response) as (reader, counters):
+        table = pa.concat_tables([expected.empty_table(), *_tables(reader, counters, expected)])
+    return table, counters
 
 
 def spool_answer(
-    response: Response, operation: Operation, request: Request, *, advance: Callable[[int], None]
-) -> ArrowSpool | None:
-    """Read a long answer of success to the disk, which is whole then.
+    response: Response,
+    operation: Operation,
+    request: Request,
+    *,
+    advance: Callable[[int, int | None], None],
+) -> Answer | None:
+    """Read a long Arrow response to disk.
 
     Parameters
     ----------
-    response : Response
-        Of which the body is not read.
-    operation : Operation
-        What was asked.
-    request : Request
-        With what.
+    response, operation, request
+        As for :func:`read_answer`, which raises the same errors.
     advance : callable
-        Takes how many more rows have come.
+        Called with the number of further rows that arrived, and the total.
 
     Returns
     -------
-    ArrowSpool, optional
-        To be closed; None if the answer is no Arrow.
-
-    Raises
-    ------
-    Failed
-        If it is not the answer of this operation, or breaks off.
+    Answer, optional
+        To be closed; its tables are on disk. None if the response is not Arrow.
     """
     if response.media != ARROW:
         return None
+    asked: Any = request
     expected = columns(operation, request)
-
-    def tables() -> Iterator[pa.Table]:
-        for table in _arrow_tables(response, expected, {}):
-            yield table
-            advance(table.num_rows)
-
     spool = ArrowSpool(expected)
-    try:
-        spool.fill(tables())
-    except ServiceFailure as failure:
-        problem, is_broken = failure.message, False
-    except (Unreadable, pa.ArrowInvalid) as error:
-        problem, is_broken = _described(response, error), True
-    else:
-        return spool
-    raise Failed(ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_broken else "never")
+
+    def read() -> Answer:
+        with _arrow_reader(response) as (reader, counters):
+            total = counters.get("total")
+
+            def tables() -> Iterator[pa.Table]:
+                for table in _tables(reader, counters, expected):
+                    yield table
+                    advance(table.num_rows, total)
+
+            rows = spool.fill(tables())
+        return Answer(expected, spool.tables(), rows, total, asked.offset, asked.limit, close=spool.close)
+
+    return _readable(response, operation, read)
 
 
-def _arrow_tables(response: Response, expected: pa.Schema, told: dict[str, Any]) -> Iterator[pa.Table]:
-    """Read tables as they come; what the answer tells beside them is put into ``told``."""
-    rows = 0
+@contextmanager
+def _arrow_reader(response: Response) -> Iterator[tuple[pa.RecordBatchStreamReader, dict[str, int]]]:
+    """Open an Arrow stream; yield its reader, and the counters in the metadata of its schema."""
     try:
         with pa.ipc.open_stream(pa.PythonFile(response.file(), mode="r")) as reader:
-            numbers = (reader.schema.metadata or {}).items()
-            told |= {name.decode(): int(number) for name, number in numbers if number.isdigit()}
-            for batch in reader:
-                rows += batch.num_rows
-                yield _as_expected(batch, expected)
+            metadata = (reader.schema.metadata or {}).items()
+            yield reader, {name.decode(): int(number) for name, number in metadata if number.isdigit()}
     except OSError as error:
-        # Of Arrow itself; those of the connection are of kinds of their own.
+        # Of Arrow itself; errors of the connection are of subclasses.
         if type(error) is not OSError:
             raise
         raise Unreadable(str(error)) from None
-    if "total" in told:
-        # A stream that ends between two batches looks whole.
-        left = max(told["total"] - told.get("offset", 0), 0)
-        if rows != min(left, told.get("limit", left)):
+
+
+def _tables(
+    reader: pa.RecordBatchStreamReader, counters: Mapping[str, int], expected: pa.Schema
+) -> Iterator[pa.Table]:
+    """Yield the tables of an Arrow stream as they arrive."""
+    rows = 0
+    for batch in reader:
+        rows += batch.num_rows
+        yield _as_expected(batch, expected)
+    if "total" in counters:
+        # A stream that ends between two batches looks complete.
+        left = max(counters["total"] - counters.get("offset", 0), 0)
+        if rows != min(left, counters.get("limit", left)):
             raise Unreadable("it breaks off")
 
 
@@ -180,17 +224,17 @@ def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
 
 
 def _json(response: Response, expected: pa.Schema, known: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
-    """Read records at once if they are few; of many the text is never held as a whole."""
+    """Read a short body at once, and a long one in pieces so that its text is never held as a whole."""
     chunks = response.chunks()
-    begun: list[bytes] = []
-    while sum(map(len, begun)) < _AT_ONCE:
+    head: list[bytes] = []
+    while sum(map(len, head)) < _AT_ONCE:
         chunk = next(chunks, None)
         if chunk is None:
             break
-        begun.append(chunk)
+        head.append(chunk)
     else:
-        return read_records(itertools.chain(begun, chunks), expected)
-    content = b"".join(begun)
+        return read_records(itertools.chain(head, chunks), expected)
+    content = b"".join(head)
     with suppress(ServiceFailure):
         is_array = content.lstrip()[:1] == b"["
         page = read_page(content, expected, kind="array" if is_array else "page", known=known)
@@ -198,7 +242,7 @@ def _json(response: Response, expected: pa.Schema, known: pa.Schema) -> tuple[pa
         for field, texts in zip(page.unknown.schema, page.unknown.columns, strict=True):
             table = table.append_column(field, texts)
         return table, {"total": page.total, "count": page.count}
-    # What is wrong with it is told by the slow reader, which also knows whether it merely breaks off.
+    # The slow reader says what is wrong with it, and whether it merely breaks off.
     return read_records([content], expected)
 
 

@@ -13,10 +13,10 @@ from attrib_ds.transports.http.transport import Http
 
 if TYPE_CHECKING:
     from attrib_ds.transports.http.configuration import Remote
-    from attrib_ds.transports.http.transport import Manner
+    from attrib_ds.transports.http.transport import Options
 
 
-def open_http(remote: Remote, *, allow_insecure: bool = False, manner: Manner | None = None) -> Http:
+def open_http(remote: Remote, *, allow_insecure: bool = False, options: Options | None = None) -> Http:
     """Return the transport of a service; nothing is sent yet.
 
     Parameters
@@ -25,8 +25,8 @@ def open_http(remote: Remote, *, allow_insecure: bool = False, manner: Manner | 
         Where it is, and who asks.
     allow_insecure : bool, default False
         Whether ``http://`` is allowed to other machines.
-    manner : Manner, optional
-        How it speaks.
+    options : Options, optional
+        How it requests.
 
     Returns
     -------
@@ -46,4 +46,4 @@ def open_http(remote: Remote, *, allow_insecure: bool = False, manner: Manner | 
         key = veiled(key)
     credentials = None if key is None else read_credentials(key)
     operations = OPERATIONS if remote.routes is None else read_routes(remote.routes)
-    return Http(addresses, credentials, operations=operations, manner=manner)
+    return Http(addresses, credentials, operations=operations, options=options)

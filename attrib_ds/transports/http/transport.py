@@ -1,4 +1,4 @@
-"""A service somewhere else, spoken to over HTTP."""
+"""The transport of a remote service, over HTTP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from attrib_ds.contract import OPERATIONS, Stream, to_wire
+from attrib_ds.contract import OPERATIONS, to_wire
 from attrib_ds.contract.accounts import JWT_BEARER
 from attrib_ds.contract.columns import columns
 from attrib_ds.errors import NotSupported, Unauthorized, Unavailable
@@ -17,12 +17,12 @@ from attrib_ds.transports.http.addresses import is_here
 from attrib_ds.transports.http.assertions import make_assertion
 from attrib_ds.transports.http.clock import Clock, ServiceTime
 from attrib_ds.transports.http.pace import Pace
+from attrib_ds.transports.http.paging.search import Search
+from attrib_ds.transports.http.reading import announce, has_pages, open_stream, read_all
 from attrib_ds.transports.http.refusals import failed
 from attrib_ds.transports.http.retrying import Failed, Patience, Retrying
 from attrib_ds.transports.http.session import Call, Session, Timeouts
-from attrib_ds.transports.http.streaming import announce, has_pages, open_stream, read_all
 from attrib_ds.transports.http.tokens import Grant, Tokens, is_about_time, read_grant
-from attrib_ds.transports.http.walking import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.paths.tables import Tables
     from attrib_ds.contract import Answer, Operation, Request
     from attrib_ds.transports.http.addresses import Addresses
-    from attrib_ds.transports.http.arrow_spool import ArrowSpool
     from attrib_ds.transports.http.credentials import Credentials
     from attrib_ds.transports.http.secret import Secret
     from attrib_ds.transports.http.session import Response
@@ -41,13 +40,13 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
-    """How a transport speaks; the defaults suit people, others suit tests and mirrors.
+class Options:
+    """How a transport requests; the defaults suit interactive use, others tests and mirrors.
 
     Parameters
     ----------
     accept : str
-        Forms of records that are asked for: Arrow or JSON by default.
+        Media types of records that are accepted: Arrow or JSON by default.
     timeouts : Timeouts
         How long the service may be silent.
     patience : Patience
@@ -55,9 +54,9 @@ class Manner:
     clock : Clock
         Where time comes from.
     page : int, default 10,000
-        Records that are asked for at once.
+        Records of a page.
     workers : int, default 4
-        Pages of one search that are read at one time.
+        Number of pages of one search read concurrently.
     """
 
     accept: str = answers.EITHER
@@ -81,8 +80,8 @@ class Http:
         Of a service account; sending events alone may need none.
     operations : mapping of str to Operation, optional
         With the methods and paths of the service.
-    manner : Manner, optional
-        How it speaks.
+    options : Options, optional
+        How it requests.
     """
 
     def __init__(
@@ -91,21 +90,21 @@ class Http:
         credentials: Credentials | None = None,
         *,
         operations: Mapping[str, Operation] = OPERATIONS,
-        manner: Manner | None = None,
+        options: Options | None = None,
     ) -> None:
-        manner = manner or Manner()
+        options = options or Options()
         self._addresses = addresses
         self._credentials = credentials
         self._operations = operations
-        self._accept = manner.accept
-        self._page = manner.page
-        self._workers = manner.workers
-        self._time = ServiceTime(manner.clock)
-        self._session = Session(manner.timeouts)
-        self._retrying = Retrying(clock=manner.clock, pace=Pace(manner.clock), patience=manner.patience)
-        self._tokens = Tokens(self._ask_token, manner.clock)
-        #: Whether the service answers searches in Arrow; None as long as it is not known.
-        self._gives_arrow = None if answers.ARROW in manner.accept else False
+        self._accept = options.accept
+        self._page = options.page
+        self._workers = options.workers
+        self._time = ServiceTime(options.clock)
+        self._session = Session(options.timeouts)
+        self._retrying = Retrying(clock=options.clock, pace=Pace(options.clock), patience=options.patience)
+        self._tokens = Tokens(self._ask_token, options.clock)
+        #: Whether the service answers searches in Arrow; None as long as that is not known.
+        self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
 
     @property
@@ -114,7 +113,7 @@ class Http:
         return self._addresses.v1
 
     def send(self, operation: Operation, request: Request) -> Answer:
-        """Carry out one operation, trying again where that is safe.
+        """Carry out one operation and read its answer to the end, retrying where that is safe.
 
         Parameters
         ----------
@@ -139,16 +138,15 @@ class Http:
         AttribError
             Whatever else the service refuses, as an embedded project does.
         """
-        if has_pages(operation, request, page=self._page):
-            return read_all(self._source(operation), request)
-        answer = self._carry_out(operation, request, answers.read_answer)
-        if operation.answer.resource is not None and answer.table is not None:
-            unknown = answer.table.column_names[len(columns(operation, request)) :]
-            announce(operation, unknown, are_kept=True)
+        if has_pages(operation, request, page_size=self._page):
+            return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
+        answer = self._fetch(operation, request, answers.read_answer)
+        if operation.answer.resource is not None:
+            announce(operation, answer.columns.names[len(columns(operation, request)) :], are_kept=True)
         return answer
 
-    def stream(self, operation: Operation, request: Request) -> Stream:
-        """Carry out one operation that answers with records, page by page.
+    def stream(self, operation: Operation, request: Request) -> Answer:
+        """Carry out one operation whose records are read while they are consumed.
 
         Parameters
         ----------
@@ -157,41 +155,30 @@ class Http:
 
         Returns
         -------
-        Stream
-            Pages are read ahead, a few of them at once, until it is closed.
+        Answer
+            To be closed; pages are read ahead, a few of them concurrently, until then.
         """
-        if has_pages(operation, request, page=self._page):
-            return open_stream(self._source(operation), request)
-        answer = self._carry_out(operation, request, answers.read_answer)
-        assert answer.table is not None  # noqa: S101  (the operation answers with records)
+        if has_pages(operation, request, page_size=self._page):
+            return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
+        answer = self._fetch(operation, request, answers.read_answer)
         expected = columns(operation, request)
-        announce(operation, answer.table.column_names[len(expected) :], are_kept=False)
-        return Stream(expected, iter([answer.table.select(expected.names)]), answer.total)
+        announce(operation, answer.columns.names[len(expected) :], are_kept=False)
+        return replace(answer, columns=expected)
 
-    def _source(self, operation: Operation) -> Source:
+    def _search(self, operation: Operation) -> Search:
         stop, caller = threading.Event(), threading.current_thread()
 
-        def ask(asked: Operation, request: Any) -> Answer:
-            # Who calls can be interrupted; threads of this package have to look.
-            is_mine = threading.current_thread() is caller
-            is_wanted = None if is_mine else (lambda: not stop.is_set())
-            return self._carry_out(asked, request, answers.read_answer, is_wanted=is_wanted)
+        def fetch(
+            operation: Operation, request: Any, read: Callable[[Response, Operation, Request], T], /
+        ) -> T:
+            # The caller's thread can be interrupted; others have to check whether they are still wanted.
+            is_caller = threading.current_thread() is caller
+            is_wanted = None if is_caller else (lambda: not stop.is_set())
+            return self._fetch(operation, request, read, is_wanted=is_wanted)
 
-        def spool(request: Any, advance: Callable[[int], None]) -> ArrowSpool | None:
-            read = partial(answers.spool_answer, advance=advance)
-            return self._carry_out(operation, request, read)
+        return Search(operation, fetch, self._page, self._workers, stop)
 
-        return Source(
-            operation,
-            ask,
-            self._page,
-            self._workers,
-            stop,
-            spool=spool,
-            gives_arrow=lambda: self._gives_arrow,
-        )
-
-    def _carry_out(
+    def _fetch(
         self,
         operation: Operation,
         request: Request,
@@ -199,7 +186,7 @@ class Http:
         *,
         is_wanted: Callable[[], bool] | None = None,
     ) -> T:
-        """Carry out one operation by one request."""
+        """Carry out one operation with one request, retrying where that is safe."""
         if operation.base in ("embedded", "auth"):
             raise NotSupported(
                 f"{operation.name}: a remote project cannot do it; connect(…, path=…) opens an "
@@ -230,7 +217,7 @@ class Http:
         )
 
     def close(self) -> None:
-        """Close the connections; closing twice does nothing."""
+        """Close the connections. Closing twice does nothing."""
         self._is_closed = True
         self._session.close()
 
@@ -289,8 +276,8 @@ class Http:
         def read(response: Response) -> T | Failed:
             self._time.note(response.headers.get("Date"))
             if 200 <= response.status < 300:
-                if operation.answer.kind == "page" and self._gives_arrow is not False:
-                    self._gives_arrow = response.media == answers.ARROW
+                if operation.answer.kind == "page" and self._offers_arrow is not False:
+                    self._offers_arrow = response.media == answers.ARROW
                 return read_answer(response, operation, request)
             return failed(
                 response,

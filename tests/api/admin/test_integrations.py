@@ -31,7 +31,7 @@ def test_without_a_choice_there_is_no_channel_and_the_currency_of_the_project(sh
     post = at.admin.create_integration(shop, "post", name="Post")
     node = at.list_nodes(shop).set_index("_id").loc[post]
     assert node.isna()["channel"]
-    listed = shop.send("list_integrations").table.to_pylist()
+    listed = shop.send("list_integrations").read().to_pylist()
     assert [(each["vendorId"], each["currency"]) for each in listed] == [("post", "EUR")]
 
 

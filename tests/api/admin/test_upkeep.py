@@ -23,7 +23,7 @@ def test_a_sound_project_has_no_findings_and_all_columns():
 
 def test_findings_tell_the_check_the_problem_and_examples():
     with connect("my-shop", path=":memory:") as shop:
-        store = shop.transport._service._store
+        store = shop.transport._store
         store.write(lambda connection: connection.execute("INSERT INTO users VALUES ('x', now())"))
         (row,) = check(shop).to_dict("records")
     assert (row["check"], row["records"], list(row["examples"])) == ("users", 1, ["x"])

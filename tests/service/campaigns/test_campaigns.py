@@ -30,7 +30,7 @@ def create(service, slug, *, vendor="my-ads", name="Spring", **properties):
 
 
 def get(service, id, *, vendor="my-ads"):
-    (record,) = send(service, "get_campaign", vendorId=vendor, id=id).table.to_pylist()
+    (record,) = send(service, "get_campaign", vendorId=vendor, id=id).read().to_pylist()
     return record
 
 
@@ -39,16 +39,16 @@ def listed(service, *, vendor="my-ads", **arguments):
 
 
 def slugs(answer):
-    return answer.table["campaignSlug"].to_pylist()
+    return answer.read()["campaignSlug"].to_pylist()
 
 
 def node(service, id):
-    (record,) = send(service, "get_node", id=id).table.to_pylist()
+    (record,) = send(service, "get_node", id=id).read().to_pylist()
     return record
 
 
 def integrations(service):
-    found = send(service, "list_integrations").table.to_pylist()
+    found = send(service, "list_integrations").read().to_pylist()
     return {each["vendorId"]: each for each in found}
 
 
@@ -58,11 +58,11 @@ def integrations(service):
 def test_integrations_are_listed_by_vendor_id_with_their_fixed_currency(service):
     """G-047: the currency of the project unless another one is given."""
     answer = send(service, "list_integrations")
-    assert answer.table.schema == schema.INTEGRATION
-    assert answer.table["vendorId"].to_pylist() == ["my-ads", "posters"]
-    assert answer.table["currency"].to_pylist() == ["EUR", "NOK"]
-    assert answer.table["type"].to_pylist() == ["custom-ads"] * 2
-    assert answer.table["name"].to_pylist() == ["My ads", "Posters"]
+    assert answer.read().schema == schema.INTEGRATION
+    assert answer.read()["vendorId"].to_pylist() == ["my-ads", "posters"]
+    assert answer.read()["currency"].to_pylist() == ["EUR", "NOK"]
+    assert answer.read()["type"].to_pylist() == ["custom-ads"] * 2
+    assert answer.read()["name"].to_pylist() == ["My ads", "Posters"]
 
 
 def test_the_currency_of_an_integration_is_that_of_the_project():
@@ -82,7 +82,7 @@ def test_a_vendor_id_is_unique_in_the_project(service):
     """G-047."""
     with pytest.raises(Conflict, match="vendor_id: there is an integration 'my-ads' already"):
         send(service, "create_integration", vendorId="my-ads", name="Again")
-    assert send(service, "list_integrations").table.num_rows == 2
+    assert send(service, "list_integrations").read().num_rows == 2
 
 
 def test_an_integration_has_a_node_of_its_own(service):
@@ -189,8 +189,8 @@ def test_of_many_creations_at_once_one_succeeds(tmp_path):
     with ThreadPoolExecutor(16) as pool:
         made = [id for id in pool.map(attempt, range(16)) if id]
     assert len(made) == 1
-    assert listed(service).table["id"].to_pylist() == made
-    assert send(service, "list_nodes", type="campaign").table["_id"].to_pylist() == made
+    assert listed(service).read()["id"].to_pylist() == made
+    assert send(service, "list_nodes", type="campaign").read()["_id"].to_pylist() == made
     service.close()
 
 
@@ -216,8 +216,8 @@ def test_an_unknown_integration_has_no_campaigns_and_takes_none(service):
     id = create(service, "spring")
     unknown = {"vendorId": "my-adz"}
     answer = listed(service, vendor="my-adz", limit=5)
-    assert (answer.table.num_rows, answer.total, answer.limit) == (0, 0, 5)
-    assert answer.table.schema == schema.CAMPAIGN
+    assert (answer.read().num_rows, answer.total, answer.limit) == (0, 0, 5)
+    assert answer.read().schema == schema.CAMPAIGN
     with pytest.raises(InvalidRequest, match=r"vendor_id: 'my-adz' .* \(did you mean 'my-ads'\?\)"):
         create(service, "summer", vendor="my-adz")
     with pytest.raises(NotFound):
@@ -285,7 +285,7 @@ def test_a_slug_cannot_be_changed(service):
         ({"campaignSlug": "autumn"}, 0),
         ({"campaignSlug": "autumn", "name": "Autumn"}, 1),
     ):
-        assert service.answer(operation, from_wire(operation, path=path, body=body)).value == modified
+        assert service.send(operation, from_wire(operation, path=path, body=body)).value == modified
     found = get(service, id)
     assert (found["campaignSlug"], found["name"]) == ("spring", "Autumn")
     assert node(service, id)["campaignSlug"] == "spring"
@@ -308,7 +308,7 @@ def test_campaigns_come_by_name_and_only_of_the_integration(service, four):
     answer = listed(service)
     assert slugs(answer) == ["b", "d", "a", "c"]
     assert (answer.total, answer.offset, answer.limit) == (4, 0, None)
-    assert answer.table.schema == schema.CAMPAIGN
+    assert answer.read().schema == schema.CAMPAIGN
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_pages_of_campaigns_are_disjoint_and_complete(service, four):
     assert [slugs(page) for page in pages] == [["b", "a", "d"], ["c"], []]
     assert [(page.total, page.offset, page.limit) for page in pages] == [(4, 0, 3), (4, 3, 3), (4, 6, 3)]
     nothing = listed(service, limit=0)
-    assert (nothing.table.num_rows, nothing.total) == (0, 4)
+    assert (nothing.read().num_rows, nothing.total) == (0, 4)
 
 
 # -- implicit campaigns -----------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_traffic_without_a_slug_makes_an_implicit_campaign_that_holds_its_slug(s
     """R097, R286, G-160."""
     call = {"date": "2025-01-31T12:00:00Z", "userData": {"email": "anna@example.com"}}
     send(service, "create_offline_interaction", nodeData={"vendorId": "my-ads"}, **call)
-    (found,) = listed(service, explicit=False).table.to_pylist()
+    (found,) = listed(service, explicit=False).read().to_pylist()
     assert (found["campaignSlug"], found["explicit"], found["active"]) == ("default", False, True)
     assert get(service, found["id"]) == found
     with pytest.raises(Conflict, match="'default' is taken"):
@@ -431,4 +431,4 @@ def test_a_filter_on_a_campaign_finds_the_interactions_of_its_node(service):
     send(service, "load_records", resource="interactions", source=table(visit(1, nodeId=id), visit(2)))
     for predicate in (on_node("campaignId") == id, on_node("vendorId") == "my-ads"):
         answer = send(service, "search_interactions", nodeFilter=predicate)
-        assert answer.table["_id"].to_pylist() == [hex_id(1)]
+        assert answer.read()["_id"].to_pylist() == [hex_id(1)]

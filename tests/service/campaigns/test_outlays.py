@@ -41,7 +41,7 @@ def create(service, campaign_id, *, vendor="my-ads", **properties):
 
 def get(service, campaign_id, id, *, vendor="my-ads"):
     arguments = {"vendorId": vendor, "parentCampaignId": campaign_id, "outlayId": id}
-    (record,) = send(service, "get_outlay", **arguments).table.to_pylist()
+    (record,) = send(service, "get_outlay", **arguments).read().to_pylist()
     return record
 
 
@@ -55,7 +55,7 @@ def listed(service, campaign_id, *, vendor="my-ads", **arguments):
 
 
 def ids(answer):
-    return answer.table["_id"].to_pylist()
+    return answer.read()["_id"].to_pylist()
 
 
 def delete(service, campaign_id, id, *, vendor="my-ads"):
@@ -74,7 +74,9 @@ def test_an_outlay_is_stored_in_the_currency_of_the_integration(service):
     assert found["createdAt"] == found["updatedAt"]
     del found["createdAt"], found["updatedAt"]
     (root,) = [
-        each for each in send(service, "list_integrations").table.to_pylist() if each["vendorId"] == "posters"
+        each
+        for each in send(service, "list_integrations").read().to_pylist()
+        if each["vendorId"] == "posters"
     ]
     assert found == {
         "_id": outlay,
@@ -142,7 +144,7 @@ def test_outlays_of_an_unknown_campaign(service, spring):
     id = create(service, spring)
     for vendor, parent in (("my-ads", "unknown"), ("my-ads", "spring"), ("nobody", spring)):
         answer = listed(service, parent, vendor=vendor)
-        assert (answer.total, answer.table.num_rows, answer.table.schema) == (0, 0, schema.OUTLAY)
+        assert (answer.total, answer.read().num_rows, answer.read().schema) == (0, 0, schema.OUTLAY)
         with pytest.raises(
             InvalidRequest, match="vendor_id: " if vendor == "nobody" else "parent_campaign_id: "
         ):
@@ -178,7 +180,7 @@ def test_outlays_made_at_the_same_time_are_all_kept(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda number: create(service, id, amount=number), range(24)))
     assert sorted(ids(listed(service, id))) == sorted(made)
-    assert sum(listed(service, id).table["amount.amount"].to_pylist()) == 276
+    assert sum(listed(service, id).read()["amount.amount"].to_pylist()) == 276
     service.close()
 
 
@@ -349,7 +351,7 @@ def test_deleted_outlays_are_hidden(service, spring, many):
     answer = listed(service, spring)
     assert (set(ids(answer)), answer.total) == (set(many[1:]), 3)
     assert set(ids(listed(service, spring, deleted=False))) == set(many[1:])
-    (deleted,) = listed(service, spring, deleted=True).table.to_pylist()
+    (deleted,) = listed(service, spring, deleted=True).read().to_pylist()
     assert deleted["deletedAt"] == deleted["updatedAt"] > before["updatedAt"]
     assert {**deleted, "deletedAt": None, "updatedAt": before["updatedAt"]} == before
     with pytest.raises(NotFound):

@@ -30,7 +30,7 @@ def put(service, *rates):
 
 
 def listed(service, **asked):
-    return [tuple(row.values()) for row in send(service, "list_rates", **asked).table.to_pylist()]
+    return [tuple(row.values()) for row in send(service, "list_rates", **asked).read().to_pylist()]
 
 
 def test_a_rate_of_the_same_currency_and_date_is_replaced(service):
@@ -47,7 +47,7 @@ def test_a_rate_of_the_same_currency_and_date_is_replaced(service):
     assert listed(service, currency="DKK") == [("DKK", utc(2025, 1, 1, 12), 0.13)]
     assert listed(service, currency="SEK") == []
     page = send(service, "list_rates", limit=1, offset=1)
-    assert (page.total, page.table["rate"].to_pylist()) == (3, [0.08])
+    assert (page.total, page.read()["rate"].to_pylist()) == (3, [0.08])
     assert put(service) == 0
 
 

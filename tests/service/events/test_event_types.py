@@ -22,11 +22,11 @@ def service():
 
 
 def references(service, **asked):
-    return send(service, "list_event_types", **asked).table["reference"].to_pylist()
+    return send(service, "list_event_types", **asked).read()["reference"].to_pylist()
 
 
 def record(answer):
-    (row,) = answer.table.to_pylist()
+    (row,) = answer.read().to_pylist()
     return row
 
 
@@ -101,7 +101,7 @@ def test_r270_to_r274_listing(service):
     assert references(service, sort="-name") == ["visit", "call", "order", "lead"]
     page = send(service, "list_event_types", limit=2, offset=1)
     assert page.total == 4
-    assert page.table["reference"].to_pylist() == ["lead", "order"]
+    assert page.read()["reference"].to_pylist() == ["lead", "order"]
     with pytest.raises(InvalidRequest, match="sort: 'fields' is nothing to sort by"):
         references(service, sort="fields")
 
@@ -217,7 +217,7 @@ def test_g208_an_expiration_policy_is_kept_and_shown(service):
         == []
     )
     (listed,) = [
-        each for each in send(service, "list_event_types").table.to_pylist() if each["reference"] == "lead"
+        each for each in send(service, "list_event_types").read().to_pylist() if each["reference"] == "lead"
     ]
     assert listed["expirationPolicy.retentionDurationInDays"] == 0
     emptied = record(send(service, "update_event_type", id="lead", expirationPolicy={}))

@@ -39,14 +39,14 @@ def process(service, nonce, **envelope):
 
 
 def get(service, id, operation="get_event"):
-    (event,) = send(service, operation, id=id).table.to_pylist()
+    (event,) = send(service, operation, id=id).read().to_pylist()
     for name in {"event", "user", "metrics", "data"} & set(event):
         event[name] = json.loads(event[name])
     return event
 
 
 def trashed(service):
-    rows = send(service, "list_trashed_events").table.to_pylist()
+    rows = send(service, "list_trashed_events").read().to_pylist()
     return [{**row, "errors": json.loads(row["errors"])} for row in rows]
 
 
@@ -330,8 +330,8 @@ def test_r206_r207_trashed_events_are_listed_newest_first(service):
     drain(service)
     page = send(service, "list_trashed_events", limit=2)
     assert page.total == 3
-    assert set(send(service, "list_trashed_events").table["_id"].to_pylist()) == set(ids)
-    dates = send(service, "list_trashed_events").table["processingDate"].to_pylist()
+    assert set(send(service, "list_trashed_events").read()["_id"].to_pylist()) == set(ids)
+    dates = send(service, "list_trashed_events").read()["processingDate"].to_pylist()
     assert dates == sorted(dates, reverse=True)
     assert send(service, "list_trashed_events", since=dates[0], until=dates[-1]).total == (
         3 if dates[0] == dates[-1] else 0
@@ -389,7 +389,7 @@ def test_r022_r198_the_same_nonce_in_two_projects_is_two_events():
 
         opened = Service.open(project_id, ":memory:")
         declared = OPERATIONS["create_event"]
-        ids.add(opened.answer(declared, build(declared, project_id=project_id, **order("n1"))).value)
+        ids.add(opened.send(declared, build(declared, project_id=project_id, **order("n1"))).value)
         opened.close()
     assert len(ids) == 2
 
@@ -681,5 +681,5 @@ def test_g053_an_invalid_optional_field_is_kept_where_the_project_says_so(servic
     with pytest.raises(InvalidRequest, match="data/confirmed"):
         process(service, "n4", data={"confirmed": 2})
     sent = {"id": event["_id"], "storage_key": "turnover", "value": 5}
-    (metric,) = send(service, "update_event_statistic", **sent).table.to_pylist()
+    (metric,) = send(service, "update_event_statistic", **sent).read().to_pylist()
     assert (json.loads(metric["data.current"])["amount"], metric["data.invalid"]) == (5, False)

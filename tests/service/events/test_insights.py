@@ -65,7 +65,7 @@ def insights(service, **asked):
         "group_by": "project",
         "interval": "day",
     }
-    rows = send(service, "event_insights", **{**usual, **asked}).table.to_pylist()
+    rows = send(service, "event_insights", **{**usual, **asked}).read().to_pylist()
     return [(row["identifier"], row["interval"], json.loads(row["values"])) for row in rows]
 
 

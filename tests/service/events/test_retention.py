@@ -33,7 +33,7 @@ def keep(service, days, *fields):
 
 
 def event(service, id):
-    (record,) = send(service, "get_event", id=id).table.to_pylist()
+    (record,) = send(service, "get_event", id=id).read().to_pylist()
     return record
 
 
@@ -45,7 +45,7 @@ def state_of(service, id):
     """Return raw, current and anonymized of every value of an event, by key, and what was sent."""
     record = event(service, id)
     values = json.loads(record["user"]) | json.loads(record["event"])
-    (raw,) = send(service, "get_raw_event", id=id).table.to_pylist()
+    (raw,) = send(service, "get_raw_event", id=id).read().to_pylist()
     told = {key: (each["raw"], each["current"], each["anonymized"]) for key, each in values.items()}
     return told, json.loads(raw["data"])
 
@@ -113,12 +113,12 @@ def test_r087_metrics_and_counters_stay(service):
     names = ["eventCount", "eventTypesCount.view", "metrics.confirmed.sum", "firstEventDate"]
 
     def counters():
-        return send(service, "search_users", fields=names).table.to_pylist()
+        return send(service, "search_users", fields=names).read().to_pylist()
 
-    before, metrics = counters(), send(service, "list_user_metrics", id=user).table
+    before, metrics = counters(), send(service, "list_user_metrics", id=user).read()
     assert expire(service, LATER) == 1
     assert counters() == before
-    assert send(service, "list_user_metrics", id=user).table.equals(metrics)
+    assert send(service, "list_user_metrics", id=user).read().equals(metrics)
 
 
 def test_an_identity_is_known_as_long_as_something_holds_it(service):
@@ -154,7 +154,7 @@ def test_loaded_events_expire_too(service):
         order(2, userId=hex_id(1), **own, **{"user.email": ANNA, "user.firstName": "Anna"}),
     ]
     answer = send(service, "load_records", resource="events", source=table(*loaded))
-    assert answer.table.num_rows == 0
+    assert answer.read().num_rows == 0
     assert event(service, uuid(1))["expirationPolicy.expiresAt"] == utc(2025, 3, 2, 12)
     assert event(service, uuid(2))["expirationPolicy.expiresAt"] == utc(2025, 2, 1)
     assert expire(service, LATER) == 2

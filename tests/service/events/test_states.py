@@ -33,13 +33,13 @@ def process(service, **data):
 
 
 def get(service, id):
-    (event,) = send(service, "get_event", id=id).table.to_pylist()
+    (event,) = send(service, "get_event", id=id).read().to_pylist()
     return {**event, "metrics": {each["key"]: each for each in json.loads(event["metrics"])}}
 
 
 def update(service, id, key, value, date=None, operation="update_event_state"):
     answer = send(service, operation, id=id, storage_key=key, value=value, date=date)
-    (metric,) = answer.table.to_pylist()
+    (metric,) = answer.read().to_pylist()
     for name in ("data.raw", "data.current"):
         metric[name] = json.loads(metric[name])
     return metric
@@ -128,9 +128,9 @@ def test_r230_dates_of_change_grow_and_the_others_stay(service):
 
 def test_r049_the_raw_event_stays(service):
     id = process(service, confirmed=1)
-    before = send(service, "get_raw_event", id=id).table
+    before = send(service, "get_raw_event", id=id).read()
     update(service, id, "confirmed", 0)
-    assert send(service, "get_raw_event", id=id).table.equals(before)
+    assert send(service, "get_raw_event", id=id).read().equals(before)
 
 
 @pytest.mark.parametrize(

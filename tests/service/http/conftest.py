@@ -23,8 +23,8 @@ def load(project_id, home, **resources):
     with closing(Service.open(project_id, home / f"{project_id}.duckdb")) as service:
         for resource, source in resources.items():
             request = build(operation, project_id=project_id, resource=resource, source=source)
-            answer = service.answer(operation, request)
-            assert answer.table.num_rows == 0, answer.table.to_pylist()
+            answer = service.send(operation, request)
+            assert answer.read().num_rows == 0, answer.read().to_pylist()
 
 
 @pytest.fixture(scope="session")

@@ -94,15 +94,15 @@ def test_errors_are_told_before_anything_is_sent(caller):
 
 def test_a_file_that_fails_half_way_is_broken_off(caller, monkeypatch):
     """A truncated file cannot pass for a whole one (G-126)."""
-    batches = exports._batches
+    read_rows = exports._rows
 
-    def failing(rows, request):
-        for position, batch in enumerate(batches(rows, request)):
+    def failing(users, request):
+        for position, rows in enumerate(read_rows(users, request)):
             if position == 3:
                 raise RuntimeError("the disk is gone")
-            yield batch
+            yield rows
 
-    monkeypatch.setattr(exports, "_batches", failing)
+    monkeypatch.setattr(exports, "_rows", failing)
     with answering(caller, body("_id")) as response:
         assert response.status == 200
         with pytest.raises(http.client.IncompleteRead):

@@ -88,7 +88,7 @@ def big_store(tmp_path):
         }
     )
     with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
-        service.answer(operation, build(operation, project_id="shop", resource="interactions", source=table))
+        service.send(operation, build(operation, project_id="shop", resource="interactions", source=table))
     with closing(Store.open(tmp_path / "shop.duckdb", "shop")) as store:
         yield store
 

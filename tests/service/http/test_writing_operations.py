@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     home = tmp_path_factory.mktemp("writing")
     create = OPERATIONS["create_integration"]
     with closing(Service.open("shop", home / "shop.duckdb")) as service:
-        service.answer(create, build(create, project_id="shop", vendor_id="ads", name="Ads"))
+        service.send(create, build(create, project_id="shop", vendor_id="ads", name="Ads"))
     return home
 
 
@@ -330,7 +330,7 @@ def anonymous(write):
 def test_g175_a_project_may_take_events_from_holders_of_a_token_alone(tmp_path):
     with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
         update = OPERATIONS["update_settings"]
-        service.answer(update, build(update, project_id="shop", require_token_for_events=True))
+        service.send(update, build(update, project_id="shop", require_token_for_events=True))
     Service.open("open-shop", tmp_path / "open-shop.duckdb").close()
     key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"])
     with running(tmp_path, settings=Settings(rates=None)) as url:

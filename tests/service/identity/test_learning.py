@@ -23,7 +23,7 @@ def service():
 
 def load(service, resource, *records):
     answer = send(service, "load_records", resource=resource, source=table(*records))
-    assert answer.table.num_rows == 0, answer.table.to_pylist()
+    assert answer.read().num_rows == 0, answer.read().to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_events_and_interactions_of_one_person_meet_in_either_order(service, loa
     if not loads_first:
         load(service, "interactions", late)
     assert len(users(service)) == 1
-    assert send(service, "get_event", id=event).table["attributable"].to_pylist() == [True]
+    assert send(service, "get_event", id=event).read()["attributable"].to_pylist() == [True]
     # The id that was loaded answers, whoever survived.
-    assert send(service, "get_user", id=hex_id(7)).table["interactionCount"].to_pylist() == [1]
+    assert send(service, "get_user", id=hex_id(7)).read()["interactionCount"].to_pylist() == [1]
     load(service, "interactions", visit(2, userId=hex_id(7)))
     assert len(users(service)) == 1
 
@@ -124,7 +124,7 @@ def test_late_interactions_of_two_anonymous_users_make_the_older_one(service):
         visit(1, userId=hex_id(7), ingestedAt="2024-01-01T00:00:00Z", userData='{"trackerId": "t1"}'),
     )
     assert users(service) == {hex_id(7)}
-    assert send(service, "get_user", id=made).table["_id"].to_pylist() == [hex_id(7)]
+    assert send(service, "get_user", id=made).read()["_id"].to_pylist() == [hex_id(7)]
 
 
 def test_g148_who_is_identified_survives_an_older_anonymous_user(service):

@@ -27,7 +27,7 @@ def service():
 
 def load(service, resource, *records):
     answer = send(service, "load_records", resource=resource, source=table(*records))
-    assert answer.table.num_rows == 0, answer.table.to_pylist()
+    assert answer.read().num_rows == 0, answer.read().to_pylist()
 
 
 def places(service, user):
@@ -107,19 +107,19 @@ def test_g064_an_event_becomes_attributable_when_its_user_is_merged(service):
     id = see(service, "n1", email=ANNA)
     see(service, "n2", "t1")
     load(service, "interactions", visit(1, userId=hex_id(7), userData='{"trackerId": "t1"}'))
-    assert send(service, "get_event", id=id).table["attributable"].to_pylist() == [False]
+    assert send(service, "get_event", id=id).read()["attributable"].to_pylist() == [False]
     see(service, "n3", "t1", email=ANNA)
-    assert send(service, "get_event", id=id).table["attributable"].to_pylist() == [True]
+    assert send(service, "get_event", id=id).read()["attributable"].to_pylist() == [True]
 
 
 def test_g148_a_merged_id_answers_with_the_survivor(service):
     known = user_of(service, see(service, "n1", email=ANNA))
     anonymous = user_of(service, see(service, "n2", "t1"))
     see(service, "n3", "t1", email=ANNA)
-    assert send(service, "get_user", id=anonymous).table["_id"].to_pylist() == [known]
+    assert send(service, "get_user", id=anonymous).read()["_id"].to_pylist() == [known]
     for operation in ("list_user_events", "list_user_metrics"):
         answers = [send(service, operation, id=id) for id in (known, anonymous)]
-        assert answers[0].table.equals(answers[1].table)
+        assert answers[0].read().equals(answers[1].read())
         assert answers[0].total == 3
 
 
@@ -147,7 +147,7 @@ def test_a_chain_of_merges_leads_to_its_end(service):
 
 
 def user(service, number):
-    (id,) = send(service, "get_user", id=hex_id(number)).table["_id"].to_pylist()
+    (id,) = send(service, "get_user", id=hex_id(number)).read()["_id"].to_pylist()
     return id
 
 

@@ -102,9 +102,9 @@ def test_g147_users_are_those_of_the_model(visits, batches):
         label_of = dict(zip(found, expected, strict=True))
         seen = Counter(expected[: len(visits)])
         counts = Counter(expected[len(visits) :])
-        for user in send(
-            service, "search_users", fields=["eventCount", "interactionCount"]
-        ).table.to_pylist():
+        for user in (
+            send(service, "search_users", fields=["eventCount", "interactionCount"]).read().to_pylist()
+        ):
             label = label_of[user["_id"]]
             assert (user["eventCount"], user["interactionCount"]) == (counts[label], seen[label])
     finally:

@@ -42,8 +42,8 @@ def service():
 
 def insights(service, **arguments):
     answer = send(service, "interaction_insights", **arguments)
-    assert answer.table.schema == schema.INTERACTION_INSIGHT
-    return answer.table.to_pylist()
+    assert answer.read().schema == schema.INTERACTION_INSIGHT
+    return answer.read().to_pylist()
 
 
 def by_interval(service, interval, **arguments):
@@ -302,11 +302,11 @@ def test_sums_over_any_breakdown_are_those_of_the_search(crowd, group, interval,
     found = send(crowd, "search_interactions", **criteria)
     sums = {name: sum(record[name] for record in broken_down) for name in COUNTERS}
     assert sums["sessionCount"] == whole["sessionCount"] == found.total
-    hits = sum(each or 0 for each in found.table["hitCount"].to_pylist())
+    hits = sum(each or 0 for each in found.read()["hitCount"].to_pylist())
     assert sums["hitCount"] == whole["hitCount"] == hits
     # Sums of milliseconds that are held in binary fractions agree to the last digits only.
     assert sums["durationSum"] == pytest.approx(whole["durationSum"])
-    assert whole["durationSum"] == pytest.approx(sum(found.table["duration"].to_pylist()))
+    assert whole["durationSum"] == pytest.approx(sum(found.read()["duration"].to_pylist()))
     assert len({(each["group"], each["interval"]) for each in broken_down}) == len(broken_down)
 
 

@@ -26,25 +26,25 @@ def service():
 
 
 def names(answer):
-    return set(answer.table["_id"].to_pylist())
+    return set(answer.read()["_id"].to_pylist())
 
 
 def test_all_nodes_in_a_fixed_order(service):
     answer = send(service, "list_nodes")
-    assert answer.table.schema == schema.NODE
+    assert answer.read().schema == schema.NODE
     assert names(answer) == {"a leaf", "middle", "root", "x"}
     assert (answer.total, answer.offset, answer.limit) == (4, 0, None)
-    assert answer.table.equals(send(service, "list_nodes").table)
+    assert answer.read().equals(send(service, "list_nodes").read())
 
 
 def test_pages_of_nodes_are_disjoint_and_complete(service):
     pages = [send(service, "list_nodes", limit=3, offset=start) for start in (0, 3)]
-    assert [page.table.num_rows for page in pages] == [3, 1]
+    assert [page.read().num_rows for page in pages] == [3, 1]
     assert all(page.total == 4 for page in pages)
     assert names(pages[0]) | names(pages[1]) == {"a leaf", "middle", "root", "x"}
     nothing = send(service, "list_nodes", limit=0)
-    assert (nothing.table.num_rows, nothing.total) == (0, 4)
-    assert nothing.table.schema == schema.NODE
+    assert (nothing.read().num_rows, nothing.total) == (0, 4)
+    assert nothing.read().schema == schema.NODE
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_an_unknown_type_is_not_allowed(service):
 
 def test_one_node(service):
     answer = send(service, "get_node", id="a leaf")
-    assert answer.table.schema == schema.NODE
-    (record,) = answer.table.to_pylist()
+    assert answer.read().schema == schema.NODE
+    (record,) = answer.read().to_pylist()
     assert record["path"] == ["root", "middle"]
     assert (record["name"], record["active"], record["projectId"]) == ("Zebra", True, "shop")
     with pytest.raises(NotFound, match="no node 'nowhere'"):

@@ -37,7 +37,7 @@ def answer_to(service, *, node=None, vendor="my-ads", user=None, date=NOON, exte
 
 
 def create(service, **arguments):
-    (record,) = answer_to(service, **arguments).table.to_pylist()
+    (record,) = answer_to(service, **arguments).read().to_pylist()
     return record
 
 
@@ -46,11 +46,11 @@ def campaign(service, slug, *, vendor="my-ads"):
 
 
 def nodes(service):
-    return {each["_id"]: each for each in send(service, "list_nodes").table.to_pylist()}
+    return {each["_id"]: each for each in send(service, "list_nodes").read().to_pylist()}
 
 
 def root(service, vendor="my-ads"):
-    integrations = send(service, "list_integrations").table.to_pylist()
+    integrations = send(service, "list_integrations").read().to_pylist()
     (id,) = [each["_id"] for each in integrations if each["vendorId"] == vendor]
     return id
 
@@ -73,9 +73,9 @@ def test_the_answer_is_the_interaction_as_it_is_got(service):
     """G-141, R185, R187: readable at once; type, date and duration of an offline interaction."""
     before = datetime.now(UTC)
     answer = answer_to(service, date="2025-01-31T13:00:00+01:00", external="call-1")
-    assert answer.table.schema == schema.INTERACTION
-    (record,) = answer.table.to_pylist()
-    assert answer.table.equals(send(service, "get_interaction", id=record["_id"]).table)
+    assert answer.read().schema == schema.INTERACTION
+    (record,) = answer.read().to_pylist()
+    assert answer.read().equals(send(service, "get_interaction", id=record["_id"]).read())
     assert (record["type"], record["isBot"], record["duration"]) == ("offline", False, 0.0)
     assert (record["startDate"], record["endDate"]) == (utc(2025, 1, 31, 12), utc(2025, 1, 31, 12))
     assert (record["projectId"], record["externalId"]) == ("shop", "call-1")
@@ -99,8 +99,8 @@ def test_it_is_searched_and_counted_by_default(service):
     """R025, R026, R027, R185: no bot, not filtered."""
     record = create(service)
     found = send(service, "search_interactions")
-    assert found.table["_id"].to_pylist() == [record["_id"]]
-    assert send(service, "interaction_insights").table["sessionCount"].to_pylist() == [1]
+    assert found.read()["_id"].to_pylist() == [record["_id"]]
+    assert send(service, "interaction_insights").read()["sessionCount"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_an_unknown_slug_and_no_slug_make_implicit_campaigns(service):
     unknown, none = create(service, node={"campaignSlug": "new"}), create(service)
     assert create(service, node={"campaignSlug": "new"})["nodeId"] == unknown["nodeId"]
     assert create(service, node={"campaignId": None})["nodeId"] == none["nodeId"]
-    found = send(service, "list_campaigns", vendorId="my-ads", explicit=False, sort="campaignId").table
+    found = send(service, "list_campaigns", vendorId="my-ads", explicit=False, sort="campaignId").read()
     assert found["campaignSlug"].to_pylist() == ["new", "default"]
     assert found["id"].to_pylist() == [unknown["nodeId"], none["nodeId"]]
     assert found["active"].to_pylist() == [True, True]
@@ -330,7 +330,7 @@ def test_an_implicit_node_gives_way_to_a_loaded_one(service):
     create(service, node={"campaignId": "c-9"})
     loaded = {"_id": "c-9", "type": "campaign", "name": "Nine", "parentId": root(service)}
     answer = send(service, "load_records", resource="nodes", source=table(loaded))
-    assert answer.table.num_rows == 0
+    assert answer.read().num_rows == 0
     assert create(service, node={"campaignId": "c-9"})["nodeId"] == "c-9"
     assert nodes(service)["c-9"]["name"] == "Nine"
 
@@ -420,7 +420,7 @@ def test_a_user_is_the_same_in_events_and_in_offline_interactions(service):
         data = {"eventType": "lead", "nonce": f"n{number}", "data": {"email": addresses[0]}}
         first = create(service, user={"email": addresses[1]})["userId"] if number else None
         event = send(service, "create_event_sync", **data).value
-        record = send(service, "get_event", id=event).table.to_pylist()[0]
+        record = send(service, "get_event", id=event).read().to_pylist()[0]
         users.append({first or create(service, user={"email": addresses[1]})["userId"], record["userId"]})
     assert [len(each) for each in users] == [1, 1]
     assert users[0] != users[1]
@@ -432,7 +432,7 @@ def test_interactions_of_a_user_are_numbered_by_date(service):
     made = [create(service, date=date) for date in dates]
     create(service, user={"email": "ben@example.com"}, date="2024-01-01T00:00:00Z")
     assert [each["userLifetimeIndex"] for each in made] == [1, 1, 2, 2]
-    now = [send(service, "get_interaction", id=each["_id"]).table.to_pylist()[0] for each in made]
+    now = [send(service, "get_interaction", id=each["_id"]).read().to_pylist()[0] for each in made]
     assert [each["userLifetimeIndex"] for each in now] == [4, 1, 3, 2]
 
 
@@ -450,12 +450,12 @@ def test_an_external_id_is_stored_once_in_its_integration(service):
         date="2024-01-01T00:00:00Z",
     )
     assert (first.value, repeat.value) == (True, False)
-    assert repeat.table.equals(first.table)
+    assert repeat.read().equals(first.read())
     assert send(service, "search_interactions").total == 1
     assert "7" not in nodes(service)
     other = answer_to(service, external="call-1", vendor="posters")
     assert other.value is True
-    assert other.table["_id"] != first.table["_id"]
+    assert other.read()["_id"] != first.read()["_id"]
     with pytest.raises(InvalidRequest):
         answer_to(service, external="call-1", user={"firstName": "Anna"})
 
@@ -479,6 +479,6 @@ def test_many_at_once_make_one_user_one_campaign_and_one_of_each_call(tmp_path):
     assert len({each["_id"] for each in made}) == 8
     assert len({each["userId"] for each in made}) == 1
     assert len({each["nodeId"] for each in made}) == 1
-    found = send(service, "search_interactions").table
+    found = send(service, "search_interactions").read()
     assert sorted(found["userLifetimeIndex"].to_pylist()) == list(range(1, 9))
     service.close()

@@ -52,7 +52,7 @@ def search(service, **arguments):
 
 
 def numbers(answer):
-    return [int(each) for each in answer.table["_id"].to_pylist()]
+    return [int(each) for each in answer.read()["_id"].to_pylist()]
 
 
 # -- populations, bounds, filters -------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_all_criteria_hold_together(service):
 def test_the_default_columns_are_all_but_the_personal_ones(service):
     answer = search(service)
     names = [name for name in schema.INTERACTION.names if name not in schema.ON_REQUEST]
-    assert answer.table.schema == part_of(schema.INTERACTION, names)
+    assert answer.read().schema == part_of(schema.INTERACTION, names)
 
 
 def part_of(whole, names):
@@ -174,22 +174,22 @@ def part_of(whole, names):
 )
 def test_columns_are_those_asked_for_and_the_id(service, columns, expected):
     answer = search(service, columns=columns)
-    assert answer.table.schema == part_of(schema.INTERACTION, expected)
-    assert answer.table.num_rows == 4
+    assert answer.read().schema == part_of(schema.INTERACTION, expected)
+    assert answer.read().num_rows == 4
 
 
 def test_an_offline_interaction_stays_with_session_only_columns(service):
     answer = search(service, columns=["geo.city"])
-    assert answer.table.to_pylist()[0] == {"_id": hex_id(4), "geo.city": None}
+    assert answer.read().to_pylist()[0] == {"_id": hex_id(4), "geo.city": None}
 
 
 def test_no_rows_keep_the_schema(service):
     answer = search(service, where=interaction("geo.city") == "nowhere")
-    assert answer.table.num_rows == answer.total == 0
-    assert answer.table.schema == search(service).table.schema
+    assert answer.read().num_rows == answer.total == 0
+    assert answer.read().schema == search(service).read().schema
     limited = search(service, limit=0)
-    assert (limited.table.num_rows, limited.total, limited.limit) == (0, 4, 0)
-    assert limited.table.schema == search(service).table.schema
+    assert (limited.read().num_rows, limited.total, limited.limit) == (0, 4, 0)
+    assert limited.read().schema == search(service).read().schema
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_the_total_is_that_of_the_page_while_others_write():
         while not is_done.is_set():
             # An offset of nothing and a limit beyond all make the total a query of its own.
             answer = search(service, limit=1_000)
-            assert answer.total == answer.table.num_rows
+            assert answer.total == answer.read().num_rows
             totals.append(answer.total)
         return totals
 
@@ -299,8 +299,8 @@ def test_the_total_is_that_of_the_page_while_others_write():
 
 def test_one_interaction_has_every_property(service):
     answer = send(service, "get_interaction", id=hex_id(1))
-    assert answer.table.schema == schema.INTERACTION
-    (record,) = answer.table.to_pylist()
+    assert answer.read().schema == schema.INTERACTION
+    (record,) = answer.read().to_pylist()
     assert record["userData"] == '{"email":"a@b.no"}'
     assert record["startDate"] == utc(2025, 1, 1)
 
@@ -333,14 +333,14 @@ def test_hits_of_a_session_come_oldest_first():
     ]
     send(service, "load_records", resource="hits", source=table(*hits))
     answer = send(service, "list_hits", first_hit_id=uuid(3))
-    assert answer.table.schema == schema.HIT
-    assert answer.table["id"].to_pylist() == [uuid(3), uuid(2), uuid(4), uuid(1)]
-    assert answer.table["pageUrl.port"].to_pylist() == ["8080"] * 4
+    assert answer.read().schema == schema.HIT
+    assert answer.read()["id"].to_pylist() == [uuid(3), uuid(2), uuid(4), uuid(1)]
+    assert answer.read()["pageUrl.port"].to_pylist() == ["8080"] * 4
     assert answer.total is None
-    (record,) = send(service, "get_interaction", id=hex_id(1)).table.to_pylist()
+    (record,) = send(service, "get_interaction", id=hex_id(1)).read().to_pylist()
     assert record["hitCount"] == 4
     for other in (uuid(1), uuid(9), uuid(77), "no-uuid", hex_id(1)):
         answer = send(service, "list_hits", first_hit_id=other)
-        assert answer.table.num_rows == 0
-        assert answer.table.schema == schema.HIT
+        assert answer.read().num_rows == 0
+        assert answer.read().schema == schema.HIT
     service.close()

@@ -15,7 +15,7 @@ FEBRUARY, MARCH = "2025-02-01T00:00:00Z", "2025-03-01T00:00:00Z"
 def put(service, resource, *records, replace=True):
     """Load records and return how many were written, and why others were not."""
     answer = send(service, "load_records", resource=resource, source=table(*records), replace=replace)
-    return answer.value[resource], answer.table["reason"].to_pylist()
+    return answer.value[resource], answer.read()["reason"].to_pylist()
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_unless_asked_stored_records_stay(filled):
 
 def test_metrics_keep_their_ids_and_deleted_delays(filled):
     send(filled, "update_event_state", id=uuid(1), storage_key="won", value=0)
-    (event,) = send(filled, "get_event", id=uuid(1)).table.to_pylist()
+    (event,) = send(filled, "get_event", id=uuid(1)).read().to_pylist()
     filled._store.write(
         lambda connection: connection.execute("UPDATE events SET updatedAt = TIMESTAMP '2025-02-01'")
     )

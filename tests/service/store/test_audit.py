@@ -34,11 +34,11 @@ def anna(service):
 def ask(service, operation, *, account=ROBOT, **arguments):
     """Carry out an operation for a client."""
     declared = OPERATIONS[operation]
-    return service.answer(declared, build(declared, project_id="shop", **arguments), account)
+    return service.send(declared, build(declared, project_id="shop", **arguments), account)
 
 
 def log(service, **asked):
-    rows = send(service, "list_audit", **asked).table.to_pylist()
+    rows = send(service, "list_audit", **asked).read().to_pylist()
     return [
         (each["account"], each["operation"], each["subject"], json.loads(each["details"])) for each in rows
     ][::-1]
@@ -130,7 +130,7 @@ def test_g211_exports_searches_by_sql_and_erasures_always_are(service, anna, acc
     file.close()
     ask(service, "export_user_data", account=account, id=anna)
     sql = "SELECT userId AS \"of anna@example.com\" FROM user_fields WHERE value = 'anna@example.com' -- Anna"
-    found = ask(service, "search_users", account=account, fields=[], sqlQuery=sql).table
+    found = ask(service, "search_users", account=account, fields=[], sqlQuery=sql).read()
     assert found["_id"].to_pylist() == [anna]
     declared = OPERATIONS["search_users"]
     service.stream(declared, build(declared, project_id="shop", fields=[], sqlQuery=sql), account).close()
@@ -166,11 +166,11 @@ def test_a_page_of_the_log_is_the_newest_first(service):
         ask(service, "update_settings", account=ROBOT if days % 2 else None, retention_duration_in_days=days)
     page = send(service, "list_audit", limit=2, offset=1)
     assert (page.total, page.offset, page.limit) == (5, 1, 2)
-    assert [json.loads(each)["retentionDurationInDays"] for each in page.table["details"].to_pylist()] == [
+    assert [json.loads(each)["retentionDurationInDays"] for each in page.read()["details"].to_pylist()] == [
         3,
         2,
     ]
-    assert page.table.schema.field("date").type == pa.timestamp("us", "UTC")
+    assert page.read().schema.field("date").type == pa.timestamp("us", "UTC")
     assert len(log(service, account=ROBOT)) == 2
     assert len(log(service, operationName="update_settings")) == 5
     assert log(service, operationName="delete_user") == []

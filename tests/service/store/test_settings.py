@@ -27,7 +27,7 @@ def service():
 
 
 def settings(service, operation="get_settings", **changes):
-    (row,) = send(service, operation, **changes).table.to_pylist()
+    (row,) = send(service, operation, **changes).read().to_pylist()
     return row
 
 

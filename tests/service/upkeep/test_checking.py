@@ -98,7 +98,7 @@ def test_a_sound_project_has_no_findings(damaged):
 
 
 def test_the_operation_answers_findings(project):
-    found = send(project, "check_project").table
+    found = send(project, "check_project").read()
     assert (found.num_rows, found.schema) == (0, schema.FINDING)
 
 
@@ -106,7 +106,7 @@ def test_the_sample_is_sound():
     from attrib_ds import sample_project
 
     with sample_project() as shop:
-        assert shop.send("check_project").table.num_rows == 0
+        assert shop.send("check_project").read().num_rows == 0
 
 
 #: Damage, and the findings it leads to: check, part of the problem, how many.
@@ -365,7 +365,7 @@ def test_a_damaged_file_is_told_clearly(sound, tmp_path):
         except Unavailable as error:
             told.add("opening" if "restore" in str(error) else str(error))
             continue
-        findings = send(service, "check_project").table.to_pylist()
+        findings = send(service, "check_project").read().to_pylist()
         for finding in findings:
             assert finding["check"] == "readable"
             assert "restore a backup" in finding["problem"]

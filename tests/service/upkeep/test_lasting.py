@@ -53,7 +53,7 @@ def anna(service):
             data={"a": ANNA["email"]},
         )
     seen = visit(1, userId=user, userData='{"email":"anna.secret@example.com"}')
-    assert send(service, "load_records", resource="interactions", source=table(seen)).table.num_rows == 0
+    assert send(service, "load_records", resource="interactions", source=table(seen)).read().num_rows == 0
     return user
 
 
@@ -68,7 +68,7 @@ def everything(service):
 
 
 def log(service):
-    rows = send(service, "list_audit").table.to_pylist()
+    rows = send(service, "list_audit").read().to_pylist()
     return [(each["operation"], each["subject"]) for each in reversed(rows)]
 
 
@@ -140,7 +140,7 @@ def test_who_came_back_after_the_erasure_stays(service, anna, tmp_path):
         (again,)
     ]
     # What was chosen is as in the backup, and the log tells that it was different.
-    assert send(service, "get_settings").table["retentionDurationInDays"].to_pylist() == [0]
+    assert send(service, "get_settings").read()["retentionDurationInDays"].to_pylist() == [0]
     assert [name for name, _ in log(service)] == ["delete_user", "update_settings", "restore_project"]
 
 

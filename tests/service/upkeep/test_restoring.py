@@ -88,7 +88,7 @@ def test_a_backup_taken_under_load_is_of_one_moment(path, tmp_path):
             settings = cursor.execute("SELECT name FROM settings ORDER BY ALL").fetchall()
             assert settings == cursor.execute("SELECT hash FROM tombstones ORDER BY ALL").fetchall()
             counts.append(len(settings))
-            assert send(service, "check_project").table.num_rows == 0
+            assert send(service, "check_project").read().num_rows == 0
             # The nonce is as unique in the copy.
             with pytest.raises(duckdb.ConstraintException, match="first"):
                 cursor.execute("INSERT INTO raw_events (nonce) VALUES ('first')")
@@ -277,7 +277,7 @@ def test_requests_go_on_while_a_project_is_restored(backup, path):
         for thread in threads:
             thread.join()
         assert failures == []
-        assert send(service, "check_project").table.num_rows == 0
+        assert send(service, "check_project").read().num_rows == 0
 
 
 def test_a_restoration_waits_for_rows_that_are_read(backup, path, monkeypatch):

@@ -48,7 +48,7 @@ def crowd():
     for resource, records in (("events", _orders()), ("interactions", _visits())):
         # Not every record has every column.
         answer = send(service, "load_records", resource=resource, source=table(*records))
-        assert not answer.table.num_rows, answer.table.to_pylist()
+        assert not answer.read().num_rows, answer.read().to_pylist()
     yield service
     service.close()
 
@@ -59,6 +59,6 @@ def found(crowd):
 
     def find(**arguments):
         answer = send(crowd, "search_users", **({"fields": []} | arguments))
-        return [int(each, 16) for each in answer.table["_id"].to_pylist()]
+        return [int(each, 16) for each in answer.read()["_id"].to_pylist()]
 
     return find

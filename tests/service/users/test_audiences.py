@@ -55,12 +55,12 @@ def test_g094_audiences_by_id(crowd, found):
     assert found(audience=either) == [1, 2, 3, 5, 6, 8]
     assert found(audience=either | {"operator": "notIn"}) == [4, 7]
     assert found(audience=condition("AND", either, VISITORS)) == [1, 6, 8]
-    members = send(crowd, "search_users", fields=["audienceIds"]).table["audienceIds"].to_pylist()
+    members = send(crowd, "search_users", fields=["audienceIds"]).read()["audienceIds"].to_pylist()
     assert members[0] == [buyers["_id"], visitors["_id"]]
     assert members[5] == [visitors["_id"]]
     assert members[3] == []
     assert found(where=user("audienceIds") == buyers["_id"]) == [1, 2, 3, 5]
-    record = send(crowd, "get_user", id=hex_id(2)).table.to_pylist()[0]
+    record = send(crowd, "get_user", id=hex_id(2)).read().to_pylist()[0]
     assert record["audienceIds"] == [buyers["_id"]]
 
 
@@ -94,7 +94,7 @@ def service():
 
 
 def create(service, **arguments):
-    return send(service, "create_audience", **arguments).table.to_pylist()[0]
+    return send(service, "create_audience", **arguments).read().to_pylist()[0]
 
 
 def test_g048_an_audience_is_a_name_a_condition_and_its_present_size(service):
@@ -107,8 +107,8 @@ def test_g048_an_audience_is_a_name_a_condition_and_its_present_size(service):
 def test_g067_membership_is_that_of_the_moment_it_is_read(service):
     id = create(service, name="Visitors", condition=VISITORS)["_id"]
     send(service, "load_records", resource="interactions", source=table(visit(2, userId=hex_id(2))))
-    assert send(service, "get_audience", id=id).table["size"].to_pylist() == [2]
-    assert send(service, "search_users", fields=["audienceIds"]).table["audienceIds"].to_pylist() == [
+    assert send(service, "get_audience", id=id).read()["size"].to_pylist() == [2]
+    assert send(service, "search_users", fields=["audienceIds"]).read()["audienceIds"].to_pylist() == [
         [id],
         [id],
     ]
@@ -117,17 +117,17 @@ def test_g067_membership_is_that_of_the_moment_it_is_read(service):
 def test_audiences_are_listed_by_name_in_pages(service):
     for name in ("b", "c", "a"):
         create(service, name=name, condition=VISITORS)
-    assert send(service, "list_audiences").table["name"].to_pylist() == ["a", "b", "c"]
+    assert send(service, "list_audiences").read()["name"].to_pylist() == ["a", "b", "c"]
     page = send(service, "list_audiences", offset=1, limit=1)
-    assert (page.table["name"].to_pylist(), page.total, page.offset, page.limit) == (["b"], 3, 1, 1)
-    assert send(service, "list_audiences", limit=0).table.num_rows == 0
+    assert (page.read()["name"].to_pylist(), page.total, page.offset, page.limit) == (["b"], 3, 1, 1)
+    assert send(service, "list_audiences", limit=0).read().num_rows == 0
 
 
 def test_an_audience_that_another_one_is_made_of_stays(service):
     inner = create(service, name="Inner", condition=VISITORS)["_id"]
     member = {"type": "audience", "operator": "in", "value": [inner]}
     outer = create(service, name="Outer", condition=condition("AND", member))["_id"]
-    assert send(service, "get_audience", id=outer).table["size"].to_pylist() == [1]
+    assert send(service, "get_audience", id=outer).read()["size"].to_pylist() == [1]
     with pytest.raises(Conflict, match="'Outer' is made of"):
         send(service, "delete_audience", id=inner)
     assert send(service, "delete_audience", id=outer).value == 1

@@ -67,14 +67,14 @@ def service(opened):
 def load(service, events, visits):
     if visits:
         answer = send(service, "load_records", resource="interactions", source=table(*visits))
-        assert not answer.table.num_rows, answer.table.to_pylist()
+        assert not answer.read().num_rows, answer.read().to_pylist()
     if events:
         answer = send(service, "load_records", resource="events", source=table(*events))
-        assert not answer.table.num_rows, answer.table.to_pylist()
+        assert not answer.read().num_rows, answer.read().to_pylist()
 
 
 def get(service, user):
-    record = send(service, "get_user", id=user).table.to_pylist()[0]
+    record = send(service, "get_user", id=user).read().to_pylist()[0]
     for name in ("fields", "eventTypesCount", "eventTypeMeta", "metrics"):
         record[name] = json.loads(record[name])
     return record
@@ -103,7 +103,7 @@ COUNTERS = [
 
 def check(service, events, visits):
     known = {each["userId"] for each in [*events, *visits]}
-    records = send(service, "search_users", fields=COUNTERS).table.to_pylist()
+    records = send(service, "search_users", fields=COUNTERS).read().to_pylist()
     assert [each["_id"] for each in records] == sorted(known)
     for found in records:
         expected = recomputed(found["_id"], events, visits)
@@ -324,7 +324,7 @@ def test_r078_values_of_processed_events_are_normalised(service):
     declare_order(service)
     data = {"mail": " Anna@Example.COM ", "phone": "0612345678", "turnover": 12.5, "confirmed": 1}
     answer = send(service, "create_event_sync", **order("n1", data=data))
-    (user,) = send(service, "search_users", fields=["metrics.turnover.sum"]).table.to_pylist()
+    (user,) = send(service, "search_users", fields=["metrics.turnover.sum"]).read().to_pylist()
     assert user["metrics.turnover.sum"] == 12.5
     fields = get(service, user["_id"])["fields"]
     assert {key: (each[0]["type"], each[0]["current"], each[0]["raw"]) for key, each in fields.items()} == {
@@ -446,5 +446,5 @@ def test_users_without_a_metric_have_no_sum_but_a_count_of_none(service, aggrega
         service, [event(1, 1, "2025-01-01T00:00:00Z", **{"statistics.items": 4})], [visit(1, userId=USERS[1])]
     )
     key = f"metrics.items.{aggregation}"
-    found = send(service, "search_users", fields=[key]).table[key].to_pylist()
+    found = send(service, "search_users", fields=[key]).read()[key].to_pylist()
     assert found == ([1, 0] if aggregation == "count" else [4.0, None])

@@ -23,7 +23,7 @@ def service():
         )
         for place in range(1, 60)
     ]
-    assert send(opened, "load_records", resource="interactions", source=table(*visits)).table.num_rows == 0
+    assert send(opened, "load_records", resource="interactions", source=table(*visits)).read().num_rows == 0
     yield opened
     opened.close()
 
@@ -46,10 +46,10 @@ def test_g099_pages_keep_the_order_and_the_total(service, monkeypatch, asked):
     monkeypatch.setattr(described_page, "_FIRST_USERS", 2)
     monkeypatch.setattr(described_page, "_USERS_AT_ONCE", 4)
     parts = send(service, "search_users", fields=KEYS, **asked)
-    assert parts.table.equals(whole.table)
+    assert parts.read().equals(whole.read())
     assert (parts.total, parts.offset, parts.limit) == (whole.total, whole.offset, whole.limit)
     assert whole.total == 23
-    assert whole.table.num_rows == max(min(asked.get("limit", 23), 23 - asked.get("offset", 0)), 0)
+    assert whole.read().num_rows == max(min(asked.get("limit", 23), 23 - asked.get("offset", 0)), 0)
 
 
 def test_a_file_of_users_is_the_same_in_parts(service, monkeypatch):

@@ -56,8 +56,8 @@ def anna(service):
         "serverDate": "2025-01-31T12:00:00Z",
         "pageUrl.search": "?u=anna.secret",
     }
-    assert send(service, "load_records", resource="interactions", source=table(seen)).table.num_rows == 0
-    assert send(service, "load_records", resource="hits", source=table(hit)).table.num_rows == 0
+    assert send(service, "load_records", resource="interactions", source=table(seen)).read().num_rows == 0
+    assert send(service, "load_records", resource="hits", source=table(hit)).read().num_rows == 0
     offline(service)
     see(service, "n-ben", "browser-of-ben", email="ben@example.com", firstName="Ben")
     return known
@@ -93,14 +93,14 @@ def test_anonymising_keeps_what_counts(service, anna):
     names = ["eventCount", "interactionCount", "hitCount", "metrics.confirmed.sum", "eventTypesCount.view"]
 
     def counted():
-        found = send(service, "search_users", fields=names).table.to_pylist()
+        found = send(service, "search_users", fields=names).read().to_pylist()
         return next(each for each in found if each["_id"] == anna)
 
     before = counted()
     assert (before["eventCount"], before["interactionCount"], before["hitCount"]) == (3, 2, 1)
     send(service, "delete_user", id=anna)
     assert counted() == before
-    listed = send(service, "list_user_events", id=anna).table.to_pylist()
+    listed = send(service, "list_user_events", id=anna).read().to_pylist()
     products = [json.loads(each["event"]).get("product") for each in listed]
     assert [each["current"] for each in products if each] == ["shoes"]
     users_fields = [each for record in listed for each in json.loads(record["user"]).values()]
@@ -184,7 +184,7 @@ def test_g209_nor_does_a_backup_that_is_loaded(service, anna, mode):
     for resource, records in rows.items():
         answer = send(service, "load_records", resource=resource, source=table(*records))
         assert answer.value[resource] == 0
-        reasons = set(answer.table["reason"].to_pylist())
+        reasons = set(answer.read()["reason"].to_pylist())
         assert reasons == {"userId: is somebody whose data was erased later than this"}
     with pytest.raises(InvalidRequest, match="user_data: is somebody whose data was erased later"):
         offline(service)
@@ -230,7 +230,7 @@ def test_a_merged_id_is_erased_with_its_survivor(service, anna):
 def test_what_was_anonymised_cannot_be_split(service, anna):
     ((merged,),) = rows_of(service, "SELECT _id FROM merged_users")
     send(service, "delete_user", id=anna)
-    assert send(service, "get_user", id=merged).table["_id"].to_pylist() == [anna]
+    assert send(service, "get_user", id=merged).read()["_id"].to_pylist() == [anna]
     with pytest.raises(Conflict, match="nothing is left"):
         send(service, "split_user", id=anna, userId=merged)
 

@@ -43,7 +43,9 @@ def service():
 
 
 def events(service, **arguments):
-    return [id[-1] for id in send(service, "list_user_events", id=ANNA, **arguments).table["_id"].to_pylist()]
+    return [
+        id[-1] for id in send(service, "list_user_events", id=ANNA, **arguments).read()["_id"].to_pylist()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,19 +73,19 @@ def test_g100_g151_g152_r263_r264_what_is_listed_in_which_order(service, argumen
 
 def test_r265_a_page_tells_its_totals(service):
     answer = send(service, "list_user_events", id=ANNA, attributable=True, offset=1, limit=1)
-    assert (answer.total, answer.offset, answer.limit, answer.table.num_rows) == (3, 1, 1, 1)
+    assert (answer.total, answer.offset, answer.limit, answer.read().num_rows) == (3, 1, 1, 1)
 
 
 def test_an_event_is_listed_as_it_is_got(service):
-    listed = send(service, "list_user_events", id=ANNA, sort="_id").table
+    listed = send(service, "list_user_events", id=ANNA, sort="_id").read()
     assert listed.schema == schema.EVENT
-    assert listed.slice(1, 1).equals(send(service, "get_event", id=uuid(2)).table)
+    assert listed.slice(1, 1).equals(send(service, "get_event", id=uuid(2)).read())
 
 
 @pytest.mark.parametrize("id", [hex_id(9), "nobody"])
 def test_g150_an_unknown_user_has_no_events_and_no_metrics(service, id):
     answer = send(service, "list_user_events", id=id)
-    assert (answer.table.num_rows, answer.total) == (0, 0)
+    assert (answer.read().num_rows, answer.total) == (0, 0)
     with pytest.raises(NotFound, match="there is no user"):
         send(service, "list_user_metrics", id=id)
 
@@ -94,7 +96,7 @@ def test_a_user_without_events_has_no_metrics(service):
 
 
 def metrics(service, **arguments):
-    found = send(service, "list_user_metrics", id=ANNA, **arguments).table.to_pylist()
+    found = send(service, "list_user_metrics", id=ANNA, **arguments).read().to_pylist()
     return [(each["eventId"][-1], each["key"]) for each in found]
 
 
@@ -119,17 +121,17 @@ def test_r267_bounds_are_inclusive_and_on_the_date_of_the_metric(service):
 
 
 def test_g100_r268_metrics_are_listed_from_the_newest(service):
-    found = send(service, "list_user_metrics", id=ANNA).table
+    found = send(service, "list_user_metrics", id=ANNA).read()
     dates = found["data.date"].to_pylist()
     assert dates == sorted(dates, reverse=True)
     assert found.schema == schema.METRIC
-    ascending = send(service, "list_user_metrics", id=ANNA, sort="metricDate", order="ASC").table
+    ascending = send(service, "list_user_metrics", id=ANNA, sort="metricDate", order="ASC").read()
     assert ascending["data.date"].to_pylist() == sorted(dates)
 
 
 def test_g153_deleted_metrics_are_not_listed(service):
     send(service, "update_event_state", id=uuid(5), storageKey="confirmed", value=0)
-    found = send(service, "list_user_metrics", id=BEN).table
+    found = send(service, "list_user_metrics", id=BEN).read()
     assert "state-delay-confirmed" not in found["key"].to_pylist()
     assert found.num_rows == 3
 
@@ -150,10 +152,10 @@ def test_g101_many_events_come_in_batches_in_their_order(service):
     ]
     send(service, "load_records", resource="events", source=table(*many))
     operation = OPERATIONS["list_user_events"]
-    rows = service.stream(operation, build(operation, project_id="shop", id=hex_id(5), order="ASC"))
-    batches = list(rows.batches)
-    rows.close()
-    assert rows.count == rows.total == 5_000
+    answer = service.stream(operation, build(operation, project_id="shop", id=hex_id(5), order="ASC"))
+    batches = list(answer.tables)
+    answer.close()
+    assert answer.count == answer.total == 5_000
     assert max(batch.num_rows for batch in batches) < 5_000
     ids = [id for batch in batches for id in batch["_id"].to_pylist()]
     assert ids == [uuid(1_000 + n) for n in range(5_000)]

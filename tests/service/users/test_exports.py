@@ -105,7 +105,7 @@ def test_xlsx_holds_the_same(service):
     ],
 )
 def test_r261_rows_are_the_users_that_a_search_returns(service, criteria):
-    found = send(service, "search_users", fields=["_id", "interactionCount"], **criteria).table.to_pylist()
+    found = send(service, "search_users", fields=["_id", "interactionCount"], **criteria).read().to_pylist()
     expected = [
         ["_id", "interactionCount"],
         *([each["_id"], str(each["interactionCount"])] for each in found),
@@ -125,7 +125,7 @@ def test_a_known_audience_selects_too(service):
         "value": 2,
     }
     created = send(service, "create_audience", name="Twice", condition=condition)
-    audience_id = created.value if isinstance(created.value, str) else created.table["_id"][0].as_py()
+    audience_id = created.value if isinstance(created.value, str) else created.read()["_id"][0].as_py()
     assert lines(exported(service, "_id", audience=audience_id)) == [["_id"], [ANNA]]
     assert lines(exported(service, "audienceIds", audience=audience_id)) == [["audienceIds"], [audience_id]]
     send(service, "delete_audience", id=audience_id)
@@ -318,7 +318,7 @@ def test_values_of_fields_are_the_current_ones(tmp_path):
             order(number, user=json.dumps(user), eventDate=f"2025-01-0{number}T00:00:00Z")
             for number, user in enumerate(users, 1)
         ]
-        rejected = send(service, "load_records", resource="events", source=table(*events)).table
+        rejected = send(service, "load_records", resource="events", source=table(*events)).read()
         assert rejected.num_rows == 0, rejected.to_pylist()
         columns = ["fields.age", "fields.tags", "fields.born", "fields.member", "fields.home"]
         assert lines(exported(service, *columns))[1] == [

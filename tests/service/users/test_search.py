@@ -49,22 +49,22 @@ def search(service, **arguments):
 
 
 def column(service, key, **arguments):
-    return search(service, fields=[key], **arguments).table[key].to_pylist()
+    return search(service, fields=[key], **arguments).read()[key].to_pylist()
 
 
 # -- what is returned -------------------------------------------------------------------------------
 
 
 def test_r235_r236_only_what_is_named_is_returned_and_the_id(crowd):
-    assert search(crowd, fields=[]).table.column_names == ["_id"]
-    assert search(crowd, fields=["eventCount"]).table.column_names == ["_id", "eventCount"]
-    assert search(crowd, fields=["hitCount", "_id", "hitCount"]).table.column_names == ["_id", "hitCount"]
+    assert search(crowd, fields=[]).read().column_names == ["_id"]
+    assert search(crowd, fields=["eventCount"]).read().column_names == ["_id", "eventCount"]
+    assert search(crowd, fields=["hitCount", "_id", "hitCount"]).read().column_names == ["_id", "hitCount"]
 
 
 def test_r238_keys_of_every_kind_are_returned_in_the_order_asked_for(crowd):
     answer = search(crowd, fields=KEYS)
-    assert answer.table.schema == user_columns(KEYS)
-    assert [name for name in answer.table.column_names if not name.startswith("mostProbable")] == [
+    assert answer.read().schema == user_columns(KEYS)
+    assert [name for name in answer.read().column_names if not name.startswith("mostProbable")] == [
         "_id",
         *(key for key in KEYS if key != "mostProbableLocation"),
     ]
@@ -72,8 +72,8 @@ def test_r238_keys_of_every_kind_are_returned_in_the_order_asked_for(crowd):
 
 def test_no_rows_keep_the_schema(crowd):
     answer = search(crowd, fields=KEYS, id_from=hex_id(3), id_to=hex_id(3))
-    assert (answer.table.num_rows, answer.total) == (0, 0)
-    assert answer.table.schema == user_columns(KEYS)
+    assert (answer.read().num_rows, answer.total) == (0, 0)
+    assert answer.read().schema == user_columns(KEYS)
 
 
 def test_r237_fields_are_lists_of_one_value_or_none(crowd):
@@ -113,7 +113,7 @@ def test_counts_are_those_of_single_keys(crowd):
 )
 def test_r250_g105_a_mode_chooses_the_value(crowd, mode, name, email):
     keys = ["fields.first_name", "fields.email"]
-    anna = search(crowd, fields=keys, multi_field_mode=mode, limit=1).table.to_pylist()[0]
+    anna = search(crowd, fields=keys, multi_field_mode=mode, limit=1).read().to_pylist()[0]
     assert [[each["current"] for each in json.loads(anna[key])] for key in keys] == [[name], [email]]
 
 
@@ -149,7 +149,7 @@ def test_what_only_loaded_data_knows_is_a_key_too():
     record |= {"eventDate": "2025-01-01T00:00:00Z", "user.nick": "Al", "statistics.minutes": 5.0}
     send(service, "load_records", resource="events", source=table(record))
     keys = ["fields.nick", "eventTypesCount.call", "metrics.minutes.max", "fields.phone"]
-    row = search(service, fields=keys).table.to_pylist()[0]
+    row = search(service, fields=keys).read().to_pylist()[0]
     assert (row["eventTypesCount.call"], row["metrics.minutes.max"], row["fields.phone"]) == (1, 5.0, "[]")
     assert json.loads(row["fields.nick"])[0]["current"] == "Al"
     service.close()
@@ -203,7 +203,7 @@ def test_g106_text_sorts_by_code_point_of_its_folded_form(empty, names):
     clear(empty)
     visits = [visit(n, userId=hex_id(n), userData=json.dumps({"nick": name})) for n, name in enumerate(names)]
     send(empty, "load_records", resource="interactions", source=table(*visits))
-    ids = search(empty, sort="fields.nick").table["_id"].to_pylist()
+    ids = search(empty, sort="fields.nick").read()["_id"].to_pylist()
     expected = sorted((name.casefold(), n) for n, name in enumerate(names))
     assert [int(each, 16) for each in ids] == [n for _, n in expected]
 
@@ -217,7 +217,7 @@ def test_r254_pages_are_parts_of_the_whole(crowd, found, sort, offset, limit):
     whole = found(sort=sort)
     answer = search(crowd, sort=sort, offset=offset, limit=limit)
     expected = whole[offset:] if limit is None else whole[offset : offset + limit]
-    assert [int(each, 16) for each in answer.table["_id"].to_pylist()] == expected
+    assert [int(each, 16) for each in answer.read()["_id"].to_pylist()] == expected
     assert (answer.total, answer.offset, answer.limit) == (8, offset, limit)
 
 
@@ -253,7 +253,7 @@ def test_r249_a_walk_visits_everyone_once_while_users_are_created():
         seen, last = [], None
         while True:
             page = search(service, fields=["interactionCount"], sort="_id", limit=7, id_after=last)
-            ids = page.table["_id"].to_pylist()
+            ids = page.read()["_id"].to_pylist()
             seen += ids
             if len(ids) < 7:
                 break
@@ -272,9 +272,9 @@ def test_r249_a_walk_visits_everyone_once_while_users_are_created():
 def over_json(service, **arguments):
     operation = OPERATIONS["search_users"]
     request = build(operation, project_id="shop", **arguments)
-    rows = service.stream(operation, request)
-    body = json_records.decode(b"".join(json_pieces(rows, operation.answer)))
-    rows.close()
+    answer = service.stream(operation, request)
+    body = json_records.decode(b"".join(json_pieces(answer, operation.answer)))
+    answer.close()
     return body, json_records.from_json(body["data"], columns(operation, request))
 
 
@@ -292,8 +292,8 @@ def over_json(service, **arguments):
 def test_json_reads_back_as_the_same_table(crowd, keys):
     body, read = over_json(crowd, fields=keys, limit=6)
     answer = search(crowd, fields=keys, limit=6)
-    assert read.schema == answer.table.schema
-    assert plain(read) == plain(answer.table)
+    assert read.schema == answer.read().schema
+    assert plain(read) == plain(answer.read())
     assert (body["count"], body["total"], body["offset"], body["limit"]) == (6, 8, 0, 6)
 
 

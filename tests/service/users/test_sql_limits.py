@@ -68,7 +68,7 @@ def service():
         visit(place, userId=user, userData=data, startDate=f"2025-01-{place:02}T10:00:00Z")
         for place, (user, data) in enumerate(told, start=1)
     ]
-    assert send(opened, "load_records", resource="interactions", source=table(*visits)).table.num_rows == 0
+    assert send(opened, "load_records", resource="interactions", source=table(*visits)).read().num_rows == 0
     yield opened
     opened.close()
 

@@ -14,7 +14,7 @@ from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.credentials import veiled
 from attrib_ds.transports.http.opening import open_http
 from attrib_ds.transports.http.session import Timeouts
-from attrib_ds.transports.http.transport import Manner
+from attrib_ds.transports.http.transport import Options
 
 
 @pytest.fixture(scope="session")
@@ -49,10 +49,12 @@ def open_shop(service, key, time):
     """Open the project "shop" of the misbehaving service."""
     with ExitStack() as stack:
 
-        def opened(*, with_key=True, read_timeout=10.0, routes=None, **manner):
-            manner = Manner(clock=time.clock(), timeouts=Timeouts(connect=5.0, read=read_timeout), **manner)
+        def opened(*, with_key=True, read_timeout=10.0, routes=None, **options):
+            options = Options(
+                clock=time.clock(), timeouts=Timeouts(connect=5.0, read=read_timeout), **options
+            )
             remote = Remote(url=service.url, key=veiled(key) if with_key else None, routes=routes)
-            return stack.enter_context(Project("shop", open_http(remote, manner=manner)))
+            return stack.enter_context(Project("shop", open_http(remote, options=options)))
 
         yield opened
 

@@ -30,7 +30,7 @@ from attrib_ds.service.http.settings import Settings
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.opening import open_http
-from attrib_ds.transports.http.transport import Manner
+from attrib_ds.transports.http.transport import Options
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 VISITS = 120
@@ -75,17 +75,17 @@ def url(home, embedded):
 
 @pytest.fixture(scope="module")
 def remote(home, url):
-    """Open the project over HTTP in a manner."""
+    """Open the project over HTTP in a options."""
     create_key(home, home / "key.json", projects=["shop"])
     with ExitStack() as stack:
         opened = {}
 
         def of(size, workers=3, accept=answers.EITHER):
-            manner = Manner(page=size, workers=workers, accept=accept)
-            if manner not in opened:
-                transport = open_http(Remote(url=url, key=home / "key.json"), manner=manner)
-                opened[manner] = stack.enter_context(Project("shop", transport))
-            return opened[manner]
+            options = Options(page=size, workers=workers, accept=accept)
+            if options not in opened:
+                transport = open_http(Remote(url=url, key=home / "key.json"), options=options)
+                opened[options] = stack.enter_context(Project("shop", transport))
+            return opened[options]
 
         yield of
 
@@ -359,7 +359,7 @@ def test_rows_that_go_out_of_one_long_instant_take_none_of_the_others_with_them(
         each["startDate"] = "2025-01-01T00:00:00.000Z"
 
     def delete(number, shelf):
-        if number == 5:
+        if number == 4:
             del shelf.records[:2]
 
     shelf.before = delete
@@ -371,7 +371,7 @@ def test_rows_that_go_out_of_one_long_instant_take_none_of_the_others_with_them(
 def test_rows_that_come_twice_are_there_once(open_shop, shelf):
     def repeat(number, reply):
         records = reply.body["data"]
-        return page(*records, *records[-1:], total=reply.body["total"] + 1) if number == 2 else reply
+        return page(*records, *records[-1:], total=reply.body["total"] + 1) if number == 1 else reply
 
     shelf.alter = repeat
     assert ids(at.search_interactions(open_shop(page=5), **OLDEST_FIRST)) == list(range(40))
@@ -385,7 +385,7 @@ def test_a_service_that_gives_shorter_pages_than_asked_for_gives_all(open_shop, 
 def test_a_slice_that_lacks_rows_once_is_read_again(open_shop, shelf):
     def lose(number, reply):
         # The second page tells of less than the first page of its slice promised.
-        return page(*reply.body["data"][:1], total=1) if number == 4 else reply
+        return page(*reply.body["data"][:1], total=1) if number == 3 else reply
 
     shelf.alter = lose
     shelf.records = shelf.records[:14]
@@ -395,7 +395,7 @@ def test_a_slice_that_lacks_rows_once_is_read_again(open_shop, shelf):
 def test_rows_that_no_page_tells_of_are_missed_at_the_end(open_shop, shelf):
     def lose(number, reply):
         # The first page of the only slice; the first of all promised nine more.
-        return page(*reply.body["data"][:1], total=1) if number == 3 else reply
+        return page(*reply.body["data"][:1], total=1) if number == 2 else reply
 
     shelf.alter = lose
     shelf.records = shelf.records[:14]
@@ -421,7 +421,7 @@ def test_a_service_that_does_not_do_as_asked_is_told(open_shop, shelf, wrong):
     def disobey(number, reply):
         records = reply.body["data"]
         records = records[::-1] if wrong == "order" else [record(0), *records[1:]]
-        return page(*records, total=reply.body["total"]) if number == 5 else reply
+        return page(*records, total=reply.body["total"]) if number == 4 else reply
 
     shelf.alter = disobey
     with pytest.raises(errors.ServiceFailure, match="in the order and the bounds that were asked for"):
@@ -457,7 +457,7 @@ def test_a_list_that_moves_while_it_is_read_is_read_again(open_shop, service):
     served = itertools.count(1)
 
     def answer(asked):
-        if next(served) == 3:
+        if next(served) == 2:
             del nodes[0]
         parts = dict(part.split("=") for part in asked.path.partition("?")[2].split("&"))
         offset, limit = int(parts["offset"]), int(parts["limit"])
@@ -545,3 +545,32 @@ def test_pages_are_asked_for_by_the_contract(open_shop, shelf, service):
         for name in ("search_interactions", "interaction_insights")
     }
     assert all(json.loads(each.body).get("offset", 0) == 0 for each in service.asked)
+
+
+def test_no_page_is_fetched_twice(open_shop, shelf, service):
+    shop = open_shop(page=5, workers=1)
+    for _ in range(2):
+        service.asked.clear()
+        assert ids(at.search_interactions(shop, **OLDEST_FIRST)) == list(range(40))
+        bodies = [request.body for request in service.asked]
+        assert len(set(bodies)) == len(bodies)
+
+
+def test_a_first_page_of_arrow_is_not_read_when_all_comes_in_one_answer(open_shop, service):
+    records = pa.table({"_id": [hex_id(number) for number in range(20)]})
+
+    def answer(asked):
+        limit = json.loads(asked.body).get("limit")
+        sink = pa.BufferOutputStream()
+        metadata = {"total": "20", "offset": "0"} | ({} if limit is None else {"limit": str(limit)})
+        with pa.ipc.new_stream(sink, records.schema.with_metadata(metadata)) as writer:
+            writer.write_table(records.slice(0, limit).replace_schema_metadata(metadata))
+        return Reply(body=sink.getvalue().to_pybytes(), media=answers.ARROW)
+
+    service.script = [answer]
+    shop = open_shop(page=5)
+    for requests in (2, 1):
+        service.asked.clear()
+        assert ids(at.search_interactions(shop, columns=["geo.city"])) == list(range(20))
+        assert len(service.asked) == requests
+    assert json.loads(service.asked[0].body).get("limit") is None

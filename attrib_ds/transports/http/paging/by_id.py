@@ -1,4 +1,4 @@
-"""Walks through users by ranges of their ids."""
+"""Pages of users by ranges of their ids, several of which are read concurrently."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 
 from attrib_ds.errors import ServiceFailure
-from attrib_ds.transports.http.lanes import in_order
-from attrib_ds.transports.http.walking import counted, verified
+from attrib_ds.transports.http.paging.completeness import counted, verified
+from attrib_ds.transports.http.paging.in_order import in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from attrib_ds.transports.http.walking import Pages, Source
+    from attrib_ds.transports.http.paging.search import Pages, Search
 
 _HEX: Final = re.compile("[0-9a-f]{24}")
-#: Ranges of one walk.
+#: Most ranges of one search.
 _MOST: Final = 512
-#: Pages that are not worth being divided.
+#: So few pages are not worth dividing.
 _FEW: Final = 2
 
 
@@ -29,48 +29,52 @@ def is_by_id(request: Any) -> bool:
     return request.sort in (None, "_id")
 
 
-def walk_users(source: Source, request: Any) -> Pages:
-    """Go through users in the order of their ids, several ranges of these at once.
+def in_order_of_id(request: Any) -> Any:
+    """Return the request in an explicit order by id, from the beginning."""
+    # `sort` only with `order`: without either, the service sorts by id by default.
+    return request.model_copy(update={"sort": "_id", "order": request.order or "ASC", "offset": 0})
+
+
+def read_by_id(search: Search, request: Any) -> Pages:
+    """Read users in the order of their ids.
 
     Parameters
     ----------
-    source : Source
-        Where they are read from.
+    search : Search
+        What to read.
     request : SearchUsers
-        Sorted by id; its offset and limit are left to others.
+        From :func:`in_order_of_id`. Its limit does not apply.
 
     Returns
     -------
     generator of Table
         Pages, none of which depends on an offset.
     """
-    # `sort` only with an order: both by default are what the service does by itself.
-    request = request.model_copy(update={"sort": "_id", "order": request.order or "ASC", "offset": 0})
 
     def parts() -> Pages:
-        whole = _Range(source, request, is_all=True)
+        whole = _Range(search, request, is_all=True)
         first = next(whole.pages())
         yield first
         if whole.is_done:
             return
         if not first.num_rows:
-            raise ServiceFailure(f"{source.operation.name}: the service answered none of {whole.total} users")
-        lanes = [
-            verified(lambda each=each: _Range(source, each), source)  # type: ignore[misc]
-            for each in _divided(source, whole)
+            raise ServiceFailure(f"{search.operation.name}: the service answered none of {whole.total} users")
+        ranges = [
+            verified(lambda part=part: _Range(search, part), search)  # type: ignore[misc]
+            for part in _divided(search, whole)
         ]
-        yield from in_order(lanes, workers=source.workers, stop=source.stop)
+        yield from in_order(ranges, workers=search.workers, stop=search.stop)
 
-    return counted(parts(), source, _Range(source, request).recount)
+    return counted(parts(), search, _Range(search, request).recount)
 
 
 class _Range:
     """Users between two ids."""
 
-    def __init__(self, source: Source, request: Any, *, is_all: bool = False) -> None:
-        self._source = source
+    def __init__(self, search: Search, request: Any, *, is_all: bool = False) -> None:
+        self._search = search
         self._is_all = is_all
-        self._begun = request
+        self._start = request
         self.request = request
         self.total = 0
         self.rows = 0
@@ -81,15 +85,15 @@ class _Range:
         return bool(self.request.order == "DESC")
 
     def pages(self) -> Pages:
-        """Go through the pages, each after the last id of the one before."""
+        """Yield the pages; each starts after the last id of the one before."""
         while not self.is_done:
-            table, total = self._source.fetch(self.request)
+            table, total = self._search.page(self.request)
             if not self.rows:
                 self.total = total
             self.is_done = table.num_rows >= total
             ids = table["_id"].combine_chunks()
             if table.num_rows and not (self.is_done and self._is_all):
-                # On the order of a page that is all nothing depends.
+                # Nothing depends on the order of a single page.
                 self._check(ids)
                 last = ids[-1].as_py()
                 self.request = self.request.model_copy(
@@ -101,11 +105,11 @@ class _Range:
                 return
 
     def recount(self) -> int:
-        """Ask how many there are now."""
-        return self._source.fetch(self._begun, limit=0)[1]
+        """Return the current number of records."""
+        return self._search.page(self._start, limit=0)[1]
 
     def _check(self, ids: pa.Array) -> None:
-        """Refuse users in another order: the walk would lose some of them."""
+        """Refuse users in another order, since some of them would be lost."""
         follows = pc.less if self.is_descending else pc.greater
         asked = self.request
         inside = pc.min(ids).as_py() > (asked.idAfter or "") and (
@@ -113,20 +117,20 @@ class _Range:
         )
         if not inside or pc.all(follows(ids[1:], ids[:-1])).as_py() is False:
             raise ServiceFailure(
-                f"{self._source.operation.name}: the service does not answer in the order and "
+                f"{self._search.operation.name}: the service does not answer in the order and "
                 "the bounds that were asked for (sort, idAfter, idTo)"
             )
 
 
-def _divided(source: Source, begun: _Range) -> list[Any]:
-    """Return requests for what is left, in their order, each for about one page if ids are even."""
-    request = begun.request
-    pages = -(-(begun.total - begun.rows) // source.page)
+def _divided(search: Search, first: _Range) -> list[Any]:
+    """Divide the rest into ranges of about one page if ids are evenly spread, in their order."""
+    request = first.request
+    pages = -(-(first.total - first.rows) // search.page_size)
     if pages <= _FEW:
         return [request]
     # The other end.
-    table, _ = source.fetch(request, limit=1, order="ASC" if begun.is_descending else "DESC")
-    near = request.idTo if begun.is_descending else request.idAfter
+    table, _ = search.page(request, limit=1, order="ASC" if first.is_descending else "DESC")
+    near = request.idTo if first.is_descending else request.idAfter
     far = table["_id"][0].as_py() if table.num_rows else near
     if not _HEX.fullmatch(near) or not _HEX.fullmatch(far) or near == far:
         return [request]
@@ -138,4 +142,4 @@ def _divided(source: Source, begun: _Range) -> list[Any]:
     for begin, end in itertools.pairwise(bounds):
         changes: dict[str, Any] = {} if begin is None else {"idFrom": begin, "idAfter": None}
         ranges.append(request.model_copy(update=changes | ({} if end is None else {"idTo": end})))
-    return ranges[::-1] if begun.is_descending else ranges
+    return ranges[::-1] if first.is_descending else ranges
