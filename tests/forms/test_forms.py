@@ -317,6 +317,12 @@ def test_users_are_exported(shop, tmp_path):
     assert 'download="users.csv"' in shown(form)
 
 
+def test_empty_lines_and_blanks_are_no_answers(shop):
+    columns = forms.export(shop).control("columns")
+    columns.widget.value = "_id\n\n  interactionCount \n \n"
+    assert columns.value == ["_id", "interactionCount"]
+
+
 def test_a_connection_opens_a_project_and_shows_no_key(tmp_path):
     form = forms.connection()
     form.value = {"project_id": "my-shop", "path": str(tmp_path / "shop.duckdb")}

@@ -221,6 +221,71 @@ def test_the_first_session_of_a_user_has_the_source_of_the_user_if_it_told_none(
     assert at.read_ga4(events).interactions["nodeId"].tolist() == ["organic-search/bing", "direct"]
 
 
+def happening(name, second=1735725600, *, session=1735725600, number=2, texts=None, **columns):
+    """An event at a second, 10:00 on the 1st of January 2025 by default, in a session of its own."""
+    params = [
+        {"key": "ga_session_id", "value": {"int_value": session}},
+        {"key": "ga_session_number", "value": {"int_value": number}},
+        *({"key": key, "value": {"string_value": text}} for key, text in (texts or {}).items()),
+    ]
+    known = {"event_timestamp": second * 1_000_000, "event_name": name, "user_pseudo_id": "a.1"}
+    return known | {"event_params": params} | columns
+
+
+def test_the_revenue_of_a_purchase_goes_before_the_value_of_its_event():
+    order = {"transaction_id": "T1", "purchase_revenue": 80.0, "purchase_revenue_in_usd": 88.0}
+    # With the shipping, which is no revenue.
+    texts = {"value": "95.5", "currency": "EUR"}
+    events = at.read_ga4(pd.DataFrame([happening("purchase", texts=texts, ecommerce=order)])).events
+    assert events["statistics.revenue.amount"].tolist() == [80.0]
+    assert events["statistics.revenue.currency"].tolist() == ["EUR"]
+
+
+@pytest.mark.parametrize(
+    ("session", "start"),
+    [
+        (1735725590, "2025-01-01T09:59:50Z"),
+        # A day before is the farthest that a session may have begun; other ids are no seconds.
+        (1735639200, "2024-12-31T10:00:00Z"),
+        (1735639199, "2025-01-01T10:00:00Z"),
+        (7, "2025-01-01T10:00:00Z"),
+        (1735725601, "2025-01-01T10:00:00Z"),
+    ],
+)
+def test_a_session_began_in_the_second_that_is_its_id_if_that_can_be(session, start):
+    sessions = at.read_ga4(pd.DataFrame([happening("page_view", session=session)])).interactions
+    assert sessions["startDate"].tolist() == [pd.Timestamp(start)]
+
+
+def test_a_referrer_that_is_to_be_ignored_is_no_source():
+    texts = {"source": "paypal.com", "medium": "referral"}
+    for ignored, node in (({"ignore_referrer": "true"}, "direct"), ({}, "referral/paypal.com")):
+        events = pd.DataFrame([happening("page_view", texts=texts | ignored)])
+        assert at.read_ga4(events).interactions["nodeId"].tolist() == [node]
+
+
+def test_purchases_without_an_id_are_several():
+    order = {"transaction_id": "(not set)", "purchase_revenue": 5.0}
+    happened = [
+        happening("purchase", second, texts={"currency": "EUR"}, ecommerce=order)
+        for second in (1735725600, 1735725660)
+    ]
+    journeys = at.read_ga4(pd.DataFrame(happened))
+    assert len(journeys.events) == 2
+    assert journeys.repeated == 0
+
+
+def test_a_device_of_two_users_belongs_to_neither():
+    hour = 3_600
+    visits = [
+        happening("page_view", 1735725600 + number * hour, session=1735725600 + number * hour, user_id=user)
+        for number, user in enumerate(["anna", "ben", None])
+    ]
+    assert at.read_ga4(pd.DataFrame(visits)).interactions["userId"].nunique() == 3
+    # Where one user was seen on it, the visit without a name is that user's.
+    assert at.read_ga4(pd.DataFrame([visits[0], visits[2]])).interactions["userId"].nunique() == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

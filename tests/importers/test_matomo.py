@@ -73,6 +73,38 @@ def test_a_visit_that_went_on_is_as_it_was_told_last():
         assert journeys.events["event.sourceId"].tolist() == ["W-1"]
 
 
+def visit_with(*actions):
+    """A visit at 10:00 on the 1st of January 2025, with actions a minute later."""
+    return {
+        "idSite": 1,
+        "idVisit": 7,
+        "visitorId": "a1",
+        "siteCurrency": "EUR",
+        "firstActionTimestamp": 1735725600,
+        "lastActionTimestamp": 1735725900,
+        "referrerType": "direct",
+        "actionDetails": [{"timestamp": 1735725660} | action for action in actions],
+    }
+
+
+def test_a_goal_without_revenue_has_no_value_and_an_order_of_nothing_has_one():
+    goal = {"type": "goal", "goalId": 4, "goalName": "Lead", "revenue": "0"}
+    order = {"type": "ecommerceOrder", "orderId": "T1", "revenue": "0"}
+    events = at.read_matomo([visit_with(goal, order)]).events.set_index("eventType")
+    assert events["statistics.revenue.amount"].isna().to_dict() == {"goal_4": True, "order": False}
+    assert events["statistics.revenue.currency"].isna().to_dict() == {"goal_4": True, "order": False}
+    assert events.loc["order", "statistics.revenue.amount"] == 0
+
+
+def test_a_goal_is_reached_once_at_each_of_its_pages():
+    pages = [
+        {"type": "goal", "goalId": 4, "goalName": "Lead", "goalPageId": page} for page in ("p", "q", "p")
+    ]
+    journeys = at.read_matomo([visit_with(*pages)])
+    assert len(journeys.events) == 2
+    assert journeys.repeated == 1
+
+
 def test_visits_of_two_sites_are_two():
     one, other = records()[0], records()[0] | {"idSite": "2"}
     assert at.read_matomo([one, other]).interactions["_id"].nunique() == 2

@@ -101,6 +101,14 @@ def test_page_views_keep_their_ids():
     assert journeys.hits["id"].is_unique
 
 
+def test_a_view_that_came_twice_is_one():
+    event = {"event_id": "1", "event_name": "page_view", "domain_userid": "d", "domain_sessionidx": 1}
+    event |= {"collector_tstamp": "2025-01-01 10:00:00.000"}
+    journeys = at.read_snowplow(pd.DataFrame([event, event]))
+    assert len(journeys.hits) == 1
+    assert journeys.interactions["hitCount"].tolist() == [1]
+
+
 def test_rows_that_cannot_be_used_are_told():
     rejected = at.read_snowplow(FILE).rejected
     assert rejected[["row", "reason"]].to_numpy().tolist() == [
@@ -129,6 +137,22 @@ def test_where_a_view_came_from(columns, node):
     event = {"event_id": "1", "event_name": "page_view", "domain_userid": "d", "domain_sessionidx": 1}
     frame = pd.DataFrame([event | {"collector_tstamp": "2025-01-01 10:00:00.000"} | columns])
     assert at.read_snowplow(frame).interactions["nodeId"].tolist() == [node]
+
+
+@pytest.mark.parametrize(
+    ("columns", "orders"),
+    [
+        ({"br_type": "Browser"}, ["T1"]),
+        ({"br_type": "Robot"}, []),
+        ({"contexts_com_iab_snowplow_spiders_and_robots_1": [{"spider_or_robot": True}]}, []),
+    ],
+)
+def test_what_a_robot_orders_is_no_conversion(columns, orders):
+    event = {"event_id": "1", "event_name": "transaction", "domain_userid": "d", "domain_sessionidx": 1}
+    event |= {"collector_tstamp": "2025-01-01 10:00:00.000", "tr_orderid": "T1"}
+    journeys = at.read_snowplow(pd.DataFrame([event | columns]))
+    assert journeys.events["event.sourceId"].tolist() == orders
+    assert journeys.interactions["isBot"].tolist() == [not orders]
 
 
 def test_columns_in_capitals_are_the_same():

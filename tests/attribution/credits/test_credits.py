@@ -214,6 +214,12 @@ def test_last_non_direct_never_drops_a_conversion_of_direct_touches_only():
     assert credited(paths, "last_non_direct") == {"(Direct)": 1}
 
 
+def test_last_non_direct_of_direct_touches_only_is_the_last_touch():
+    touched = touchpoints(("u", "(direct)", 3), ("u", "direct", 1))
+    paths = Paths.from_frames(touched, conversions(("e", "u", 1.0)))
+    assert credited(paths, "last_non_direct") == {"(direct)": 0, "direct": 1}
+
+
 def test_conversions_without_a_touchpoint_are_the_unattributed_row():
     touched = touchpoints(("u", "a", 1), ("v", "b", 31), ("w", "c", -1))
     paths = Paths.from_frames(

@@ -266,6 +266,27 @@ def test_every_operation_has_a_scope(name):
     assert permissions.NEEDED[name] in SCOPES
 
 
+def test_g174_what_could_do_harm_has_the_scope_that_is_named_for_it():
+    expected = {
+        "delete_user": "privacy:write",
+        "export_user_data": "privacy:write",
+        "export_users": "users:export",
+        "merge_users": "users:write",
+        "split_user": "users:write",
+        "create_event_sync": "events:write",
+        "update_event_statistic": "events:write",
+        "create_offline_interaction": "interactions:write",
+        "archive_event_type": "event-types:write",
+        "delete_outlay": "campaigns:write",
+        "list_audit": "admin",
+        "set_rates": "admin",
+        "update_settings": "admin",
+        "back_up_project": "admin",
+        "restore_project": "admin",
+    }
+    assert {name: permissions.NEEDED[name] for name in expected} == expected
+
+
 @pytest.fixture(scope="module")
 def narrow(server, home):
     """Call with each scope alone."""

@@ -76,6 +76,22 @@ def test_an_event_with_two_identities_of_two_users_merges_neither(service):
     assert users(service) == {anna, ben}
 
 
+def test_g145_what_an_event_type_declares_counts_more_than_the_id_of_a_vendor(service):
+    fields = [
+        {"type": "string", "entity": "user", "storageKey": "vendorUserId", "optional": True},
+        {"type": "string", "entity": "user", "storageKey": "card", "discriminant": True, "optional": True},
+    ]
+    send(service, "create_event_type", reference="stay", name="Stay", fields=fields)
+
+    def stay(nonce, **data):
+        id = send(service, "create_event_sync", event_type="stay", nonce=nonce, data=data).value
+        return user_of(service, id)
+
+    anna, ben = stay("n1", card="L1"), stay("n2", vendorUserId="v1")
+    assert anna != ben
+    assert stay("n3", vendorUserId="v1", card="L1") == anna
+
+
 def test_an_anonymous_user_becomes_the_one_behind_a_new_email(service):
     first = see(service, "n1", "t1")
     second = see(service, "n2", "t1", email=ANNA)

@@ -102,6 +102,13 @@ def test_the_365th_day_of_a_leap_year_is_not_its_last():
     leap.close()
 
 
+def test_the_first_days_of_january_may_lie_in_week_52_of_the_year_before():
+    # The 1st of January 2023 was a Sunday, the last day of the week that began on the 26th of December.
+    opened = open_with(visit(1, startDate="2023-01-01T12:00:00Z"), visit(2, startDate="2023-01-02T12:00:00Z"))
+    assert by_interval(opened, "week") == {"2022-W52": 1, "2023-W01": 1}
+    opened.close()
+
+
 def test_labels_follow_the_local_calendar_of_a_time_zone(service):
     # Oslo is one hour ahead in winter and two in summer.
     assert by_interval(service, "day", timezone="Europe/Oslo")["2024-12-31"] == 1

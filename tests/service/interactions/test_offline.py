@@ -325,6 +325,20 @@ def test_properties_lead_down_the_tree_of_the_integration(service, tree, node, e
         assert (made["type"], made["externalId"], made["parentId"]) == ("campaign", "shoes", "search")
 
 
+def test_an_own_id_goes_before_an_id_of_another_system(service):
+    """G-144: the campaign that is called "zebra" here, not the one that somebody else calls so."""
+    rows = [("ads", None, "integration", None), ("apple", "ads", "campaign", "zebra")]
+    rows.append(("zebra", "ads", "campaign", "other"))
+    records = [
+        {"_id": id, "parentId": parent, "type": kind, "name": id, "externalId": external, "vendorId": "zoo"}
+        for id, parent, kind, external in rows
+    ]
+    send(service, "load_records", resource="nodes", source=table(*records))
+    send(service, "create_integration", vendorId="zoo", name="Zoo")
+    assert create(service, node={"campaignId": "zebra"}, vendor="zoo")["nodeId"] == "zebra"
+    assert create(service, node={"campaignId": "other"}, vendor="zoo")["nodeId"] == "zebra"
+
+
 def test_an_implicit_node_gives_way_to_a_loaded_one(service):
     """G-217: an imported tree keeps the ids of its ad platform."""
     create(service, node={"campaignId": "c-9"})
@@ -393,6 +407,15 @@ def test_a_field_that_an_event_type_declares_may_identify(service):
     assert create(service, user={"loyaltyCard": " L1", "vendorUserId": "v"})["userId"] == first["userId"]
     assert create(service, user={"vendorUserId": "v"})["userId"] == first["userId"]
     assert json.loads(first["userData"]) == {"loyaltyCard": "L1"}
+
+
+def test_what_an_event_type_declares_counts_more_than_the_id_of_a_vendor(service):
+    """G-145: whichever is written first."""
+    declare_discriminant(service, "loyaltyCard")
+    anna = create(service, user={"loyaltyCard": "L1"})["userId"]
+    ben = create(service, user={"vendorUserId": "v"})["userId"]
+    assert anna != ben
+    assert create(service, user={"vendorUserId": "v", "loyaltyCard": "L1"})["userId"] == anna
 
 
 def test_a_user_is_known_from_loaded_interactions(service):

@@ -189,6 +189,21 @@ def test_a_worker_does_not_wait_for_others_longer_than_for_itself(open_shop, ser
     assert len(service.asked) == 1
 
 
+def test_a_retry_takes_its_turn_behind_the_refusal_of_another(time):
+    pace = Pace(time.clock())
+    retrying = Retrying(clock=time.clock(), pace=pace, patience=Patience())
+
+    def attempt():
+        if time.slept:
+            return "done"
+        # Another worker is asked to wait 40 s while this one fails, which alone would wait half a second.
+        pace.refused(40)
+        raise Failed(errors.Unavailable("no"), "always", began=False)
+
+    assert retrying.run(attempt, is_safe=True) == "done"
+    assert time.slept == [pytest.approx(40)]
+
+
 def test_the_wait_is_told_once_to_who_looks_on(time, monkeypatch, capsys):
     told = []
 
