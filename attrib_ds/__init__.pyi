@@ -119,9 +119,9 @@ from .api.users import (
 from .attribution import experiments as experiments
 from .attribution import models as models
 from .attribution.comparison.lookbacks import compare_lookbacks as compare_lookbacks
-from .attribution.comparison.orders import compare_orders as compare_orders
-from .attribution.credits.branches import drill_down as drill_down
+from .attribution.comparison.markov_orders import compare_orders as compare_orders
 from .attribution.credits.credits import attribute as attribute
+from .attribution.credits.drill_down import drill_down as drill_down
 from .attribution.credits.explanations import explain as explain
 from .attribution.credits.positions import position_credits as position_credits
 from .attribution.credits.returns import (

@@ -11,7 +11,7 @@ import pandas as pd
 from attrib_ds import instants
 from attrib_ds.attribution.calendar import zone_of
 from attrib_ds.attribution.paths.daily_spend import daily_spend
-from attrib_ds.attribution.paths.event_metrics import later_amounts, reset_after, state_dates, valued
+from attrib_ds.attribution.paths.event_metrics import later_amounts, reset_after, state_dates, with_value
 from attrib_ds.attribution.paths.money import OCCURRED, Money, settled
 from attrib_ds.attribution.paths.pairing import DIRECT, WINDOW_NODE, pair
 from attrib_ds.attribution.paths.path_inputs import MILESTONE, STATE, anchored, touch_types
@@ -163,7 +163,7 @@ def conversion_paths(
     conversions = anchored(_dated(tables, events, state, milestones or {}), anchor)
     if reset != "none":
         conversions = reset_after(tables, conversions, of_any=reset == "any")
-    conversions = valued(tables, period.kept(conversions), statistic)
+    conversions = with_value(tables, period.kept(conversions), statistic)
     conversions, later = settled(conversions, later_amounts(tables, statistic, added), money)
     zone = zone_of(tables.timezone)
     spend = None if level is None else _spend(tables, tree, period, zone, money)

@@ -1,4 +1,3 @@
-from .calibration_line import calibration as calibration
 from .credit_bars import credits as credits
 from .effect_ranges import effects as effects
 from .insight_lines import insights as insights

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from support.journeys_as_paths import NOON, credited, journeys, paths_of, users_of
 
-from attrib_ds import AdditiveHazard, Paths, attribute, roll_up, simulate, touch_credits
+from attrib_ds import Paths, attribute, roll_up, simulate, touch_credits
+from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.models.named import rule_models
+from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov
 from attrib_ds.attribution.models.rules import PositionBased, TimeDecay
-from attrib_ds.attribution.models.sequences import ConversionRateShapley, Fractribution, Markov
 from attrib_ds.records.frames import to_pandas
 
 TABLE = Path(__file__).with_name("invariants.txt")
@@ -256,7 +257,7 @@ def test_a_hazard_without_exposure_leaves_everything_to_nobody():
     elsewhere = drawn.touchpoints.assign(user_id="somebody else", date=drawn.users["since"].min())
     users = pd.concat([drawn.users, drawn.users.head(1).assign(user_id="somebody else")], ignore_index=True)
     paths = Paths.from_frames(elsewhere.head(3), drawn.conversions, users=users)
-    credits = attribute(paths, AdditiveHazard()).set_index("node_id")["conversions"]
+    credits = attribute(paths, DiscreteHazard()).set_index("node_id")["conversions"]
     assert credits[credits.index.isna()].sum() == pytest.approx(len(drawn.conversions))
     assert credits[credits.index.notna()].abs().sum() == pytest.approx(0.0, abs=1e-9)
 

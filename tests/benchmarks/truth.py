@@ -39,17 +39,14 @@ CONTROLS = ["organic", "direct"]
 COVARIATES = ["trait"]
 #: Users that a channel is withheld from, in a world of its own with the same seed.
 HOLDOUT = 0.05
-QUICK: dict[str, Model | str] = {name: name for name in rule_models() if name != "participation"} | {
+MODELS: dict[str, Model | str] = {name: name for name in rule_models() if name != "participation"} | {
     "Markov 1": at.models.Markov(),
     "Markov 2": at.models.Markov(order=2),
     "Shapley of observed sets": at.models.Shapley(),
     "Shapley of conversion rates": at.models.ConversionRateShapley(),
     "Fractribution (first)": at.models.Fractribution(transform="first"),
-    "additive hazard": at.AdditiveHazard(),
-    "additive hazard, interactions": at.AdditiveHazard(interactions=True),
     "discrete hazard": at.models.DiscreteHazard(),
 }
-MODELS = QUICK | {"landmark": at.Landmark()}
 SLOW = {"latent intent, controls known": at.models.LatentIntent(controls=tuple(CONTROLS))}
 
 
@@ -62,13 +59,12 @@ def main() -> None:
     parser.add_argument("--varied", type=int, default=0, help="sets of parameters drawn afresh")
     parser.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--quick", action="store_true", help="without the model of landmarks")
     parser.add_argument("--slow", action="store_true", help="with the model of latent intent")
     parser.add_argument("--only-slow", action="store_true", help="the model of latent intent alone")
     parser.add_argument("--timeout", type=int, default=900, help="seconds for one run of a peer")
     parser.add_argument("--work", type=Path, help="where peers are installed; by default a temporary folder")
     options = parser.parse_args()
-    models = (QUICK if options.quick else MODELS) | (SLOW if options.slow else {})
+    models = MODELS | (SLOW if options.slow else {})
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.work or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,17 +12,6 @@ from attrib_ds.plots import look
 LONG = "a model whose name says everything there is to say about it, and then some more"
 
 FRAMES = {
-    "calibration": pd.DataFrame(
-        {
-            "model": "markov",
-            "unit": "path",
-            "trials": [50.0, 50.0],
-            "expected": [0.1, 0.4],
-            "observed": [0.08, 0.46],
-            "observed_low": [0.02, 0.32],
-            "observed_high": [0.19, 0.61],
-        }
-    ),
     "credits": pd.DataFrame(
         {
             "model": LONG,

@@ -11,7 +11,7 @@ from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.engines.engine import double
 from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.models.incremental import IncrementalModel
-from attrib_ds.attribution.models.sequences import PathModel
+from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.rules.weights import weighted
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.credits.path_credits import path_credits
-from attrib_ds.attribution.credits.requested_models import check_weights, labelled
 from attrib_ds.attribution.credits.returns import beside_spend
 from attrib_ds.attribution.intervals.uncertainty import BOUNDS, Uncertainty
-from attrib_ds.attribution.models.sequences import PathModel
+from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.rules.rule_credits import rule_credits
 
@@ -112,9 +112,9 @@ def attribute(
     1  search          1.5  0.375
     """
     require_paths(paths)
-    chosen = labelled(models)
+    chosen = models_by_label(models)
     uncertainty = Uncertainty.of(confidence, intervals=intervals, replicates=replicates, seed=seed)
-    check_weights(paths, chosen)
+    check_custom_weights(paths, chosen)
     rules = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}
     others = {label: model for label, model in chosen.items() if isinstance(model, PathModel)}
     if others and len(chosen) > 1:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.attribution.credits.credited_touches import credited_touches, joined_shares
-from attrib_ds.attribution.credits.reasons import nobodys_reason, reasons
-from attrib_ds.attribution.credits.requested_models import check_weights, labelled
+from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
+from attrib_ds.attribution.credits.reasons import reasons, unattributed_reason
 from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.models.incremental import IncrementalModel
-from attrib_ds.attribution.models.sequences import PathModel
+from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
@@ -87,13 +87,13 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     2  direct     0.4                    last of 3 touchpoints: 40 %
     """
     require_paths(paths)
-    label, chosen = _the_one(labelled(model))
+    label, chosen = _the_one(models_by_label(model))
     if not isinstance(event_id, str):
         raise InvalidRequest(
             f"event_id: {event_id!r} is not a text; allowed: one of column 'event_id' in paths.to_pandas()",
             field="event_id",
         )
-    check_weights(paths, {label: chosen})
+    check_custom_weights(paths, {label: chosen})
     of_event = paths.touches.filter(paths.touches.event_id == event_id)
     touches = to_pandas(of_event.order_by("position").to_pyarrow())
     if touches.empty:
@@ -107,7 +107,7 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     rest = told[~is_touch]
     why = reasons(chosen, rows) if len(rows) else []
     length = int(touches["length"].iloc[0])
-    why += [nobodys_reason(chosen, weight, length=length) for weight in rest["weight"]]
+    why += [unattributed_reason(chosen, weight, length=length) for weight in rest["weight"]]
     shown = pd.concat([rows, rest], ignore_index=True)
     shown["conversions"] *= shown["weight"]
     shown["value"] *= shown["weight"]

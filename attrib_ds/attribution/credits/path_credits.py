@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from threadpoolctl import threadpool_limits
 
 from attrib_ds.attribution import models
-from attrib_ds.attribution.incremental.additive_hazard import credit_additive_hazard
 from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard
-from attrib_ds.attribution.incremental.landmark import credit_landmark
 from attrib_ds.attribution.incremental.latent_intent.latent_intent import credit_latent_intent
 from attrib_ds.attribution.intervals.tally import GROUPS
 from attrib_ds.attribution.models.incremental import IncrementalModel
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.intervals.tally import Tally
     from attrib_ds.attribution.intervals.uncertainty import Uncertainty
-    from attrib_ds.attribution.models.sequences import PathModel
+    from attrib_ds.attribution.models.path_models import PathModel
     from attrib_ds.attribution.paths.paths import Paths
 
 
@@ -107,6 +105,4 @@ credit.register(models.Markov, credit_markov)
 credit.register(models.ConversionRateShapley, credit_conversion_rates)
 credit.register(models.Fractribution, credit_fractribution)
 credit.register(models.DiscreteHazard, credit_discrete_hazard)
-credit.register(models.AdditiveHazard, credit_additive_hazard)
-credit.register(models.Landmark, credit_landmark)
 credit.register(models.LatentIntent, credit_latent_intent)

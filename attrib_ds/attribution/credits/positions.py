@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrib_ds.attribution.credits.credited_touches import credited_touches
-from attrib_ds.attribution.credits.requested_models import check_weights
+from attrib_ds.attribution.credits.model_labels import check_custom_weights
 from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.models.model import Model
 from attrib_ds.attribution.models.named import model_named
@@ -61,7 +61,7 @@ def position_credits(paths: Paths, model: Model | str = "ordered_shapley") -> pd
             f"model: {model!r} is not a model; allowed: a model such as OrderedShapley() or its name",
             field="model",
         )
-    check_weights(paths, {chosen.name: chosen})
+    check_custom_weights(paths, {chosen.name: chosen})
     rows = credited_touches(paths, chosen, Sequences.of(paths))
     keys = ["node_id", "position", "currency"]
     summed = rows.group_by(keys).agg(

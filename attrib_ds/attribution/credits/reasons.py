@@ -16,7 +16,7 @@ from attrib_ds.attribution.paths.path_inputs import MILESTONE
 if TYPE_CHECKING:
     import pandas as pd
 
-    from attrib_ds.attribution.models.sequences import SequenceModel
+    from attrib_ds.attribution.models.path_models import SequenceModel
 
 
 @singledispatch
@@ -195,7 +195,7 @@ def _incremental(model: IncrementalModel, rows: pd.DataFrame) -> list[str]:  # n
     return told
 
 
-def nobodys_reason(model: models.Model, weight: float, *, length: int) -> str:
+def unattributed_reason(model: models.Model, weight: float, *, length: int) -> str:
     """Return why a part of a conversion is nobody's."""
     if not isinstance(model, IncrementalModel):
         return "no touchpoint in the lookback"

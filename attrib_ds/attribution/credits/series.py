@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.calendar import first_days, labels, local_days, starts_of, zone_of
-from attrib_ds.attribution.credits.requested_models import check_weights, labelled
+from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.credits.returns import checked_spend
 from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.engines.sums import total
-from attrib_ds.attribution.models.sequences import PathModel
+from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.money import OCCURRED, ORIGINAL
 from attrib_ds.attribution.paths.path_inputs import STATE
 from attrib_ds.attribution.paths.paths import require_paths
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import ibis.expr.types as ir
 
-    from attrib_ds.attribution.credits.requested_models import Models
+    from attrib_ds.attribution.credits.model_labels import Models
     from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
 
@@ -96,7 +96,7 @@ def credit_series(
     ['2025-01', '2025-01']
     """
     require_paths(paths)
-    chosen = labelled(models)
+    chosen = models_by_label(models)
     # Names of intervals are checked before anything is computed.
     labels(pd.Series([], dtype="datetime64[us]"), interval)
     if date not in _DATES:
@@ -104,7 +104,7 @@ def credit_series(
     paths.require_dates("a series of credits")
     zone = zone_of(timezone or paths.timezone)
     dated = _Dated.of(paths, date)
-    check_weights(paths, chosen)
+    check_custom_weights(paths, chosen)
     rules = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}
     by_day = _by_rules(paths, rules, dated, zone) if rules else {}
     sequences = Sequences.of(paths) if len(rules) < len(chosen) else None

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from attrib_ds.attribution.credits.credited_touches import credited_touches
-from attrib_ds.attribution.credits.requested_models import check_weights, labelled
+from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
-    from attrib_ds.attribution.credits.requested_models import Models
+    from attrib_ds.attribution.credits.model_labels import Models
     from attrib_ds.attribution.paths.paths import Paths
 
 
@@ -26,8 +26,8 @@ def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
     models : Model, str, sequence or mapping
         As in :func:`attrib_ds.attribute`: rules, Shapley, conversion-rate Shapley (the part of a node is
-        split equally over its places), Fractribution and hazard models. Markov's model has credit for nodes
-        alone and is refused.
+        split equally over its places), Fractribution and the discrete hazard. Markov's model has credit for
+        nodes alone and is refused.
 
     Returns
     -------
@@ -35,10 +35,10 @@ def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:
         One row per model, conversion and touchpoint, in the order of the models, then by conversion and
         position: ``model``, ``event_id``, ``user_id``, ``node_id``, ``node_name`` (str), ``date``
         (datetime64[us, UTC]), ``position`` (Int64, 1 is the first touchpoint), ``conversions``, ``value``
-        (float64, credited), ``currency`` (str). A row without a node, at position 0, holds what is nobody's:
-        a whole conversion without a touchpoint, or what an incremental model leaves. A touchpoint outside
-        the lookback whose effect a hazard model still sees has no position. Summed by node and currency they
-        are the credits of :func:`attrib_ds.attribute`.
+        (float64, credited), ``currency`` (str). A row without a node, at position 0, holds the
+        unattributed part: a whole conversion without a touchpoint, or the baseline of an incremental model. A
+        touchpoint outside the lookback that the discrete hazard credits has no position. Summed by node and
+        currency they are the credits of :func:`attrib_ds.attribute`.
 
     Raises
     ------
@@ -62,8 +62,8 @@ def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:
     3  last_touch   email         2   30.0
     """
     require_paths(paths)
-    chosen = labelled(models)
-    check_weights(paths, chosen)
+    chosen = models_by_label(models)
+    check_custom_weights(paths, chosen)
     sequences = Sequences.of(paths)
     frames = []
     for label, model in chosen.items():

@@ -6,7 +6,6 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from attrib_ds.attribution import models
-from attrib_ds.attribution.incremental.additive_hazard import share_additive_hazard
 from attrib_ds.attribution.incremental.discrete_hazard import share_discrete_hazard
 from attrib_ds.attribution.path_models.conversion_rates import share_conversion_rates
 from attrib_ds.attribution.path_models.fractribution import share_fractribution
@@ -45,7 +44,7 @@ def touch_shares(model: models.Model, sequences: Sequences) -> pa.Table:  # noqa
     """
     raise InvalidRequest(
         f"models: {model!r} gives credit to nodes, not to touchpoints; allowed: rules, Shapley, "
-        "ConversionRateShapley, Fractribution and the hazard models",
+        "ConversionRateShapley, Fractribution and DiscreteHazard",
         field="models",
     )
 
@@ -55,7 +54,7 @@ def _refuse_markov(model: models.Markov, sequences: Sequences) -> pa.Table:  # n
     raise InvalidRequest(
         f"models: {model.name} gives credit to nodes, not to touchpoints: its removal effects are scaled to "
         "all conversions at once, so that no part of a credit belongs to one path; allowed: rules, Shapley, "
-        "ConversionRateShapley, Fractribution and the hazard models",
+        "ConversionRateShapley, Fractribution and DiscreteHazard",
         field="models",
     )
 
@@ -63,4 +62,3 @@ def _refuse_markov(model: models.Markov, sequences: Sequences) -> pa.Table:  # n
 touch_shares.register(models.ConversionRateShapley, share_conversion_rates)
 touch_shares.register(models.Fractribution, share_fractribution)
 touch_shares.register(models.DiscreteHazard, share_discrete_hazard)
-touch_shares.register(models.AdditiveHazard, share_additive_hazard)

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from attrib_ds.attribution.experiments.posterior import Combined, Explanations, Measured, combined, explain
+from attrib_ds.attribution.experiments.posterior import Combined, Explanations, Measurement, combined, explain
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.attribution.paths.tree import require_columns
 from attrib_ds.errors import InvalidRequest
@@ -245,7 +245,7 @@ def _combined(
         # Controls say nothing of a model that was told of them, and so credits them with exactly nothing; and
         # nothing of proportions, whose level is not known.
         is_silent = is_control & (is_scaled | (modelled == 0.0))
-        told = Measured(np.where(is_silent, np.nan, effect), error)
+        told = Measurement(np.where(is_silent, np.nan, effect), error)
         each = explain(modelled, sampling, told, is_scaled=is_scaled)
         explained[str(label)] = each
         weight = each.evidence + (np.log(_SCALED) if is_scaled else 0.0)

@@ -35,7 +35,7 @@ _NEGLIGIBLE: Final = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurement:
     """What an experiment found; NaN for nodes without one.
 
     Attributes
@@ -74,7 +74,7 @@ class Explanations:
         return float(logsumexp(self.weight))
 
 
-def explain(modelled: Numbers, error: Numbers, measured: Measured, *, is_scaled: bool) -> Explanations:
+def explain(modelled: Numbers, error: Numbers, measured: Measurement, *, is_scaled: bool) -> Explanations:
     """Go through the ways in which a model can be wrong.
 
     Parameters

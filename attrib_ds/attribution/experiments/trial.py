@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.paths.columns import Input, engine
+from attrib_ds.attribution.engines.engine import engine
+from attrib_ds.attribution.paths.columns import Input
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 

@@ -1,4 +1,4 @@
-"""Makes numbers of what is known of users: flags and numbers as they are, a column for each category."""
+"""Encode covariates as numbers: one-hot columns for categories."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: Values of a text beyond which it is a name or a note rather than a category: each would be a column.
+#: Maximum number of categories; a column with more holds names or notes.
 _MOST: Final = 100
 _READABLE: Final = "numbers, flags and text"
 
 
 def check_kind(kind: pa.DataType, name: str, *, argument: str) -> None:
-    """Refuse a column of dates, lists or the like."""
+    """Refuse columns other than numbers, flags and text, such as dates."""
     if not (is_number(kind) or is_text(kind)):
         raise InvalidRequest(
             f"{argument}: the covariate {name!r} is of the type {kind}; allowed: {_READABLE} (make a number "
@@ -31,23 +31,23 @@ def check_kind(kind: pa.DataType, name: str, *, argument: str) -> None:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Say whether a column holds numbers."""
+    """Return whether a column holds numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether a column holds categories: text, flags, or nothing at all."""
+    """Return whether a column holds categories: text, flags, or nothing but nulls."""
     is_any = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
     return bool(is_any or pa.types.is_boolean(kind) or pa.types.is_null(kind))
 
 
 def categories(texts: pd.Series[str], name: str, *, argument: str) -> list[Numbers]:
-    """Return a column of zeros and ones for each text but the most frequent.
+    """Return one-hot columns of all categories but the most frequent.
 
     Raises
     ------
     InvalidRequest
-        If there are more than 100 different ones.
+        If there are more than 100 categories.
     """
     counted = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
     if len(counted) > _MOST:

@@ -1,10 +1,10 @@
-"""The matrix of a regression on the histories of users."""
+"""Design matrix of a regression on person-periods."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,47 +12,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.incremental.histories import Histories
+    from attrib_ds.attribution.incremental.periods import Periods
 
     Numbers = NDArray[np.float64]
 
-#: Rows whose spread is measured at one time.
+#: Rows of the matrix held in memory at once.
 _TOGETHER: Final = 1 << 16
-
-
-class Looked(Protocol):
-    """Moments in the lives of users, as :class:`Periods` has them."""
-
-    @property
-    def adstock(self) -> NDArray[np.float32]:
-        """What is left of each node's touchpoints."""
-
-    @property
-    def user(self) -> NDArray[np.int64]:
-        """Whose."""
-
-    @property
-    def number(self) -> NDArray[np.int64]:
-        """Which period since the first."""
-
-    @property
-    def weight(self) -> Numbers:
-        """How many periods the row stands for."""
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The matrix of a regression: constants of user and time, then nodes by half-life, then pairs of nodes.
+    """Design matrix: covariates and time, then nodes by half-life, then pairs of nodes.
 
     Attributes
     ----------
     plain : float array, shape (n_rows, n_plain)
-        The constant, the covariates and the time, standardised.
+        Intercept, covariates, period and its square; all but the intercept standardised.
     effects : float32 array, shape (n_rows, n_nodes, n_half_lives)
-        Saturated adstock.
+        Saturated adstock, ``log(1 + adstock)``.
     scale : float array, shape (n_nodes * n_half_lives + n_pairs,)
-        Standard deviation of each effect, which the penalty is measured in.
+        Standard deviation of each effect's column; the penalty applies to standardised coefficients.
     pairs : int array, shape (n_pairs, 2)
-        Nodes that may strengthen each other.
+        Nodes with an interaction term.
     """
 
     plain: Numbers
@@ -61,42 +42,32 @@ class Design:
     pairs: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: Looked, histories: Histories, *, has_interactions: bool) -> Design:
-        """Make the columns of some rows.
-
-        Parameters
-        ----------
-        rows : Looked
-            Moments.
-        histories : Histories
-            Of their users.
-        has_interactions : bool
-            Whether there are columns of pairs.
-        """
-        effects = np.log1p(rows.adstock)
+    def of(cls, periods: Periods, histories: Histories, *, has_interactions: bool) -> Design:
+        """Return the design matrix of periods, with columns for pairs of nodes if ``has_interactions``."""
+        effects = np.log1p(periods.adstock)
         nodes = effects.shape[1]
         pairs = np.array(list(combinations(range(nodes), 2)) if has_interactions else [], np.int64)
-        time = rows.number.astype(np.float64)
-        columns = [histories.covariates[rows.user], time[:, None], time[:, None] ** 2]
+        time = periods.number.astype(np.float64)
+        columns = [histories.covariates[periods.user], time[:, None], time[:, None] ** 2]
         plain = np.concatenate([np.ones((len(time), 1)), *map(_standardised, columns)], axis=1)
         design = cls(plain, effects, np.ones(0), pairs.reshape(-1, 2))
-        return cls(plain, effects, design.spread(rows.weight), design.pairs)
+        return cls(plain, effects, design.spread(periods.weight), design.pairs)
 
     def at(self, which: NDArray[np.int64]) -> Design:
-        """Return some rows of it."""
+        """Return the design of some rows."""
         return Design(self.plain[which], self.effects[which], self.scale, self.pairs)
 
     def rows(self, which: NDArray[np.int64]) -> Numbers:
-        """Return rows of the matrix, effects in their standard deviations."""
+        """Return rows of the matrix, effects divided by their standard deviations."""
         part = self.at(which)
         return np.concatenate([part.plain, part.columns() / self.scale], axis=1)
 
     def columns(self) -> Numbers:
-        """Return the effects of nodes and pairs side by side."""
+        """Return the columns of nodes and pairs side by side."""
         return np.concatenate([_flat(self.effects), self.products()], axis=1)
 
     def spread(self, weight: Numbers) -> Numbers:
-        """Return the standard deviation of each effect; 1 where it does not vary."""
+        """Return the weighted standard deviation of each effect; 1 for a constant column."""
         width = self.effects.shape[1] * self.effects.shape[2] + len(self.pairs)
         sums = np.zeros((2, width))
         for start in range(0, len(weight), _TOGETHER):
@@ -108,12 +79,12 @@ class Design:
         return np.asarray(np.where(spread > 1e-9 * np.sqrt(square), spread, 1.0))
 
     def products(self) -> Numbers:
-        """Return what is at work of two nodes at once, each the mean over its half-lives."""
+        """Return the interaction of each pair: the product of the means over half-lives."""
         level = self.effects.mean(axis=2, dtype=np.float64)
         return np.asarray(level[:, self.pairs[:, 0]] * level[:, self.pairs[:, 1]])
 
     def penalty(self, strength: float) -> Numbers:
-        """Return the penalty of each coefficient; only effects are drawn towards zero."""
+        """Return the ridge penalty of each coefficient; only effects are penalised."""
         return np.concatenate([np.zeros(self.plain.shape[1]), np.full(len(self.scale), strength)])
 
 

@@ -1,4 +1,4 @@
-"""Users as arrays: how long each was observed, what touched them when, and when they converted."""
+"""Histories of users as arrays: observation period, touchpoints, conversions and covariates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pyarrow as pa
 from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
 from attrib_ds.attribution.incremental.observations import (
     DAY,
-    check_are_in_order,
-    check_are_inside,
-    check_are_observed,
-    events_of,
-    observed_of,
-    points_of,
+    check_conversions_are_inside,
+    check_order,
+    check_users_are_observed,
+    conversions_of,
+    observed_users,
+    touchpoints_of,
 )
 from attrib_ds.attribution.paths.codes import number_currencies
 from attrib_ds.errors import InvalidRequest
@@ -32,33 +32,30 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
     Codes = NDArray[np.int64]
 
-#: What names of covariates begin with while they are read.
+#: Prefix of covariates while they are read, so that their names cannot collide with others.
 _COVARIATE = "covariate_"
 
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """What is known of each user in time; users and nodes are numbers, times are days since ``origin``.
+    """Histories of users; users and nodes are numbers, times are days since the first observation began.
 
     Attributes
     ----------
-    origin : datetime64
-        When the first observation began.
     since, until : float array, shape (n_users,)
-        Observation of each user.
+        Observation period of each user.
     covariates : float array, shape (n_users, n_covariates)
-        What else is known of them; categories are columns of zeros and ones.
+        Covariates of each user; categories are one-hot columns.
     fold : int array, shape (n_users,)
         Group of each user, for the jackknife.
     touch_user, touch_node : int array; touch_time : float array
-        One entry per touchpoint within the observation of its user, by user and time.
+        One entry per touchpoint until the end of the user's observation, by user and time.
     event_user, event_currency : int array; event_time, conversions, value : float array
         One entry per conversion.
     currencies : list
         Currency of each number.
     """
 
-    origin: np.datetime64
     since: Numbers
     until: Numbers
     covariates: Numbers
@@ -87,8 +84,8 @@ class Histories:
         Returns
         -------
         Histories
-            Without told observations, everybody who was touched or converted was observed from the first date
-            in the paths to the last.
+            Without a table of observations, everybody who was touched or converted counts as observed from
+            the first date in the paths to the last.
 
         Raises
         ------
@@ -98,18 +95,17 @@ class Histories:
         """
         paths = sequences.paths
         paths.require_dates("an incremental model")
-        points = points_of(sequences)
-        events = events_of(sequences)
-        people = observed_of(paths.observed, points, events)
-        known = [name for name in people.columns if name not in ("user_id", "since", "until")]
-        wanted = known if covariates is None else list(covariates)
+        touchpoints = touchpoints_of(sequences)
+        conversions = conversions_of(sequences)
+        observed = observed_users(paths.observed, touchpoints, conversions)
+        columns = [name for name in observed.columns if name not in ("user_id", "since", "until")]
+        wanted = columns if covariates is None else list(covariates)
         for name in wanted:
-            if name not in known:
-                raise InvalidRequest.choice("covariates", name, known)
-        # The order of users decides who is drawn, so it must not depend on the order of rows.
-        # Under names of their own, as a covariate may be called as what is added here.
-        told = {f"{_COVARIATE}{position}": people[name] for position, name in enumerate(wanted)}
-        numbered = people.select("user_id", "since", "until", **told).order_by("user_id")
+            if name not in columns:
+                raise InvalidRequest.choice("covariates", name, columns)
+        # Users are sampled by their number, so it must not depend on the order of rows.
+        prefixed = {f"{_COVARIATE}{position}": observed[name] for position, name in enumerate(wanted)}
+        numbered = observed.select("user_id", "since", "until", **prefixed).order_by("user_id")
         numbered = numbered.mutate(
             number=ibis.row_number().over(ibis.window(order_by=numbered.user_id)),
             fold=sequences.fold(numbered.user_id),
@@ -118,48 +114,49 @@ class Histories:
         keys = ibis.memtable(
             pa.table({"user_id": users["user_id"], "number": np.arange(len(users), dtype=np.int64)})
         )
-        touched = points.inner_join(keys, "user_id").select("number", "code", "date")
-        touched = touched.order_by("number", "date", "code").to_pyarrow()
-        happened = events.left_join(keys, "user_id")
-        happened = happened.select("event_id", "number", "event_date", "conversions", "value", "currency")
-        converted = happened.order_by("event_id").to_pyarrow()
-        check_are_observed(converted["number"].is_null().to_numpy())
-        return _assembled(users, wanted, touched, converted)
+        touchpoints = touchpoints.inner_join(keys, "user_id").select("number", "code", "date")
+        conversions = conversions.left_join(keys, "user_id")
+        conversions = conversions.select(
+            "event_id", "number", "event_date", "conversions", "value", "currency"
+        )
+        return _assembled(
+            users,
+            wanted,
+            touchpoints.order_by("number", "date", "code").to_pyarrow(),
+            conversions.order_by("event_id").to_pyarrow(),
+        )
 
 
 def _assembled(
-    users: pa.Table, covariates: Sequence[str], touched: pa.Table, converted: pa.Table
+    users: pa.Table, covariates: Sequence[str], touchpoints: pa.Table, conversions: pa.Table
 ) -> Histories:
+    check_users_are_observed(conversions["number"].is_null().to_numpy())
     since, until = (_moments(users[name]) for name in ("since", "until"))
-    backwards = np.flatnonzero(since > until)
-    check_are_in_order(
-        len(backwards), users["user_id"][int(backwards[0])].as_py() if len(backwards) else None
-    )
+    check_order(since > until, users["user_id"])
     origin = since.min() if len(since) else np.datetime64("1970-01-01", "us")
     begins, ends = (_days(moments, origin) for moments in (since, until))
-    event_user = converted["number"].to_numpy().astype(np.int64)
-    event_time = _days(_moments(converted["event_date"]), origin)
-    outside = (event_time < begins[event_user]) | (event_time > ends[event_user])
-    check_are_inside(outside, converted["event_id"])
-    touch_user = touched["number"].to_numpy().astype(np.int64)
-    touch_time = _days(_moments(touched["date"]), origin)
-    # What came before the observation may be at work in it still.
-    kept = touch_time <= ends[touch_user]
-    number, currencies = number_currencies(converted["currency"], np.ones(len(converted), bool))
+    event_user = conversions["number"].to_numpy().astype(np.int64)
+    event_time = _days(_moments(conversions["event_date"]), origin)
+    is_outside = (event_time < begins[event_user]) | (event_time > ends[event_user])
+    check_conversions_are_inside(is_outside, conversions["event_id"])
+    touch_user = touchpoints["number"].to_numpy().astype(np.int64)
+    touch_time = _days(_moments(touchpoints["date"]), origin)
+    # Touchpoints before the observation are kept: part of their adstock may be left in it.
+    is_kept = touch_time <= ends[touch_user]
+    currency, currencies = number_currencies(conversions["currency"], np.ones(len(conversions), bool))
     return Histories(
-        origin,
         begins,
         ends,
         _columns(users, covariates),
         users["fold"].to_numpy().astype(np.int64),
-        touch_user[kept],
-        touched["code"].to_numpy().astype(np.int64)[kept],
-        touch_time[kept],
+        touch_user[is_kept],
+        touchpoints["code"].to_numpy().astype(np.int64)[is_kept],
+        touch_time[is_kept],
         event_user,
         event_time,
-        number,
-        converted["conversions"].to_numpy().astype(np.float64),
-        np.asarray(converted["value"].to_pandas(), dtype=np.float64),
+        currency,
+        conversions["conversions"].to_numpy().astype(np.float64),
+        np.asarray(conversions["value"].to_pandas(), dtype=np.float64),
         currencies,
     )
 
@@ -174,7 +171,7 @@ def _days(moments: NDArray[np.datetime64], origin: np.datetime64) -> Numbers:
 
 
 def _columns(users: pa.Table, covariates: Sequence[str]) -> Numbers:
-    """Return covariates as numbers: categories become one column each but the most frequent."""
+    """Return covariates as numbers; categories are one-hot encoded without the most frequent one."""
     columns: list[Numbers] = []
     for position, name in enumerate(covariates):
         values = users[f"{_COVARIATE}{position}"]

@@ -1,4 +1,4 @@
-"""Touchpoints, conversions and observations of users as incremental models read them, as lazy tables."""
+"""Touchpoints, conversions and observation periods of users as lazy tables, for incremental models."""
 
 from __future__ import annotations
 
@@ -20,75 +20,74 @@ if TYPE_CHECKING:
 DAY = 86_400_000_000.0
 
 
-def points_of(sequences: Sequences, *more: str) -> ir.Table:
-    """Return ``user_id``, ``code``, ``date`` of every touchpoint, and more columns of it."""
-    points = sequences.paths.touchpoints
-    if points is None:
+def touchpoints_of(sequences: Sequences, *more: str) -> ir.Table:
+    """Return ``user_id``, ``code`` and ``date`` of every touchpoint, and more of its columns."""
+    touchpoints = sequences.paths.touchpoints
+    if touchpoints is None:
         raise InvalidRequest(
             "paths: an incremental model needs the touchpoints of users who did not convert too; use "
             "Paths.from_frames or conversion_paths",
             field="paths",
         )
-    known = points.filter(points.user_id.notnull() & points.node_id.notnull())
-    return sequences.coded(known).select("user_id", "code", "date", *more)
+    complete = touchpoints.filter(touchpoints.user_id.notnull() & touchpoints.node_id.notnull())
+    return sequences.coded(complete).select("user_id", "code", "date", *more)
 
 
-def events_of(sequences: Sequences) -> ir.Table:
-    """Return the conversions."""
+def conversions_of(sequences: Sequences) -> ir.Table:
+    """Return one row per conversion."""
     touches = sequences.paths.touches
     last = touches.filter(touches.position == touches.length)
     return last.select("event_id", "user_id", "event_date", "conversions", "value", "currency")
 
 
-def numbered_events(sequences: Sequences) -> ir.Table:
-    """Return the conversions with their ``number`` in the order of ``event_id``, from 0."""
-    events = events_of(sequences)
-    return events.mutate(number=ibis.row_number().over(ibis.window(order_by=events.event_id)))
+def numbered_by_event(conversions: ir.Table) -> ir.Table:
+    """Add ``number``, the position of each conversion in the order of ``event_id``, from 0."""
+    return conversions.mutate(number=ibis.row_number().over(ibis.window(order_by=conversions.event_id)))
 
 
-def before_events(points: ir.Table, events: ir.Table) -> ir.Table:
-    """Join conversions with the touchpoints of their users until then, and their ``age_days``."""
-    joined = events.inner_join(
-        points.rename(touch_user="user_id"),
-        [events.user_id == points.user_id, points.date <= events.event_date],
+def preceding(touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
+    """Join conversions with the earlier touchpoints of their users, and add ``age_days``."""
+    joined = conversions.inner_join(
+        touchpoints.rename(touch_user="user_id"),
+        [conversions.user_id == touchpoints.user_id, touchpoints.date <= conversions.event_date],
     )
     return joined.mutate(age_days=joined.event_date.delta(joined.date, unit="microsecond") / DAY)
 
 
-def observed_of(observed: ir.Table | None, points: ir.Table, events: ir.Table) -> ir.Table:
-    """Return ``user_id``, ``since``, ``until`` and what else is known of every user.
+def observed_users(observed: ir.Table | None, touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
+    """Return ``user_id``, ``since``, ``until`` and the covariates of every user.
 
-    Without told observations, everybody who was touched or converted was observed from the first date to
-    the last.
+    Without a table of observations, everybody who was touched or converted counts as observed from the first
+    date to the last.
     """
     if observed is not None:
         return observed
-    seen = points.select("user_id", "date").union(events.select("user_id", date="event_date"))
+    seen = touchpoints.select("user_id", "date").union(conversions.select("user_id", date="event_date"))
     ends = seen.agg(since=seen.date.min(), until=seen.date.max())
     return seen.select("user_id").distinct().cross_join(ends)
 
 
-def check_are_observed(is_unknown: NDArray[np.bool_]) -> None:
-    """Refuse conversions of users who are not among those observed."""
-    if is_unknown.any():
+def check_users_are_observed(is_missing: NDArray[np.bool_]) -> None:
+    """Refuse conversions of users without an observation."""
+    if is_missing.any():
         raise InvalidRequest(
-            f"users: {int(is_unknown.sum())} conversions are of users who are not among those "
+            f"users: {int(is_missing.sum())} conversions are of users who are not among those "
             "observed; allowed: one row for every user who converted",
             field="users",
         )
 
 
-def check_are_in_order(count: int, user_id: str | None) -> None:
+def check_order(is_reversed: NDArray[np.bool_], user_ids: pa.ChunkedArray) -> None:
     """Refuse observations that end before they begin."""
-    if count:
+    if is_reversed.any():
         raise InvalidRequest(
-            f"users: {count:,} observations end before they begin, for example that of {user_id!r}; allowed: "
-            "since at until or before",
+            f"users: {int(is_reversed.sum()):,} observations end before they begin, for example that of "
+            f"{user_ids[int(is_reversed.argmax())].as_py()!r}; allowed: since at until or before",
             field="users",
         )
 
 
-def check_are_inside(is_outside: NDArray[np.bool_], event_ids: pa.ChunkedArray) -> None:
+def check_conversions_are_inside(is_outside: NDArray[np.bool_], event_ids: pa.ChunkedArray) -> None:
     """Refuse conversions outside the observation of their users."""
     if is_outside.any():
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Cuts observations into periods and looks at each of them at one moment."""
+"""Person-periods: all periods of users with a conversion, and a random sample of those without."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attrib_ds.attribution.incremental.levels import levels_at
+from attrib_ds.attribution.incremental.adstock import adstock_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,22 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Periods:
-    """Periods of users: all with a conversion, and some of the others.
+    """Case-control sample of person-periods.
 
     Attributes
     ----------
     adstock : float32 array, shape (n_rows, n_nodes, n_half_lives)
-        What is left of each node's touchpoints at the moment that the period is looked at: that of the
-        conversion, or one drawn from those of conversions within their periods. What comes later in the
-        period does not count, and the time of day at which people convert does not pass for an effect.
+        Adstock of each node at the moment that stands for the period. For a case that is the moment of the
+        conversion; for a control it is drawn from the moments of conversions within their periods. So what
+        comes later in a period does not count, and the time of day at which people convert is not mistaken
+        for an effect.
     user, number : int array
-        Whose, and which one since the first.
+        User, and number of the period since the first.
     event : int array
         Position of the conversion, -1 without one.
     weight : float array
-        How many periods the row stands for.
-    moment : float array
-        When the period is looked at, days since the origin of the histories.
+        Number of periods that the row stands for.
     """
 
     adstock: NDArray[np.float32]
@@ -44,7 +43,6 @@ class Periods:
     number: NDArray[np.int64]
     event: NDArray[np.int64]
     weight: Numbers
-    moment: Numbers
 
     @property
     def is_case(self) -> NDArray[np.bool_]:
@@ -66,48 +64,48 @@ def sample_periods(
     Parameters
     ----------
     histories : Histories
-        Of users.
+        Histories of users.
     nodes : int
-        How many there are.
+        Number of nodes.
     half_lives : sequence of float
         Days.
     step : float
         Length of a period, days.
     rows : int
-        About how many periods without a conversion to draw.
+        Approximate number of periods without a conversion to draw.
     seed : int
-        Of the draw.
+        Seed of the draw.
     """
     first = np.floor(histories.since / step).astype(np.int64)
     end = np.maximum(np.ceil(histories.until / step).astype(np.int64), first + 1)
     case_user = histories.event_user
-    # A conversion on the very end of an observation is in its last period.
+    # A conversion at the very end of an observation is in its last period.
     case_period = np.minimum(np.floor(histories.event_time / step).astype(np.int64), end[case_user] - 1)
     random = np.random.default_rng(seed)
-    user, period, weight = drawn_periods(first, end, rows=rows, random=random)
+    user, period, weight = _drawn(first, end, rows=rows, random=random)
     within = histories.event_time / step - case_period
     moment = (period + within[random.integers(0, len(within), len(period))]) * step
     is_at_risk = (moment >= histories.since[user]) & (moment <= histories.until[user])
-    is_at_risk &= ~is_among(user, period, case_user, case_period)
+    is_at_risk &= ~_is_among(user, period, case_user, case_period)
     user, period, moment = user[is_at_risk], period[is_at_risk], moment[is_at_risk]
     users = np.concatenate([case_user, user])
     moments = np.concatenate([histories.event_time, moment])
     return Periods(
-        levels_at(histories, users, moments, nodes=nodes, half_lives=half_lives),
+        adstock_at(histories, users, moments, nodes=nodes, half_lives=half_lives),
         users,
         np.concatenate([case_period, period]),
         np.concatenate([np.arange(len(case_user)), np.full(len(user), -1)]),
         np.concatenate([np.ones(len(case_user)), np.full(len(user), weight)]),
-        moments,
     )
 
 
-def drawn_periods(
+def _drawn(
     first: NDArray[np.int64], end: NDArray[np.int64], *, rows: int, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
-    """Draw periods of users, and return how many each stands for.
+    """Draw periods of users, and return the number of periods that each stands for.
 
-    One is drawn from each stretch of consecutive periods, so that users and times have their share.
+    Systematic sampling: one is drawn from each stretch of consecutive periods, so that users and times are
+    represented in proportion.
     """
     until: NDArray[np.int64] = np.cumsum(end - first)
     total = int(until[-1]) if len(until) else 0
@@ -120,12 +118,12 @@ def drawn_periods(
     return user, end[user] - (until[user] - place), weight
 
 
-def is_among(
+def _is_among(
     user: NDArray[np.int64],
     period: NDArray[np.int64],
     case_user: NDArray[np.int64],
     case_period: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Say which periods of users are among others."""
+    """Return which periods of users are among those of the cases."""
     span = int(max(period.max(initial=0), case_period.max(initial=0))) + 1
     return np.isin(user * span + period, case_user * span + case_period)

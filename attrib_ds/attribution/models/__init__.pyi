@@ -1,16 +1,15 @@
-from .incremental import (
-    AdditiveHazard as AdditiveHazard,
-)
-from .incremental import (
-    DiscreteHazard as DiscreteHazard,
-)
-from .incremental import (
-    Landmark as Landmark,
-)
-from .incremental import (
-    LatentIntent as LatentIntent,
-)
+from .incremental import DiscreteHazard as DiscreteHazard
+from .incremental import LatentIntent as LatentIntent
 from .model import Model as Model
+from .path_models import (
+    ConversionRateShapley as ConversionRateShapley,
+)
+from .path_models import (
+    Fractribution as Fractribution,
+)
+from .path_models import (
+    Markov as Markov,
+)
 from .rules import (
     CustomWeights as CustomWeights,
 )
@@ -43,13 +42,4 @@ from .rules import (
 )
 from .rules import (
     TimeDecay as TimeDecay,
-)
-from .sequences import (
-    ConversionRateShapley as ConversionRateShapley,
-)
-from .sequences import (
-    Fractribution as Fractribution,
-)
-from .sequences import (
-    Markov as Markov,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from attrib_ds.attribution.models.incremental import AdditiveHazard, DiscreteHazard, Landmark, LatentIntent
+from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
+from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov
 from attrib_ds.attribution.models.rules import (
     FirstTouch,
     LastNonDirect,
@@ -18,7 +19,6 @@ from attrib_ds.attribution.models.rules import (
     Shapley,
     TimeDecay,
 )
-from attrib_ds.attribution.models.sequences import ConversionRateShapley, Fractribution, Markov
 from attrib_ds.errors import InvalidRequest, closest
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ def named_models() -> dict[str, Model]:
         "markov_4": Markov(order=4),
         "fractribution": Fractribution(),
         "discrete_hazard": DiscreteHazard(),
-        "additive_hazard": AdditiveHazard(),
-        "landmark": Landmark(),
         "latent_intent": LatentIntent(),
     }
 

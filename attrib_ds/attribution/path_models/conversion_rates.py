@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from attrib_ds.attribution.intervals.tally import Tally, shares
-from attrib_ds.attribution.path_models.touched_sets import TouchedSets
+from attrib_ds.attribution.path_models.node_sets import NodeSets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models.sequences import ConversionRateShapley
+    from attrib_ds.attribution.models.path_models import ConversionRateShapley
     from attrib_ds.attribution.paths.sequences import Sequences
 
     #: Sets, their nodes, and the Shapley values of the nodes under rates of sets.
@@ -30,7 +30,7 @@ _BLOCK = 1 << 20
 
 def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> Tally:
     """Divide the conversions of each set of nodes by the Shapley values within it."""
-    touched = TouchedSets.of(sequences)
+    touched = NodeSets.of(sequences)
     samples = list(touched.outcomes.samples(sequences))
     # The empty set is worth nothing.
     rates = [np.append(sample.rates(model.shrinkage), 0.0) for sample in samples]
@@ -63,7 +63,7 @@ def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -
     ``times`` (touchpoints of the node in the path), ``gain`` (what the node adds to the conversion rate) and
     ``rate`` (of users with these nodes).
     """
-    touched = TouchedSets.of(sequences)
+    touched = NodeSets.of(sequences)
     rates = np.append(touched.outcomes.rates(model.shrinkage), 0.0)
     nodes = len(sequences.node_ids)
     gains = np.zeros((len(touched.keys), nodes))
@@ -86,7 +86,7 @@ def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -
     return found
 
 
-def _games(model: ConversionRateShapley, touched: TouchedSets, chosen: NDArray[np.bool_]) -> Games:
+def _games(model: ConversionRateShapley, touched: NodeSets, chosen: NDArray[np.bool_]) -> Games:
     sizes = touched.sizes()
     for size in np.unique(sizes[chosen & (sizes > 0)]):
         exact = size <= model.exact_size
@@ -99,7 +99,7 @@ def _games(model: ConversionRateShapley, touched: TouchedSets, chosen: NDArray[n
 
 
 def _exact(
-    touched: TouchedSets, members: NDArray[np.int64]
+    touched: NodeSets, members: NDArray[np.int64]
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """Return the Shapley values of sets of one size, as a function of the rates of all sets."""
     size = members.shape[1]
@@ -115,7 +115,7 @@ def _exact(
 
 
 def _drawn(
-    touched: TouchedSets, members: NDArray[np.int64], model: ConversionRateShapley
+    touched: NodeSets, members: NDArray[np.int64], model: ConversionRateShapley
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """Return mean contributions over drawn orders of joining, each used forwards and backwards."""
     size = members.shape[1]

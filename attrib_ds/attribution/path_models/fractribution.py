@@ -14,7 +14,7 @@ from attrib_ds.attribution.paths.sequences import prepared
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models.sequences import Fractribution
+    from attrib_ds.attribution.models.path_models import Fractribution
     from attrib_ds.attribution.paths.sequences import Sequences
 
 

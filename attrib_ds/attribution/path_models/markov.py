@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.intervals.tally import Tally, shares
-from attrib_ds.attribution.models.sequences import Markov
+from attrib_ds.attribution.models.path_models import Markov
 from attrib_ds.attribution.path_models.chains import Chain, States
 from attrib_ds.attribution.path_models.transitions import Transitions
 from attrib_ds.attribution.paths.paths import require_paths

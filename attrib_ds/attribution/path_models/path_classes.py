@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models.sequences import SequenceModel
+    from attrib_ds.attribution.models.path_models import SequenceModel
 
 _CODE = np.dtype(np.int32)
 _NO_TOUCH = np.array([NOTHING], dtype=_CODE).tobytes()

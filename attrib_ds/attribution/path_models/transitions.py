@@ -10,7 +10,7 @@ import numpy as np
 
 from attrib_ds.attribution.engines.engine import has_everything
 from attrib_ds.attribution.intervals.resampling import Units
-from attrib_ds.attribution.models.sequences import Markov
+from attrib_ds.attribution.models.path_models import Markov
 from attrib_ds.attribution.paths.codes import number_currencies, number_rows, sum_rows
 from attrib_ds.attribution.paths.sequences import COUNTS, NOTHING, SETS, Sequences, Steps, prepared, summed
 

@@ -16,7 +16,6 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow.parquet import read_schema
 
-from attrib_ds.attribution.engines.engine import engine as engine
 from attrib_ds.attribution.engines.engine import moved
 from attrib_ds.errors import InvalidRequest, closest
 

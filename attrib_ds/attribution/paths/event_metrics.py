@@ -1,4 +1,4 @@
-"""What the metrics of events say: the dates of states, statistics, and the amounts that came later."""
+"""Metrics of events: dates of states, values of statistics, and later amounts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.paths.tables import Tables
 
-#: The statistic that every event has once.
+#: Statistic that is 1 for every event.
 EVENT_COUNT = "event-count"
 
 
 def state_dates(tables: Tables, state: str) -> ir.Table:
-    """Return ``dated_event`` and ``dated`` of every event on which a state is 1."""
+    """Return ``dated_event`` and ``dated`` for every event whose state is 1."""
     metrics = tables.metrics
     reached = metrics.filter(
         metrics.key == state, metrics.type == "state", metrics.number == 1, metrics.deletedAt.isnull()
@@ -29,23 +29,23 @@ def state_dates(tables: Tables, state: str) -> ir.Table:
     return reached.select(dated_event="eventId", dated="date")
 
 
-def valued(tables: Tables, events: ir.Table, statistic: str) -> ir.Table:
-    """Add what each event is worth: ``conversions``, ``value``, ``currency``.
+def with_value(tables: Tables, events: ir.Table, statistic: str) -> ir.Table:
+    """Add the value of each event: ``conversions``, ``value``, ``currency``.
 
     Parameters
     ----------
     tables : Tables
-        Of the project.
+        Tables of the project.
     events : ibis.Table
         With ``event_id``.
     statistic : str
-        What is credited. With a history of updates the value is the first one.
+        Statistic to credit. If updates have changed it, the first value counts.
     """
     rows = events.mutate(conversions=double(1.0))
     if statistic == EVENT_COUNT:
         return rows.mutate(value=double(1.0), currency=ibis.null("string"))
     measured = _current(tables, [statistic])
-    # An event without an amount belongs to the project's currency, if the statistic is money at all.
+    # An event without an amount has the project's currency if the statistic is money.
     monetary = measured.currency.notnull().any().as_scalar().fill_null(False)
     versions = _versions(tables, statistic)
     if versions is not None:
@@ -59,16 +59,16 @@ def valued(tables: Tables, events: ir.Table, statistic: str) -> ir.Table:
 
 
 def later_amounts(tables: Tables, statistic: str, added: Sequence[str]) -> ir.Table | None:
-    """Return what came after the first value of a statistic, or None where nothing did.
+    """Return amounts later than the first value of a statistic, or None if there are none.
 
     Parameters
     ----------
     tables : Tables
-        Of the project.
+        Tables of the project.
     statistic : str
-        What is credited: the differences that updates have made, at their dates.
+        Statistic to credit; each update contributes its difference, at its date.
     added : sequence of str
-        Statistics that are added to it, each at its date.
+        Statistics to add, each at its date.
 
     Returns
     -------
@@ -86,16 +86,16 @@ def later_amounts(tables: Tables, statistic: str, added: Sequence[str]) -> ir.Ta
 
 
 def reset_after(tables: Tables, conversions: ir.Table, *, of_any: bool) -> ir.Table:
-    """Add the instant of the event before each one of its user, as ``RESET``.
+    """Add the instant of the user's previous event as ``RESET``.
 
     Parameters
     ----------
     tables : Tables
-        Of the project.
+        Tables of the project.
     conversions : ibis.Table
-        All of one kind, with ``event_id``, ``user_id``, ``event_date``.
+        Conversions of one event type, with ``event_id``, ``user_id``, ``event_date``.
     of_any : bool
-        Whether events of all types count, or only those given.
+        Whether events of all types reset, or only ``conversions``.
     """
     if not of_any:
         return after_earlier(conversions, by=[])
@@ -117,9 +117,9 @@ def _current(tables: Tables, statistics: Sequence[str]) -> ir.Table:
 
 
 def _versions(tables: Tables, statistic: str) -> ir.Table | None:
-    """Return every value that a statistic has had, numbered from 0 in the order of their reception.
+    """Return all values that a statistic has had, numbered from 0 in the order of reception.
 
-    None where no update has replaced a value, or it is not told: the current values are the only ones then.
+    None if no update has replaced a value, or the history is not available.
     """
     history = tables.metric_history
     if history is None or statistic == EVENT_COUNT:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
     from attrib_ds.attribution.intervals.uncertainty import Uncertainty
-    from attrib_ds.attribution.models.sequences import SequenceModel
+    from attrib_ds.attribution.models.path_models import SequenceModel
     from attrib_ds.attribution.paths.paths import Paths
 
 #: The code of "no touchpoint".

@@ -136,6 +136,23 @@ def _participation(model: models.Participation, paths: Paths, touches: ir.Table)
     return _flag(ibis.row_number().over(of_node) == 0)
 
 
+@weight.register(models.Shapley)
+@weight.register(models.OrderedShapley)
+def _shapley(model: models.Shapley | models.OrderedShapley, paths: Paths, touches: ir.Table) -> Any:
+    """Divide a conversion equally among its distinct nodes, and the part of a node among its touchpoints.
+
+    This is the Shapley value of the game in which a set of nodes is worth the conversions of all paths within
+    it: the Harsanyi dividend of a set is the conversions whose nodes are exactly that set, and a dividend is
+    divided equally.
+    """
+    # Two dense ranks count distinct nodes; not every engine counts distinct values over windows.
+    up = ibis.dense_rank().over(ibis.window(group_by=touches.event_id, order_by=touches.node_id))
+    down = ibis.dense_rank().over(ibis.window(group_by=touches.event_id, order_by=touches.node_id.desc()))
+    distinct = up + down + 1
+    times = touches.count().over(ibis.window(group_by=[touches.event_id, touches.node_id]))
+    return double(1.0) / (distinct * times).nullif(0)
+
+
 @weight.register(models.CustomWeights)
 def _custom_weights(model: models.CustomWeights, paths: Paths, touches: ir.Table) -> Any:
     raw = _called(model, touches)
@@ -143,12 +160,12 @@ def _custom_weights(model: models.CustomWeights, paths: Paths, touches: ir.Table
     return ibis.ifelse(whole > 0, raw / whole.nullif(0.0), double(1.0) / touches.length.nullif(0))
 
 
-def refused(paths: Paths, model: models.CustomWeights) -> ir.BooleanScalar:
-    """Say whether any weight of a user's own function is missing, negative or not finite."""
+def has_invalid_weight(paths: Paths, model: models.CustomWeights) -> ir.BooleanScalar:
+    """Return whether a user's own function gives a weight that is missing, negative or not finite."""
     touches = paths.touches.filter(paths.touches.length > 0)
     weighed = touches.mutate(raw=_called(model, touches))
     raw = weighed.raw
-    # A whole path of such weights must have a sum.
+    # The weights of a whole path must have a finite sum.
     return (raw.isnull() | (raw < 0) | raw.isnan() | (raw * weighed.length).isinf()).any()
 
 

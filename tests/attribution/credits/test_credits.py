@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2, gamma
 
-from attrib_ds import AdditiveHazard, Paths, attribute, errors
+from attrib_ds import Paths, attribute, errors
 from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
 from attrib_ds.attribution.models.rules import (
     CustomWeights,
@@ -415,7 +415,7 @@ class TestModels:
             lambda: PositionBased(milestones=5),
             lambda: DiscreteHazard(half_lives=5),
             lambda: DiscreteHazard(covariates="country"),
-            lambda: AdditiveHazard(strata=("country", 5)),
+            lambda: DiscreteHazard(covariates=("country", 5)),
             lambda: LatentIntent(controls="organic"),
             lambda: CustomWeights("linear"),
         ],

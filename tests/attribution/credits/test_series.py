@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import AdditiveHazard, Paths, attribute, credit_series, errors, simulate, touch_credits
+from attrib_ds import Paths, attribute, credit_series, errors, simulate, touch_credits
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 
 
@@ -196,9 +196,8 @@ def test_summed_over_periods_they_are_the_credits(model, date):
 
 #: Few half-lives and rows: what is tested are sums, not the fit.
 HAZARDS = {
-    "additive": AdditiveHazard(half_lives=("2D",), periods=2, times_of_day=1),
-    "pairs": AdditiveHazard(half_lives=("1D", "4D", "9D"), periods=1, interactions=True),
-    "discrete": DiscreteHazard(half_lives=("1D", "5D"), rows=1_000, interactions=True),
+    "alone": DiscreteHazard(half_lives=("2D",), rows=1_000),
+    "pairs": DiscreteHazard(half_lives=("1D", "5D"), rows=1_000, interactions=True),
 }
 
 

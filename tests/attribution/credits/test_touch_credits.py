@@ -5,15 +5,14 @@ import pandas as pd
 import pytest
 from support.journeys_as_paths import paths_of, users_of
 
-from attrib_ds import AdditiveHazard, Paths, attribute, errors, position_credits, simulate, touch_credits
+from attrib_ds import Paths, attribute, errors, position_credits, simulate, touch_credits
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.models.named import rule_models
+from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution
 from attrib_ds.attribution.models.rules import CustomWeights, LastNonDirect, Linear, PositionBased, TimeDecay
-from attrib_ds.attribution.models.sequences import ConversionRateShapley, Fractribution
 
 HAZARDS = {
     "discrete_hazard": DiscreteHazard(rows=4_000),
-    "additive_hazard": AdditiveHazard(),
 }
 MODELS = rule_models() | {
     "custom": CustomWeights(lambda touch: 1 / (1 + touch.age_days)),
@@ -148,7 +147,7 @@ def test_by_hand():
 
 
 def test_touchpoints_that_nothing_tells_apart_share_alike(world):
-    # The hazards see nodes and instants alone; two clicks of a node in one instant have half each.
+    # The discrete hazard sees nodes and instants alone; two clicks of a node in one instant have half each.
     points = pd.DataFrame(
         {
             "user_id": ["u"] * 3 + ["v"],
@@ -158,11 +157,11 @@ def test_touchpoints_that_nothing_tells_apart_share_alike(world):
     )
     orders = pd.DataFrame({"event_id": ["e", "f"], "user_id": ["u", "w"], "date": ["2025-01-03"] * 2})
     paths = Paths.from_frames(points, orders)
-    credits = touch_credits(paths, AdditiveHazard())
+    credits = touch_credits(paths, DiscreteHazard())
     of_a = credits[(credits["event_id"] == "e") & (credits["node_id"] == "a")]
     assert len(of_a) == 2
     assert of_a["conversions"].nunique() == 1
-    assert_adds_up(paths, {"hazard": AdditiveHazard()})
+    assert_adds_up(paths, {"hazard": DiscreteHazard()})
 
 
 @pytest.mark.parametrize("label", ["linear", "shapley", "fractribution", "conversion_rate_shapley"])

@@ -10,13 +10,13 @@ import sqlglot
 
 import attrib_ds as at
 from attrib_ds import Paths, errors
+from attrib_ds.attribution import shapley, touched_sets
 from attrib_ds.attribution.engines.engine import double, engine, engine_of, joined_in_order
 from attrib_ds.attribution.models.named import model_named, rule_models
-from attrib_ds.attribution.path_models import touched_sets, transitions
+from attrib_ds.attribution.path_models import transitions
 from attrib_ds.attribution.paths.pairing import pair
 from attrib_ds.attribution.paths.sequences import Sequences, prepared
 from attrib_ds.attribution.paths.windows import Window
-from attrib_ds.attribution.rules import shapley
 from attrib_ds.attribution.rules.weights import weighted
 
 ENGINES = ["bigquery", "clickhouse", "duckdb", "postgres", "snowflake", "trino"]

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import norm
 
 from attrib_ds.attribution.experiments import combine_with_experiment, posterior
-from attrib_ds.attribution.experiments.posterior import Measured, combined, explain
+from attrib_ds.attribution.experiments.posterior import Measurement, combined, explain
 from attrib_ds.errors import InvalidRequest
 
 NODES = ["display", "email", "radio", "search", "social", "video"]
@@ -87,7 +87,7 @@ def test_proportions_take_their_level_from_the_experiment():
 def test_the_posterior_is_that_of_a_numerical_integration():
     """Bayes' theorem on a grid of effects, for two nodes one of which has no experiment."""
     modelled, error = np.array([800.0, 200.0]), np.array([40.0, 10.0])
-    measured = Measured(np.array([300.0, np.nan]), np.array([250.0, np.nan]))
+    measured = Measurement(np.array([300.0, np.nan]), np.array([250.0, np.nan]))
     found = combined([explain(modelled, error, measured, is_scaled=False)], [1.0], confidence=0.9)
     factors, sizes, prior = posterior._ways(is_scaled=False)
     effect = np.linspace(-40_000, 40_000, 160_001)
@@ -130,7 +130,7 @@ def test_intervals_cover_as_often_as_they_say_where_the_prior_holds():
         spread = sizes[way] * (0.7 * np.sqrt(centre * typical) + 0.3 * typical)
         truth = centre + spread * random.standard_normal(6) * np.where(random.random(6) < 0.05, 4.0, 1.0)
         noise = random.uniform(100, 600)
-        measured = Measured(truth + noise * random.standard_normal(6), np.full(6, noise))
+        measured = Measurement(truth + noise * random.standard_normal(6), np.full(6, noise))
         found = combined([explain(modelled, np.zeros(6), measured, is_scaled=False)], [1.0], confidence=0.95)
         covered.append((found.low <= truth) & (truth <= found.high))
     assert 0.92 <= np.mean(covered) <= 0.98

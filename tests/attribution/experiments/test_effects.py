@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Landmark, Paths, attribute, incremental_effects, simulate
+from attrib_ds import Paths, attribute, incremental_effects, simulate
 from attrib_ds.attribution.experiments import holdout_effects
-from attrib_ds.attribution.experiments.controls import is_confounded
+from attrib_ds.attribution.experiments.negative_controls import is_confounded
 from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
 from attrib_ds.errors import ConfoundingWarning, InvalidRequest
 
@@ -77,17 +77,16 @@ def test_it_says_so_of_each_kind_of_model(world, paths):
     quick = {"users": 500, "activities": 2, "propensities": 1, "evaluations": 2}
     models = {
         "direct": DiscreteHazard(comparisons=2),
-        "total": Landmark(comparisons=2),
+        "short": DiscreteHazard(half_lives=("1D",), comparisons=2),
         "told": LatentIntent(controls=tuple(CONTROLS), **quick),
     }
     said = incremental_effects(paths, models, controls=CONTROLS).attrs["identified"]
-    assert "caused (direct): the direct effect" in said
-    assert "caused (total): the total effect of being reached" in said
+    assert "caused (direct, short): the direct effect" in said
     assert "caused (told): the effect on conversions and on the steps towards them" in said
     assert "told was told that these nodes have no effect" in said
-    assert "earn no more under direct, total than" in said
-    alone = incremental_effects(paths, models["total"]).attrs["identified"]
-    assert "caused: the total effect" in alone
+    assert "earn no more under direct, short than" in said
+    alone = incremental_effects(paths, models["told"]).attrs["identified"]
+    assert "caused: the effect on conversions and on the steps towards them" in alone
     assert "direct effect" not in alone
 
 

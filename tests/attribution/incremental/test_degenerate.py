@@ -1,15 +1,15 @@
-"""Data of which hardly anything can be told, under every model of direct or total effects."""
+"""The discrete hazard on data too small to estimate anything."""
 
 from __future__ import annotations
 
 import pandas as pd
 import pytest
 
-from attrib_ds import AdditiveHazard, Landmark, Paths, attribute
+from attrib_ds import Paths, attribute
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
-MODELS = [DiscreteHazard(), AdditiveHazard(), AdditiveHazard(interactions=True), Landmark()]
+MODELS = [DiscreteHazard(), DiscreteHazard(interactions=True)]
 
 
 def at(day):

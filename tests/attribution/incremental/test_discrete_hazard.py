@@ -218,6 +218,17 @@ def test_everything_twice_is_twice_the_credit():
     pd.testing.assert_series_equal(doubled[once.index], 2 * once, rtol=1e-6)
 
 
+def test_values_times_ten_are_credits_times_ten():
+    users, touches, orders = small_frames()
+    tenfold = [(*row, 10 * value, currency) for *row, value, currency in orders]
+    model = DiscreteHazard(comparisons=10_000)
+    plain, larger = (
+        attribute(frames(users, touches, each), model).set_index("node_id") for each in (orders, tenfold)
+    )
+    pd.testing.assert_series_equal(larger["value"], 10 * plain["value"], rtol=1e-9)
+    pd.testing.assert_series_equal(larger["conversions"], plain["conversions"])
+
+
 def test_everybody_converts_at_once_and_nothing_is_known():
     users = [(f"u{number}", 0.0, BOUGHT, True) for number in range(30)]
     orders = [(f"e{number}", f"u{number}", BOUGHT, 1.0, "EUR") for number in range(30)]
@@ -231,7 +242,7 @@ def test_users_in_parts_are_the_same_as_at_once(monkeypatch):
     world = simulate("random", users=2_000, seed=3)
     model = DiscreteHazard(comparisons=10_000)
     whole = credited(paths_of(world), model)
-    monkeypatch.setattr("attrib_ds.attribution.incremental.levels._MOST_PAIRS", 300)
+    monkeypatch.setattr("attrib_ds.attribution.incremental.adstock._MOST_PAIRS", 300)
     monkeypatch.setattr("attrib_ds.attribution.incremental.logistic._TOGETHER", 100)
     pd.testing.assert_series_equal(credited(paths_of(world), model), whole, rtol=1e-6)
 

@@ -7,13 +7,13 @@ import pytest
 
 from attrib_ds import Paths, simulate
 from attrib_ds.attribution.incremental.discrete_hazard import regression
-from attrib_ds.attribution.incremental.logistic import chances, derivatives, fit_logistic
+from attrib_ds.attribution.incremental.logistic import derivatives, fit_logistic, probabilities
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 
 
 @pytest.mark.parametrize("left_out", [0, 1, 2])
-def test_the_slope_vanishes_and_as_many_convert_as_are_expected(left_out):
+def test_the_gradient_vanishes_and_as_many_convert_as_are_expected(left_out):
     """Few hundred conversions, touched very unequally: full steps of Newton's run away for the first fold."""
     world = simulate("intent", users=6_000, seed=7)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
@@ -23,7 +23,7 @@ def test_the_slope_vanishes_and_as_many_convert_as_are_expected(left_out):
     outcome, weight = periods.is_case[rows], periods.weight[rows]
     penalty = design.penalty(model.shrinkage * outcome.sum())
     found, _ = fit_logistic(design.at(rows), outcome, weight, penalty=penalty)
-    _, slope, _ = derivatives(design.at(rows), outcome, weight, found, np.arange(len(rows)))
-    assert np.abs(slope - penalty * found).max() < 1e-3
+    _, gradient, _ = derivatives(design.at(rows), outcome, weight, found, np.arange(len(rows)))
+    assert np.abs(gradient - penalty * found).max() < 1e-3
     # The constant is not penalised, so at the top the expected number is the observed one.
-    assert chances(design.rows(rows) @ found) @ weight == pytest.approx(outcome.sum(), rel=1e-4)
+    assert probabilities(design.rows(rows) @ found) @ weight == pytest.approx(outcome.sum(), rel=1e-4)

@@ -14,8 +14,8 @@ from attrib_ds.attribution.credits.path_credits import credit
 from attrib_ds.attribution.intervals.resampling import poisson_weights, random_bits
 from attrib_ds.attribution.intervals.uncertainty import Uncertainty
 from attrib_ds.attribution.models.named import model_named
+from attrib_ds.attribution.models.path_models import Fractribution
 from attrib_ds.attribution.models.rules import Linear
-from attrib_ds.attribution.models.sequences import Fractribution
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules.rule_credits import ReplicatedCredits
 from attrib_ds.errors import InvalidRequest
@@ -289,7 +289,6 @@ class TestLimits:
             "markov_3",
             "fractribution",
         ]
-        models += ["additive_hazard"] if intervals == "closed_form" else []
         credits = attribute(paths, models, confidence=0.95, intervals=intervals, replicates=40)
         for name, low, high in (
             ("conversions", "low", "high"),

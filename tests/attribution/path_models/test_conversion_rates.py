@@ -10,7 +10,7 @@ from support.journeys_as_paths import credited, journeys, paths_of
 from support.reference_path_models import conversion_rates as reference_credits
 
 from attrib_ds import attribute, errors
-from attrib_ds.attribution.models.sequences import ConversionRateShapley
+from attrib_ds.attribution.models.path_models import ConversionRateShapley
 
 few = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -7,7 +7,7 @@ from support.journeys_as_paths import credited, journeys, paths_of, users_of
 from support.reference_path_models import fractribution as reference_credits
 
 from attrib_ds import attribute, errors
-from attrib_ds.attribution.models.sequences import Fractribution
+from attrib_ds.attribution.models.path_models import Fractribution
 
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
 
 from attrib_ds import Paths, attribute
-from attrib_ds.attribution.models.sequences import ConversionRateShapley, Fractribution, Markov
+from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov
 from attrib_ds.attribution.path_models.path_classes import PathClasses
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest

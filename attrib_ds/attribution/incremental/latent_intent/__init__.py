@@ -1,1 +1,1 @@
-"""Tells what nodes cause from what only goes with the wish to buy, by a funnel of intents nobody observes."""
+"""Hidden Markov model of purchase intent, which tells causes from mere signs of intent."""

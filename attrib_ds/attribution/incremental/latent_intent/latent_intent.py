@@ -1,4 +1,4 @@
-"""Credits nodes with what they cause under a funnel of intents that nobody observes."""
+"""Credit of the latent intent model: sample, fit, credits and intervals."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 
 from attrib_ds.attribution.durations import as_days
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.latent_intent.crediting import credit_conversions
-from attrib_ds.attribution.incremental.latent_intent.days import Days
-from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
-from attrib_ds.attribution.incremental.latent_intent.fitting import Objective, fit
-from attrib_ds.attribution.incremental.latent_intent.followers import find_followers
-from attrib_ds.attribution.incremental.latent_intent.funnel import Rates
-from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, Journeys, cut_journeys
-from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
-from attrib_ds.attribution.incremental.latent_intent.posterior import draw_parameters
+from attrib_ds.attribution.incremental.latent_intent.conversion_credits import credit_conversions
+from attrib_ds.attribution.incremental.latent_intent.fitting import Objective, draw_posterior, fit
+from attrib_ds.attribution.incremental.latent_intent.forward_backward import Rates
+from attrib_ds.attribution.incremental.latent_intent.parameters import class_grid, initial_parameters
+from attrib_ds.attribution.incremental.latent_intent.prefix_tree import (
+    EncodedHistories,
+    PrefixTree,
+    TreeSettings,
+    build_tree,
+)
+from attrib_ds.attribution.incremental.latent_intent.sampling import sample_users
 from attrib_ds.attribution.intervals.tally import Tally
 from attrib_ds.display import progress
 from attrib_ds.errors import InvalidRequest
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: How many different histories each round is fit to, from where the one before ended, and what part of the
-#: evaluations it has; the last is fit to all.
+#: Distinct histories of each round of the fit, and its part of the evaluations; None is all of them.
 _ROUNDS: Final = ((16_000, 0.3), (16_000, 0.2), (60_000, 0.2), (None, 0.3))
-#: Draws of the parameters that intervals come from.
+#: Posterior draws that intervals come from.
 _DRAWS: Final = 40
+#: A follower has at least this many touchpoints, and less than this share without a recent one before it.
+_LEAST_TOUCHPOINTS: Final = 50
+_LARGEST_SHARE_ALONE: Final = 0.02
 
 
 def credit_latent_intent(model: LatentIntent, sequences: Sequences) -> Tally:
@@ -44,13 +48,13 @@ def credit_latent_intent(model: LatentIntent, sequences: Sequences) -> Tally:
     histories = Histories.of(sequences, covariates=model.covariates)
     if not len(histories.event_user):
         raise InvalidRequest("paths: there is no conversion; an incremental model needs some", field="paths")
-    lives = _Lives.of(model, histories, sequences.node_ids)
+    estimation = _Estimation.of(model, histories, sequences.node_ids)
     draws = _DRAWS if sequences.folds > 1 else 0
     with progress("passes", model.evaluations, name="latent intent, fit") as advance:
-        rates = lives.fitted(advance)
-    whole, replicates = lives.credited(rates), None
+        rates = estimation.fitted(advance)
+    whole, replicates = estimation.credited(rates), None
     if draws:
-        replicates = _around(whole, lives.replicates(lives.drawn(rates, draws)))
+        replicates = _centred(whole, estimation.replicates(estimation.drawn(rates, draws)))
     is_touched = np.bincount(histories.touch_node, minlength=len(sequences.node_ids)) > 0
     is_shown = np.repeat(np.append(is_touched, True)[:, None], len(histories.currencies), axis=1)
     return Tally(
@@ -62,40 +66,43 @@ def credit_latent_intent(model: LatentIntent, sequences: Sequences) -> Tally:
     )
 
 
-def _around(whole: Numbers, draws: Numbers) -> Numbers:
-    """Return credits that vary around the estimate as those of draws do around their middle.
+def _centred(whole: Numbers, draws: Numbers) -> Numbers:
+    """Centre credits of posterior draws on the estimate.
 
-    Draws of effects that are none are all above zero, which alone does not speak against none.
+    Draws of effects are never below zero, so those of a node without an effect are all above the estimate.
     """
     found = whole + draws - np.median(draws, axis=0)
-    # Of returned goods less than nothing may be credited, but not less than by the estimate.
+    # Credit is not below zero, unless refunds make the estimate negative.
     found[:, :, :-1] = np.maximum(found[:, :, :-1], np.minimum(whole[:, :-1], 0))
     return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)
-class _Lives:
-    """What the model is fit to, and what is credited.
+class _Estimation:
+    """Data of the fit, and of the conversions to credit.
 
     Attributes
     ----------
     model : LatentIntent
+        Parameters of the model.
     histories : Histories
+        Histories of all users.
     nodes : int
-    rounds : list of (Journeys, int)
-        Of the users of each round, and its evaluations.
-    converted : Journeys
-        Of everybody who converted.
+        Number of nodes.
+    rounds : list of (PrefixTree, int)
+        Sample of each round, and its evaluations.
+    converted : PrefixTree
+        All users who converted.
     """
 
     model: LatentIntent
     histories: Histories
     nodes: int
-    rounds: list[tuple[Journeys, int]]
-    converted: Journeys
+    rounds: list[tuple[PrefixTree, int]]
+    converted: PrefixTree
 
     @classmethod
-    def of(cls, model: LatentIntent, histories: Histories, node_ids: list[str]) -> _Lives:
+    def of(cls, model: LatentIntent, histories: Histories, node_ids: list[str]) -> _Estimation:
         nodes, step = len(node_ids), as_days(model.step, argument="step")
         memory = as_days(model.memory, argument="memory")
         causes = _numbers("controls", model.controls, node_ids, are_in=False)
@@ -106,25 +113,25 @@ class _Lives:
         if model.interactions and 2 <= len(causes) <= model.most_interacting:
             pairs = np.stack(np.triu_indices(len(causes), 1), axis=1)
         half_lives = [as_days(each, argument="half_lives") for each in model.half_lives]
-        cut = Cut(nodes, causes, followers, half_lives, step, memory, pairs)
-        days = Days.of(histories, nodes=nodes, step=step)
+        settings = TreeSettings(nodes, causes, followers, half_lives, step, memory, pairs)
+        encoded = EncodedHistories.of(histories, nodes=nodes, step=step)
         buyers = np.unique(histories.event_user)
-        buyers = buyers[np.argsort(days.rank[buyers], kind="stable")]
+        buyers = buyers[np.argsort(encoded.rank[buyers], kind="stable")]
         planned = _rounds(model.users, model.evaluations)
         drawn = {
-            size: cut_journeys(
-                histories, days, cut, *draw_users(histories, days, users=size, seed=model.seed)
+            size: build_tree(
+                histories, encoded, settings, *sample_users(histories, encoded, users=size, seed=model.seed)
             )
             for size in dict(planned)
         }
         rounds = [(drawn[size], evaluations) for size, evaluations in planned]
-        converted = cut_journeys(histories, days, cut, buyers, np.ones(len(buyers)))
+        converted = build_tree(histories, encoded, settings, buyers, np.ones(len(buyers)))
         return cls(model, histories, nodes, rounds, converted)
 
     def fitted(self, advance: Callable[[int], None]) -> Rates:
-        """Fit the model, first to few users."""
+        """Fit the model."""
         model = self.model
-        classes = grid(model.activities, model.propensities)
+        classes = class_grid(model.activities, model.propensities)
         found = fit(
             self.rounds,
             classes,
@@ -136,14 +143,14 @@ class _Lives:
         return Rates(found.parameters, classes, self.rounds[-1][0])
 
     def drawn(self, rates: Rates, draws: int) -> list[Rates]:
-        """Draw other parameters that the journeys do not speak against."""
-        centre = first_guess(rates.journeys, rates.classes, intents=self.model.intents)
-        goal = Objective(self.rounds[0][0], rates.classes, centre, self.model.shrinkage)
-        drawn = draw_parameters(goal, rates.parameters, draws=draws, seed=self.model.seed)
-        return [Rates(parameters, rates.classes, rates.journeys) for parameters in drawn]
+        """Draw rates from the posterior."""
+        centre = initial_parameters(rates.tree, rates.classes, intents=self.model.intents)
+        objective = Objective(self.rounds[0][0], rates.classes, centre, self.model.shrinkage)
+        drawn = draw_posterior(objective, rates.parameters, draws=draws, seed=self.model.seed)
+        return [Rates(parameters, rates.classes, rates.tree) for parameters in drawn]
 
     def replicates(self, drawn: list[Rates]) -> Numbers:
-        """Return credits under each of several estimates, each of another sample of buyers."""
+        """Return credits under posterior draws, each with a Poisson bootstrap sample of users."""
         random = np.random.default_rng(self.model.seed)
         found = []
         with progress("credits", len(drawn), name="latent intent, intervals") as advance:
@@ -154,25 +161,25 @@ class _Lives:
         return np.stack(found)
 
     def credited(self, rates: Rates, weight: NDArray[Any] | None = None) -> Numbers:
-        """Return conversions and value of each node, and of none, in each currency."""
+        """Return conversions and value by node and currency; the last node is the baseline."""
         histories, nodes = self.histories, self.nodes
         event, part = credit_conversions(rates, self.converted)
         currencies = len(histories.currencies)
         found = np.zeros((2, nodes + 1, currencies))
-        for number, worth in enumerate((histories.conversions, histories.value)):
+        for number, amount in enumerate((histories.conversions, histories.value)):
             if weight is not None:
-                worth = worth * weight
-            weighted = part * worth[event][:, None]
+                amount = amount * weight
+            weighted = part * amount[event][:, None]
             for currency in range(currencies):
                 is_in = histories.event_currency[event] == currency
-                found[number, rates.journeys.causes, currency] = weighted[is_in].sum(axis=0)
-                total = worth[histories.event_currency == currency].sum()
+                found[number, rates.tree.causes, currency] = weighted[is_in].sum(axis=0)
+                total = amount[histories.event_currency == currency].sum()
                 found[number, nodes, currency] = total - found[number, :nodes, currency].sum()
         return found
 
 
 def _rounds(users: int, evaluations: int) -> list[tuple[int, int]]:
-    """Return how many histories each round has, and its evaluations; rounds of as many are two at most."""
+    """Return histories and evaluations of each round; at most two rounds have the same size."""
     found: list[tuple[int, float]] = []
     for size, part in _ROUNDS:
         drawn = min(size or users, users)
@@ -183,8 +190,33 @@ def _rounds(users: int, evaluations: int) -> list[tuple[int, int]]:
 
 
 def _numbers(argument: str, names: tuple[str, ...], node_ids: list[str], *, are_in: bool) -> list[int]:
-    """Return the numbers of the nodes that are, or are not, among the names."""
+    """Return the codes of the nodes that are, or are not, named."""
     for name in names:
         if name not in node_ids:
             raise InvalidRequest.choice(argument, name, node_ids)
     return [code for code, name in enumerate(node_ids) if (name in names) == are_in]
+
+
+def find_followers(histories: Histories, nodes: int, *, memory: float) -> list[int]:
+    """Return the nodes that touch almost only users whom another node touched recently, such as retargeting.
+
+    Touchpoints within the memory from the beginning of an observation are left out.
+    """
+    user, node, when = histories.touch_user, histories.touch_node, histories.touch_time
+    count = len(user)
+    if not count:
+        return []
+    is_new = np.ones(count, bool)
+    is_new[1:] = (user[1:] != user[:-1]) | (node[1:] != node[:-1])
+    begin = np.maximum.accumulate(np.where(is_new, np.arange(count), 0))
+    other = np.maximum(begin - 1, 0)
+    is_alone = (begin == 0) | (user[other] != user) | (when - when[other] > memory + 1)
+    is_known = when >= histories.since[user] + memory
+    count_of = np.bincount(node[is_known], minlength=nodes)
+    alone = np.bincount(node[is_known & is_alone], minlength=nodes)
+    return [
+        int(each)
+        for each in np.flatnonzero(
+            (count_of >= _LEAST_TOUCHPOINTS) & (alone < _LARGEST_SHARE_ALONE * count_of)
+        )
+    ]

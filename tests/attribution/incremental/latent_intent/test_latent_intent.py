@@ -9,11 +9,14 @@ from scipy.optimize import minimize
 
 from attrib_ds import Channel, Paths, Scenario, attribute, simulate
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.latent_intent.days import Days
-from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
 from attrib_ds.attribution.incremental.latent_intent.fitting import Objective, fit
-from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, cut_journeys
-from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
+from attrib_ds.attribution.incremental.latent_intent.parameters import class_grid, initial_parameters
+from attrib_ds.attribution.incremental.latent_intent.prefix_tree import (
+    EncodedHistories,
+    TreeSettings,
+    build_tree,
+)
+from attrib_ds.attribution.incremental.latent_intent.sampling import sample_users
 from attrib_ds.attribution.models.incremental import LatentIntent
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
@@ -43,14 +46,14 @@ def journeys(world):
     sequences = Sequences.of(paths_of(world))
     histories = Histories.of(sequences, covariates=None)
     pairs = np.stack(np.triu_indices(8, 1), axis=1)
-    days = Days.of(histories, nodes=8, step=1.0)
-    cut = Cut(8, range(8), (), [2.0, 7.0], 1.0, 7.0, pairs)
-    return cut_journeys(histories, days, cut, *draw_users(histories, days, users=1_500, seed=0))
+    days = EncodedHistories.of(histories, nodes=8, step=1.0)
+    cut = TreeSettings(8, range(8), (), [2.0, 7.0], 1.0, 7.0, pairs)
+    return build_tree(histories, days, cut, *sample_users(histories, days, users=1_500, seed=0))
 
 
 def test_no_step_lowers_the_likelihood(journeys):
-    classes = grid(2, 2)
-    guess = first_guess(journeys, classes, intents=3)
+    classes = class_grid(2, 2)
+    guess = initial_parameters(journeys, classes, intents=3)
     objective = Objective(journeys, classes, guess, 10.0)
     values = [objective(guess)[0]]
     for evaluations in (3, 6, 12, 24):

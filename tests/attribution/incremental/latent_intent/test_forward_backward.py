@@ -10,13 +10,20 @@ import numpy as np
 import pytest
 
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.latent_intent.crediting import credit_conversions
-from attrib_ds.attribution.incremental.latent_intent.days import Days
-from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
+from attrib_ds.attribution.incremental.latent_intent.conversion_credits import credit_conversions
 from attrib_ds.attribution.incremental.latent_intent.fitting import Objective
-from attrib_ds.attribution.incremental.latent_intent.funnel import Rates, forwards, slopes
-from attrib_ds.attribution.incremental.latent_intent.journeys import Cut, cut_journeys
-from attrib_ds.attribution.incremental.latent_intent.parameters import first_guess, grid
+from attrib_ds.attribution.incremental.latent_intent.forward_backward import (
+    Rates,
+    forward_pass,
+    likelihood_gradient,
+)
+from attrib_ds.attribution.incremental.latent_intent.parameters import class_grid, initial_parameters
+from attrib_ds.attribution.incremental.latent_intent.prefix_tree import (
+    EncodedHistories,
+    TreeSettings,
+    build_tree,
+)
+from attrib_ds.attribution.incremental.latent_intent.sampling import sample_users
 
 DAYS = 4
 NODES = 3
@@ -43,7 +50,6 @@ def histories_of(users):
     event_user, event_time = (np.array(column) for column in zip(*bought, strict=True))
     count = len(bought)
     return Histories(
-        np.datetime64("2025-01-01", "us"),
         np.zeros(len(users)),
         np.array([float(days) for _, days, _, _ in users]),
         np.array([[covariate] for covariate, _, _, _ in users]),
@@ -62,28 +68,28 @@ def histories_of(users):
 
 def journeys_of(users=USERS, *, chosen=None, weight=None, pairs=True, followers=(1, 2)):
     histories = histories_of(users)
-    days = Days.of(histories, nodes=NODES, step=1.0)
+    days = EncodedHistories.of(histories, nodes=NODES, step=1.0)
     both = np.array([[0, 1]] if pairs else np.zeros((0, 2)), int).reshape(-1, 2)
-    cut = Cut(NODES, CAUSES, followers, HALF_LIVES, 1.0, float(MEMORY), both)
+    cut = TreeSettings(NODES, CAUSES, followers, HALF_LIVES, 1.0, float(MEMORY), both)
     if chosen is None:
-        chosen, weight = draw_users(histories, days, users=1_000, seed=0)
-    return cut_journeys(histories, days, cut, np.asarray(chosen), np.asarray(weight, float))
+        chosen, weight = sample_users(histories, days, users=1_000, seed=0)
+    return build_tree(histories, days, cut, np.asarray(chosen), np.asarray(weight, float))
 
 
 def rates_of(journeys, *, intents, seed=0, activities=2, direct=1.0):
-    classes = grid(activities, 1)
-    guess = first_guess(journeys, classes, intents=intents)
+    classes = class_grid(activities, 1)
+    guess = initial_parameters(journeys, classes, intents=intents)
     random = np.random.default_rng(seed)
-    moved = guess.like(guess.flat() + 0.5 * random.standard_normal(len(guess.flat())))
+    moved = guess.unflatten(guess.flatten() + 0.5 * random.standard_normal(len(guess.flatten())))
     # Many steps up and down, and strong effects, so that every path through the funnel counts.
     return Rates(
         replace(
             moved,
-            climb=moved.climb + np.array([3.0, 0.0, 0.0]),
-            fall=moved.fall + 2.0,
-            pushed=np.abs(moved.pushed) + 0.2,
+            upward=moved.upward + np.array([3.0, 0.0, 0.0]),
+            downward=moved.downward + 2.0,
+            transition=np.abs(moved.transition) + 0.2,
             direct=direct * (np.abs(moved.direct) + 0.2),
-            together=np.abs(moved.together),
+            interaction=np.abs(moved.interaction),
         ),
         classes,
         journeys,
@@ -95,7 +101,7 @@ class WrittenOut:
 
     def __init__(self, rates, user):
         self.given, self.classes = rates.parameters, rates.classes
-        self.followers = rates.journeys.followers.tolist()
+        self.followers = rates.tree.followers.tolist()
         # Flags are in the order of how often nodes touched, the first one first among equals.
         often = [sum(node == each for _, _, found, _ in USERS for _, node in found) for each in range(NODES)]
         self.flags = sorted(range(NODES), key=lambda each: (-often[each], each))
@@ -120,9 +126,9 @@ class WrittenOut:
     def buying(self, day):
         """Return the parts of the causes in the growth of the rate, and their common one."""
         both = 0.0
-        if len(self.given.together):
+        if len(self.given.interaction):
             mean = [sum(self.level(day, cause, life, until=day) for life in (0, 1)) / 2 for cause in (0, 1)]
-            both = self.given.together[0] * mean[0] * mean[1]
+            both = self.given.interaction[0] * mean[0] * mean[1]
         return self.effects(self.given.direct, day, until=day), both
 
     def chance(self, log_rate, factor, happens):
@@ -143,34 +149,34 @@ class WrittenOut:
         pattern = sum(2**flag for flag, is_on in enumerate(recent) if is_on)
         chance = 1.0
         for node in range(NODES):
-            log_rate = self.classes[place] @ self.given.touch[node] + self.given.sign[node, intent]
-            log_factor = self.given.told_touch[node, 0] * self.told
+            log_rate = self.classes[place] @ self.given.touch[node] + self.given.emission[node, intent]
+            log_factor = self.given.touch_covariates[node, 0] * self.told
             if node in self.followers:
                 row = self.followers.index(node)
                 log_factor += sum(self.given.recent[row, flag] for flag, is_on in enumerate(recent) if is_on)
-                log_factor += self.given.apart[row, pattern]
+                log_factor += self.given.pattern[row, pattern]
             chance *= self.chance(log_rate, math.exp(log_factor), (day, node) in self.touches)
         parts, both = self.buying(day)
-        log_rate = self.classes[place] @ self.given.buy + self.given.ease[intent]
-        factor = math.exp(self.given.told_buy[0] * self.told) * (1 + sum(parts) + both)
+        log_rate = self.classes[place] @ self.given.conversion + self.given.conversion_intent[intent]
+        factor = math.exp(self.given.conversion_covariates[0] * self.told) * (1 + sum(parts) + both)
         return chance * self.chance(log_rate, factor, day == self.bought)
 
     def climb_rate(self, place, step, push):
-        return math.exp(self.classes[place] @ self.given.climb[step]) * push
+        return math.exp(self.classes[place] @ self.given.upward[step]) * push
 
     def step(self, place, before, now, day):
         up = down = 0.0
-        if before < len(self.given.ease) - 1:
-            push = 1 + sum(self.effects(self.given.pushed[before], day, until=day - 1))
+        if before < len(self.given.conversion_intent) - 1:
+            push = 1 + sum(self.effects(self.given.transition[before], day, until=day - 1))
             up = 1 - math.exp(-self.climb_rate(place, before, push))
         if before > 0:
-            down = (1 - up) / (1 + math.exp(-self.given.fall[before - 1]))
+            down = (1 - up) / (1 + math.exp(-self.given.downward[before - 1]))
         return {before + 1: up, before - 1: down, before: 1 - up - down}.get(now, 0.0)
 
     def paths(self):
         """Go through every class and every path of intents, with how likely it is together with what was seen."""
         share = np.exp(self.given.share) / np.exp(self.given.share).sum()
-        intents = range(len(self.given.ease))
+        intents = range(len(self.given.conversion_intent))
         for place in range(len(share)):
             start = np.exp(self.given.start @ self.classes[place])
             start = start / start.sum()
@@ -189,7 +195,7 @@ class WrittenOut:
             not_needed = []
             for day in range(1, self.days):
                 if path[day] > path[day - 1]:
-                    pushes = self.effects(self.given.pushed[path[day - 1]], day, until=day - 1)
+                    pushes = self.effects(self.given.transition[path[day - 1]], day, until=day - 1)
                     rate = self.climb_rate(place, path[day - 1], 1 + sum(pushes))
                     less = self.climb_rate(place, path[day - 1], 1 + sum(pushes) - pushes[cause])
                     not_needed.append((1 - math.exp(-less)) / (1 - math.exp(-rate)))
@@ -207,8 +213,8 @@ def test_the_likelihood_is_the_sum_over_every_path(intents):
     guess = rates_of(journeys_of(), intents=intents)
     for user in range(len(USERS)):
         alone = Rates(guess.parameters, guess.classes, journeys_of(chosen=[user], weight=[1.0]))
-        (block,) = alone.journeys.blocks
-        _, found = forwards(block, alone)
+        (block,) = alone.tree.blocks
+        _, found = forward_pass(block, alone)
         written_out = sum(chance for chance, _, _ in WrittenOut(guess, user).paths())
         assert found == pytest.approx(math.log(written_out), rel=2e-5)
 
@@ -225,28 +231,30 @@ def test_users_alike_are_lived_once_and_count_as_if_each_were():
     users += [(0.0, 2, [], None), (0.0, DAYS, [], None), (0.0, DAYS, [(0, 0), (2, 1), (2, 1)], None)]
     weight = np.linspace(1, 3, len(users))
     histories = histories_of(users)
-    order = np.argsort(Days.of(histories, nodes=NODES, step=1.0).rank, kind="stable")
+    order = np.argsort(EncodedHistories.of(histories, nodes=NODES, step=1.0).rank, kind="stable")
     together = journeys_of(users, chosen=order, weight=weight[order])
     rates = rates_of(together, intents=3, seed=1)
     (block,) = together.blocks
     assert [len(period.weight) for period in block] < [len(users)] * DAYS
-    found = slopes(rates)
+    found = likelihood_gradient(rates)
     alone = [
-        slopes(Rates(rates.parameters, rates.classes, journeys_of(users, chosen=[user], weight=[1.0])))
+        likelihood_gradient(
+            Rates(rates.parameters, rates.classes, journeys_of(users, chosen=[user], weight=[1.0]))
+        )
         for user in range(len(users))
     ]
     for each in fields(found)[1:]:
         expected = sum(many * getattr(one, each.name) for many, one in zip(weight, alone, strict=True))
         assert getattr(found, each.name) == pytest.approx(expected, rel=2e-4, abs=2e-4), each.name
-    expected = sum(many * one.likely for many, one in zip(weight, alone, strict=True))
-    assert found.likely == pytest.approx(expected, rel=1e-6)
+    expected = sum(many * one.log_likelihood for many, one in zip(weight, alone, strict=True))
+    assert found.log_likelihood == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("intents", [1, 2, 3])
 def test_the_part_of_a_cause_is_the_sum_over_every_path(intents):
     """Those who convert on the last day of all: nothing could have come later."""
     rates = rates_of(journeys_of(), intents=intents)
-    event, part = credit_conversions(rates, rates.journeys)
+    event, part = credit_conversions(rates, rates.tree)
     buyers = [user for user in range(len(USERS)) if USERS[user][3] is not None]
     checked = 0
     for row, position in enumerate(event):
@@ -264,11 +272,11 @@ def test_who_would_have_converted_later_anyway_needed_it_less(direct):
     """By the conversion itself and, without any direct effect, by the steps before it."""
     users = [*USERS[:5], (0.0, 3, [(0, 0), (1, 0)], 2)]
     rates = rates_of(journeys_of(users, pairs=False), intents=3, direct=direct)
-    event, part = credit_conversions(rates, rates.journeys)
-    for block in rates.journeys.blocks:
+    event, part = credit_conversions(rates, rates.tree)
+    for block in rates.tree.blocks:
         for period in block:
             period.events[2] = np.minimum(period.events[2], 0)
-    _, if_all_were_over = credit_conversions(rates, rates.journeys)
+    _, if_all_were_over = credit_conversions(rates, rates.tree)
     is_early = event == 3
     assert 0 < part[is_early][0, 0] < 0.999 * if_all_were_over[is_early][0, 0]
     assert part[~is_early] == pytest.approx(if_all_were_over[~is_early], rel=1e-12)
@@ -277,9 +285,9 @@ def test_who_would_have_converted_later_anyway_needed_it_less(direct):
 @pytest.mark.parametrize("intents", [1, 2, 3])
 def test_slopes_are_those_of_differences(intents):
     rates = rates_of(journeys_of(), intents=intents, seed=3)
-    guess = first_guess(rates.journeys, rates.classes, intents=intents)
-    objective = Objective(rates.journeys, rates.classes, guess, 2.0)
-    row = rates.parameters.flat()
+    guess = initial_parameters(rates.tree, rates.classes, intents=intents)
+    objective = Objective(rates.tree, rates.classes, guess, 2.0)
+    row = rates.parameters.flatten()
     _, slope = objective(rates.parameters)
     names = np.repeat(
         [each.name for each in fields(rates.parameters)],
@@ -288,7 +296,7 @@ def test_slopes_are_those_of_differences(intents):
     for position in range(len(row)):
         move = np.zeros(len(row))
         move[position] = 0.02
-        ends = [objective(rates.parameters.like(row + sign * move))[0] for sign in (1, -1)]
+        ends = [objective(rates.parameters.unflatten(row + sign * move))[0] for sign in (1, -1)]
         assert slope[position] == pytest.approx((ends[0] - ends[1]) / 0.04, abs=4e-3, rel=4e-3), names[
             position
         ]
@@ -296,7 +304,7 @@ def test_slopes_are_those_of_differences(intents):
 
 def test_what_is_counted_adds_up():
     rates = rates_of(journeys_of(), intents=3)
-    found = slopes(rates, counts_steps=True)
+    found = likelihood_gradient(rates, has_information=True)
     assert found.start.sum() == pytest.approx(len(USERS), rel=1e-5)
     often = [
         len(
@@ -310,7 +318,7 @@ def test_what_is_counted_adds_up():
         for node in range(NODES)
     ]
     bought = sum(day is not None for _, _, _, day in USERS)
-    assert found.seen.sum(axis=1) == pytest.approx([*often, bought], rel=1e-5)
-    assert found.patterns_seen.sum(axis=1) == pytest.approx(found.seen.sum(axis=1)[[1, 2]], rel=1e-5)
-    assert (found.rises > 0).all()
-    assert (found.falls > 0).all()
+    assert found.counts.sum(axis=1) == pytest.approx([*often, bought], rel=1e-5)
+    assert found.pattern_counts.sum(axis=1) == pytest.approx(found.counts.sum(axis=1)[[1, 2]], rel=1e-5)
+    assert (found.upward_steps > 0).all()
+    assert (found.downward_steps > 0).all()

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attrib_ds import Paths, attribute, drill_down, errors, roll_up
+from attrib_ds.attribution.models.path_models import Fractribution, Markov
 from attrib_ds.attribution.models.rules import Linear, TimeDecay
-from attrib_ds.attribution.models.sequences import Fractribution, Markov
 
 NODES = pd.DataFrame(
     [

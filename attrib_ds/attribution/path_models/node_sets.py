@@ -1,4 +1,4 @@
-"""The sets of nodes that users touched, in whatever order, and how often each converted."""
+"""Sets of nodes on paths, regardless of order, with their conversions and null paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class TouchedSets:
+class NodeSets:
     """Conversions and null paths by set of nodes; the empty set is that of paths without a touchpoint.
 
     Attributes
@@ -38,7 +38,7 @@ class TouchedSets:
     outcomes: Outcomes
 
     @classmethod
-    def of(cls, sequences: Sequences) -> TouchedSets:
+    def of(cls, sequences: Sequences) -> NodeSets:
         """Count the sets where the paths are."""
         table = sequences.memory.get(SETS)
         if table is None:

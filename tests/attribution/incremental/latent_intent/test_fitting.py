@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attrib_ds.attribution.incremental.latent_intent.posterior import cut_off_normals
+from attrib_ds.attribution.incremental.latent_intent.fitting import truncated_normals
 
 
 @pytest.mark.parametrize("mean", [(0.5, 1.0, 2.0), (-1.0, 0.3, 0.0)])
@@ -15,7 +15,7 @@ def test_draws_are_those_of_a_plain_normal_distribution_that_are_above_zero(mean
     at = np.array([0.2, 0.0, 1.0])
     slope = precision @ (np.array(mean) - at)
     random = np.random.default_rng(1)
-    drawn = at + np.stack(list(cut_off_normals(at, slope, precision, draws=3_000, random=random)))
+    drawn = at + np.stack(list(truncated_normals(at, slope, precision, draws=3_000, random=random)))
     plain = random.multivariate_normal(mean, covariance, size=200_000)
     plain = plain[(plain >= 0).all(axis=1)]
     assert (drawn >= 0).all()
@@ -27,7 +27,7 @@ def test_what_speaks_strongly_against_an_effect_keeps_it_near_zero():
     """A normal distribution twenty standard deviations below zero: exponential above it, with that rate."""
     random = np.random.default_rng(2)
     drawn = np.concatenate(
-        list(cut_off_normals(np.zeros(1), np.full(1, -20.0), np.eye(1), draws=4_000, random=random))
+        list(truncated_normals(np.zeros(1), np.full(1, -20.0), np.eye(1), draws=4_000, random=random))
     )
     assert drawn.min() >= 0
     assert drawn.mean() == pytest.approx(1 / 20, rel=0.06)

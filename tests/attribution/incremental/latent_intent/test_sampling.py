@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.latent_intent.branching import Branching
-from attrib_ds.attribution.incremental.latent_intent.days import Days
-from attrib_ds.attribution.incremental.latent_intent.drawing import draw_users
-from attrib_ds.attribution.incremental.latent_intent.followers import find_followers
+from attrib_ds.attribution.incremental.latent_intent.latent_intent import find_followers
+from attrib_ds.attribution.incremental.latent_intent.prefix_tree import Branching, EncodedHistories
+from attrib_ds.attribution.incremental.latent_intent.sampling import sample_users
 
 
 def histories_of(touches, *, users, bought=(), covariates=None, days=10.0):
@@ -18,7 +17,6 @@ def histories_of(touches, *, users, bought=(), covariates=None, days=10.0):
     user, when, node = (np.array(column) for column in zip(*touches, strict=True))
     count = len(bought)
     return Histories(
-        np.datetime64("2025-01-01", "us"),
         np.zeros(users),
         np.full(users, days),
         np.zeros((users, 0)) if covariates is None else np.asarray(covariates, float)[:, None],
@@ -42,7 +40,9 @@ def test_histories_are_the_same_if_all_that_is_told_of_them_is():
     touches += [(4, 1.1, 0), (4, 1.9, 1)]  # with another covariate
     touches += [(5, -3.0, 0), (5, 1.1, 0), (5, 1.9, 1)]  # with something before
     touches += [(7, 1.1, 1), (7, 1.9, 1)]  # the last is the same
-    found = Days.of(histories_of(touches, users=8, covariates=[0, 0, 0, 0, 1, 0, 0, 0]), nodes=2, step=1.0)
+    found = EncodedHistories.of(
+        histories_of(touches, users=8, covariates=[0, 0, 0, 0, 1, 0, 0, 0]), nodes=2, step=1.0
+    )
     assert found.rank[0] == found.rank[1]
     assert len(set(found.rank)) == 7
     assert found.rank[6] == min(found.rank)
@@ -51,7 +51,9 @@ def test_histories_are_the_same_if_all_that_is_told_of_them_is():
 
 def test_everybody_is_drawn_if_there_are_few_and_those_alike_once():
     histories = histories_of([(0, 1.0, 0), (1, 1.5, 0), (2, 3.0, 1)], users=5, bought=[3])
-    chosen, weight = draw_users(histories, Days.of(histories, nodes=2, step=1.0), users=100, seed=0)
+    chosen, weight = sample_users(
+        histories, EncodedHistories.of(histories, nodes=2, step=1.0), users=100, seed=0
+    )
     assert dict(zip(chosen.tolist(), weight.tolist(), strict=True)) == {0: 2.0, 2: 1.0, 3: 1.0, 4: 1.0}
 
 
@@ -62,8 +64,8 @@ def test_who_tells_more_is_drawn_more_often_and_all_stand_for_everybody():
         (user, day, 0) for user in range(400) for day in random.permutation(60)[: 1 if user < 200 else 6]
     ]
     histories = histories_of(touches, users=500, bought=range(200, 240), days=60.0)
-    days = Days.of(histories, nodes=1, step=1.0)
-    chosen, weight = draw_users(histories, days, users=150, seed=3)
+    days = EncodedHistories.of(histories, nodes=1, step=1.0)
+    chosen, weight = sample_users(histories, days, users=150, seed=3)
     buys = (chosen >= 200) & (chosen < 240)
     assert chosen[buys].tolist() == sorted(range(200, 240), key=lambda user: days.rank[user])
     assert (weight[buys] == 1).all()

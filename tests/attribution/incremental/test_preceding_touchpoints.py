@@ -1,11 +1,11 @@
-"""What each touchpoint caused, under the hazard models, against the credits of their nodes."""
+"""What each touchpoint caused, under the discrete hazard, against the credits of their nodes."""
 
 from __future__ import annotations
 
 import pandas as pd
 import pytest
 
-from attrib_ds import AdditiveHazard, Paths, attribute, simulate
+from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
@@ -23,8 +23,6 @@ def world():
     [
         DiscreteHazard(),
         DiscreteHazard(interactions=True, comparisons=5),
-        AdditiveHazard(),
-        AdditiveHazard(interactions=(("display", "generic_search"), ("social", "email"))),
     ],
 )
 def test_parts_of_touchpoints_add_up_to_the_credits_of_their_nodes(world, model):
@@ -54,15 +52,12 @@ def test_of_a_nodes_touchpoints_each_has_what_is_left_of_it():
     conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [START + pd.Timedelta(days=4)]})
     users = pd.DataFrame({"user_id": ["u", "v", "w"], "since": START, "until": START + pd.Timedelta(days=4)})
     paths = Paths.from_frames(touchpoints, conversions, users=users, touch="touch_id")
-    for model in (
-        DiscreteHazard(half_lives=("1D",), covariates=()),
-        AdditiveHazard(half_lives=("1D",), times_of_day=1, periods=1),
-    ):
-        shares = touch_shares(model, Sequences.of(paths)).to_pandas().set_index("touch_id")["share"]
-        whole = attribute(paths, model).set_index("node_id").loc["a", "conversions"]
-        assert whole != 0
-        expected = {"t1": 8 / 13, "t2": 4 / 13, "t4": 1 / 13}
-        assert (shares / whole).to_dict() == pytest.approx(expected, rel=1e-9)
+    model = DiscreteHazard(half_lives=("1D",), covariates=())
+    shares = touch_shares(model, Sequences.of(paths)).to_pandas().set_index("touch_id")["share"]
+    whole = attribute(paths, model).set_index("node_id").loc["a", "conversions"]
+    assert whole != 0
+    expected = {"t1": 8 / 13, "t2": 4 / 13, "t4": 1 / 13}
+    assert (shares / whole).to_dict() == pytest.approx(expected, rel=1e-9)
 
 
 def test_touchpoints_that_are_all_but_gone_share_equally():

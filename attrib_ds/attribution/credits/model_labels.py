@@ -1,4 +1,4 @@
-"""The models that a user asks for, each under a label."""
+"""Labels of models: resolve what a user passes as ``models``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrib_ds.attribution.models.model import Model
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.models.rules import CustomWeights
-from attrib_ds.attribution.rules.weights import refused
+from attrib_ds.attribution.rules.weights import has_invalid_weight
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Models = Model | str | Sequence[Model | str] | Mapping[str, Model | str]
 
 
-def labelled(models: Models) -> dict[str, Model]:
-    """Return models by their label, which is their name where none is given.
+def models_by_label(models: Models) -> dict[str, Model]:
+    """Return models by label, which is their name unless a mapping gives another.
 
     Raises
     ------
     InvalidRequest
-        If there is none, or one is no model or there twice.
+        If there are no models, one is not a model, or a label occurs twice.
     """
     if isinstance(models, Mapping):
         pairs = list(models.items())
@@ -34,7 +34,7 @@ def labelled(models: Models) -> dict[str, Model]:
         several = list(given) if is_several else [given]
         pairs = [(each if isinstance(each, str) else getattr(each, "name", ""), each) for each in several]
     if not pairs:
-        raise InvalidRequest("models: there is none; allowed: at least one model", field="models")
+        raise InvalidRequest("models is empty; allowed: at least one model", field="models")
     found: dict[str, Model] = {}
     for label, each in pairs:
         model = model_named(each) if isinstance(each, str) else each
@@ -46,26 +46,25 @@ def labelled(models: Models) -> dict[str, Model]:
             )
         if str(label) in found:
             raise InvalidRequest(
-                f"models: {label!r} is there twice; give models of one kind labels of their own with "
-                "a mapping",
+                f"models: {label!r} occurs twice; give models of one kind labels of their own with a mapping",
                 field="models",
             )
         found[str(label)] = model
     return found
 
 
-def check_weights(paths: Paths, models: dict[str, Model]) -> None:
-    """Refuse users' own weights that are missing, negative or not finite.
+def check_custom_weights(paths: Paths, models: dict[str, Model]) -> None:
+    """Refuse custom weights that are missing, negative or not finite.
 
     Raises
     ------
     InvalidRequest
-        If a model gives such a weight, or cannot be computed.
+        If a model gives such a weight, or its function fails.
     """
     for model in models.values():
         if not isinstance(model, CustomWeights):
             continue
-        expression = refused(paths, model)
+        expression = has_invalid_weight(paths, model)
         try:
             wrong = expression.to_pyarrow().as_py()
         except Exception as error:

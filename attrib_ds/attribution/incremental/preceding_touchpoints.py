@@ -1,4 +1,4 @@
-"""Touchpoints before conversions, to divide what a node caused among its touchpoints."""
+"""Touchpoints that precede conversions, to divide the credit of a node among them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from attrib_ds.attribution.incremental.observations import before_events, numbered_events, points_of
+from attrib_ds.attribution.incremental.observations import (
+    conversions_of,
+    numbered_by_event,
+    preceding,
+    touchpoints_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,15 +26,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Touched:
-    """Conversions with every touchpoint of their users until then, whatever the lookback.
+class PrecedingTouchpoints:
+    """All touchpoints of users before their conversions, regardless of the lookback.
 
     Attributes
     ----------
     table : pyarrow.Table
-        ``event_id``, ``node_id``, ``date``, ``touch_id``.
+        ``event_id``, ``node_id``, ``date``, ``touch_id``; by conversion and time.
     event, code : int array
-        Position of the conversion in the order of ``event_id``, and the node's number.
+        Position of the conversion in the order of ``event_id``, and code of the node.
     age : float array
         Days until the conversion.
     """
@@ -40,10 +45,10 @@ class Touched:
     age: Numbers
 
     @classmethod
-    def of(cls, sequences: Sequences) -> Touched:
-        """Read them, by conversion and time."""
-        points = points_of(sequences, "node_id", "touch_id")
-        rows = before_events(points, numbered_events(sequences)).order_by(
+    def of(cls, sequences: Sequences) -> PrecedingTouchpoints:
+        """Read the touchpoints from paths."""
+        touchpoints = touchpoints_of(sequences, "node_id", "touch_id")
+        rows = preceding(touchpoints, numbered_by_event(conversions_of(sequences))).order_by(
             "number", "date", "touch_id", "code"
         )
         read = rows.select(
@@ -56,21 +61,21 @@ class Touched:
             read["age_days"].to_numpy().astype(np.float64),
         )
 
-    def left(self, half_lives: Sequence[float]) -> Numbers:
-        """Return what is left of each touchpoint at the conversion, one column per half-life."""
+    def decay(self, half_lives: Sequence[float]) -> Numbers:
+        """Return the part of each touchpoint left at the conversion, one column per half-life."""
         return np.asarray(np.exp2(-self.age[:, None] / np.asarray(half_lives)))
 
-    def divided(self, left: Numbers) -> Numbers:
-        """Return the part of each touchpoint in what its node has of the conversion; parts add up to one."""
+    def divide(self, weight: Numbers) -> Numbers:
+        """Scale weights of touchpoints so that those of a conversion and node sum to one."""
         _, cell = np.unique(np.column_stack([self.event, self.code]), axis=0, return_inverse=True)
         cell = cell.reshape(-1)
         count = int(cell.max(initial=-1)) + 1
-        whole = np.bincount(cell, left, minlength=count)
-        # After a thousand half-lives nothing is left to divide by: all of them are as good.
+        total = np.bincount(cell, weight, minlength=count)
+        # After a thousand half-lives all weights are zero, and touchpoints share equally.
         equal = 1.0 / np.maximum(np.bincount(cell, minlength=count), 1)
-        is_left = whole[cell] > 0
-        return np.where(is_left, left / np.where(is_left, whole[cell], 1.0), equal[cell])
+        has_weight = total[cell] > 0
+        return np.where(has_weight, weight / np.where(has_weight, total[cell], 1.0), equal[cell])
 
     def to_arrow(self, share: Numbers) -> pa.Table:
-        """Return the touchpoints with the share of each; those with none are left out."""
+        """Return the touchpoints with a column ``share``, without those whose share is zero."""
         return self.table.append_column("share", pa.array(share)).filter(pa.array(share != 0))

@@ -1,4 +1,4 @@
-"""Credits of what lies below one node of the tree."""
+"""Drill-down: credits of the children of one node of the tree."""
 
 from __future__ import annotations
 
