@@ -98,6 +98,20 @@ def format(instant: datetime) -> str:  # noqa: A001  (read as `instants.format`,
     return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision)}Z"
 
 
+def naive(instant: datetime) -> datetime:
+    """Return an instant in UTC without a time zone, as tables store it.
+
+    Examples
+    --------
+    >>> naive(datetime.fromisoformat("2025-01-31T12:00:00+02:00"))
+    datetime.datetime(2025, 1, 31, 10, 0)
+    >>> naive(datetime(2025, 1, 31, 10))
+    datetime.datetime(2025, 1, 31, 10, 0)
+    """
+    # A naive instant is in UTC already; Python would take it for local time.
+    return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
+
+
 def _from_text(value: str, argument: str) -> datetime:
     if _DATE_ONLY.fullmatch(value):
         day = value if "-" in value else f"{value[:4]}-{value[4:6]}-{value[6:]}"

@@ -1,4 +1,4 @@
-"""Begins a mirror or goes on with it, and copies what a run is about."""
+"""Creates a mirror of a project, or updates it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.attribution.durations import parse_duration
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound
-from attrib_ds.mirroring.copying import Copying
-from attrib_ds.mirroring.event_types import copy_event_types
+from attrib_ds.mirroring.copier import Copier
 from attrib_ds.mirroring.interactions import copy_interactions
-from attrib_ds.mirroring.nodes import copy_nodes
-from attrib_ds.mirroring.rates import copy_rates
-from attrib_ds.mirroring.runs import Period, begun, planned
+from attrib_ds.mirroring.reference_data import copy_event_types, copy_nodes, copy_rates
+from attrib_ds.mirroring.runs import Period, open_state, plan_run
 from attrib_ds.mirroring.users import copy_users
 from attrib_ds.project import open_embedded
 
@@ -25,8 +23,8 @@ if TYPE_CHECKING:
 
 _MEMORY: Final = ":memory:"
 _LONGEST_OVERLAP: Final = timedelta(days=365)
-#: Requests on their way at the same time.
-_AT_ONCE: Final = 8
+#: Concurrent requests.
+_WORKERS: Final = 8
 
 
 def sync(
@@ -43,41 +41,41 @@ def sync(
 ) -> Project:
     """Mirror a project into an embedded one, or bring its mirror up to date.
 
-    The first time everything is read, from then on what is new or has changed. What is interrupted, even by
-    a crash, goes on where it stopped when it is called again in the same words.
+    The first call reads all records, later calls new and changed ones. After an interruption, even a crash,
+    the same call resumes where the last one stopped.
 
     Parameters
     ----------
     project : Project
         The source, from :func:`attrib_ds.connect`; usually of a remote service.
     to : str or Path
-        File of the mirror, or ``":memory:"``. One that is not there is made.
+        File of the mirror, or ``":memory:"``; created if it does not exist.
     since, until : datetime or str, optional
-        Bounds of ``startDate`` and ``eventDate``, inclusive; without an offset they are UTC. Of a mirror that
-        is there already, the period from ``since`` on is read again as a whole.
+        Inclusive bounds of ``startDate`` and ``eventDate``; UTC without an offset. For an existing mirror,
+        all records from ``since`` on are read again.
     overlap : str or timedelta, default "2D"
-        How far behind the last time to read again, for what arrives late and clocks that differ; up to
-        365 days.
+        How much of the time before the last call to read again, for late records and clock differences; up
+        to 365 days.
     hits : bool, optional
-        Mirror the hits of sessions too, by one request per session. By default as it was begun, at first
-        not. Once mirrored they go on being so.
+        Also mirror the hits of sessions, with one request per session. By default as in earlier calls, at
+        first False. Cannot be turned off for an existing mirror.
     personal : bool, optional
-        Mirror ``userData``, ``rawUserData`` and ``rawNodeData`` of interactions too. By default and once
-        mirrored as with ``hits``. Values of users that events carry come with the events in any case.
+        Also mirror ``userData``, ``rawUserData`` and ``rawNodeData`` of interactions; default as for
+        ``hits``. Personal values inside events are always mirrored.
     currency, timezone : str, optional
-        Of a new mirror, for a service that does not tell those of the project; EUR and UTC by default there.
+        Properties of a new mirror, for a service that does not report them; EUR and UTC by default.
 
     Returns
     -------
     Project
-        The mirror, embedded, to be closed: everything but sending works on it, attribution too.
+        The mirror, an embedded project to be closed by the caller. All functions work on it except sending.
 
     Raises
     ------
     InvalidRequest
-        If an argument is not allowed, or what is at ``to`` is not a mirror of this source.
+        If an argument is invalid, or the file is not a mirror of this source.
     AttribError
-        What the source refuses; what was read by then stays in the mirror.
+        If a request to the source fails; the mirror keeps the records read before.
 
     See Also
     --------
@@ -85,8 +83,8 @@ def sync(
 
     Notes
     -----
-    The logger ``attrib_ds.mirroring`` tells how much was written (INFO), and of records that do not fit and
-    are left out (WARNING).
+    The logger ``attrib_ds.mirroring`` reports the number of records written (INFO) and invalid records that
+    were skipped (WARNING).
 
     Examples
     --------
@@ -99,43 +97,48 @@ def sync(
     >>> list_nodes(mirror)["name"].tolist()
     ['Search']
     """
-    asked = Period.of(since, until)
+    period = Period.of(since, until)
     window = parse_duration(overlap, argument="overlap")
     if window > _LONGEST_OVERLAP:
         raise InvalidRequest(f"overlap: {overlap!r} is not allowed; allowed: up to 365 days", field="overlap")
     source = _address(project, to)
-    chosen = {"currency": currency, "timezone": timezone}
+    properties = {"currency": currency, "timezone": timezone}
     if str(to) == _MEMORY or not Path(to).expanduser().exists():
-        chosen |= _told(project, chosen)
-    mirror = open_embedded(project.project_id, to, currency=chosen["currency"], timezone=chosen["timezone"])
+        properties |= _source_properties(project, properties)
+    mirror = open_embedded(
+        project.project_id, to, currency=properties["currency"], timezone=properties["timezone"]
+    )
     try:
-        state = begun(mirror, source, hits=hits, personal=personal)
-        run = planned(mirror, state, asked, window)
-        _copy(project, mirror, state, run)
+        state = open_state(mirror, source, hits=hits, personal=personal)
+        run = plan_run(state, period, window)
+        if run is not state.get("run"):
+            state["run"] = run
+            mirror.send("keep_mirror", progress=state)
+        _copy(project, mirror, state)
     except BaseException:
         mirror.close()
         raise
     return mirror
 
 
-def _copy(source: Project, mirror: Project, state: dict[str, Any], run: dict[str, Any]) -> None:
-    """Copy everything, and keep that it is done."""
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="sync") as pool:
+def _copy(source: Project, mirror: Project, state: dict[str, Any]) -> None:
+    """Copy all kinds of records, then save that the run is complete."""
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="sync") as pool:
         try:
-            copying = Copying(source, mirror, state, run, pool)
-            copy_nodes(copying)
-            copy_event_types(copying)
-            copy_rates(copying)
-            copy_interactions(copying)
-            copy_users(copying)
+            copier = Copier(source, mirror, state, pool)
+            copy_nodes(copier)
+            copy_event_types(copier)
+            copy_rates(copier)
+            copy_interactions(copier)
+            copy_users(copier)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    copying.finish()
+    copier.finish()
 
 
 def _address(project: Project, to: str | Path) -> str:
-    """Return what the source is known by in the mirror, which is another file."""
+    """Return the address of the source as saved in the mirror; refuse a mirror in the source's own file."""
     address = project.transport.address
     if "://" in address or address == _MEMORY:
         return address
@@ -145,17 +148,17 @@ def _address(project: Project, to: str | Path) -> str:
     return str(file)
 
 
-def _told(project: Project, chosen: dict[str, str | None]) -> dict[str, str]:
-    """Return the currency and the time zone of the source, as far as it tells them."""
+def _source_properties(project: Project, requested: dict[str, str | None]) -> dict[str, str]:
+    """Return the currency and time zone of the source, if its service reports them."""
     try:
         table = project.send("get_settings").read()
     except (NotFound, Forbidden):
         return {}
-    told = {name: value for name in chosen if (value := table[name][0].as_py()) is not None}
-    for name, value in told.items():
-        if chosen[name] not in (None, value):
+    properties = {name: value for name in requested if (value := table[name][0].as_py()) is not None}
+    for name, value in properties.items():
+        if requested[name] not in (None, value):
             raise InvalidRequest(
-                f"{name}: {chosen[name]!r} is not that of the project, which is {value!r}; leave it out",
+                f"{name}: {requested[name]!r} is not that of the project, which is {value!r}; leave it out",
                 field=name,
             )
-    return told
+    return properties

@@ -1,4 +1,4 @@
-"""Runs of a mirror: what one is about, and how far it is."""
+"""Plans the runs of a sync: which records to read, and where to resume."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
 
     from attrib_ds.project import Project
@@ -17,79 +18,82 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Period:
-    """The period that was asked for, open where there is no bound."""
+    """The requested period; None is an open bound."""
 
     since: datetime | None
     until: datetime | None
 
     @classmethod
     def of(cls, since: datetime | str | None, until: datetime | str | None) -> Period:
-        """Read its bounds."""
+        """Parse the bounds."""
         return cls(
             None if since is None else instants.parse(since, argument="since"),
             None if until is None else instants.parse(until, argument="until"),
         )
 
     def as_json(self) -> dict[str, str | None]:
-        """Return it as the mirror keeps it."""
-        return {"since": text(self.since), "until": text(self.until)}
+        """Return the period as saved in the mirror."""
+        return {"since": format_instant(self.since), "until": format_instant(self.until)}
 
 
-def text(instant: datetime | None) -> str | None:
-    """Return an instant as the mirror keeps it."""
+def format_instant(instant: datetime | None) -> str | None:
+    """Format an instant as saved in the mirror."""
     return None if instant is None else instants.format(instant)
 
 
-def date(kept: str | None) -> datetime | None:
-    """Return an instant that the mirror kept."""
-    return None if kept is None else instants.parse(kept, argument="progress")
+def parse_instant(saved: str | None) -> datetime | None:
+    """Parse an instant saved in the mirror."""
+    return None if saved is None else instants.parse(saved, argument="progress")
 
 
-def begun(mirror: Project, source: str, *, hits: bool | None, personal: bool | None) -> dict[str, Any]:
-    """Return the state of the mirror, with what it is to hold."""
-    state: Any = mirror.send("begin_mirror", source=source).value
-    is_new = "hits" not in state
-    for name, wanted in (("hits", hits), ("personal", personal)):
-        held = state.get(name, False)
-        if held and wanted is False:
+def open_state(mirror: Project, source: str, *, hits: bool | None, personal: bool | None) -> dict[str, Any]:
+    """Return the saved state of the mirror, with the kinds of records to mirror.
+
+    Raises
+    ------
+    InvalidRequest
+        If records that the mirror has would no longer be mirrored.
+    """
+    saved: Any = mirror.send("begin_mirror", source=source).value
+    state = dict(saved)
+    for name, requested in (("hits", hits), ("personal", personal)):
+        is_mirrored = saved.get(name, False)
+        if is_mirrored and requested is False:
             raise InvalidRequest(
                 f"{name}: the mirror holds them; leave {name} out, or sync into a new file", field=name
             )
-        state[name] = held or bool(wanted)
-        if state[name] and not held and not is_new:
-            # What was mirrored without it is read again.
+        state[name] = is_mirrored or bool(requested)
+        if state[name] and not is_mirrored and "hits" in saved:
+            # Read again what was mirrored without them.
             state |= {"through": None, "changed": None, "run": None}
-    return dict(state)
+    return state
 
 
-def planned(mirror: Project, state: dict[str, Any], asked: Period, overlap: timedelta) -> dict[str, Any]:
-    """Return the run that goes on, or a new one.
+def plan_run(state: Mapping[str, Any], period: Period, overlap: timedelta) -> dict[str, Any]:
+    """Return the interrupted run of the same period, or a new run; the state stays as it is.
 
-    A run tells what it reads: what is dated from ``since`` to ``until``, and what is older, as far as the
-    mirror goes back (``scope``), and has changed from ``changed`` on; and how far it is.
+    A run reads records dated from ``since`` to ``until``, and older ones of the mirrored period (from
+    ``scope`` on) that changed since ``changed``. It also holds its progress.
     """
     run: dict[str, Any] | None = state.get("run")
-    if run is not None and run["asked"] == asked.as_json():
+    if run is not None and run["asked"] == period.as_json():
         return run
-    through, changed = date(state.get("through")), date(state.get("changed"))
-    scope = asked.since
+    through, changed = parse_instant(state.get("through")), parse_instant(state.get("changed"))
+    scope = period.since
     if "scope" in state:
-        scope = date(state["scope"])
-        scope = None if scope is None else min(scope, asked.since or scope)
+        scope = parse_instant(state["scope"])
+        scope = None if scope is None else min(scope, period.since or scope)
     since = scope
     if through is not None and changed is not None:
         since = min(through, changed) - overlap
-        since = since if asked.since is None else min(since, asked.since)
+        since = since if period.since is None else min(since, period.since)
         changed -= overlap
-    run = {
-        "asked": asked.as_json(),
-        "began": text(datetime.now(UTC)),
-        "since": text(since),
-        "changed": text(changed),
-        "scope": text(scope),
+    return {
+        "asked": period.as_json(),
+        "began": format_instant(datetime.now(UTC)),
+        "since": format_instant(since),
+        "changed": format_instant(changed),
+        "scope": format_instant(scope),
         "interactions": None,
         "users": None,
     }
-    state["run"] = run
-    mirror.send("keep_mirror", progress=state)
-    return run

@@ -11,88 +11,90 @@ import pyarrow.compute as pc
 
 from attrib_ds.display import progress
 from attrib_ds.filters import user
-from attrib_ds.mirroring.copying import whole
+from attrib_ds.mirroring.copier import list_all
 from attrib_ds.mirroring.interactions import copy_interactions_of
 
 if TYPE_CHECKING:
     from attrib_ds.filters import Predicate
-    from attrib_ds.mirroring.copying import Copying
+    from attrib_ds.mirroring.copier import Copier
 
-#: Records of one transaction, and what a kill makes to be read again.
+#: Records per transaction; a killed process reads at most as many again.
 _USERS: Final = 1_000
-#: When the service changed a user.
-_NOTED: Final = ("updatedAt",)
+#: Dates on which the service changed a user.
+_CHANGE_DATES: Final = ("updatedAt",)
 
 
-def copy_users(copying: Copying) -> None:
-    """Copy the events of users, of whom the source tells which have changed; it lists no events."""
-    where = _within(copying) if copying.changed is None else copying.changes(user, "lastEventDate", _NOTED)
-    with progress("users", _users(copying, where, limit=0)[1]) as advance:
+def copy_users(copier: Copier) -> None:
+    """Copy users and their events, found by the users that changed, as services list no events."""
+    where = (
+        _within(copier) if copier.changed is None else copier.changes(user, "lastEventDate", _CHANGE_DATES)
+    )
+    with progress("users", _users(copier, where, limit=0)[1]) as advance:
         while True:
-            users, left = _users(copying, where, limit=_USERS)
+            users, left = _users(copier, where, limit=_USERS)
             if not users.num_rows:
                 return
-            _copy_events(copying, users)
-            copying.mirror.send("mirror_records", resource="users", records=users)
-            copying.keep(users=max(users["_id"].to_pylist()))
+            _copy_events(copier, users)
+            copier.mirror.send("mirror_records", resource="users", records=users)
+            copier.save_progress(users=max(users["_id"].to_pylist()))
             advance(users.num_rows)
             if users.num_rows >= left:
                 return
 
 
-def _within(copying: Copying) -> Predicate | None:
-    """Return what tells users who may be in the mirror, None for all."""
-    if copying.scope is None and copying.until is None:
+def _within(copier: Copier) -> Predicate | None:
+    """Return the predicate for users of the mirrored period, or None for all users."""
+    if copier.scope is None and copier.until is None:
         return None
-    # What a filter captured, and bots, count for nobody; nor do they date anybody.
+    # Users with only bots or filtered traffic have no counts and no dates.
     uncounted = (user("interactionCount") == 0) & (user("eventCount") == 0)
-    return reduce(or_, [_between(copying, "EventDate"), _between(copying, "InteractionDate"), uncounted])
+    return reduce(or_, [_between(copier, "EventDate"), _between(copier, "InteractionDate"), uncounted])
 
 
-def _between(copying: Copying, date: str) -> Predicate:
-    """Return what tells users whose first date is not behind the period, nor their last one before it."""
+def _between(copier: Copier, date: str) -> Predicate:
+    """Return the predicate for users whose range from first to last date overlaps the period."""
     bounds = []
-    if copying.scope is not None:
-        bounds.append(user(f"last{date}") >= copying.scope)
-    if copying.until is not None:
-        bounds.append(user(f"first{date}") <= copying.until)
+    if copier.scope is not None:
+        bounds.append(user(f"last{date}") >= copier.scope)
+    if copier.until is not None:
+        bounds.append(user(f"first{date}") <= copier.until)
     return reduce(and_, bounds)
 
 
-def _users(copying: Copying, where: Predicate | None, *, limit: int) -> tuple[pa.Table, int]:
-    answer = copying.source.send(
+def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.Table, int]:
+    answer = copier.source.send(
         "search_users",
         fields=["eventCount", "firstEventDate", "lastEventDate", "createdAt"],
         where=where,
         sort="_id",
-        id_after=copying.run["users"],
+        id_after=copier.run["users"],
         limit=limit,
     )
     return answer.read(), answer.total or 0
 
 
-def _copy_events(copying: Copying, users: pa.Table) -> None:
+def _copy_events(copier: Copier, users: pa.Table) -> None:
     ids = users["_id"].to_pylist()
-    found = list(copying.pool.map(partial(_events, copying), _buyers(copying, users)))
-    if found:
-        copying.load("events", pa.concat_tables(found))
-    if copying.changed is not None:
-        # Interactions of users who were merged since then do not tell that they changed.
-        copy_interactions_of(copying, ids)
+    tables = list(copier.pool.map(partial(_events, copier), _users_with_events(copier, users)))
+    if tables:
+        copier.load("events", pa.concat_tables(tables))
+    if copier.changed is not None:
+        # A merge changes interactions of a user without updating their dates.
+        copy_interactions_of(copier, ids)
 
 
-def _buyers(copying: Copying, users: pa.Table) -> list[str]:
-    """Return those users who may have events in the period."""
-    wanted = pc.greater(users["eventCount"], 0)
-    if copying.scope is not None:
-        wanted = pc.and_(wanted, pc.greater_equal(users["lastEventDate"], copying.scope))
-    if copying.until is not None:
-        wanted = pc.and_(wanted, pc.less_equal(users["firstEventDate"], copying.until))
-    ids: list[str] = users.filter(wanted)["_id"].to_pylist()
+def _users_with_events(copier: Copier, users: pa.Table) -> list[str]:
+    """Return the ids of users who may have events in the period."""
+    mask = pc.greater(users["eventCount"], 0)
+    if copier.scope is not None:
+        mask = pc.and_(mask, pc.greater_equal(users["lastEventDate"], copier.scope))
+    if copier.until is not None:
+        mask = pc.and_(mask, pc.less_equal(users["firstEventDate"], copier.until))
+    ids: list[str] = users.filter(mask)["_id"].to_pylist()
     return ids
 
 
-def _events(copying: Copying, user_id: str) -> pa.Table:
-    return whole(
-        copying.source, "list_user_events", id=user_id, since=copying.scope, until=copying.until, sort="_id"
+def _events(copier: Copier, user_id: str) -> pa.Table:
+    return list_all(
+        copier.source, "list_user_events", id=user_id, since=copier.scope, until=copier.until, sort="_id"
     )

@@ -1,4 +1,4 @@
-"""Sums the metrics of events in time, on any engine."""
+"""Sums metrics of events by interval, on any engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate
 from attrib_ds.filters.engine import to_ibis
-from attrib_ds.queries.interaction_counts import INTERVALS, local, moment
+from attrib_ds.queries.intervals import INTERVALS, local_time
+from attrib_ds.queries.values import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from attrib_ds.contract.events import EventInsights
 
 _MOST_RECORDS: Final = 100_000
-#: Every day of a year and every week number occurs in any twelve years.
+#: Any twelve years contain every day of the year and every week number.
 _DAYS_OF_ALL_SEASONS: Final = 12 * 366
 _COUNT: Final = "event-count"
 _DELAY: Final = "state-delay-"
 
-#: The label of the interval that a day lies in (G-109): the pair, in Python, of those that the engine writes.
+#: Labels of the interval of a day (G-109), in Python: the same as :data:`INTERVALS` computes in the engine.
 _DAY_LABELS: Final[dict[str, Callable[[date], str]]] = {
     "year": lambda day: f"{day.year:04}",
     "semester": lambda day: f"{day.year:04}-S{_part(day, 6)}",
@@ -57,7 +58,7 @@ def _part(day: date, months: int) -> int:
 
 @dataclass
 class _Sum:
-    """What the metrics of one key add up to; amounts are in the currency of the project (G-116)."""
+    """Sums of the metrics of one key; amounts are in the project's currency (G-116)."""
 
     states: int = 0
     amounts: Decimal = Decimal(0)
@@ -71,13 +72,13 @@ class _Sum:
         self.count += count
 
     def value(self, key: str) -> Any:
-        """Return the number that stands for the key (G-116)."""
+        """Return the value to report for the key (G-116)."""
         if key.startswith(_DELAY):
             return self.numbers / self.count if self.count else 0
         return self.states + self.amounts + Decimal(repr(self.numbers))
 
 
-#: Days of the shortest interval of each kind.
+#: Length of the shortest interval of each kind, in days.
 _SHORTEST: Final = {"day": 1, "week": 7, "month": 28, "quarter": 90, "semester": 181, "year": 365}
 
 
@@ -89,7 +90,7 @@ def sum_events(
     *,
     in_currency: Callable[[ir.Table], ir.Table],
 ) -> Answer:
-    """Answer with the values of metrics, one record per interval and group, zeros where nothing happened.
+    """Sum metrics, one record per interval and group; zeros for intervals without events.
 
     Parameters
     ----------
@@ -98,9 +99,9 @@ def sum_events(
     types : ibis.Table
         ``eventType`` of the types that have records even without events (G-111).
     request : EventInsights
-        What is asked for; bounds are inclusive, and on ``eventDate`` for every metric (G-115).
+        Metrics, interval and filters; inclusive bounds on ``eventDate`` for every metric (G-115).
     in_currency : callable
-        Adds ``converted``, the amounts in the project's currency, to a join with ``metrics``.
+        Adds a column ``converted``, the amounts in the project's currency, to a join with ``metrics``.
 
     Returns
     -------
@@ -110,36 +111,36 @@ def sum_events(
     Raises
     ------
     InvalidRequest
-        If that would be more than 100,000 records.
+        If the result would exceed 100,000 records.
     """
     by_type = request.groupBy == "event-type"
-    kept = [events.eventDate >= moment(request.since), events.eventDate <= moment(request.until)]
-    events = events.filter(kept)
+    within = [events.eventDate >= timestamp(request.since), events.eventDate <= timestamp(request.until)]
+    events = events.filter(within)
     if by_type and request.filter is not None:
         events = events.filter(_matches(events, request.filter))
         types = types.filter(_matches(types, request.filter))
     interval = INTERVALS[request.interval]
-    number = interval.number(local(events.eventDate, request.timezone))
+    number = interval.number(local_time(events.eventDate, request.timezone))
     labelled = events.select("_id", "eventType", part=number)
     counts = labelled.group_by(["eventType", "part"]).agg(count=labelled.count())
-    counts = _written(counts.mutate(label=interval.write(counts.part)))
+    counts = _fetch_rows(counts.mutate(label=interval.label(counts.part)))
     sums = _sums(metrics, labelled, request.metrics, in_currency)
-    sums = _written(sums.mutate(label=interval.write(sums.part)))
+    sums = _fetch_rows(sums.mutate(label=interval.label(sums.part)))
     references = types.to_pyarrow()["eventType"].to_pylist() if by_type else []
-    found: defaultdict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
-    for each in counts:
-        identifier = each["eventType"] if by_type else request.projectId
-        found[identifier, each["label"], _COUNT].states += each["count"]
-    for each in sums:
-        identifier = each["eventType"] if by_type else request.projectId
-        total = found[identifier, each["label"], each["key"]]
-        total.add(each["states"], each["amounts"], each["numbers"], each["count"])
-    with_data = {each["eventType"] for each in counts}
+    totals: defaultdict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
+    for row in counts:
+        identifier = row["eventType"] if by_type else request.projectId
+        totals[identifier, row["label"], _COUNT].states += row["count"]
+    for row in sums:
+        identifier = row["eventType"] if by_type else request.projectId
+        total = totals[identifier, row["label"], row["key"]]
+        total.add(row["states"], row["amounts"], row["numbers"], row["count"])
+    with_data = {row["eventType"] for row in counts}
     identifiers = sorted({*references, *with_data}) if by_type else [request.projectId]
     labels = _labels(request, len(identifiers))
     keys = list(dict.fromkeys(request.metrics))
     records = [
-        (identifier, label, encode({key: found[identifier, label, key].value(key) for key in keys}))
+        (identifier, label, encode({key: totals[identifier, label, key].value(key) for key in keys}))
         for label in labels
         for identifier in identifiers
     ]
@@ -149,22 +150,22 @@ def sum_events(
     )
 
 
-def _written(rows: ir.Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = rows.to_pyarrow().to_pylist()
-    return found
+def _fetch_rows(rows: ir.Table) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = rows.to_pyarrow().to_pylist()
+    return records
 
 
 def _sums(
     metrics: ir.Table, events: ir.Table, keys: tuple[str, ...], in_currency: Callable[[ir.Table], ir.Table]
 ) -> ir.Table:
-    """Sum the metrics of events by type, interval and key; each event has at most one of each key.
+    """Sum metrics by event type, interval and key; each event has at most one metric of each key.
 
-    Amounts that no rate converts to the currency of the project are left out (G-065).
+    Amounts without a rate to the project's currency are left out (G-065).
     """
-    wanted = metrics.filter(
+    selected = metrics.filter(
         metrics.deletedAt.isnull(), metrics.key != _COUNT, metrics.key.isin(list(keys) or [""])
     )
-    of_events = in_currency(wanted.inner_join(events, wanted.eventId == events["_id"]))
+    of_events = in_currency(selected.inner_join(events, selected.eventId == events["_id"]))
     is_state = of_events.type == "state"
     grouped = of_events.group_by(["eventType", "part", "key"])
     return grouped.agg(
@@ -175,14 +176,14 @@ def _sums(
     )
 
 
-def _matches(table: ir.Table, wanted: tuple[str, ...] | Predicate) -> Any:
-    if isinstance(wanted, Predicate):
-        return to_ibis(wanted, table)
-    return table.eventType.isin(list(wanted) or [""])
+def _matches(table: ir.Table, condition: tuple[str, ...] | Predicate) -> Any:
+    if isinstance(condition, Predicate):
+        return to_ibis(condition, table)
+    return table.eventType.isin(list(condition) or [""])
 
 
 def _labels(request: EventInsights, groups: int) -> list[str]:
-    """Return the labels that touch the bounds, in order."""
+    """Return the labels of the intervals between the bounds, in order."""
     most = _MOST_RECORDS // max(groups, 1)
     is_linear = request.interval in LINEAR
     write = _DAY_LABELS[request.interval]
@@ -194,7 +195,7 @@ def _labels(request: EventInsights, groups: int) -> list[str]:
         if len(labels) > most:
             raise InvalidRequest(
                 f"interval: {request.interval!r} makes more than {_MOST_RECORDS:,} records; allowed: a "
-                "longer interval, or bounds nearer to each other",
+                "longer interval, or a shorter date range",
                 field="interval",
             )
     return list(labels) if is_linear else sorted(labels, key=int)
@@ -205,7 +206,7 @@ def _days(request: EventInsights) -> Iterator[date]:
     if request.since > request.until:
         return
     day, last = (_local_day(bound, zone) for bound in (request.since, request.until))
-    # No interval is shorter than the step, so that none is passed over.
+    # No interval is shorter than the step, so none is skipped.
     step = timedelta(days=_SHORTEST[request.interval] if request.interval in LINEAR else 1)
     while day < last:
         yield day
@@ -216,5 +217,5 @@ def _days(request: EventInsights) -> Iterator[date]:
 def _local_day(instant: datetime, zone: Any) -> date:
     try:
         return instant.astimezone(zone).date()
-    except OverflowError:  # the first or last day there is
+    except OverflowError:  # the first or last representable day
         return instant.date()

@@ -40,32 +40,34 @@ from attrib_ds.service.events.event_types import (
     update_event_type,
 )
 from attrib_ds.service.events.ingestion import Ingestion
-from attrib_ds.service.events.insights import event_insights
-from attrib_ds.service.events.reading import get_event, get_raw_event, list_trashed_events
+from attrib_ds.service.events.reading import event_insights, get_event, get_raw_event, list_trashed_events
 from attrib_ds.service.events.retention import Expirations, anonymise_expired
 from attrib_ds.service.events.states import States
 from attrib_ds.service.identity.merging import merge_users, split_user
-from attrib_ds.service.interactions.insights import interaction_insights
-from attrib_ds.service.interactions.nodes import get_node, list_nodes
+from attrib_ds.service.interactions.nodes import get_node, list_nodes, node_table
 from attrib_ds.service.interactions.offline import create_offline_interaction
-from attrib_ds.service.interactions.search import get_interaction, list_hits, search_interactions
-from attrib_ds.service.interactions.selection import nodes_of
+from attrib_ds.service.interactions.search import (
+    get_interaction,
+    interaction_insights,
+    list_hits,
+    search_interactions,
+)
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.loading.mirroring import begin_mirror, keep_mirror, mirror_records
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.file_errors import explained, is_final
-from attrib_ds.service.store.gate import Gate
+from attrib_ds.service.store.file_errors import is_final, with_advice
+from attrib_ds.service.store.readers_writer_lock import ReadersWriterLock
 from attrib_ds.service.store.settings import get_settings, read_settings, update_settings
 from attrib_ds.service.store.store import MEMORY, Store
 from attrib_ds.service.upkeep.backup import back_up_project
-from attrib_ds.service.upkeep.checking import check_project
+from attrib_ds.service.upkeep.consistency_check import check_project
 from attrib_ds.service.upkeep.restoring import exchange, prepared
 from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
 from attrib_ds.service.users.data_export import export_user_data
 from attrib_ds.service.users.erasure import delete_user
 from attrib_ds.service.users.events_of_user import list_user_events, list_user_metrics
 from attrib_ds.service.users.exports import export_users
-from attrib_ds.service.users.records import get_user
+from attrib_ds.service.users.get_user import get_user
 from attrib_ds.service.users.search import search_users
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class Service:
 
     def __init__(self, store: Store, address: str) -> None:
         self._address = address
-        self._gate = Gate()
+        self._lock = ReadersWriterLock()
         self._is_broken = False
         self._use(store)
 
@@ -283,7 +285,7 @@ class Service:
         """Return what the project has chosen, as it was at most a second ago."""
         until, chosen = self._chosen
         if chosen is None or time.monotonic() > until:
-            with self._gate.shared(), self._store.cursor() as cursor:
+            with self._lock.shared(), self._store.cursor() as cursor:
                 chosen = read_settings(cursor)
             self._chosen = (time.monotonic() + _SECONDS_TO_REMEMBER, chosen)
         return chosen
@@ -312,7 +314,7 @@ class Service:
         meta = self._store.meta
         with (
             prepared(request.source, target, meta.project_id) as (part, counts),
-            self._gate.alone(timeout=_SECONDS_TO_BE_ALONE),
+            self._lock.exclusive(timeout=_SECONDS_TO_BE_ALONE),
         ):
             self._is_broken = True
             self._let_go()
@@ -338,11 +340,11 @@ class Service:
         A file that the database closed after a failure is opened again first.
         """
         if self._is_broken:
-            with self._gate.alone(timeout=_SECONDS_TO_BE_ALONE):
+            with self._lock.exclusive(timeout=_SECONDS_TO_BE_ALONE):
                 if self._is_broken:
                     self._let_go()
                     self._open_again()
-        return self._gate.enter()
+        return self._lock.acquire_shared()
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -352,7 +354,7 @@ class Service:
         except (AttribError, duckdb.Error) as error:
             self._is_broken |= is_final(error) and self._address != MEMORY
             if isinstance(error, duckdb.Error):
-                raise ServiceFailure(f"the database failed: {explained(error)}") from error
+                raise ServiceFailure(f"the database failed: {with_advice(error)}") from error
             raise
 
     def _open_again(self) -> None:
@@ -385,7 +387,7 @@ class Service:
             interactions=backend.table("interactions"),
             events=backend.table("events"),
             metrics=backend.table("metrics"),
-            nodes=nodes_of(backend),
+            nodes=node_table(backend),
             outlays=backend.table("outlays"),
             metric_history=backend.table("metric_history"),
             rates=backend.table("rates"),
@@ -415,7 +417,7 @@ def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
         store = service._store
         if line is not None and not line.is_read:
             # The audit line is written in the same transaction.
-            store = store.beside(lambda connection: audit.append(connection, [line]))
+            store = store.with_extra_job(lambda connection: audit.append(connection, [line]))
         return handle(store, request)
 
     return handler

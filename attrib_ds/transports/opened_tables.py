@@ -10,7 +10,8 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotSupported
 from attrib_ds.queries.event_sums import sum_events
-from attrib_ds.queries.interaction_counts import answered, count_interactions
+from attrib_ds.queries.interaction_counts import count_interactions
+from attrib_ds.queries.values import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ def _nodes(tables: Tables, request: Any) -> Answer:
         text = request.search.lower()
         nodes = nodes.filter(nodes.name.lower().contains(text) | nodes["_id"].lower().contains(text))
     ordered = nodes.order_by("_id")
-    return Answer.of(answered(ordered.limit(request.limit, offset=request.offset or 0), schema.NODE))
+    return Answer.of(fetch(ordered.limit(request.limit, offset=request.offset or 0), schema.NODE))
 
 
 _ANSWERS: Final[dict[str, Callable[[Tables, Any], Answer]]] = {

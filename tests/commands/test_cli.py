@@ -202,7 +202,7 @@ def test_integrations_are_made_and_listed(capsys):
     assert [line[:3] for line in lines] == [["my-ads", "My ads", "EUR"], ["posters", "Posters", "NOK"]]
     assert all(line[3] in told for line in lines)
     assert main([*command, "--vendor-id", "my-ads", "--name", "Again"]) == 1
-    assert "there is an integration 'my-ads' already" in capsys.readouterr().err
+    assert "an integration 'my-ads' exists already" in capsys.readouterr().err
 
 
 def test_an_integration_makes_no_project(own_home, capsys):

@@ -10,7 +10,7 @@ from conformance.shop import VENDOR, event, hex_id, new, uuid
 from conformance.transports import OverHttp
 
 from attrib_ds.contract import BASES, OPERATIONS
-from attrib_ds.service.http.rates import Rate
+from attrib_ds.service.http.rate_limits import Rate
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.settings import Rates, Settings
 

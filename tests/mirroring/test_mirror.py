@@ -25,7 +25,7 @@ from attrib_ds.mirroring import interactions, users
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.settings import Settings
-from attrib_ds.service.store.tables import TABLES
+from attrib_ds.service.store.table_definitions import TABLES
 
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email", "discriminant": True},
@@ -114,7 +114,7 @@ def happen(shop):
     at.admin.set_rates(shop, pd.DataFrame({"currency": ["USD", "GBP"], "date": "2025-01-01T00:00:00Z", "rate": [None, 1.2]}))  # fmt: skip
 
 
-EVERYTHING = list(interactions._EVERYTHING)
+EVERYTHING = list(interactions._ALL_COLUMNS)
 FIELDS_OF_USERS = [
     "fields.email", "eventCount", "eventTypesCount.order", "metrics.turnover.sum", "metrics.won.sum",
     "interactionCount", "firstInteractionDate", "lastEventDate", "createdAt",
@@ -401,7 +401,7 @@ def test_records_that_do_not_fit_are_told(shop, caplog):
         assert at.search_interactions(mirror, filtered=None, bots=None).shape[0] == 5
     (record,) = caplog.records
     assert (
-        f"interactions: 1 records of the source do not fit and are left out; the first is {hex_id(3)}"
+        f"interactions: 1 invalid records of the source were skipped; the first is {hex_id(3)}"
         in record.message
     )
 

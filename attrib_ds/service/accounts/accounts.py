@@ -1,4 +1,4 @@
-"""Keeps the service accounts, their keys and the access tokens given to them."""
+"""Stores service accounts, their keys and access tokens."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 #: Name of the file in the folder of embedded projects.
 FILE: Final = "accounts.sqlite"
-#: How long an access token works (G-173).
+#: Lifetime of an access token (G-173).
 TOKEN_SECONDS: Final = 3_600
 _EMAIL_DOMAIN: Final = "attrib-ds.internal"
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a service account, as a list shows it.
+    """A key of a service account, as listed.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class Key:
     projects : tuple of str, optional
         Projects that the account may use; None for all.
     scopes : tuple of str
-        What it may do there.
+        Scopes of the account.
     created_at : datetime
         Aware, in UTC.
     expires_at, revoked_at : datetime, optional
-        From when on it does not work; ``revoked_at`` is that of the account if that came first.
+        End of validity; ``revoked_at`` is that of the account if earlier.
     """
 
     key_id: str
@@ -58,16 +58,16 @@ class Key:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """What an assertion is checked against.
+    """The public key that verifies an assertion.
 
     Parameters
     ----------
     key_id, client_id, email : str
         The key and its account.
     pem : str
-        The key itself.
+        The key in PEM.
     scopes : tuple of str
-        Of the account.
+        Scopes of the account.
     """
 
     key_id: str
@@ -79,16 +79,16 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class Token:
-    """An access token, just given.
+    """A new access token.
 
     Parameters
     ----------
     text : str
-        What the client sends; only its hash is kept.
+        The secret; only its hash is stored.
     seconds : int
-        How long it works.
+        Lifetime.
     scopes : tuple of str
-        What it allows.
+        Scopes of the token.
     """
 
     text: str = field(repr=False)
@@ -98,16 +98,16 @@ class Token:
 
 @dataclass(frozen=True)
 class Access:
-    """What an access token allows.
+    """Permissions of an access token.
 
     Parameters
     ----------
     client_id : str
         The account.
     scopes : frozenset of str
-        What it may do.
+        Scopes of the token.
     has_all_projects : bool
-        Whether it may do so in every project.
+        Whether it is valid for all projects.
     """
 
     client_id: str
@@ -115,14 +115,14 @@ class Access:
     has_all_projects: bool
 
     def allows(self, scope: str) -> bool:
-        """Say whether it may do what a scope stands for."""
+        """Return whether the token includes a scope."""
         return all_scopes.allows(self.scopes, scope)
 
 
 class Accounts:
     """The service accounts of one folder of projects.
 
-    Made by :meth:`open`. Its methods may be called from any thread.
+    Create it with :meth:`open`. Its methods are thread-safe.
 
     Attributes
     ----------
@@ -136,19 +136,19 @@ class Accounts:
 
     @classmethod
     def open(cls, home: str | Path, *, clock: Callable[[], float] = time.time) -> Self:
-        """Open the accounts of a folder of projects; several processes may do so at once.
+        """Open the accounts of a folder of projects; safe for several processes at a time.
 
         Parameters
         ----------
         home : str or Path
-            The folder; made if it is not there.
+            The folder; created if it does not exist.
         clock : callable, optional
             Returns the seconds since 1970.
 
         Returns
         -------
         Accounts
-            To be closed.
+            The caller closes it.
 
         Raises
         ------
@@ -174,16 +174,16 @@ class Accounts:
         scopes: Iterable[str] = (FULL_ACCESS,),
         expires_at: datetime | None = None,
     ) -> KeyFile:
-        """Make a service account with one key.
+        """Create a service account with one key.
 
         Parameters
         ----------
         projects : iterable of str, optional
-            Projects it may use, whether they exist yet or not; None for all there are and will be.
+            Projects it may use, existing or not; None for all present and future ones.
         scopes : iterable of str, default ("full_access",)
-            What it may do there.
+            Scopes of the account.
         expires_at : datetime, optional
-            When the key ends; aware.
+            End of validity of the key, aware.
 
         Returns
         -------
@@ -195,8 +195,8 @@ class Accounts:
         InvalidRequest
             If a project id, a scope or the expiry is not allowed.
         """
-        named = None if projects is None else _checked_projects(projects)
-        granted = all_scopes.checked(scopes)
+        named = None if projects is None else _validated_projects(projects)
+        granted = all_scopes.validated(scopes)
         client_id = secrets.token_hex(12)
         prefix = named[0] if named else "all-projects"
         email = f"{prefix}-{client_id[:8]}@{_EMAIL_DOMAIN}"
@@ -204,14 +204,14 @@ class Accounts:
         return self._add_key(client_id, email, expires_at, account=account, projects=named or ())
 
     def add_key(self, client_id: str, *, expires_at: datetime | None = None) -> KeyFile:
-        """Make a further key of a service account, such as the next one before the last one ends.
+        """Create a further key of a service account, such as a replacement before the old key expires.
 
         Parameters
         ----------
         client_id : str
             The account.
         expires_at : datetime, optional
-            When the key ends; aware.
+            End of validity of the key, aware.
 
         Returns
         -------
@@ -261,7 +261,7 @@ class Accounts:
         return KeyFile(client_id, email, pair.key_id, pair.private)
 
     def list_keys(self) -> list[Key]:
-        """Return every key, revoked ones included, the oldest first."""
+        """Return all keys, including revoked ones, oldest first."""
         with self._database.read() as connection:
             grants: dict[str, list[str]] = {}
             for client_id, project_id in connection.execute("SELECT * FROM grants ORDER BY project_id"):
@@ -287,7 +287,7 @@ class Accounts:
         ]
 
     def revoke_key(self, key_id: str) -> None:
-        """End a key and the tokens given for it, at once; ending it again does nothing.
+        """Revoke a key and its tokens immediately; idempotent.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class Accounts:
         self._revoke("keys", "key_id", key_id)
 
     def revoke_account(self, client_id: str) -> None:
-        """End a service account with its keys and tokens, at once; ending it again does nothing.
+        """Revoke a service account with its keys and tokens immediately; idempotent.
 
         Parameters
         ----------
@@ -326,7 +326,7 @@ class Accounts:
             raise NotFound(f"{column}: {value!r} is not known", field=column)
 
     def has_account(self, client_id: str) -> bool:
-        """Say whether there is such a service account, not revoked."""
+        """Return whether a service account exists and is not revoked."""
         with self._database.read() as connection:
             found = connection.execute(
                 "SELECT 1 FROM accounts WHERE client_id = ? AND revoked_at IS NULL", (client_id,)
@@ -334,7 +334,7 @@ class Accounts:
             return found.fetchone() is not None
 
     def find_key(self, client_id: str, key_id: str) -> PublicKey | None:
-        """Return a key of an account, if it works."""
+        """Return a valid key of an account, or None."""
         with self._database.read() as connection:
             found = connection.execute(
                 "SELECT key_id, client_id, email, public_key, scopes FROM keys "
@@ -351,28 +351,28 @@ class Accounts:
     def issue(
         self, key: PublicKey, scopes: tuple[str, ...], *, once: str | None = None, until: float = 0.0
     ) -> Token:
-        """Give an access token for a key.
+        """Issue an access token for a key.
 
         Parameters
         ----------
         key : PublicKey
             From :meth:`find_key`.
         scopes : tuple of str
-            What it allows.
+            Scopes of the token.
         once : str, optional
-            Identifier of the assertion that may not come again.
+            Identifier of the assertion, for replay protection.
         until : float, optional
-            Second since 1970 until which it may not.
+            End of the replay protection, in seconds since 1970.
 
         Returns
         -------
         Token
-            The only copy of it.
+            The only copy of the token.
 
         Raises
         ------
         Refusal
-            If the assertion came before.
+            If the assertion was used before.
         """
         now = self.clock()
         text = secrets.token_urlsafe(32)
@@ -385,7 +385,7 @@ class Accounts:
                 ).rowcount
                 if not taken:
                     raise Refusal("invalid_grant", "the assertion was used before (jti)")
-            # A token does not outlive its key.
+            # A token expires with its key at the latest.
             expires_at, seconds = connection.execute(
                 "SELECT min(end, ?), CAST(min(end, ?) - ? AS INTEGER) FROM "
                 "(SELECT coalesce(expires_at, ?) AS end FROM keys WHERE key_id = ?)",
@@ -398,7 +398,7 @@ class Accounts:
         return Token(text, seconds, scopes)
 
     def find_access(self, token: str) -> Access | None:
-        """Return what an access token allows, if it works."""
+        """Return the permissions of a valid access token, or None."""
         with self._database.read() as connection:
             found = connection.execute(
                 "SELECT client_id, tokens.scopes, all_projects FROM tokens JOIN keys USING (key_id) "
@@ -409,7 +409,7 @@ class Accounts:
         return None if found is None else Access(found[0], frozenset(found[1].split()), bool(found[2]))
 
     def has_grant(self, access: Access, project_id: str) -> bool:
-        """Say whether an account may use a project, whether that exists or not."""
+        """Return whether an account may use a project, existing or not."""
         if access.has_all_projects:
             return True
         with self._database.read() as connection:
@@ -419,7 +419,7 @@ class Accounts:
             return found.fetchone() is not None
 
     def beat(self) -> None:
-        """Write a row and read it back, which fails when the file cannot be used."""
+        """Health check: write a row and read it back."""
         now = self.clock()
         with self._database.write() as connection:
             connection.execute("INSERT OR REPLACE INTO pulse VALUES (1, ?)", (now,))
@@ -427,12 +427,12 @@ class Accounts:
             connection.execute("SELECT beat FROM pulse").fetchone()
 
     def close(self) -> None:
-        """Let go of the file; closing again does nothing."""
+        """Close the file; closing again does nothing."""
         self._database.close()
 
 
 def _hash(secret: str) -> bytes:
-    # Not slowed down, as for passwords: a token has 256 random bits, nobody guesses it.
+    # A fast hash is safe, unlike for passwords: a token has 256 random bits.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -442,7 +442,7 @@ def _seconds(instant: datetime | None) -> float | None:
     return None if instant is None else instant.timestamp()
 
 
-def _checked_projects(projects: Iterable[str]) -> tuple[str, ...]:
+def _validated_projects(projects: Iterable[str]) -> tuple[str, ...]:
     named = tuple(dict.fromkeys(projects))
     if not named:
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Makes, lists and revokes keys: what an administrator does on the command line."""
+"""Creates, lists and revokes keys, for the command line."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ def create_key(
     expires_at: datetime | None = None,
     client_id: str | None = None,
 ) -> KeyFile:
-    """Make a key and write its file, which only its owner may read.
+    """Create a key and write its file, accessible to its owner only.
 
     Parameters
     ----------
     home : str or Path
         Folder of embedded projects.
     out : str or Path
-        The file; must not be there yet.
+        The file; must not exist yet.
     projects : iterable of str, optional
         Projects that the new service account may use; None for all.
     scopes : iterable of str, default ("full_access",)
-        What the new account may do there.
+        Scopes of the new account.
     expires_at : datetime, optional
-        When the key ends; aware.
+        End of validity of the key, aware.
     client_id : str, optional
-        Account that gets a further key, in place of a new account; ``projects`` and ``scopes`` stay as
-        they are then.
+        Existing account that gets a further key; its projects and scopes stay as they are.
 
     Returns
     -------
     KeyFile
-        What was written.
+        Content of the file.
 
     Raises
     ------
     InvalidRequest
-        If an argument is not allowed, or the file is there already.
+        If an argument is not allowed, or the file exists.
     NotFound
         If there is no such account.
     Unavailable

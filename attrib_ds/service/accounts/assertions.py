@@ -1,4 +1,4 @@
-"""Checks the signed assertion by which a service account proves itself (RFC 7523)."""
+"""Validates the JWT assertions by which service accounts authenticate (RFC 7523)."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _PART: Final = re.compile("[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Claims:
-    """What a good assertion says.
+    """The claims of a valid assertion.
 
     Parameters
     ----------
     scope : object
-        Scopes asked for, as they came; None for no wish.
+        Requested scopes, unvalidated; None for all.
     once : str, optional
-        Identifier of an assertion that may not come again.
+        Identifier of the assertion (``jti``), for replay protection.
     until : float
-        Second since 1970 until which the assertion is good.
+        End of validity, in seconds since 1970.
     """
 
     scope: object
@@ -47,7 +47,7 @@ class Claims:
 
 
 def read_key_id(assertion: str) -> str:
-    """Return the key that an assertion names, once its form is right.
+    """Return the key id of a well-formed assertion.
 
     Parameters
     ----------
@@ -57,16 +57,16 @@ def read_key_id(assertion: str) -> str:
     Returns
     -------
     str
-        ``kid``; nothing is proven by it.
+        ``kid``, unverified.
 
     Raises
     ------
     Refusal
-        If the form or the algorithm is another one.
+        If the assertion is malformed or has another algorithm.
     """
     parts = assertion.split(".")
     is_long = len(assertion) > _LONGEST
-    # Several texts decode to the same bytes; only the one that an encoder writes is taken.
+    # Accept only canonical base64url, since several texts decode to the same bytes.
     if is_long or len(parts) != 3 or not all(map(_is_canonical, parts)):
         raise _refused("is no JWT: three parts in base64url without padding, 16 KiB at most")
     header = _json_object(parts[0])
@@ -82,34 +82,34 @@ def read_key_id(assertion: str) -> str:
 
 
 def check(assertion: str, key: PublicKey, *, audiences: Collection[str], now: float) -> Claims:
-    """Check the signature of an assertion, then what it claims.
+    """Verify the signature of an assertion and validate its claims.
 
     Parameters
     ----------
     assertion : str
-        Of which :func:`read_key_id` has read the key.
+        A well-formed assertion; see :func:`read_key_id`.
     key : PublicKey
-        That key.
+        Its key.
     audiences : collection of str
         URLs of the token route.
     now : float
-        Second since 1970.
+        Seconds since 1970.
 
     Returns
     -------
     Claims
-        What it asks for.
+        The validated claims.
 
     Raises
     ------
     Refusal
-        If anything is not as it must be.
+        If the assertion is invalid.
     """
     try:
         jwt.PyJWS().decode(assertion, key.pem, algorithms=[_ALGORITHM])
     except jwt.PyJWTError:
         raise _refused("has a wrong signature") from None
-    # PyJWT would also take numbers that are text, and an audience among others.
+    # PyJWT would also accept numbers as text, and one audience among others.
     claims = _json_object(assertion.split(".")[1])
     if claims.get("iss") != key.client_id:
         raise _refused("has an iss that is not the client_id")

@@ -1,7 +1,7 @@
-"""Holds the accounts in one SQLite file.
+"""The SQLite file of the accounts.
 
-SQLite, since DuckDB lets one process at a time open a file: keys are made and revoked on the command line
-while a server runs.
+SQLite, because several processes use it: the command line creates and revokes keys while a server runs, and
+DuckDB allows one process at a time.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ _TABLES: Final = (
         expires_at REAL NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX tokens_by_expiry ON tokens (expires_at)",
-    # Assertions that may not come again.
+    # Used assertions, for replay protection.
     """CREATE TABLE assertions (
         client_id TEXT NOT NULL REFERENCES accounts, hash BLOB NOT NULL, expires_at REAL NOT NULL,
         PRIMARY KEY (client_id, hash)
     ) WITHOUT ROWID""",
     "CREATE INDEX assertions_by_expiry ON assertions (expires_at)",
-    # One row that a check of health writes.
+    # One row, written by health checks.
     "CREATE TABLE pulse (id INTEGER PRIMARY KEY CHECK (id = 1), beat REAL NOT NULL)",
 )
 
 
 class Database:
-    """One file; a connection to read and one to write, each used by one thread at a time.
+    """A SQLite file with one connection for reading and one for writing, each locked per use.
 
     Parameters
     ----------
     path : Path
-        The file; made, readable by its owner alone, if it is not there.
+        The file; created, accessible to its owner only, if it does not exist.
 
     Raises
     ------
     Unavailable
-        If the file cannot be opened, is no such database or comes from a newer version.
+        If the file cannot be opened, is no such database or was written by a newer version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,13 +81,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection to read from; each of its queries sees what is committed by then."""
+        """Yield a connection for reading; queries see committed data."""
         with self._reading, self._translated():
             yield self._reader
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection inside a transaction, durable when the block ends without an error."""
+        """Yield a connection inside a transaction, committed when the block ends without an error."""
         with self._writing, self._translated():
             self._writer.execute("BEGIN IMMEDIATE")
             try:
@@ -99,7 +99,7 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Let go of the file; closing again does nothing."""
+        """Close the file; closing again does nothing."""
         with self._reading, self._writing:
             self._reader.close()
             self._writer.close()
@@ -127,7 +127,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         path, timeout=_SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
     )
     try:
-        # Readers and the writer, of several processes too, then never wait for each other.
+        # With a write-ahead log, readers and the writer of all processes never block each other.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")

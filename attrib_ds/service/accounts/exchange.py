@@ -1,4 +1,4 @@
-"""Exchanges an assertion for an access token."""
+"""The token exchange: an access token for an assertion."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def exchange(
     assertion: str,
     audiences: Collection[str],
 ) -> Token:
-    """Give an access token for an assertion.
+    """Issue an access token for an assertion.
 
     Parameters
     ----------
     accounts : Accounts
-        Who is known.
+        The service accounts.
     client_id : str
-        The account that asks.
+        The requesting account.
     assertion : str
-        JWT signed by a key of it.
+        JWT signed by a key of the account.
     audiences : collection of str
-        URLs of the token route, one of which the assertion must be made for.
+        Valid audiences of the assertion: URLs of the token route.
 
     Returns
     -------
     Token
-        For the scopes that were asked for, or all that the account has.
+        With the requested scopes, by default all scopes of the account.
 
     Raises
     ------
     Refusal
-        If the account is not known, or the assertion or its scopes are not good.
+        If the account is unknown, or the assertion or its scopes are invalid.
     """
     if not accounts.has_account(client_id):
         raise Refusal("invalid_client", "the client_id is not known")
@@ -55,13 +55,13 @@ def exchange(
     return accounts.issue(key, scopes, once=claims.once, until=claims.until)
 
 
-def _granted(asked: object, held: tuple[str, ...]) -> tuple[str, ...]:
-    if asked is None:
-        return (FULL_ACCESS,) if FULL_ACCESS in held else held
-    if not isinstance(asked, str) or not asked.split():
+def _granted(requested: object, granted: tuple[str, ...]) -> tuple[str, ...]:
+    if requested is None:
+        return (FULL_ACCESS,) if FULL_ACCESS in granted else granted
+    if not isinstance(requested, str) or not requested.split():
         raise Refusal("invalid_scope", "the scope is no list of names with blanks between them")
-    names = tuple(dict.fromkeys(asked.split()))
-    # Unknown and not granted are told alike, since full_access allows every known scope only.
-    if not all(name in SCOPES and allows(held, name) for name in names):
+    names = tuple(dict.fromkeys(requested.split()))
+    # Unknown and not granted scopes get the same error: full_access includes known scopes only.
+    if not all(name in SCOPES and allows(granted, name) for name in names):
         raise Refusal("invalid_scope", "a scope is not known, or not granted to the account")
     return names

@@ -1,4 +1,4 @@
-"""Makes the key of a service account and writes its file."""
+"""Generates keys of service accounts and writes key files."""
 
 # ruff: noqa: N815  (members carry the specification's names)
 
@@ -27,7 +27,7 @@ _OWNER_ONLY: Final = 0o600
 
 @dataclass(frozen=True)
 class KeyFile:
-    """What a client needs to prove that it is a service account.
+    """The credentials of a service account, for its client.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class KeyFile:
     privateKeyId : str
         The key.
     privateKey : str
-        PEM; the service keeps no copy of it.
+        PEM; the service stores no copy.
     """
 
     clientId: str
@@ -52,7 +52,7 @@ class KeyFile:
 
 @dataclass(frozen=True)
 class KeyPair:
-    """An RSA key, just made.
+    """A new RSA key pair.
 
     Parameters
     ----------
@@ -89,30 +89,30 @@ def make_key_pair() -> KeyPair:
 
 @contextmanager
 def new_key_file(path: Path) -> Iterator[Callable[[KeyFile], None]]:
-    """Open a new file that only its owner may read; it goes away if the block fails.
+    """Open a new file, accessible to its owner only; it is deleted if the block fails.
 
-    The file is opened before the key is made, so that no account is left without its key.
+    Opening the file before the key is created avoids accounts without a key file.
 
     Parameters
     ----------
     path : Path
-        Must not be there yet.
+        Must not exist yet.
 
     Yields
     ------
     callable
-        Writes the key.
+        Writes the key to the file.
 
     Raises
     ------
     InvalidRequest
-        If there is such a file.
+        If the file exists.
     """
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY)
     except FileExistsError:
         raise InvalidRequest(
-            f"out: {str(path)!r} is there already; name a new file, since a key cannot be brought back",
+            f"out: {str(path)!r} exists already; choose a new file, since an overwritten key is lost",
             field="out",
         ) from None
     try:

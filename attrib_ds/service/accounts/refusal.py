@@ -1,4 +1,4 @@
-"""Why a token is not given, in the words of RFC 6749 section 5.2."""
+"""The error of the token route, with the codes of RFC 6749 section 5.2."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Code = Literal[
 
 
 class Refusal(Exception):
-    """No token is given; only the token route ever sees it.
+    """A request for a token is refused; handled by the token route.
 
     Parameters
     ----------
     code : str
         Error code of RFC 6749.
     description : str
-        What is wrong, without anything that came.
+        Description of the problem, without values of the request.
     """
 
     def __init__(self, code: Code, description: str) -> None:

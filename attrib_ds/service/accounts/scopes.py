@@ -1,4 +1,4 @@
-"""What scopes allow, and which of them are given."""
+"""Checks scopes: validity, and permissions granted by them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def allows(granted: Collection[str], scope: str) -> bool:
-    """Say whether the granted scopes allow what a scope stands for.
+    """Return whether granted scopes include a scope.
 
     Examples
     --------
@@ -22,24 +22,24 @@ def allows(granted: Collection[str], scope: str) -> bool:
     return scope in granted or FULL_ACCESS in granted
 
 
-def checked(scopes: Iterable[str]) -> tuple[str, ...]:
-    """Return the scopes in the order of :data:`SCOPES`, each once.
+def validated(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return distinct scopes in the order of :data:`SCOPES`.
 
     Raises
     ------
     InvalidRequest
-        If there is none, or one is not known.
+        If there is none, or one is unknown.
 
     Examples
     --------
-    >>> checked(["events:read", "interactions:read", "events:read"])
+    >>> validated(["events:read", "interactions:read", "events:read"])
     ('interactions:read', 'events:read')
     """
-    asked = set(scopes)
-    for scope in sorted(asked - set(SCOPES)):
+    requested = set(scopes)
+    for scope in sorted(requested - set(SCOPES)):
         raise InvalidRequest.choice("scopes", scope, SCOPES)
-    if not asked:
+    if not requested:
         raise InvalidRequest(
             f"scopes: none was given; allowed: one or more of {', '.join(SCOPES)}", field="scopes"
         )
-    return tuple(scope for scope in SCOPES if scope in asked)
+    return tuple(scope for scope in SCOPES if scope in requested)

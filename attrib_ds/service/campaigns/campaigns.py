@@ -1,4 +1,4 @@
-"""Keeps the custom campaigns of an integration, each with its node."""
+"""Creates, updates and reads custom campaigns, each with its node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Conflict, NotFound
 from attrib_ds.service.campaigns.integrations import find, insert_campaign_node, require
-from attrib_ds.service.store.records import (
+from attrib_ds.service.store.table_access import (
     changes_of,
     insert_record,
     read_page,
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from attrib_ds.service.campaigns.integrations import Integration
     from attrib_ds.service.store.store import Store
 
-#: The campaigns of the integration of a ``vendorId``, to stand after FROM.
+#: FROM clause of the campaigns of an integration by ``vendorId``.
 OF_VENDOR: Final = (
     "campaigns WHERE integrationId IN (SELECT _id FROM integrations WHERE vendorId = ? AND deletedAt IS NULL)"
 )
-#: Columns behind the names of the specification.
+#: Columns by name in the specification.
 _COLUMNS: Final = {"campaignId": "id"}
-#: Properties that a list can be restricted to.
+#: Filters of a list by equality.
 _FILTERS: Final = ("active", "campaignId", "campaignSlug", "explicit")
 
 
 def list_campaigns(store: Store, request: ListCampaigns) -> Answer:
-    """Answer one page of campaigns; none for an unknown integration (G-162)."""
+    """Return one page of campaigns; none for an unknown integration (G-162)."""
     filters = {f"{_COLUMNS.get(name, name)} = ?": getattr(request, name) for name in _FILTERS}
-    # The engine folds both sides: Python's lower case differs from its own in a few letters.
+    # Both sides are folded by DuckDB, whose lower case differs from Python's in a few letters.
     filters["contains(lower(name), lower(?))"] = request.nameLike
-    given = {condition: value for condition, value in filters.items() if value is not None}
+    conditions = {condition: value for condition, value in filters.items() if value is not None}
     sort = request.sort or "name"
     with store.read() as backend:
         return read_page(
             backend,
-            " AND ".join([OF_VENDOR, *given]),
-            [request.vendorId, *given.values()],
+            " AND ".join([OF_VENDOR, *conditions]),
+            [request.vendorId, *conditions.values()],
             schema.CAMPAIGN,
             sort=_COLUMNS.get(sort, sort),
             descending=request.order == "DESC",
@@ -62,7 +62,7 @@ def list_campaigns(store: Store, request: ListCampaigns) -> Answer:
 
 
 def get_campaign(store: Store, request: GetCampaign) -> Answer:
-    """Answer one campaign, an implicit one too (R286)."""
+    """Return one campaign, explicit or implicit (R286)."""
     with store.read() as backend:
         query = f"{OF_VENDOR} AND id = ?"
         table = read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
@@ -72,14 +72,14 @@ def get_campaign(store: Store, request: GetCampaign) -> Answer:
 
 
 def create_campaign(store: Store, request: CreateCampaign) -> Answer:
-    """Make an explicit campaign with its node and answer with its id.
+    """Create an explicit campaign with its node and return its id.
 
     Raises
     ------
     InvalidRequest
         If there is no such integration (G-162).
     Conflict
-        If the slug is taken, be it by an implicit campaign (G-160).
+        If the slug is taken, also by an implicit campaign (G-160).
     """
     id = store.ids.new()
 
@@ -106,7 +106,7 @@ def create_campaign(store: Store, request: CreateCampaign) -> Answer:
 
 
 def update_campaign(store: Store, request: UpdateCampaign) -> Answer:
-    """Change a campaign and its node; answer 1 if a stored value changed, else 0 (G-163)."""
+    """Update a campaign and its node; return 1 if a stored value changed, else 0 (G-163)."""
 
     def job(connection: duckdb.DuckDBPyConnection) -> int:
         integration = find(connection, request.vendorId)
@@ -127,7 +127,7 @@ def update_campaign(store: Store, request: UpdateCampaign) -> Answer:
 def find_by_id(
     connection: duckdb.DuckDBPyConnection, integration: Integration, id: str
 ) -> dict[str, Any] | None:
-    """Return a campaign of the integration, None if it has none of that id."""
+    """Return a campaign of the integration by id, or None."""
     query = "SELECT * FROM campaigns WHERE integrationId = ? AND id = ?"
     return read_record(connection, query, integration.id, id)
 
@@ -135,7 +135,7 @@ def find_by_id(
 def find_by_slug(
     connection: duckdb.DuckDBPyConnection, integration: Integration, slug: str
 ) -> dict[str, Any] | None:
-    """Return a campaign of the integration, None if it has none of that slug."""
+    """Return a campaign of the integration by slug, or None."""
     query = "SELECT * FROM campaigns WHERE integrationId = ? AND campaignSlug = ?"
     return read_record(connection, query, integration.id, slug)
 
@@ -158,11 +158,11 @@ def insert_campaign(
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
     integration : Integration
-        Where no campaign has the slug.
+        Must have no campaign with the slug.
     project_id, id, slug, name : str
-        Of the campaign.
+        Properties of the campaign.
     active, explicit : bool
-        As on the campaign.
+        Properties of the campaign.
     """
     now = datetime.now(UTC)
     campaign = {

@@ -1,4 +1,4 @@
-"""Keeps the integrations of a project, each with the root of its tree of nodes."""
+"""Creates and reads integrations, each with the root of its tree of nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Conflict, InvalidRequest
-from attrib_ds.service.store.records import insert_record, read_record, read_table
+from attrib_ds.service.store.table_access import insert_record, read_record, read_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,18 +22,18 @@ CUSTOM_ADS: Final = "custom-ads"
 
 @dataclass(frozen=True)
 class Integration:
-    """What campaigns, outlays and interactions need to know of their integration.
+    """An integration, as needed for its campaigns, outlays and interactions.
 
     Parameters
     ----------
     id, vendor_id, currency : str
-        The integration.
+        Ids and currency of the integration.
     node_id : str
-        The root of its nodes.
+        Root of its nodes.
     path : tuple of str
-        Ids of the nodes above that root.
+        Ids of the ancestors of the root.
     channel : str or None
-        What the nodes below the root are counted under.
+        Channel of the nodes below the root.
     """
 
     id: str
@@ -51,15 +51,15 @@ class _Root:
 
 
 def create_integration(store: Store, request: CreateIntegration) -> Answer:
-    """Make an integration and answer with its id.
+    """Create an integration and return its id.
 
     A loaded node of type ``integration`` with the same ``vendorId`` becomes its root, and the
-    ``integrationId`` of that node its id; without one it gets a root of its own.
+    ``integrationId`` of that node its id; otherwise a root is created.
 
     Raises
     ------
     Conflict
-        If the project has an integration of that ``vendorId``.
+        If the project has an integration with that ``vendorId``.
     """
     new_id = store.ids.new()
     now = datetime.now(UTC)
@@ -77,7 +77,7 @@ def create_integration(store: Store, request: CreateIntegration) -> Answer:
     def job(connection: duckdb.DuckDBPyConnection) -> str:
         if find(connection, request.vendorId) is not None:
             raise Conflict(
-                f"vendor_id: there is an integration {request.vendorId!r} already; give another id",
+                f"vendor_id: an integration {request.vendorId!r} exists already; choose another id",
                 field="vendor_id",
             )
         root = _adopt(connection, request.vendorId, new_id, request.channel)
@@ -102,15 +102,15 @@ def create_integration(store: Store, request: CreateIntegration) -> Answer:
     return Answer(value=store.write(job))
 
 
-def list_integrations(store: Store, request: ListIntegrations) -> Answer:  # noqa: ARG001  (one of the handlers)
-    """Answer all integrations, ordered by ``vendorId``."""
+def list_integrations(store: Store, request: ListIntegrations) -> Answer:  # noqa: ARG001  (signature of all handlers)
+    """Return all integrations, sorted by ``vendorId``."""
     with store.read() as backend:
         listed = "integrations WHERE deletedAt IS NULL ORDER BY vendorId"
         return Answer.of(read_table(backend.con, listed, [], schema.INTEGRATION))
 
 
 def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration | None:
-    """Return the integration of a ``vendorId``, None if there is none."""
+    """Return the integration with a ``vendorId``, or None."""
     record = read_record(
         connection,
         "SELECT integration._id, integration.currency, nodes._id AS nodeId, nodes.path, nodes.channel "
@@ -131,15 +131,16 @@ def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration |
 
 
 def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: str) -> Integration:
-    """Return the integration of a ``vendorId``, or refuse it in the name of an argument (G-162, R188)."""
-    found = find(connection, vendor_id)
-    if found is not None:
-        return found
+    """Return the integration with a ``vendorId``; raises an error that names the argument (G-162, R188)."""
+    integration = find(connection, vendor_id)
+    if integration is not None:
+        return integration
     known = connection.execute("SELECT vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
     if known:
         raise InvalidRequest.choice(argument, vendor_id, [name for (name,) in known])
     raise InvalidRequest(
-        f"{argument}: {vendor_id!r} is no integration; the project has none, create_integration makes one",
+        f"{argument}: {vendor_id!r} is no integration; the project has none, "
+        "create one with create_integration",
         field=argument,
     )
 
@@ -166,11 +167,11 @@ def insert_campaign_node(
     integration : Integration
         From :func:`find`.
     project_id, id, name : str
-        Of the node.
+        Properties of the node.
     slug, external_id : str, optional
-        What it is known by elsewhere.
+        Further ids of the node.
     active, implicit : bool
-        As on the node; it is implicit when only a record that names it is known.
+        Properties of the node; implicit nodes are known only from records that refer to them.
     now : datetime
         Aware.
     """
@@ -197,7 +198,7 @@ def insert_campaign_node(
 def _adopt(
     connection: duckdb.DuckDBPyConnection, vendor_id: str, new_id: str, channel: str | None
 ) -> _Root | None:
-    """Make a loaded node the root of the integration; None if there is no such node."""
+    """Make a loaded node the root of the integration; return None if there is none."""
     found = read_record(
         connection,
         "SELECT _id, integrationId FROM nodes WHERE type = 'integration' AND vendorId = ? "

@@ -1,4 +1,4 @@
-"""Keeps the outlays of custom campaigns."""
+"""Creates, updates and reads outlays of custom campaigns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrib_ds.contract import Answer
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.service.campaigns.campaigns import OF_VENDOR, find_by_id
 from attrib_ds.service.campaigns.integrations import find, require
-from attrib_ds.service.store.records import (
+from attrib_ds.service.store.table_access import (
     changes_of,
     insert_record,
     read_page,
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from attrib_ds.service.campaigns.integrations import Integration
     from attrib_ds.service.store.store import Store
 
-#: The outlays of a campaign, deleted ones among them, to stand after FROM.
+#: FROM clause of the outlays of a campaign, including deleted ones.
 _OF_CAMPAIGN: Final = f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} AND id = ?)"
-#: Columns behind the names of the specification.
+#: Columns by name in the specification.
 _COLUMNS: Final = {"amount": "amount.amount"}
 
 
 def list_outlays(store: Store, request: ListOutlays) -> Answer:
-    """Answer one page of a campaign's outlays; none for an unknown campaign (G-168).
+    """Return one page of a campaign's outlays; none for an unknown campaign (G-168).
 
-    They are those that are not deleted, unless the deleted ones are asked for (G-078).
+    Returns either deleted outlays or, by default, those that are not (G-078).
     """
     bounds: dict[str, object] = {"(deletedAt IS NOT NULL) = ?": bool(request.deleted)}
     if request.since is not None:
-        # The period does not hold its end, at which no money is spent any more (G-165).
+        # The end of the period is exclusive (G-165).
         bounds["endDate > ?"] = request.since
     if request.until is not None:
         bounds["startDate <= ?"] = request.until
@@ -67,7 +67,7 @@ def list_outlays(store: Store, request: ListOutlays) -> Answer:
 
 
 def get_outlay(store: Store, request: GetOutlay) -> Answer:
-    """Answer one outlay of the campaign; one of another campaign is not found (R298)."""
+    """Return one outlay of the campaign; outlays of other campaigns are not found (R298)."""
     with store.read() as backend:
         values = [request.vendorId, request.parentCampaignId, request.outlayId]
         table = read_table(
@@ -79,7 +79,7 @@ def get_outlay(store: Store, request: GetOutlay) -> Answer:
 
 
 def create_outlay(store: Store, request: CreateOutlay) -> Answer:
-    """Store an outlay in the currency of its integration and answer with its id.
+    """Create an outlay in the currency of its integration and return its id.
 
     Raises
     ------
@@ -113,14 +113,14 @@ def create_outlay(store: Store, request: CreateOutlay) -> Answer:
 
 
 def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
-    """Change an outlay; answer 1 if a stored value changed, else 0 (G-163).
+    """Update an outlay; return 1 if a stored value changed, else 0 (G-163).
 
     Raises
     ------
     NotFound
         If the campaign has no such outlay.
     InvalidRequest
-        If the period would be empty (R296), or there is no campaign to move to (G-166).
+        If the period would be empty (R296), or the new campaign does not exist (G-166).
     """
 
     def job(connection: duckdb.DuckDBPyConnection) -> int:
@@ -130,7 +130,7 @@ def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
             raise _unknown(request)
         if request.campaignId is not None:
             _require_campaign(connection, integration, request.campaignId, argument="campaign_id")
-        asked = {
+        requested = {
             "campaignId": request.campaignId,
             "amount.amount": request.amount,
             "amount.currency": integration.currency if request.amount is not None else None,
@@ -139,7 +139,7 @@ def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
             "country": request.country,
             "region": request.region,
         }
-        changes = changes_of(stored, asked)
+        changes = changes_of(stored, requested)
         _check_period({**stored, **changes}, changed="startDate" if "startDate" in changes else "endDate")
         if not changes:
             return 0
@@ -151,12 +151,12 @@ def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
 
 
 def delete_outlay(store: Store, request: DeleteOutlay) -> Answer:
-    """Let an outlay count no longer, and answer that one was changed (G-078).
+    """Mark an outlay as deleted; return 1 (G-078).
 
     Raises
     ------
     NotFound
-        If the campaign has no such outlay, or it is deleted already.
+        If the campaign has no such outlay, or it is already deleted.
     """
 
     def job(connection: duckdb.DuckDBPyConnection) -> int:

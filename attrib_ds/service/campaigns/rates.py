@@ -1,4 +1,4 @@
-"""Keeps what currencies are worth in the project's own, and converts amounts by it."""
+"""Stores exchange rates and converts amounts to the project's currency."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pyarrow as pa
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
-from attrib_ds.service.interactions.selection import rows_of
-from attrib_ds.service.store.batches import insert_records, lent, naive
-from attrib_ds.service.store.records import read_page
+from attrib_ds.service.store.sql_tables import sql_table
+from attrib_ds.service.store.table_access import arrow_view, insert_records, read_page
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,27 +24,26 @@ if TYPE_CHECKING:
 
 
 def in_project_currency(backend: Backend, metrics: ir.Table, currency: str) -> ir.Table:
-    """Add the amounts of metrics in the currency of the project (G-065, G-116).
+    """Add a column with the amounts of metrics in the project's currency (G-065, G-116).
 
-    An amount in another currency is worth what the latest rate says that is from the metric's date or
-    before. The rows stay as they are, none is added or left out.
+    The rate is the latest one that is not after the metric's date. Rows are neither added nor removed.
 
     Parameters
     ----------
     backend : ibis.backends.duckdb.Backend
         From :meth:`Store.read`.
     metrics : ibis.Table
-        Rows of the table ``metrics``, or a join with it that kept its columns ``date`` (of the metric),
-        ``amount`` and ``currency``.
+        Rows of the table ``metrics``, or of a join that keeps its columns ``date``, ``amount`` and
+        ``currency``.
     currency : str
-        The project's: ``store.meta.currency``.
+        Currency of the project: ``store.meta.currency``.
 
     Returns
     -------
     ibis.Table
-        The same rows and columns, and ``converted`` (DECIMAL(24, 6)): exact where the currency is the
-        project's own; null where there is no rate, and for metrics that are no amounts. Amounts that
-        cannot be converted are those whose ``amount`` is not null and ``converted`` is.
+        The same rows and columns, and ``converted`` (DECIMAL(24, 6)): exact for amounts in the project's
+        currency; null without a rate, and for metrics that are no amounts. An amount could not be converted
+        if ``amount`` is not null and ``converted`` is.
 
     Examples
     --------
@@ -61,18 +60,18 @@ def in_project_currency(backend: Backend, metrics: ir.Table, currency: str) -> i
     ['17.000000', '5.000000']
     >>> store.close()
     """
-    return rows_of(backend, rated(str(backend.compile(metrics)), literal(currency)))
+    return sql_table(backend, in_project_currency_query(str(backend.compile(metrics)), literal(currency)))
 
 
-def rated(metrics: str, currency: str) -> str:
-    """Return the query of what :func:`in_project_currency` returns, of metrics in SQL too.
+def in_project_currency_query(metrics: str, currency: str) -> str:
+    """Return the query of :func:`in_project_currency`, for metrics in SQL.
 
     Parameters
     ----------
     metrics : str
         The query of the metrics.
     currency : str
-        The project's, as an expression.
+        SQL expression of the project's currency.
 
     Returns
     -------
@@ -80,48 +79,49 @@ def rated(metrics: str, currency: str) -> str:
         SQL.
     """
     amount = "amount::DECIMAL(24, 6)"
-    # What is beyond all amounts is null like what has no rate.
+    # An amount out of range is null, like one without a rate.
     product = "try_cast(amount::DOUBLE * rate AS DECIMAL(24, 6))"
     return (
-        f"SELECT told.*, CASE WHEN told.currency = {currency} THEN {amount} ELSE {product} END AS converted "
-        f"FROM ({metrics}) AS told ASOF LEFT JOIN rates "
-        "ON told.currency = rates.currency AND told.date >= rates.date"
+        f"SELECT given.*, "
+        f"CASE WHEN given.currency = {currency} THEN {amount} ELSE {product} END AS converted "
+        f"FROM ({metrics}) AS given ASOF LEFT JOIN rates "
+        "ON given.currency = rates.currency AND given.date >= rates.date"
     )
 
 
 def set_rates(store: Store, request: SetRates) -> Answer:
-    """Set what currencies are worth from dates on, and answer how many rates that has changed.
+    """Set exchange rates from dates on; return the number of rates that changed.
 
-    A rate of the same currency and date is replaced, or removed by a null one; the other ones stay.
+    A rate of the same currency and date is replaced, or removed if the new one is null; other rates stay.
 
     Raises
     ------
     InvalidRequest
-        If a rate is of the project's own currency, which is always 1.
+        If a rate is for the project's currency, which is always 1.
     """
-    for position, each in enumerate(request.rates):
-        if each.currency == store.meta.currency:
+    for position, entry in enumerate(request.rates):
+        if entry.currency == store.meta.currency:
             raise InvalidRequest(
-                f"rates/{position}/currency: {each.currency!r} is the currency of the project, which is not "
-                "converted; allowed: another currency",
+                f"rates/{position}/currency: {entry.currency!r} is the currency of the project, which needs "
+                "no rate; allowed: another currency",
                 field=f"rates/{position}/currency",
             )
-    # Of two rates of one currency and date the last one counts.
-    asked = {
-        (each.currency, naive(each.date)): None if each.rate is None else float(each.rate)
-        for each in request.rates
+    # The last rate of a currency and date wins.
+    requested = {
+        (entry.currency, naive(entry.date)): None if entry.rate is None else float(entry.rate)
+        for entry in request.rates
     }
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
-        held = connection.execute("SELECT currency, date, rate FROM rates").fetchall()
-        before = {(currency, date): rate for currency, date, rate in held}
-        changed = {key: rate for key, rate in asked.items() if before.get(key) != rate}
+        rows = connection.execute("SELECT currency, date, rate FROM rates").fetchall()
+        before = {(currency, date): rate for currency, date, rate in rows}
+        changed = {key: rate for key, rate in requested.items() if before.get(key) != rate}
         if changed:
             columns = {"currency": pa.string(), "date": pa.timestamp("us")}
             keys = pa.Table.from_pylist([dict(zip(columns, key, strict=True)) for key in changed])
-            with lent(connection, keys.cast(pa.schema(columns))) as rows:
+            with arrow_view(connection, keys.cast(pa.schema(columns))) as view:
                 connection.execute(
-                    f"DELETE FROM rates USING {rows} AS new "
+                    f"DELETE FROM rates USING {view} AS new "
                     "WHERE rates.currency = new.currency AND rates.date = new.date"
                 )
             records = [
@@ -136,7 +136,7 @@ def set_rates(store: Store, request: SetRates) -> Answer:
 
 
 def list_rates(store: Store, request: ListRates) -> Answer:
-    """Answer one page of the rates, by currency, then by date."""
+    """Return one page of rates, by currency, then by date."""
     with store.read() as backend:
         return read_page(
             backend,

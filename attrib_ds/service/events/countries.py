@@ -1,4 +1,4 @@
-"""Knows the countries of ISO 3166-1 by code and by English name."""
+"""The countries of ISO 3166-1, by code and by English name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the event types of a project, each with the versions it went through."""
+"""Creates, updates and reads event types and their versions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract.event_types import ExpirationPolicy, GetEventType
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.service.interactions.search import ordering
-from attrib_ds.service.interactions.selection import answered
-from attrib_ds.service.store.batches import insert_records, naive
-from attrib_ds.service.store.records import changes_of, insert_record, read_record, update_record
+from attrib_ds.instants import naive
+from attrib_ds.queries.values import fetch, ordering
+from attrib_ds.service.store.table_access import (
+    changes_of,
+    insert_record,
+    insert_records,
+    read_record,
+    update_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -39,20 +44,20 @@ _POLICY: Final = "expirationPolicy"
 
 @dataclass(frozen=True)
 class EventType:
-    """What events of a type carry.
+    """An event type, as needed to validate events.
 
     Parameters
     ----------
     id, reference : str
-        The event type.
+        Ids of the event type.
     version : int
-        Of its fields, from 1.
+        Version of its fields, from 1.
     is_archived : bool
         Whether events of the type are refused.
     fields : tuple of dict
-        Event-type fields, as the resource shows them.
+        Event-type fields, as in the resource.
     countries : tuple of str
-        Countries to read national phone numbers in, in the order in which they are tried.
+        Countries for parsing national phone numbers, in the order to try.
     """
 
     id: str
@@ -64,45 +69,45 @@ class EventType:
 
 
 def list_event_types(store: Store, request: ListEventTypes) -> Answer:
-    """Answer one page of event types, by reference unless another order is asked for."""
+    """Return one page of event types, sorted by reference by default."""
     with store.read() as backend:
-        found = _resources(backend)
-        kept = [found.archivedAt.notnull() if request.archived else found.archivedAt.isnull()]
+        types = _resources(backend)
+        conditions = [types.archivedAt.notnull() if request.archived else types.archivedAt.isnull()]
         if request.search is not None:
-            wanted = request.search.lower()
-            kept.append(found.name.lower().contains(wanted) | found.reference.lower().contains(wanted))
+            text = request.search.lower()
+            conditions.append(types.name.lower().contains(text) | types.reference.lower().contains(text))
         if request.reference is not None:
-            kept.append(found.reference == request.reference)
+            conditions.append(types.reference == request.reference)
         if request.storageKey is not None:
-            # Inside a JSON string these quotes would be escaped, so that the text is that of a member.
-            kept.append(found.fields.contains(encode({"storageKey": request.storageKey})[1:-1]))
-        found = found.filter(kept)
-        total = found.count().to_pyarrow().as_py()
-        ordered = found.order_by(ordering(found, request.sort or {"reference": 1}))
+            # Matches members only: quotes inside a JSON string are escaped.
+            conditions.append(types.fields.contains(encode({"storageKey": request.storageKey})[1:-1]))
+        types = types.filter(conditions)
+        total = types.count().to_pyarrow().as_py()
+        ordered = types.order_by(ordering(types, request.sort or {"reference": 1}))
         page = ordered.select(schema.EVENT_TYPE.names).limit(request.limit, offset=request.offset)
-        table = answered(page, schema.EVENT_TYPE)
+        table = fetch(page, schema.EVENT_TYPE)
     return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
 
 
 def _resources(backend: Backend) -> ir.Table:
-    """Return the event types with their expiration policies as the resource names them."""
+    """Return event types with the columns of the resource."""
     types = backend.table("event_types")
     return types.mutate(**{f"{_POLICY}.{name}": types[name] for name in ExpirationPolicy.model_fields})
 
 
 def get_event_type(store: Store, request: GetEventType) -> Answer:
-    """Answer one event type, archived or not, by its reference (R276)."""
+    """Return one event type, archived or not, by its reference (R276)."""
     with store.read() as backend:
         types = _resources(backend)
-        found = types.filter(types.reference == request.id).select(schema.EVENT_TYPE.names)
-        table = answered(found, schema.EVENT_TYPE)
+        query = types.filter(types.reference == request.id).select(schema.EVENT_TYPE.names)
+        table = fetch(query, schema.EVENT_TYPE)
     if not table.num_rows:
         raise NotFound(f"id: there is no event type {request.id!r}", field="id")
     return Answer.of(table)
 
 
 def create_event_type(store: Store, request: CreateEventType) -> Answer:
-    """Make an event type, and answer it; a reference is taken for ever, archived or not (G-155)."""
+    """Create and return an event type; references are never reused, even of archived types (G-155)."""
     now = datetime.now(UTC)
     fields = encode([_shown(each) for each in request.fields])
     record = {
@@ -126,16 +131,16 @@ def create_event_type(store: Store, request: CreateEventType) -> Answer:
                 field="reference",
             )
         insert_record(connection, "event_types", record)
-        _keep_version(connection, record["_id"], request.reference, 1, fields, naive(now))
+        _insert_version(connection, record["_id"], request.reference, 1, fields, naive(now))
 
     store.write(write)
     return get_event_type(store, GetEventType(projectId=request.projectId, id=request.reference))
 
 
 def update_event_type(store: Store, request: UpdateEventType) -> Answer:
-    """Change an event type, and answer it; changed fields make a new version of it (G-158).
+    """Update and return an event type; changed fields create a new version (G-158).
 
-    Events that are there keep the version they were checked against (G-076).
+    Existing events keep the version they were validated against (G-076).
 
     Raises
     ------
@@ -145,23 +150,23 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
         If the type or entity of a storage key would change.
     """
     now = naive(datetime.now(UTC))
-    asked: dict[str, Any] = {"name": request.name}
+    requested: dict[str, Any] = {"name": request.name}
     if request.metadata is not None:
-        asked["metadata"] = encode(request.metadata)
+        requested["metadata"] = encode(request.metadata)
     if request.phoneParsingConfig is not None:
-        asked["phoneParsingConfig"] = encode([each.model_dump() for each in request.phoneParsingConfig])
+        requested["phoneParsingConfig"] = encode([each.model_dump() for each in request.phoneParsingConfig])
 
     def write(connection: duckdb.DuckDBPyConnection) -> None:
         found = _existing(connection, request.id)
         fields = encode(_with_fields(json.loads(found["fields"]), request.fields))
-        changes = changes_of(found, {**asked, "fields": fields})
+        changes = changes_of(found, {**requested, "fields": fields})
         if request.expirationPolicy is not None:
-            # Null is a value here: what the project chose.
+            # Null is a value here: the default of the project.
             policy = _policy(request.expirationPolicy, json.loads(fields))
             changes |= {name: value for name, value in policy.items() if value != found[name]}
         if "fields" in changes:
             changes["version"] = found["version"] + 1
-            _keep_version(connection, found["_id"], request.id, changes["version"], fields, now)
+            _insert_version(connection, found["_id"], request.id, changes["version"], fields, now)
         if changes:
             changes["updatedAt"] = datetime.now(UTC)
             update_record(connection, "event_types", "reference", request.id, changes)
@@ -173,7 +178,7 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
 def _policy(
     policy: ExpirationPolicy | None, fields: Iterable[EventTypeField | dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the columns of a policy, which names fields that the type has."""
+    """Return the columns of a policy; refuse keys that are no fields of the type."""
     if policy is None:
         return {}
     known = {each["storageKey"] if isinstance(each, dict) else each.storageKey for each in fields}
@@ -185,12 +190,12 @@ def _policy(
 
 
 def archive_event_type(store: Store, request: ArchiveEventType) -> Answer:
-    """Refuse the events of a type from now on, and answer the event type (G-077)."""
+    """Archive an event type, which refuses its events from now on, and return it (G-077)."""
     return _set_archived(store, request, archived=True)
 
 
 def restore_event_type(store: Store, request: RestoreEventType) -> Answer:
-    """Take the events of an archived type again, and answer the event type (G-077)."""
+    """Restore an archived event type, which accepts its events again, and return it (G-077)."""
     return _set_archived(store, request, archived=False)
 
 
@@ -209,7 +214,7 @@ def _set_archived(store: Store, request: GetEventType, *, archived: bool) -> Ans
 
 
 def _with_fields(held: Sequence[dict[str, Any]], fields: Sequence[EventTypeField]) -> list[dict[str, Any]]:
-    """Return fields with changed ones in their places and new ones behind them."""
+    """Return fields with changed ones replaced and new ones appended."""
     by_key = {each["storageKey"]: each for each in held}
     for position, each in enumerate(fields):
         before = by_key.get(each.storageKey)
@@ -227,7 +232,7 @@ def _with_fields(held: Sequence[dict[str, Any]], fields: Sequence[EventTypeField
 def read_event_types(
     connection: duckdb.DuckDBPyConnection, references: Collection[str]
 ) -> dict[str, EventType]:
-    """Return event types by reference, those that are there."""
+    """Return existing event types by reference."""
     rows = connection.execute(
         "SELECT _id, reference, version, archivedAt IS NOT NULL, fields, phoneParsingConfig FROM event_types "
         "WHERE reference IN (SELECT unnest(?))",
@@ -243,32 +248,32 @@ def read_event_types(
 
 @dataclass(frozen=True)
 class Declarations:
-    """What event types declared, version by version.
+    """The fields of event types in all versions.
 
     Parameters
     ----------
     versions : mapping of str to list of tuple
-        By reference: version, when it was made (naive, in UTC) and its fields, the latest version first.
+        By reference: version, creation date (naive, in UTC) and fields, latest version first.
     """
 
     versions: Mapping[str, list[tuple[int, datetime, list[dict[str, Any]]]]]
 
     def fields(self, reference: str, version: int | None, created_at: datetime) -> list[dict[str, Any]]:
-        """Return the fields that an event type declared when an event was created.
+        """Return the fields of an event type at the creation of an event.
 
         Parameters
         ----------
         reference : str
             The event type.
         version : int or None
-            The version that the event stores; loaded events store none.
+            Version stored with the event; None for loaded events.
         created_at : datetime
-            When the event was created, naive, in UTC; it tells the version of a loaded event.
+            Creation date of the event, naive, in UTC; selects the version for a loaded event.
 
         Returns
         -------
         list of dict
-            Empty if the event type is not declared, or was not yet.
+            Empty if the event type was not declared.
         """
         for number, made_at, fields in self.versions.get(reference, []):
             if number == version or (version is None and made_at <= created_at):
@@ -277,7 +282,7 @@ class Declarations:
 
 
 def read_declarations(connection: duckdb.DuckDBPyConnection, references: Collection[str]) -> Declarations:
-    """Return what event types declared, those that are there."""
+    """Return the declarations of existing event types."""
     rows = connection.execute(
         "SELECT reference, version, createdAt, fields FROM event_type_versions "
         "WHERE reference IN (SELECT unnest(?)) ORDER BY version DESC",
@@ -308,7 +313,7 @@ def _existing(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str
     return found
 
 
-def _keep_version(
+def _insert_version(
     connection: duckdb.DuckDBPyConnection, id: Any, reference: str, version: int, fields: str, now: datetime
 ) -> None:
     kept = {"eventTypeId": id, "reference": reference, "version": version, "fields": fields, "createdAt": now}

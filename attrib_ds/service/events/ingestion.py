@@ -17,12 +17,13 @@ from attrib_ds.contract.events import CreateEvent, Misfit
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import shown
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
+from attrib_ds.instants import naive
 from attrib_ds.service.events.processing import Processing
 from attrib_ds.service.identity.tombstones import find_erased
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.batches import insert_records, naive
-from attrib_ds.service.store.group_commit import Gathering
+from attrib_ds.service.store.batching import Batcher
 from attrib_ds.service.store.ids import new_uuid
+from attrib_ds.service.store.table_access import insert_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +94,7 @@ class Ingestion:
         self._patience = patience
         self._processing = Processing(store)
         self._lock = threading.Lock()
-        self._acceptance: Gathering[_Sent, list[_Accepted]] = Gathering(self._accept_all)
+        self._acceptance: Batcher[_Sent, list[_Accepted]] = Batcher(self._accept_all)
 
     def resume(self) -> None:
         """Process what an earlier process accepted and did not get to."""
@@ -251,7 +252,7 @@ class Ingestion:
         """Store raw events, together with those of other threads that arrive meanwhile."""
         if not sent.records:
             return []
-        accepted = self._acceptance.bring(sent)
+        accepted = self._acceptance.submit(sent)
         if any(each.is_new for each in accepted):
             self._processing.wake()
         return accepted

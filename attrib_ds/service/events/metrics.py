@@ -1,4 +1,4 @@
-"""Shows the states and statistics of the store as the resource."""
+"""Converts stored states and statistics to the resource."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def as_resource(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the table ``metrics`` as the specification nests it; numbers are exact.
+    """Return a row of the table ``metrics`` as nested JSON; numbers are exact.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
         "data": {
             "type": row["dataType"],
             "date": _written(row["date"]),
-            # What a metric was set to is what it is: it is read as a number before it is kept.
+            # Metrics are stored normalised only.
             "raw": value,
             "current": value,
             "anonymized": row["anonymized"],

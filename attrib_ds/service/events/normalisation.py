@@ -1,4 +1,4 @@
-"""Turns the values of events into their normalised form, by the type of their field."""
+"""Normalises values of events by the type of their field."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _EXTRA: Final = ("placeId", "premise", "subpremise", "neighborhood", "establishm
 
 
 class Unreadable(ValueError):
-    """A value is not of its field's type."""
+    """The value does not have the type of its field."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the reading of values depends on.
+    """Project settings for parsing values.
 
     Parameters
     ----------
     currency : str
-        Of amounts that come without one.
+        Currency of amounts without one.
     countries : tuple of str
-        Countries to read national phone numbers in, in the order in which they are tried.
+        Countries for parsing national phone numbers, in the order to try.
     """
 
     currency: str
@@ -63,17 +63,17 @@ def normalise(kind: str, value: Any, settings: Settings) -> Any:
     value : object
         As sent, parsed from JSON; not missing.
     settings : Settings
-        What the reading depends on.
+        Project settings.
 
     Returns
     -------
     object
-        What JSON can hold, numbers exact.
+        JSON value, numbers exact.
 
     Raises
     ------
     Unreadable
-        If the value is not of the type.
+        If the value does not have that type.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def normalise(kind: str, value: Any, settings: Settings) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Say whether a value counts as not given: null, and blank text (G-054)."""
+    """Return whether a value counts as missing: null or blank text (G-054)."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -108,13 +108,13 @@ def _bounded(kind: str) -> Callable[[Any, Settings], str]:
 
 def _email(value: Any, _: Settings) -> str:
     try:
-        # Nothing is looked up; addresses of tests are addresses.
-        found = email_validator.validate_email(
+        # No DNS lookups; addresses of test domains are valid.
+        address = email_validator.validate_email(
             _text(value), check_deliverability=False, test_environment=True
         )
     except email_validator.EmailNotValidError:
         raise Unreadable from None
-    return f"{found.local_part}@{found.domain.lower()}"
+    return f"{address.local_part}@{address.domain.lower()}"
 
 
 def _phone(value: Any, settings: Settings) -> str:
@@ -213,7 +213,7 @@ def _location(value: Any, settings: Settings) -> dict[str, Any]:
     return {
         "formattedAddress": address,
         "location": point,
-        # Nothing looks the place up, so that nothing is known of how sure it is.
+        # Addresses are not geocoded, so there is no confidence.
         "extra": {"confidence": 0, **{name: _part(extra, name) for name in _EXTRA}},
         "administrativeLevels": levels,
         **places,

@@ -1,4 +1,4 @@
-"""Processes accepted events: each ends as a computed event or in the trash."""
+"""Processes accepted events: each becomes a computed event or a trashed one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import AttribError, Unavailable
+from attrib_ds.instants import naive
 from attrib_ds.service.events.event_types import read_event_types
 from attrib_ds.service.events.retention import FOR_EVER, read_policies
-from attrib_ds.service.events.validation import Raw, Trash, Valid, examine, failed
+from attrib_ds.service.events.validation import InvalidEvent, RawEvent, ValidEvent, failed, validate
 from attrib_ds.service.identity.registry import register
 from attrib_ds.service.identity.resolution import resolve_many
 from attrib_ds.service.identity.tombstones import NONCE, bury, find_buried, identity_kind
-from attrib_ds.service.store.batches import insert_records, lent, naive
 from attrib_ds.service.store.cursors import CLOSED
 from attrib_ds.service.store.settings import read_settings
+from attrib_ds.service.store.table_access import arrow_view, insert_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,23 +33,23 @@ if TYPE_CHECKING:
 
 _LARGEST_BATCH: Final = 500
 _SECONDS_TO_STOP: Final = 10.0
-_SECONDS_TO_GATHER: Final = 0.05
+_SECONDS_TO_BATCH: Final = 0.05
 _PENDING: Final = (
     "SELECT raw._id, eventType, trackerId, createdAt, eventDate, data FROM raw_events AS raw "
     "JOIN pending_events AS pending ON raw._id = pending._id "
     f"WHERE raw._id NOT IN (SELECT unnest(?)) ORDER BY pending.rowid LIMIT {_LARGEST_BATCH}"
 )
 
-#: JSON text of the errors of a trashed event; None when it was processed.
+#: JSON text of the errors of a trashed event; None for a processed event.
 Outcome = str | None
 
 
 class Processing:
-    """Works through the accepted events of a project, in a thread that lives as long as there are any.
+    """Processes the accepted events of a project in a background thread, which ends when none is left.
 
-    What is accepted is listed in the table ``pending_events``. An event leaves it in the transaction that
-    writes what became of it, so that a process that dies at any moment leaves it either as it was or
-    processed; and the next one goes on with what is listed.
+    Accepted events are listed in the table ``pending_events``. An event is removed in the transaction that
+    writes its result, so a crash leaves it either pending or processed, and the next process resumes with
+    the pending events.
 
     Parameters
     ----------
@@ -66,11 +67,11 @@ class Processing:
         self._expected: defaultdict[str, list[Future[Outcome]]] = defaultdict(list)
 
     def wake(self) -> None:
-        """Process what is pending; returns at once."""
+        """Start processing pending events; returns at once."""
         with self._changed:
             self._is_woken = True
             if self._thread is None and not self._is_stopped:
-                # A daemon: an interpreter that ends leaves the rest to the next one.
+                # A daemon: the next process resumes what an exiting interpreter leaves.
                 name = f"processing of {self._store.meta.project_id}"
                 self._thread = threading.Thread(target=self._work, name=name, daemon=True)
                 self._thread.start()
@@ -78,7 +79,7 @@ class Processing:
             self._fail(list(self._expected), Unavailable(CLOSED))
 
     def expect(self, id: str) -> Future[Outcome]:
-        """Return what will hold the outcome of an event that is processed from now on."""
+        """Return a future of the outcome of an event that is about to be processed."""
         future: Future[Outcome] = Future()
         with self._changed:
             self._expected[id].append(future)
@@ -86,19 +87,19 @@ class Processing:
         return future
 
     def forget(self, id: str, future: Future[Outcome]) -> None:
-        """Expect the outcome no longer."""
+        """Cancel :meth:`expect`."""
         with self._changed:
             others = [each for each in self._expected.pop(id, []) if each is not future]
             if others:
                 self._expected[id] = others
 
     def close(self, *, timeout: float) -> None:
-        """Finish what is pending, then stop.
+        """Process pending events, then stop.
 
         Parameters
         ----------
         timeout : float
-            Seconds after which the rest is left to the next process that opens the project.
+            Seconds after which the remaining events are left to the next process.
         """
         with self._changed:
             self._is_closing = True
@@ -108,15 +109,15 @@ class Processing:
             self._changed.wait_for(lambda: self._thread is None, _SECONDS_TO_STOP)
 
     def _work(self) -> None:
-        given_up: set[str] = set()
+        failed_ids: set[str] = set()
         while True:
             with self._changed:
                 self._is_woken = False
             try:
-                while not self._is_stopped and (batch := self._next(given_up)):
-                    given_up |= self._process(batch)
-                    self._linger()
-            # The project was closed, or its file fails: nothing more can be done.
+                while not self._is_stopped and (batch := self._next(failed_ids)):
+                    failed_ids |= self._process(batch)
+                    self._wait_for_more()
+            # The project was closed, or its file is unusable.
             except (AttribError, duckdb.Error) as error:
                 self._fail(list(self._expected), error)
             with self._changed:
@@ -125,44 +126,44 @@ class Processing:
                     self._changed.notify_all()
                     return
 
-    def _linger(self) -> None:
-        """Let events gather while nobody waits for one: many together cost little more than one."""
+    def _wait_for_more(self) -> None:
+        """Wait for more events, unless a caller waits for an outcome: batches are cheap."""
         with self._changed:
-            self._changed.wait_for(lambda: self._expected or self._is_closing, _SECONDS_TO_GATHER)
+            self._changed.wait_for(lambda: self._expected or self._is_closing, _SECONDS_TO_BATCH)
 
-    def _next(self, given_up: set[str]) -> list[Raw]:
+    def _next(self, failed_ids: set[str]) -> list[RawEvent]:
         with self._store.cursor() as cursor:
-            rows = cursor.execute(_PENDING, [list(given_up)]).fetchall()
+            rows = cursor.execute(_PENDING, [list(failed_ids)]).fetchall()
         return [
-            Raw(id, reference, tracker_id, created_at.replace(tzinfo=UTC), date, data)
+            RawEvent(id, reference, tracker_id, created_at.replace(tzinfo=UTC), date, data)
             for id, reference, tracker_id, created_at, date, data in rows
         ]
 
-    def _process(self, batch: Sequence[Raw]) -> set[str]:
-        """Process a batch in one transaction; return those events of which nothing could be written."""
+    def _process(self, batch: Sequence[RawEvent]) -> set[str]:
+        """Process a batch in one transaction; return the ids of events that could not be written."""
         with self._store.cursor() as cursor:
             event_types = read_event_types(cursor, {each.reference for each in batch})
             lenient = read_settings(cursor).lenient_optional_fields
-        results = [self._examine(each, event_types, lenient=lenient) for each in batch]
-        given_up = set()
+        results = [self._validate(each, event_types, lenient=lenient) for each in batch]
+        failed_ids = set()
         try:
-            self._settle(results)
+            self._commit(results)
         except Unavailable:
             raise
-        except Exception:  # noqa: BLE001  (one event must not hold up the others)
+        except Exception:  # noqa: BLE001  (one event must not block the others)
             for result in results:
                 try:
-                    self._settle_alone(result, event_types)
+                    self._commit_alone(result, event_types)
                 except Unavailable:
                     raise
                 except Exception as error:  # noqa: BLE001
-                    given_up.add(result.raw.id)
+                    failed_ids.add(result.raw.id)
                     self._fail([result.raw.id], error)
-        return given_up
+        return failed_ids
 
     def errors_of(self, record: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
-        """Return what would trash an event, a row of the table of raw events; nothing is stored."""
-        raw = Raw(
+        """Validate a row of the table of raw events without storing anything; return its errors."""
+        raw = RawEvent(
             record["_id"],
             record["eventType"],
             record["trackerId"],
@@ -173,27 +174,29 @@ class Processing:
         with self._store.cursor() as cursor:
             event_types = read_event_types(cursor, {raw.reference})
             lenient = read_settings(cursor).lenient_optional_fields
-        result = self._examine(raw, event_types, lenient=lenient)
-        return result.errors if isinstance(result, Trash) else ()
+        result = self._validate(raw, event_types, lenient=lenient)
+        return result.errors if isinstance(result, InvalidEvent) else ()
 
-    def _examine(self, raw: Raw, event_types: Mapping[str, EventType], *, lenient: bool) -> Valid | Trash:
+    def _validate(
+        self, raw: RawEvent, event_types: Mapping[str, EventType], *, lenient: bool
+    ) -> ValidEvent | InvalidEvent:
         try:
-            return examine(raw, event_types, self._store.meta.currency, lenient=lenient)
-        except Exception:  # noqa: BLE001  (whatever came in must not stop the processing)
-            return _failed(raw, event_types)
+            return validate(raw, event_types, self._store.meta.currency, lenient=lenient)
+        except Exception:  # noqa: BLE001  (no event may stop the thread)
+            return _internal_error(raw, event_types)
 
-    def _settle_alone(self, result: Valid | Trash, event_types: Mapping[str, EventType]) -> None:
+    def _commit_alone(self, result: ValidEvent | InvalidEvent, event_types: Mapping[str, EventType]) -> None:
         try:
-            self._settle([result])
+            self._commit([result])
         except Unavailable:
             raise
         except Exception:  # noqa: BLE001
-            self._settle([_failed(result.raw, event_types)])
+            self._commit([_internal_error(result.raw, event_types)])
 
-    def _settle(self, results: Sequence[Valid | Trash]) -> None:
+    def _commit(self, results: Sequence[ValidEvent | InvalidEvent]) -> None:
         self._store.write(lambda connection: _write(connection, self._store, results))
         for result in results:
-            outcome = encode(result.errors) if isinstance(result, Trash) else None
+            outcome = encode(result.errors) if isinstance(result, InvalidEvent) else None
             for future in self._taken(result.raw.id):
                 future.set_result(outcome)
 
@@ -207,23 +210,25 @@ class Processing:
             return self._expected.pop(id, [])
 
 
-def _failed(raw: Raw, event_types: Mapping[str, EventType]) -> Trash:
+def _internal_error(raw: RawEvent, event_types: Mapping[str, EventType]) -> InvalidEvent:
     event_type = event_types.get(raw.reference)
     return failed(raw, event_type.id if event_type else None)
 
 
-def _write(connection: duckdb.DuckDBPyConnection, store: Store, results: Sequence[Valid | Trash]) -> None:
-    """Write what became of events that are pending still; doing so again changes nothing."""
+def _write(
+    connection: duckdb.DuckDBPyConnection, store: Store, results: Sequence[ValidEvent | InvalidEvent]
+) -> None:
+    """Write the results of events that are still pending; idempotent."""
     taken = connection.execute(
         "DELETE FROM pending_events WHERE _id IN (SELECT unnest(?)) RETURNING _id",
         [[each.raw.id for each in results]],
     ).fetchall()
     pending = {id for (id,) in taken}
-    # What is replayed is in the trash, and stays there only with what is wrong with it now (G-057).
+    # A replayed event is in the trash, and stays there only if it is still invalid (G-057).
     connection.execute("DELETE FROM trashed_events WHERE _id IN (SELECT unnest(?))", [list(pending)])
     now = naive(datetime.now(UTC))
-    valid = [each for each in results if isinstance(each, Valid) and each.raw.id in pending]
-    trash = [each for each in results if isinstance(each, Trash) and each.raw.id in pending]
+    valid = [each for each in results if isinstance(each, ValidEvent) and each.raw.id in pending]
+    trash = [each for each in results if isinstance(each, InvalidEvent) and each.raw.id in pending]
     valid = _without_erased(connection, valid, now)
     users = resolve_many(connection, store.ids, [each.identities for each in valid])
     project_id = store.meta.project_id
@@ -234,7 +239,7 @@ def _write(connection: duckdb.DuckDBPyConnection, store: Store, results: Sequenc
     ]
     insert_records(connection, "events", events)
     if events:
-        with lent(
+        with arrow_view(
             connection, pa.table({"userId": users, "seen": [each["createdAt"] for each in events]})
         ) as rows:
             register(connection, rows)
@@ -242,8 +247,10 @@ def _write(connection: duckdb.DuckDBPyConnection, store: Store, results: Sequenc
     insert_records(connection, "trashed_events", [_trashed(each, project_id, now) for each in trash])
 
 
-def _without_erased(connection: duckdb.DuckDBPyConnection, valid: list[Valid], now: datetime) -> list[Valid]:
-    """Drop, with what was sent, the events of people who were erased after those events (G-209)."""
+def _without_erased(
+    connection: duckdb.DuckDBPyConnection, valid: list[ValidEvent], now: datetime
+) -> list[ValidEvent]:
+    """Drop events, and their raw events, of people who were erased after the date of the event (G-209)."""
     marks = {each.raw.id: [(identity_kind(kind), value) for kind, value in each.identities] for each in valid}
     erased = find_buried(connection, [mark for each in marks.values() for mark in each])
     earliest = datetime.min
@@ -261,12 +268,12 @@ def _without_erased(connection: duckdb.DuckDBPyConnection, valid: list[Valid], n
     return [each for each in valid if each.raw.id not in set(dropped)]
 
 
-def _expiration(valid: Valid, policies: Policies) -> dict[str, Any]:
+def _expiration(valid: ValidEvent, policies: Policies) -> dict[str, Any]:
     policy = policies.of(valid.raw.reference)
     return FOR_EVER if policy is None else policy.columns(naive(valid.date))
 
 
-def _event(valid: Valid, user_id: str, project_id: str, now: datetime) -> dict[str, Any]:
+def _event(valid: ValidEvent, user_id: str, project_id: str, now: datetime) -> dict[str, Any]:
     return {
         "_id": valid.raw.id,
         "projectId": project_id,
@@ -281,7 +288,7 @@ def _event(valid: Valid, user_id: str, project_id: str, now: datetime) -> dict[s
     }
 
 
-def _trashed(trash: Trash, project_id: str, now: datetime) -> dict[str, Any]:
+def _trashed(trash: InvalidEvent, project_id: str, now: datetime) -> dict[str, Any]:
     return {
         "_id": trash.raw.id,
         "projectId": project_id,
@@ -293,8 +300,8 @@ def _trashed(trash: Trash, project_id: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def _metrics(valid: Valid, store: Store, now: datetime) -> list[dict[str, Any]]:
-    """Return the rows of an event's metrics, the built-in ones among them (G-072, G-073)."""
+def _metrics(valid: ValidEvent, store: Store, now: datetime) -> list[dict[str, Any]]:
+    """Return the rows of an event's metrics, including built-in ones (G-072, G-073)."""
     date = naive(valid.date)
 
     def row(key: str, kind: str, **value: Any) -> dict[str, Any]:
@@ -317,7 +324,7 @@ def _metrics(valid: Valid, store: Store, now: datetime) -> list[dict[str, Any]]:
         }
 
     rows = [row("event-count", "number", number=1.0)]
-    for each in valid.measures:
+    for each in valid.metrics:
         value = {"number": each.number, "amount": each.amount, "currency": each.currency}
         rows.append(row(each.key, each.kind, **value, invalid=each.invalid))
         if each.kind == "state" and each.number == 1:

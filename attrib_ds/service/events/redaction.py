@@ -1,4 +1,4 @@
-"""Takes personal values out of events, and leaves the events."""
+"""Redacts personal values of events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from attrib_ds.contract.json_text import encode
 from attrib_ds.service.events.event_types import read_declarations
-from attrib_ds.service.store.batches import lent
+from attrib_ds.service.store.table_access import arrow_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
     import duckdb
 
-#: Types of values that tell who somebody is, or may do so in free words.
+#: Types of values that identify a person, or may do so in free text.
 _PERSONAL: Final = frozenset({"email", "phone", "location", "message"})
 
 
 @dataclass(frozen=True)
 class Field:
-    """One value of an event, as the question whether it is personal sees it.
+    """A value of an event, as input of the decision whether it is personal.
 
     Parameters
     ----------
     event_id, event_type, entity, key, type : str
         The event and its type, ``user`` or ``event``, and the value's storage key and type.
     is_declared_personal : bool
-        What the event type says.
+        Whether the event type declares it personal.
     """
 
     event_id: str
@@ -43,8 +43,8 @@ class Field:
     is_declared_personal: bool
 
 
-def tells_who(field: Field) -> bool:
-    """Say whether a value may tell who somebody is."""
+def is_identifying(field: Field) -> bool:
+    """Return whether a value may identify a person."""
     return field.entity == "user" or field.is_declared_personal or field.type in _PERSONAL
 
 
@@ -65,11 +65,11 @@ def redact(
     ids : list of str
         The events.
     now : datetime
-        The moment, naive, in UTC; it becomes the ``anonimizedAt`` of those that have an expiration policy.
+        Current time, naive, in UTC; stored as ``anonimizedAt`` of events with an expiration policy.
     is_personal : callable
         Takes a :class:`Field`.
     whole : bool, default False
-        Whether nothing of what was sent is kept, also what no field is read from.
+        Whether to redact all raw data, including values without a field.
     """
     events = connection.execute(
         'SELECT events._id, events.eventType, eventTypeVersion, events.createdAt, event, "user", raw.data '
@@ -95,7 +95,7 @@ def redact(
                     values[key] = _without_value(value)
                     sent = _without(sent, declared.get("ingestionKey", key))
             texts[entity] = None if text is None else encode(values)
-        # What was never read into a value may be personal too.
+        # Raw values without a normalised value may be personal too.
         for (entity, key), each in fields.items():
             if is_personal(Field(id, reference, entity, key, each["type"], each["isPii"])):
                 sent = _without(sent, each["ingestionKey"])
@@ -109,7 +109,7 @@ def _write(
     connection: duckdb.DuckDBPyConnection, rows: list[tuple[str, str, str, str | None]], now: datetime
 ) -> None:
     columns = [pa.array(each, pa.string()) for each in zip(*rows, strict=True)]
-    with lent(connection, pa.table(columns, names=["id", "event", "user", "data"])) as view:
+    with arrow_view(connection, pa.table(columns, names=["id", "event", "user", "data"])) as view:
         connection.execute(
             f'UPDATE events SET event = redacted.event, "user" = redacted."user", '
             'updatedAt = greatest(updatedAt, $now), "expirationPolicy.anonimizedAt" = '

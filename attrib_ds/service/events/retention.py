@@ -1,4 +1,4 @@
-"""Takes away the personal values of events when their time is over (G-208)."""
+"""Anonymises events when their retention period ends (G-208)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Unavailable
+from attrib_ds.instants import naive
 from attrib_ds.service.events.redaction import Field, redact
-from attrib_ds.service.identity.learning import carried, of_events, of_interactions
-from attrib_ds.service.store.batches import naive
+from attrib_ds.service.identity.loaded_identities import identities_query, of_events, of_interactions
 from attrib_ds.service.store.settings import read_settings
 
 if TYPE_CHECKING:
@@ -34,25 +34,25 @@ _EXPIRED: Final = '"expirationPolicy.expiresAt" <= ? AND "expirationPolicy.anoni
 
 @dataclass(frozen=True)
 class Policy:
-    """How long which values are kept.
+    """The retention policy of an event.
 
     Parameters
     ----------
     days : int
-        From the date of the event.
+        Retention period, from the date of the event.
     fields : tuple of str
-        Storage keys.
+        Storage keys of the values to anonymise.
     """
 
     days: int
     fields: tuple[str, ...]
 
     def columns(self, date: datetime) -> dict[str, Any]:
-        """Return the policy of an event of a date, by column of the table ``events``."""
+        """Return the columns of the table ``events`` for an event of a date."""
         return _columns(date + timedelta(days=self.days), self.days, list(self.fields))
 
 
-#: Of an event whose values are kept for ever.
+#: Columns of an event without a policy.
 FOR_EVER: Final = dict.fromkeys(
     ("expirationPolicy.expiresAt", "expirationPolicy.retentionDurationInDays", "expirationPolicy.piiFields")
 )
@@ -64,14 +64,14 @@ def _columns(expires_at: datetime, days: int, fields: list[str]) -> dict[str, An
 
 @dataclass(frozen=True)
 class Policies:
-    """The policies of a project.
+    """The retention policies of a project.
 
     Parameters
     ----------
     by_type : mapping of str to Policy or None
-        By reference of an event type; None where values are kept for ever.
+        Policies by reference of an event type; None for unlimited retention.
     others : Policy or None
-        Of events whose type is not declared.
+        Policy of undeclared event types.
     """
 
     by_type: Mapping[str, Policy | None]
@@ -83,18 +83,18 @@ class Policies:
 
 
 def read_policies(connection: duckdb.DuckDBPyConnection) -> Policies:
-    """Return how long values are kept: what the event type says, else what the project says.
+    """Return the retention policies: those of the event types, by default that of the project.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with.
+        Connection to read with.
 
     Returns
     -------
     Policies
-        A type that names no fields means those that the project names or, if it names none either, those
-        that the type declares as personal.
+        The fields of a type that lists none are those of the project or, if it lists none either, those that
+        the type declares as personal.
     """
     settings = read_settings(connection)
     by_type: dict[str, Policy | None] = {}
@@ -110,19 +110,19 @@ def read_policies(connection: duckdb.DuckDBPyConnection) -> Policies:
 
 
 def read_personal(connection: duckdb.DuckDBPyConnection) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
-    """Return the storage keys that the project, and each event type beyond it, names as personal.
+    """Return the storage keys that the project and its event types list as personal.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with.
+        Connection to read with.
 
     Returns
     -------
     project : frozenset of str
-        Of all events.
+        Keys for all events.
     by_type : dict of str to frozenset
-        By reference of the event type, those that name any.
+        Further keys by reference of the event type, for types that list any.
     """
     found = connection.execute(
         "SELECT reference, piiFields FROM event_types WHERE piiFields IS NOT NULL"
@@ -132,7 +132,7 @@ def read_personal(connection: duckdb.DuckDBPyConnection) -> tuple[frozenset[str]
 
 
 def assign_policies(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give the events that have no policy the one of their type.
+    """Assign the policy of their type to events without a policy.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def assign_policies(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _lacking(connection: duckdb.DuckDBPyConnection) -> dict[str, Policy]:
-    """Return the policies of the types of which an event has none."""
+    """Return the policies of event types with events that have no policy yet."""
     policies = read_policies(connection)
     if policies.others is None and not any(policies.by_type.values()):
         return {}
@@ -162,36 +162,36 @@ def _lacking(connection: duckdb.DuckDBPyConnection) -> dict[str, Policy]:
 
 
 def anonymise_expired(store: Store, request: AnonymiseExpired) -> Answer:
-    """Take away what has expired, and answer how many events lost personal values."""
+    """Anonymise expired events; return their number."""
     return Answer(value=anonymise(store, request.now or datetime.now(UTC)))
 
 
 def anonymise(store: Store, now: datetime) -> int:
-    """Take away the personal values of the events that have expired.
+    """Anonymise the personal values of expired events.
 
     Parameters
     ----------
     store : Store
-        Where the events are.
+        Store of the events.
     now : datetime
-        The moment to judge by, aware.
+        Current time, aware.
 
     Returns
     -------
     int
-        Events that lost personal values.
+        Number of anonymised events.
     """
-    moment = naive(now.astimezone(UTC))
+    cutoff = naive(now.astimezone(UTC))
     store.write(assign_policies)
-    done = 0
-    while ids := _expired(store, moment):
-        store.write(lambda connection, ids=ids: _anonymise(connection, ids, moment))  # type: ignore[misc]
-        done += len(ids)
-    return done
+    count = 0
+    while ids := _expired(store, cutoff):
+        store.write(lambda connection, ids=ids: _anonymise(connection, ids, cutoff))  # type: ignore[misc]
+        count += len(ids)
+    return count
 
 
 def is_due(store: Store, now: datetime) -> bool:
-    """Say whether values have expired, or events have no policy yet; reads only."""
+    """Return whether events have expired, or have no policy yet; reads only."""
     with store.cursor() as cursor:
         if _lacking(cursor):
             return True
@@ -214,43 +214,43 @@ def _anonymise(connection: duckdb.DuckDBPyConnection, ids: list[str], now: datet
     personal = {id: frozenset(fields or ()) for id, fields in found}
     connection.execute("CREATE TEMP TABLE expired AS SELECT unnest(?) AS id", [ids])
     events = of_events("(SELECT * FROM events WHERE _id IN (SELECT id FROM temp.expired))")
-    before = f"SELECT DISTINCT userId, kind, value FROM ({carried(connection, events)})"
-    connection.execute(f"CREATE TEMP TABLE carried_before AS {before}")
+    before = f"SELECT DISTINCT userId, kind, value FROM ({identities_query(connection, events)})"
+    connection.execute(f"CREATE TEMP TABLE identities_before AS {before}")
 
     def is_personal(field: Field) -> bool:
         return field.key in personal[field.event_id]
 
     redact(connection, ids, now, is_personal=is_personal)
     _forget_identities(connection)
-    connection.execute("DROP TABLE temp.carried_before")
+    connection.execute("DROP TABLE temp.identities_before")
     connection.execute("DROP TABLE temp.expired")
 
 
 def _forget_identities(connection: duckdb.DuckDBPyConnection) -> None:
-    """Forget the identities that expired events carried and that nothing else of their user carries."""
-    of_users = "(SELECT * FROM {table} WHERE userId IN (SELECT userId FROM temp.carried_before))"
+    """Delete identities of expired events that no other record of their user contains."""
+    of_users = "(SELECT * FROM {table} WHERE userId IN (SELECT userId FROM temp.identities_before))"
     still = " UNION ALL ".join(
-        f"SELECT userId, kind, value FROM ({carried(connection, carrying)})"
-        for carrying in (
+        f"SELECT userId, kind, value FROM ({identities_query(connection, source)})"
+        for source in (
             of_events(of_users.format(table="events")),
             of_interactions(of_users.format(table="interactions")),
         )
     )
     connection.execute(
         "DELETE FROM identities WHERE (userId, kind, value) IN "
-        f"(SELECT userId, kind, value FROM temp.carried_before EXCEPT ({still}))"
+        f"(SELECT userId, kind, value FROM temp.identities_before EXCEPT ({still}))"
     )
 
 
 class Expirations:
-    """Takes away what has expired, when a project is opened and daily after that.
+    """Anonymises expired events when a project is opened and daily after that, in a background thread.
 
     Parameters
     ----------
     store : Store
-        Where the events are; a thread of this does not keep it open.
+        Store of the events; the thread only holds a weak reference to it.
     seconds : float, optional
-        From one time to the next; a day by default.
+        Interval; a day by default.
     """
 
     def __init__(self, store: Store, *, seconds: float = _SECONDS_OF_A_DAY) -> None:
@@ -260,13 +260,13 @@ class Expirations:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; returns at once."""
-        # A daemon: what an interpreter that ends leaves undone is done at the next opening.
+        """Start the thread."""
+        # A daemon: the next process resumes what an exiting interpreter leaves.
         self._thread = threading.Thread(target=self._work, name="expiration", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, after what is being done; closing again does nothing."""
+        """Stop after the current transaction; closing again does nothing."""
         self._ended.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_SECONDS_TO_STOP)
@@ -282,7 +282,7 @@ class Expirations:
                     anonymise(store, now)
             except Unavailable:
                 return
-            except Exception:  # noqa: BLE001  (what fails today is tried again tomorrow)
-                _LOG.exception("what has expired could not be taken away")
+            except Exception:  # noqa: BLE001  (retried at the next interval)
+                _LOG.exception("expired events could not be anonymised")
             del store
             self._ended.wait(self._seconds)

@@ -11,13 +11,14 @@ import pyarrow as pa
 from attrib_ds.contract import Answer
 from attrib_ds.contract.events import UpdateEventState
 from attrib_ds.errors import NotFound
+from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.event_types import Declarations, read_declarations
 from attrib_ds.service.events.metrics import as_resource
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.batches import as_arrow, insert_records, lent, naive
-from attrib_ds.service.store.group_commit import Gathering
-from attrib_ds.service.store.tables import TABLES
+from attrib_ds.service.store.batching import Batcher
+from attrib_ds.service.store.table_access import arrow_view, as_arrow, insert_records
+from attrib_ds.service.store.table_definitions import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -48,29 +49,28 @@ class _Update:
 class States:
     """Updates the states and statistics of a project's events.
 
-    Updates that arrive at the same time are written together, one after the other: each sees what those
-    before it have written.
+    Concurrent updates are written in one batch, in order: each sees the results of those before it.
 
     Parameters
     ----------
     store : Store
-        Where the events are.
+        Store of the events.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._gathering: Gathering[_Update, Row] = Gathering(self._write_all)
+        self._batcher: Batcher[_Update, Row] = Batcher(self._write_all)
 
     def update_event_state(self, request: UpdateEventState, line: Line | None = None) -> Answer:
-        """Set a state of an event, with its delay, and answer the metric (G-068 to G-072)."""
+        """Set a state of an event, with its delay, and return the metric (G-068 to G-072)."""
         return self._update(request, line)
 
     def update_event_statistic(self, request: UpdateEventStatistic, line: Line | None = None) -> Answer:
-        """Set a statistic of an event, an amount in the currency it has, and answer the metric (G-074)."""
+        """Set a statistic of an event and return the metric; amounts keep their currency (G-074)."""
         return self._update(request, line)
 
     def _update(self, request: UpdateEventState | UpdateEventStatistic, line: Line | None) -> Answer:
-        row = self._gathering.bring(_Update(request, naive(datetime.now(UTC)), line))
+        row = self._batcher.submit(_Update(request, naive(datetime.now(UTC)), line))
         return Answer.of(as_resource([row]))
 
     def _write_all(self, updates: Sequence[_Update]) -> list[Row | Exception]:
@@ -80,7 +80,7 @@ class States:
 def _write(
     connection: duckdb.DuckDBPyConnection, store: Store, updates: Sequence[_Update]
 ) -> list[Row | Exception]:
-    """Carry out updates in their order; return the metric or the error of each."""
+    """Apply updates in order; return the metric or the error of each."""
     events = _read(connection, {each.request.id for each in updates})
     declarations = read_declarations(connection, {each.reference for each in events.values()})
     results: list[Row | Exception] = []
@@ -102,10 +102,9 @@ def _write(
 
 @dataclass
 class _Event:
-    """An event and its metrics by key, as updates have left them; instants are naive, in UTC.
+    """An event and its updated metrics by key; instants are naive, in UTC.
 
-    ``kept`` are the rows that updates have replaced. A row of a metric that was there has its place in the
-    table as ``rowid``.
+    ``kept`` are the replaced rows. Rows that existed before have their ``rowid``.
     """
 
     id: str
@@ -120,7 +119,7 @@ class _Event:
     changed: set[str] = field(default_factory=set)
 
     def put(self, key: str, kind: str, now: datetime, store: Store, **values: Any) -> Row:
-        """Give a metric a value, keep the one it had, and return its row."""
+        """Set the value of a metric, keep the old row, and return the new one."""
         held = self.metrics.get(key)
         if held is None:
             row = {
@@ -147,7 +146,7 @@ class _Event:
 
 
 def _read(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, _Event]:
-    """Return events by id, those that are there, with their metrics."""
+    """Return existing events by id, with their metrics."""
     wanted = [sorted(ids)]
     listed = ", ".join(quoted(name) for name in _COLUMNS)
     found = connection.execute(
@@ -171,7 +170,7 @@ def _apply(update: _Update, event: _Event, declarations: Declarations, store: St
     key = request.storageKey
     is_state = isinstance(request, UpdateEventState)
     kind = _kind(declarations, event, key, ("state",) if is_state else ("number", "currency"))
-    # Later than the one before, whatever the clock says.
+    # Monotonic, even if the clock steps back.
     now = max(received, event.updated_at + _MICROSECOND)
     date = naive(request.date) if request.date else received
     if kind == "currency":
@@ -186,9 +185,9 @@ def _apply(update: _Update, event: _Event, declarations: Declarations, store: St
 
 
 def _kind(declarations: Declarations, event: _Event, key: str, kinds: Collection[str]) -> str:
-    """Return what kind of metric a storage key names on an event, by what was declared when it was created.
+    """Return the data type of a metric of an event, as declared when the event was created.
 
-    A loaded event may have metrics that nobody declared; they can be updated too.
+    Undeclared metrics of loaded events can be updated too.
     """
     known = {
         held: row["dataType"]
@@ -210,7 +209,7 @@ def _kind(declarations: Declarations, event: _Event, key: str, kinds: Collection
 
 
 def _put_delay(event: _Event, state: Row, now: datetime, store: Store) -> None:
-    """Measure the seconds from the event to its state, as long as the state is 1 (G-072)."""
+    """Set the delay from the event to its state, in seconds; delete it if the state is 0 (G-072)."""
     key = f"{_DELAY}{state['key']}"
     if state["number"] == 1:
         seconds = (state["date"] - event.date) / timedelta(seconds=1)
@@ -222,7 +221,7 @@ def _put_delay(event: _Event, state: Row, now: datetime, store: Store) -> None:
 
 
 def _store(connection: duckdb.DuckDBPyConnection, events: Iterable[_Event]) -> None:
-    """Write what updates have left, each table with one statement."""
+    """Write updated events and metrics, one statement per table."""
     updated = [each for each in events if each.changed]
     kept = [{name: row[name] for name in _COLUMNS} for each in updated for row in each.kept]
     insert_records(connection, "metric_history", kept)
@@ -233,7 +232,7 @@ def _store(connection: duckdb.DuckDBPyConnection, events: Iterable[_Event]) -> N
         changes = as_arrow("metrics", [{name: row[name] for name in _CHANGED} for row in held])
         changes = changes.append_column("place", pa.array([row["rowid"] for row in held], pa.int64()))
         assigned = ", ".join(f"{quoted(name)} = new.{quoted(name)}" for name in _CHANGED)
-        with lent(connection, changes) as view:
+        with arrow_view(connection, changes) as view:
             connection.execute(
                 f"UPDATE metrics SET {assigned} FROM {view} AS new WHERE metrics.rowid = new.place"
             )

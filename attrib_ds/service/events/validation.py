@@ -1,4 +1,4 @@
-"""Checks a raw event against its event type and works out what it says."""
+"""Validates raw events against their event types and normalises their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.events.normalisation import Settings, Unreadable, is_missing, normalise
-from attrib_ds.service.identity.resolution import TRACKER
+from attrib_ds.service.identity.resolution import TRACKER, VENDOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,25 +20,24 @@ if TYPE_CHECKING:
     from attrib_ds.service.identity.resolution import Pair
 
 _EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
-_MOST_AHEAD: Final = timedelta(hours=24)
+_MAX_AHEAD: Final = timedelta(hours=24)
 _STATISTICS: Final = ("number", "currency")
-VENDOR: Final = "vendorUserId"
 
 
 @dataclass(frozen=True)
-class Raw:
-    """An accepted event, as it was sent.
+class RawEvent:
+    """An accepted event as it was sent.
 
     Parameters
     ----------
     id, reference : str
-        The event, and its event type.
+        Id of the event, and reference of its event type.
     tracker_id : str or None
-        The browser.
+        Id of the browser.
     created_at : datetime
-        When it was received, aware.
+        Time of receipt, aware.
     date, data : str
-        JSON text; the date is None when none was sent.
+        JSON text; the date is None if none was sent.
     """
 
     id: str
@@ -50,19 +49,19 @@ class Raw:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """A state or statistic that an event is created with.
+class Metric:
+    """A state or statistic of a new event.
 
     Parameters
     ----------
     key, kind : str
         Its storage key, and ``state``, ``number`` or ``currency``.
     number : float or None
-        What a state or number is.
+        Value of a state or number.
     amount, currency : Decimal and str, or None
-        What an amount of money is.
+        Value of an amount of money.
     invalid : bool, default False
-        Whether what was sent is not of its type, so that it has no value (G-053).
+        Whether the value sent has another type; the metric has no value then (G-053).
     """
 
     key: str
@@ -74,85 +73,85 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Valid:
-    """What a valid event says.
+class ValidEvent:
+    """A valid event with normalised values.
 
     Parameters
     ----------
-    raw : Raw
-        As sent.
+    raw : RawEvent
+        The event as sent.
     event_type : EventType
-        What it was checked against.
+        Its event type.
     date : datetime
-        When it happened, aware.
+        Date of the event, aware.
     user, event : dict
         Field values by storage key.
-    measures : tuple of Measure
+    metrics : tuple of Metric
         Its states and statistics, without the built-in ones.
     identities : tuple of tuple
-        What identifies its user, those that count most first.
+        Identities of its user, by priority.
     """
 
-    raw: Raw
+    raw: RawEvent
     event_type: EventType
     date: datetime
     user: dict[str, Any]
     event: dict[str, Any]
-    measures: tuple[Measure, ...]
+    metrics: tuple[Metric, ...]
     identities: tuple[Pair, ...]
 
 
 @dataclass(frozen=True)
-class Trash:
-    """Why an event cannot be processed.
+class InvalidEvent:
+    """An event that failed validation.
 
     Parameters
     ----------
-    raw : Raw
-        As sent.
+    raw : RawEvent
+        The event as sent.
     date : datetime
-        The date sent or, where it is unreadable, of reception; aware.
+        Date of the event or, if that is invalid, of receipt; aware.
     event_type_id : str or None
-        None when the event type is unknown.
+        None if the event type is unknown.
     errors : tuple of dict
-        ``type``, ``field`` and ``value``, as the resource shows them.
+        ``type``, ``field`` and ``value``, as in the resource.
     """
 
-    raw: Raw
+    raw: RawEvent
     date: datetime
     event_type_id: str | None
     errors: tuple[dict[str, Any], ...]
 
 
-def examine(
-    raw: Raw, event_types: Mapping[str, EventType], currency: str, *, lenient: bool = False
-) -> Valid | Trash:
-    """Return what an event says, or everything that is wrong with it (R076).
+def validate(
+    raw: RawEvent, event_types: Mapping[str, EventType], currency: str, *, lenient: bool = False
+) -> ValidEvent | InvalidEvent:
+    """Validate an event; return its normalised values, or all errors (R076).
 
     Parameters
     ----------
-    raw : Raw
-        As sent.
+    raw : RawEvent
+        The event as sent.
     event_types : mapping of str to EventType
-        By reference.
+        Event types by reference.
     currency : str
-        Of amounts that come without one.
+        Currency of amounts sent without one.
     lenient : bool, default False
-        Whether the value of an optional field that is not of its type is kept, as invalid (G-053).
+        Whether an invalid value of an optional field is kept as invalid instead of an error (G-053).
 
     Returns
     -------
-    Valid or Trash
-        Depends on nothing but the arguments.
+    ValidEvent or InvalidEvent
+        A pure function of the arguments.
     """
     date, errors = _date(raw)
     event_type = event_types.get(raw.reference)
     if event_type is None:
         errors = [_error("unknown-event-type", raw.reference), *errors]
-        return Trash(raw, date, None, tuple(errors))
+        return InvalidEvent(raw, date, None, tuple(errors))
     if event_type.is_archived:
         errors = [_error("archived-event-type", raw.reference), *errors]
-        return Trash(raw, date, event_type.id, tuple(errors))
+        return InvalidEvent(raw, date, event_type.id, tuple(errors))
     data = json.loads(raw.data, parse_float=Decimal)
     settings = Settings(currency, event_type.countries)
     currents: dict[str, Any] = {}
@@ -170,25 +169,25 @@ def examine(
             else:
                 errors.append(_error("invalid-field", value, field))
     if errors:
-        return Trash(raw, date, event_type.id, tuple(errors))
+        return InvalidEvent(raw, date, event_type.id, tuple(errors))
     return _assembled(raw, event_type, date, data, currents)
 
 
-def failed(raw: Raw, event_type_id: str | None) -> Trash:
-    """Return the trash of an event whose processing failed for no fault of its data."""
-    return Trash(raw, _date(raw)[0], event_type_id, (_error("processing-error", None),))
+def failed(raw: RawEvent, event_type_id: str | None) -> InvalidEvent:
+    """Return an event that failed because of an internal error."""
+    return InvalidEvent(raw, _date(raw)[0], event_type_id, (_error("processing-error", None),))
 
 
 def identity(field: Mapping[str, Any], current: Any) -> Pair | None:
-    """Return the identity that the value of a user field stands for, if it identifies anyone.
+    """Return the identity in the value of a user field, if the field identifies users.
 
     Parameters
     ----------
     field : mapping
-        The event-type field. Emails and the vendor's own ids identify a user always, others where they are
+        The event-type field. Emails and the vendor's ids always identify a user, other fields if they are
         discriminant.
     current : object
-        Normalised.
+        Normalised value.
 
     Returns
     -------
@@ -205,10 +204,10 @@ def identity(field: Mapping[str, Any], current: Any) -> Pair | None:
 
 
 def _assembled(
-    raw: Raw, event_type: EventType, date: datetime, data: Mapping[str, Any], currents: Mapping[str, Any]
-) -> Valid:
+    raw: RawEvent, event_type: EventType, date: datetime, data: Mapping[str, Any], currents: Mapping[str, Any]
+) -> ValidEvent:
     maps: dict[str, dict[str, Any]] = {"user": {}, "event": {}}
-    measures: list[Measure] = []
+    metrics: list[Metric] = []
     identities: list[Pair] = []
     for field in event_type.fields:
         key, kind = field["storageKey"], field["type"]
@@ -216,7 +215,7 @@ def _assembled(
             continue
         current = currents[key]
         if is_metric(field):
-            measures.append(_measure(key, kind, current))
+            metrics.append(_metric(key, kind, current))
             continue
         maps[field["entity"]][key] = {
             "raw": data[field["ingestionKey"]],
@@ -234,39 +233,39 @@ def _assembled(
     identities.sort(key=lambda pair: ranks.get(pair[0], 1))
     if raw.tracker_id:
         identities.append((TRACKER, raw.tracker_id))
-    return Valid(raw, event_type, date, maps["user"], maps["event"], tuple(measures), tuple(identities))
+    return ValidEvent(raw, event_type, date, maps["user"], maps["event"], tuple(metrics), tuple(identities))
 
 
 def is_metric(field: Mapping[str, Any]) -> bool:
-    """Say whether a field is a state or a statistic (G-050)."""
+    """Return whether a field is a state or a statistic (G-050)."""
     return field["entity"] == "event" and field["type"] in {"state", *_STATISTICS}
 
 
-def _measure(key: str, kind: str, current: Any) -> Measure:
+def _metric(key: str, kind: str, current: Any) -> Metric:
     if current is None:
-        return Measure(key, kind, invalid=True)
+        return Metric(key, kind, invalid=True)
     if kind == "currency":
-        return Measure(key, kind, amount=current["amount"], currency=current["currency"])
-    return Measure(key, kind, number=float(current))
+        return Metric(key, kind, amount=current["amount"], currency=current["currency"])
+    return Metric(key, kind, number=float(current))
 
 
 def _is_mandatory(field: Mapping[str, Any]) -> bool:
-    # What is never read cannot be missing (G-156), and a state that is absent is not reached (G-075).
+    # A field without an ingestion key is never read (G-156); an absent state is not reached (G-075).
     return not field["optional"] and field["ingestionKey"] is not None and field["type"] != "state"
 
 
-def _date(raw: Raw) -> tuple[datetime, list[dict[str, Any]]]:
-    """Return when the event happened, and what is wrong with the date sent (G-041, G-134)."""
+def _date(raw: RawEvent) -> tuple[datetime, list[dict[str, Any]]]:
+    """Return the date of an event, and errors of the date sent (G-041, G-134)."""
     sent = None if raw.date is None else json.loads(raw.date, parse_float=Decimal)
     if sent is None:
         return raw.created_at, []
-    wrong = [_error("invalid-event-date", sent)]
+    errors = [_error("invalid-event-date", sent)]
     try:
         date = instants.parse(sent, argument="eventDate")
     except InvalidRequest:
-        return raw.created_at, wrong
-    is_possible = _EARLIEST <= date <= raw.created_at + _MOST_AHEAD
-    return date, [] if is_possible else wrong
+        return raw.created_at, errors
+    is_plausible = _EARLIEST <= date <= raw.created_at + _MAX_AHEAD
+    return date, [] if is_plausible else errors
 
 
 def _error(kind: str, value: Any, field: Mapping[str, Any] | None = None) -> dict[str, Any]:

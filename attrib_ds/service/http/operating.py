@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds.contract import from_wire
 from attrib_ds.contract.events import CreateEvent, CreateEvents
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
-from attrib_ds.service.http import bodies, permissions, rates, responding
+from attrib_ds.service.http import bodies, permissions, rate_limits, responding
 from attrib_ds.service.http.event_batches import create_events
 from attrib_ds.service.http.failures import Failed, renamed
 from attrib_ds.service.store.ids import new_uuid
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attrib_ds.contract import Operation
     from attrib_ds.service.accounts import Access, Accounts
     from attrib_ds.service.http.projects import Projects
-    from attrib_ds.service.http.rates import Rate, Standing
+    from attrib_ds.service.http.rate_limits import Rate, Standing
     from attrib_ds.service.http.settings import Settings
     from attrib_ds.service.http.workers import Workers
     from attrib_ds.service.service import Service
@@ -55,7 +55,7 @@ class Operating:
         self._workers = workers
         self._rates = settings.rates
         self._has_sql = settings.sql
-        self._buckets = rates.Buckets()
+        self._buckets = rate_limits.Buckets()
 
     async def answer(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Response:
         """Answer one request.
@@ -85,11 +85,11 @@ class Operating:
         if "projectId" in path:
             self._permit_project(access, path["projectId"])
         standings = self._count(request, operation, access, path.get("projectId", ""))
-        request.state.headers = rates.headers(standings)
+        request.state.headers = rate_limits.headers(standings)
         asked = await self._asked(request, operation, path)
         self._permit_asked(operation, access, asked)
         standings += self._count_asked(operation, access, asked)
-        request.state.headers = rates.headers(standings)
+        request.state.headers = rate_limits.headers(standings)
         try:
             return await self._workers.begin(self._carry_out, request, operation, asked, access)
         finally:
@@ -155,7 +155,7 @@ class Operating:
     def _take(self, rate: Rate, caller: str, amount: int = 1) -> list[Standing]:
         standing = self._buckets.take(rate, caller, amount=amount)
         if standing.seconds_to_wait:
-            raise Failed(429, headers=rates.headers([standing]))
+            raise Failed(429, headers=rate_limits.headers([standing]))
         return [standing]
 
     async def _asked(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Any:

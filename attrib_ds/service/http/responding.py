@@ -14,7 +14,7 @@ from attrib_ds.errors import AttribError
 from attrib_ds.service.http import failures, writing
 from attrib_ds.service.http.accepting import prefers
 from attrib_ds.service.http.sending import Streamed
-from attrib_ds.service.interactions.selection import BATCH_ROWS
+from attrib_ds.service.store.cursors import BATCH_ROWS
 
 if TYPE_CHECKING:
     from attrib_ds.contract import Answer, File, Operation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from attrib_ds.service.http.rates import Rate
+from attrib_ds.service.http.rate_limits import Rate
 
 _REQUESTS: Final = Rate("requests", 600, 60)
 _HEAVY: Final = Rate("heavy", 60, 60)

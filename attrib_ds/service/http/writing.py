@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds.records.json_records import to_json
-from attrib_ds.service.interactions.selection import BATCH_ROWS
+from attrib_ds.service.store.cursors import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

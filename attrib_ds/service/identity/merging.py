@@ -1,4 +1,4 @@
-"""Makes two users one, and two again."""
+"""Merges users, and splits merged users again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.service.identity.lifetimes import renumber
+from attrib_ds.instants import naive
+from attrib_ds.service.identity.lifetime_index import renumber
 from attrib_ds.service.identity.registry import register
-from attrib_ds.service.store.batches import lent, naive
+from attrib_ds.service.store.table_access import arrow_view
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from attrib_ds.contract.identities import MergeUsers, SplitUser
     from attrib_ds.service.store.store import Store
 
-#: What was a user's before it was merged away, by the part of the undo data that lists it.
+#: Queries of the records of a user before a merge, by part of the undo data.
 _KEPT: Final = {
     "events": "SELECT userId, list(_id ORDER BY _id) AS kept FROM events",
     "interactions": "SELECT userId, list(_id ORDER BY _id) AS kept FROM interactions",
     "identities": "SELECT userId, list([kind, value] ORDER BY kind, value) AS kept FROM identities",
     "merged": "SELECT userId, list(_id ORDER BY _id) AS kept FROM merged_users",
 }
-#: Users who were seen in what is stored of them, and when first.
+#: Users in stored records, and the dates of these.
 _SEEN: Final = (
     "(SELECT userId, createdAt AS seen FROM events UNION ALL "
     "SELECT userId, coalesce(ingestedAt, startDate) FROM interactions)"
@@ -37,19 +38,19 @@ _SEEN: Final = (
 
 
 def find_survivors(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, str]:
-    """Return whom ids that were merged away stand for; ids that were not are left out (G-148).
+    """Return the surviving users of merged ids; ids that were not merged are left out (G-148).
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with.
+        Connection to read with.
     ids : collection of str
         Ids of users.
 
     Returns
     -------
     dict of str to str
-        By the id that was merged away.
+        Survivors by merged id.
     """
     found = connection.execute(
         "SELECT _id, userId FROM merged_users WHERE _id IN (SELECT unnest(?))", [list(ids)]
@@ -58,24 +59,24 @@ def find_survivors(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) 
 
 
 def find_survivor(connection: duckdb.DuckDBPyConnection, id: str) -> str:
-    """Return whom an id stands for: another user if it was merged away, else itself."""
+    """Return the surviving user of an id: the id itself unless it was merged."""
     return find_survivors(connection, [id]).get(id, id)
 
 
 def surviving(connection: duckdb.DuckDBPyConnection, rows: str) -> str:
-    """Return rows with the users whom their ``userId`` stands for.
+    """Return rows with ``userId`` replaced by the surviving user.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with.
+        Connection to read with.
     rows : str
-        SQL that stands in a FROM clause, with a column ``userId``.
+        Relation in SQL, for a FROM clause, with a column ``userId``.
 
     Returns
     -------
     str
-        SQL of the same kind; the same text as long as nobody was merged.
+        Relation in SQL; the same text if no user was merged.
     """
     if connection.execute("SELECT 1 FROM merged_users LIMIT 1").fetchone() is None:
         return rows
@@ -86,16 +87,16 @@ def surviving(connection: duckdb.DuckDBPyConnection, rows: str) -> str:
 
 
 def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], now: datetime) -> None:
-    """Give all that users have to those who survive them, and keep what it takes to undo it (G-148).
+    """Move all records of users to their survivors, and store the data to undo it (G-148).
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
     survivors : mapping of str to str
-        Who survives whom, by the user who is merged away; nobody is both.
+        Surviving user by merged user; no user is both.
     now : datetime
-        The moment, naive, in UTC.
+        Current time, naive, in UTC.
     """
     if not survivors:
         return
@@ -105,8 +106,8 @@ def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], n
             "survivor": pa.array(survivors.values(), pa.string()),
         }
     )
-    with lent(connection, pairs) as given:
-        # A copy: a statement that changes a table does not read one of Python's well.
+    with arrow_view(connection, pairs) as given:
+        # Copied, since DuckDB cannot reliably join a Python table in an UPDATE.
         connection.execute(f"CREATE TEMP TABLE merging AS FROM {given}")
     kept = " ".join(
         f"LEFT JOIN ({query} WHERE userId IN (SELECT gone FROM temp.merging) GROUP BY userId) AS {part} "
@@ -141,21 +142,21 @@ def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], n
 
 
 def split(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None:
-    """Give back to a user who was merged away what was theirs then; what came since stays (G-149).
+    """Move the records that a merged user had before the merge back to them; later ones stay (G-149).
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
     id : str
-        Who was merged away.
+        The merged user.
     now : datetime
-        The moment, naive, in UTC.
+        Current time, naive, in UTC.
 
     Raises
     ------
     Conflict
-        If nothing of what was theirs is there any more.
+        If none of these records exists any more.
     """
     survivor, undo = connection.execute(
         "SELECT userId, undo FROM merged_users WHERE _id = ?", [id]
@@ -192,7 +193,7 @@ def split(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None
 
 
 def split_off(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> bool:
-    """Split a user who was merged away as :func:`split` does; say whether anything of them was left."""
+    """Split a merged user as :func:`split` does; return whether any of their records existed."""
     try:
         split(connection, id, now)
     except Conflict:
@@ -201,7 +202,7 @@ def split_off(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> 
 
 
 def merge_users(store: Store, request: MergeUsers) -> Answer:
-    """Merge a user into another one by hand, and answer how many were (G-149)."""
+    """Merge a user into another one by request; return 1 (G-149)."""
     now = naive(datetime.now(UTC))
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
@@ -219,7 +220,7 @@ def merge_users(store: Store, request: MergeUsers) -> Answer:
 
 
 def split_user(store: Store, request: SplitUser) -> Answer:
-    """Part a user from the one it was merged into, and answer how many were (G-149)."""
+    """Split a merged user from its survivor; return 1 (G-149)."""
     now = naive(datetime.now(UTC))
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
@@ -234,7 +235,7 @@ def split_user(store: Store, request: SplitUser) -> Answer:
 
 
 def _existing(connection: duckdb.DuckDBPyConnection, id: str, *, argument: str) -> str:
-    """Return whom an id stands for, who must be there."""
+    """Return the surviving user of an id; raises NotFound if it does not exist."""
     survivor = find_survivor(connection, id)
     if connection.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchone() is None:
         raise NotFound(f"{argument}: there is no user {id!r}", field=argument)

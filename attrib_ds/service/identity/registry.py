@@ -1,4 +1,4 @@
-"""Lists who the users of a project are."""
+"""Maintains the list of users: everyone with an event or interaction."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 def register(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
-    """List the users of new rows who are not listed yet.
+    """Add the users of new rows to the list.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside the transaction that writes the rows.
     rows : str
-        SQL that stands in a FROM clause, with the columns ``userId`` and ``seen``, when a row was received.
+        Relation in SQL, for a FROM clause, with the columns ``userId`` and ``seen``, the time of receipt.
 
     Examples
     --------
@@ -37,15 +37,15 @@ def register(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
     )
 
 
-def forget_absent(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
-    """Forget users of whom nothing is left, and what identified them.
+def remove_absent(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
+    """Remove users without records from the list, with their identities.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Inside the transaction that took records away or gave them to others.
+        Inside the transaction that deleted or moved records.
     rows : str
-        SQL that stands in a FROM clause, with the column ``userId``: whose records these were.
+        Relation in SQL, for a FROM clause, with the column ``userId``: former users of the records.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def forget_absent(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
     >>> gone = "(VALUES ('anna')) rows (userId)"
     >>> def job(connection):
     ...     register(connection, "(VALUES ('anna', TIMESTAMP '2025-01-02')) rows (userId, seen)")
-    ...     forget_absent(connection, gone)
+    ...     remove_absent(connection, gone)
     ...     return connection.execute("SELECT count(*) FROM users").fetchall()
     >>> store.write(job)
     [(0,)]

@@ -1,4 +1,4 @@
-"""Finds the user behind what identifies one: an email, a phone number, a tracker."""
+"""Identity resolution: finds or creates the user of emails, phone numbers and browsers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from attrib_ds.instants import naive
 from attrib_ds.service.identity.merging import merge
-from attrib_ds.service.store.batches import insert_records, lent, naive
+from attrib_ds.service.store.table_access import arrow_view, insert_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,27 +19,28 @@ if TYPE_CHECKING:
 
     from attrib_ds.service.store.ids import HexIds
 
-    #: Kind and value of what identifies a user: ``("email", "anna@example.com")``.
+    #: Kind and value of an identity: ``("email", "anna@example.com")``.
     Pair = tuple[str, str]
 
 #: Identifies a browser, not a person: it follows whoever used it last (G-147).
 TRACKER: Final = "trackerId"
+VENDOR: Final = "vendorUserId"
 
 
 def resolve(connection: duckdb.DuckDBPyConnection, ids: HexIds, pairs: Sequence[Pair]) -> str:
-    """Return the user whom identities belong to, a new one where none is known.
+    """Return the user of a record's identities, or a new user if all of them are unknown.
 
-    Identities that nobody holds are the user's from then on. An anonymous user of the same browser is
-    merged into the holder of the others (G-147).
+    Unknown identities are assigned to the user. An anonymous user of the same browser is merged into the
+    user of the personal identities (G-147).
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
     ids : HexIds
-        Makes the id of a new user.
+        Generates the id of a new user.
     pairs : sequence of tuple
-        Kind and value of each identity, those that count most first (G-145). Values are normalised.
+        Identities with normalised values, by priority (G-145).
 
     Returns
     -------
@@ -61,38 +63,38 @@ def resolve(connection: duckdb.DuckDBPyConnection, ids: HexIds, pairs: Sequence[
 def resolve_many(
     connection: duckdb.DuckDBPyConnection, ids: HexIds, people: Sequence[Sequence[Pair]]
 ) -> list[str]:
-    """Resolve the identities of several records in order, each seeing what those before it made known.
+    """Resolve the identities of several records in order.
 
     Parameters
     ----------
     connection, ids
         As for :func:`resolve`.
     people : sequence of sequence of tuple
-        The identities of each record.
+        Identities of each record.
 
     Returns
     -------
     list of str
-        One user per record: who it is when all of them are resolved.
+        One user per record, after all merges.
     """
-    asked = list(dict.fromkeys(pair for pairs in people for pair in pairs))
-    before = _holders(connection, asked)
-    known = _Known(dict(before), read_identified(connection, before.values()))
-    users = [known.resolve(ids, pairs) for pairs in people]
-    # Who was new in this batch and merged at once has left no trace.
-    stored = known.merged.keys() & set(before.values())
-    merge(connection, {gone: known.final(gone) for gone in stored}, naive(datetime.now(UTC)))
-    _keep(connection, known, before)
-    return [known.final(user) for user in users]
+    identities = list(dict.fromkeys(pair for pairs in people for pair in pairs))
+    before = _holders(connection, identities)
+    resolution = _Resolution(dict(before), read_identified(connection, before.values()))
+    users = [resolution.resolve(ids, pairs) for pairs in people]
+    # Users created and merged within this batch were never stored.
+    stored = resolution.merged.keys() & set(before.values())
+    merge(connection, {gone: resolution.final(gone) for gone in stored}, naive(datetime.now(UTC)))
+    _store(connection, resolution, before)
+    return [resolution.final(user) for user in users]
 
 
 @dataclass
-class _Known:
-    """Who holds which identities, while the records of a batch are resolved."""
+class _Resolution:
+    """Users by identity, while a batch is resolved."""
 
     holders: dict[Pair, str]
     identified: set[str]
-    #: Who survives whom.
+    #: Surviving user by merged user.
     merged: dict[str, str] = field(default_factory=dict)
 
     def final(self, user: str) -> str:
@@ -107,7 +109,7 @@ class _Known:
             self.final(self.holders[pair]) for pair in pairs if pair[0] == TRACKER and pair in self.holders
         ]
         anonymous = [user for user in browsers if user not in self.identified]
-        # Someone whose identities are new is the person behind the browser, unless that is known as another.
+        # New personal identities belong to the user of the browser, unless that user is identified.
         candidates = people or (anonymous if personal else browsers)
         user = candidates[0] if candidates else ids.new()
         if people:
@@ -122,21 +124,21 @@ class _Known:
         return user
 
 
-def _keep(connection: duckdb.DuckDBPyConnection, known: _Known, before: dict[Pair, str]) -> None:
-    """Store the identities that are new, and the trackers that others have used."""
-    now_held = {pair: known.final(user) for pair, user in known.holders.items()}
+def _store(connection: duckdb.DuckDBPyConnection, resolution: _Resolution, before: dict[Pair, str]) -> None:
+    """Store new identities, and trackers that moved to another user."""
+    now_held = {pair: resolution.final(user) for pair, user in resolution.holders.items()}
     columns = ("kind", "value", "userId")
     new = [(*pair, user) for pair, user in now_held.items() if pair not in before]
     insert_records(connection, "identities", [dict(zip(columns, each, strict=True)) for each in new])
-    # What was merged away has given its identities to the survivor already.
+    # Merges have moved identities to the survivor already.
     moved = [
         (*pair, user)
         for pair, user in now_held.items()
-        if pair in before and known.final(before[pair]) != user
+        if pair in before and resolution.final(before[pair]) != user
     ]
     if moved:
         rows = [pa.array(each, pa.string()) for each in zip(*moved, strict=True)]
-        with lent(connection, pa.table(rows, names=["kind", "value", "holder"])) as view:
+        with arrow_view(connection, pa.table(rows, names=["kind", "value", "holder"])) as view:
             connection.execute(
                 f"UPDATE identities SET userId = holder FROM {view} AS moved "
                 "WHERE identities.kind = moved.kind AND identities.value = moved.value"
@@ -144,7 +146,7 @@ def _keep(connection: duckdb.DuckDBPyConnection, known: _Known, before: dict[Pai
 
 
 def _holders(connection: duckdb.DuckDBPyConnection, asked: Sequence[Pair]) -> dict[Pair, str]:
-    """Return the users of those identities that somebody holds."""
+    """Return the users of known identities."""
     if not asked:
         return {}
     wanted = pa.table(
@@ -153,7 +155,7 @@ def _holders(connection: duckdb.DuckDBPyConnection, asked: Sequence[Pair]) -> di
             "value": pa.array([value for _, value in asked], pa.string()),
         }
     )
-    with lent(connection, wanted) as view:
+    with arrow_view(connection, wanted) as view:
         found = connection.execute(
             f"SELECT kind, value, userId FROM identities SEMI JOIN {view} USING (kind, value)"
         ).fetchall()
@@ -161,7 +163,7 @@ def _holders(connection: duckdb.DuckDBPyConnection, asked: Sequence[Pair]) -> di
 
 
 def read_identified(connection: duckdb.DuckDBPyConnection, users: Iterable[str]) -> set[str]:
-    """Return which users are known by more than a browser or by what was loaded without a name."""
+    """Return the users who have a personal identity."""
     asked = list(dict.fromkeys(users))
     if not asked:
         return set()

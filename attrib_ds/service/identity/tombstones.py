@@ -1,4 +1,4 @@
-"""Remembers what was erased by salted hashes alone, so that it does not come back (G-209, G-210)."""
+"""Tombstones: salted hashes of erased data, which keep it from returning (G-209, G-210)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from attrib_ds.contract.json_text import encode
 from attrib_ds.records.sources import literal
-from attrib_ds.service.store.batches import insert_records
+from attrib_ds.service.store.table_access import insert_records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    #: Kind and value of what was erased: ``("nonce", "n1")``.
+    #: Kind and value of erased data: ``("nonce", "n1")``.
     Mark = tuple[str, str]
 
 _SALT: Final = "tombstoneSalt"
 _SALT_BYTES: Final = 32
 NONCE: Final = "nonce"
 USER: Final = "userId"
-#: What the kinds of marks of identities begin with.
+#: Prefix of the kinds of identities.
 IDENTITY: Final = "identity:"
 
 
 def identity_kind(kind: str) -> str:
-    """Return the kind of mark of a kind of identity.
+    """Return the kind of mark for a kind of identity.
 
     Examples
     --------
@@ -42,16 +42,16 @@ def identity_kind(kind: str) -> str:
 
 
 def bury(connection: duckdb.DuckDBPyConnection, marks: Iterable[Mark], date: datetime) -> None:
-    """Remember what is erased.
+    """Insert tombstones of erased data.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside the transaction that erases.
     marks : iterable of tuple
-        Kind and value of each.
+        The erased data.
     date : datetime
-        The moment, naive, in UTC: what is dated later is somebody anew.
+        Date of the erasure, naive, in UTC; later data belongs to a new user.
 
     Examples
     --------
@@ -75,19 +75,19 @@ def bury(connection: duckdb.DuckDBPyConnection, marks: Iterable[Mark], date: dat
 
 
 def find_buried(connection: duckdb.DuckDBPyConnection, marks: Collection[Mark]) -> dict[Mark, datetime]:
-    """Return which of these were erased, and when last.
+    """Return the marks that have tombstones, with the last date of erasure.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with.
+        Connection to read with.
     marks : collection of tuple
-        Kind and value of each.
+        Marks to look up.
 
     Returns
     -------
     dict of tuple to datetime
-        Naive, in UTC.
+        Dates by mark; naive, in UTC.
     """
     salts = read_salts(connection) if marks else []
     if not salts:
@@ -106,20 +106,19 @@ def find_buried(connection: duckdb.DuckDBPyConnection, marks: Collection[Mark]) 
 
 
 def find_erased(connection: duckdb.DuckDBPyConnection, nonces: Collection[str]) -> dict[str, str]:
-    """Return the ids of the events that were erased, by their nonces (G-130, G-210).
+    """Return the ids of erased events by nonce (G-130, G-210).
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with.
+        Connection to read with.
     nonces : collection of str
-        As they are sent.
+        Nonces as sent.
 
     Returns
     -------
     dict of str to str
-        Only of those that were erased. Of an event of which nothing is left it is an id that nothing has, the
-        same each time.
+        Erased events only. For deleted events the id is derived from the nonce, the same each time.
     """
     erased = [nonce for _, nonce in find_buried(connection, [(NONCE, nonce) for nonce in nonces])]
     if not erased:
@@ -130,45 +129,45 @@ def find_erased(connection: duckdb.DuckDBPyConnection, nonces: Collection[str]) 
         "SELECT nonce, _id FROM raw_events WHERE nonce IN (SELECT unnest(?))", [list(hidden)]
     ).fetchall()
     found = {hidden[nonce]: str(id) for nonce, id in kept}
-    # The oldest salt stays the last one.
+    # The oldest salt stays last.
     made = {nonce: str(uuid5(NAMESPACE_OID, _hidden(salts[-1], nonce))) for nonce in erased}
     return made | found
 
 
 def buried(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
-    """Return which rows tell of what was erased before.
+    """Return the query of rows with data that was erased after the date of the row.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with.
+        Connection to read with.
     rows : str
-        SQL that stands in a FROM clause, with the columns ``row``, ``kind``, ``value`` and ``seen``, the date
-        of the row.
+        Relation in SQL, for a FROM clause, with the columns ``row``, ``kind``, ``value`` and ``seen``,
+        the date of the row.
 
     Returns
     -------
     str or None
-        SQL query of ``row``; None as long as nothing was erased.
+        SQL query of ``row``; None if nothing was ever erased.
     """
     found = _matched(connection, rows, "tombstones")
     return None if found is None else f"SELECT DISTINCT row {found}"
 
 
 def named(connection: duckdb.DuckDBPyConnection, rows: str, *, among: str) -> dict[str, datetime]:
-    """Return which rows tell of what was erased after them, and when that was last.
+    """Return the last date of erasure of rows with data that was erased after their date.
 
     Parameters
     ----------
     connection, rows
         As for :func:`buried`.
     among : str
-        Table of the tombstones that count.
+        Table of the tombstones to match.
 
     Returns
     -------
     dict of str to datetime
-        By ``row``; naive, in UTC.
+        Dates by ``row``; naive, in UTC.
     """
     found = _matched(connection, rows, among)
     if found is None:
@@ -183,7 +182,7 @@ def _matched(connection: duckdb.DuckDBPyConnection, rows: str, among: str) -> st
     hashes = ", ".join(
         f"sha256({literal(salt)} || chr(10) || marked.kind || chr(10) || marked.value)" for salt in salts
     )
-    # Hashed before they are joined, each row once by each salt.
+    # Hash each row with each salt once, before the join.
     return (
         f"FROM (SELECT marked.*, unnest([{hashes}]) AS digest FROM {rows} AS marked) AS marked "
         f"JOIN {among} AS stones ON stones.kind = marked.kind AND hash = digest AND seen <= stones.date"
@@ -191,38 +190,38 @@ def _matched(connection: duckdb.DuckDBPyConnection, rows: str, among: str) -> st
 
 
 def is_hidden(nonce: str) -> bool:
-    """Say whether a nonce stands for one of an event whose content was erased."""
+    """Return whether a nonce is the hash of the nonce of an erased event."""
     return re.fullmatch("erased [0-9a-f]{64}", nonce) is not None
 
 
 def hidden_nonce(connection: duckdb.DuckDBPyConnection, nonce: str) -> str:
-    """Return what stands for the nonce of an event whose content was erased (G-210)."""
+    """Return the hash that replaces the nonce of an erased event (G-210)."""
     salts = read_salts(connection)
     return _hidden(salts[0], nonce) if salts else nonce
 
 
 def read_salts(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return what the hashes are salted with, that of new ones first; none as long as nothing was erased."""
+    """Return the salts, that of new tombstones first; none if nothing was ever erased."""
     found = connection.execute("SELECT value FROM settings WHERE name = ?", [_SALT]).fetchone()
-    told = [] if found is None else json.loads(found[0])
-    return [told] if isinstance(told, str) else list(told)
+    salts = [] if found is None else json.loads(found[0])
+    return [salts] if isinstance(salts, str) else list(salts)
 
 
 def add_salts(connection: duckdb.DuckDBPyConnection, salts: Sequence[str]) -> None:
-    """Salt with others first, and keep knowing what was salted before.
+    """Prepend salts to the stored ones.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
     salts : sequence of str
-        Those of a project whose tombstones are added to these.
+        Salts of a project whose tombstones are added.
     """
     known = list(dict.fromkeys([*salts, *read_salts(connection)]))
     if not known:
         return
     connection.execute("DELETE FROM settings WHERE name = ?", [_SALT])
-    # One is the rule: files whose erasures went different ways are the exception.
+    # Usually one; several after restoring a file with other erasures.
     text = encode(known[0] if len(known) == 1 else known)
     connection.execute("INSERT INTO settings VALUES (?, ?)", [_SALT, text])
 

@@ -1,4 +1,4 @@
-"""Takes in offline interactions: who the person is, which node brought them, and in what order."""
+"""Creates offline interactions, with identity resolution and node resolution."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import shown
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.instants import naive
 from attrib_ds.service.campaigns.integrations import require
 from attrib_ds.service.events.normalisation import Settings, Unreadable, is_missing, normalise
-from attrib_ds.service.events.validation import VENDOR, identity
-from attrib_ds.service.identity.lifetimes import renumber
+from attrib_ds.service.events.validation import identity
+from attrib_ds.service.identity.lifetime_index import renumber
 from attrib_ds.service.identity.registry import register
-from attrib_ds.service.identity.resolution import resolve
+from attrib_ds.service.identity.resolution import VENDOR, resolve
 from attrib_ds.service.identity.tombstones import find_buried, identity_kind
-from attrib_ds.service.interactions.resolution import resolve_node
-from attrib_ds.service.store.batches import naive
-from attrib_ds.service.store.records import insert_record, read_record, read_table
+from attrib_ds.service.interactions.node_resolution import resolve_node
+from attrib_ds.service.store.table_access import insert_record, read_record, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from attrib_ds.service.store.store import Store
 
 _AHEAD: Final = timedelta(hours=24)
-#: Identity fields of every project (G-216). A phone, which people share, identifies where it is declared to.
+#: Identity fields of every project (G-216). Phones may be shared; they identify only if declared to.
 _ALWAYS: Final[dict[str, Mapping[str, Any]]] = {
     key: {"storageKey": key, "type": kind, "discriminant": key != "phone"}
     for key, kind in (("email", "email"), ("phone", "phone"), (VENDOR, "string"))
@@ -42,16 +42,16 @@ _ALWAYS: Final[dict[str, Mapping[str, Any]]] = {
 
 
 def create_offline_interaction(store: Store, request: CreateOfflineInteraction) -> Answer:
-    """Store an offline interaction and answer with it, as :func:`get_interaction` does.
+    """Store an offline interaction and return it, as :func:`get_interaction` does.
 
-    A second one with the same ``externalId`` in its integration is not stored; the answer is the first one
-    (G-143). ``Answer.value`` says whether it was stored now.
+    A repeated ``externalId`` of an integration is not stored again; the first interaction is returned
+    (G-143). ``Answer.value`` is whether the interaction is new.
 
     Raises
     ------
     InvalidRequest
-        If the date is more than 24 hours ahead, ``userData`` holds what is no identity field, or there is
-        no such integration; nothing is stored then.
+        If the date is more than 24 hours ahead, ``userData`` has a key that is no identity field, or there
+        is no such integration; nothing is stored.
     """
     now = datetime.now(UTC)
     if request.date > now + _AHEAD:
@@ -108,7 +108,7 @@ def _stored(connection: duckdb.DuckDBPyConnection, id: str, *, is_new: bool) -> 
 def _first(
     connection: duckdb.DuckDBPyConnection, integration: Integration, external_id: str | None
 ) -> str | None:
-    """Return the interaction that has the external id already, None without one."""
+    """Return the id of the first interaction with the external id, or None."""
     if external_id is None:
         return None
     first = read_record(
@@ -130,10 +130,10 @@ class _Person:
 def _read_person(
     connection: duckdb.DuckDBPyConnection, user_data: dict[str, Any], *, currency: str
 ) -> _Person:
-    """Normalise the identity fields that are given; anything else is refused (R186)."""
+    """Normalise identity fields; refuse other keys (R186)."""
     fields, countries = _identity_fields(connection)
     settings = Settings(currency, countries)
-    found: dict[str, Any] = {}
+    normalised: dict[str, Any] = {}
     identities = []
     for key, value in user_data.items():
         argument = f"user_data/{key}"
@@ -143,29 +143,29 @@ def _read_person(
             continue
         field = fields[key]
         try:
-            found[key] = normalise(field["type"], value, settings)
+            normalised[key] = normalise(field["type"], value, settings)
         except Unreadable:
-            # Without a country, a national number is just what somebody wrote down; it identifies nobody.
+            # Keep an unparsable phone number as text unless it must identify the user.
             if not (field["type"] == "phone" and isinstance(value, str) and not field["discriminant"]):
                 raise InvalidRequest(
                     f"{argument}: {shown(value)} is not allowed; allowed: a value of type {field['type']!r}",
                     field=argument,
                 ) from None
-            found[key] = value.strip()
-        pair = identity(field, found[key])
+            normalised[key] = value.strip()
+        pair = identity(field, normalised[key])
         if pair is not None:
             identities.append(pair)
         if field["type"] == "email":
-            found[key] = found[key].lower()
-    # The email counts most, then what the project declares to identify, then the id of a vendor (G-145).
+            normalised[key] = normalised[key].lower()
+    # Priority: email, then declared identity fields, then the vendor's id (G-145).
     ranks = {"email": 0, VENDOR: 2}
-    return _Person(found, sorted(identities, key=lambda pair: ranks.get(pair[0], 1)))
+    return _Person(normalised, sorted(identities, key=lambda pair: ranks.get(pair[0], 1)))
 
 
 def _identity_fields(
     connection: duckdb.DuckDBPyConnection,
 ) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
-    """Return the identity fields of the project by key, and the countries of its phone numbers (G-216)."""
+    """Return the identity fields of the project by key, and countries for phone numbers (G-216)."""
     declared = connection.execute(
         "SELECT fields, phoneParsingConfig FROM event_types ORDER BY createdAt, reference"
     ).fetchall()
@@ -181,12 +181,12 @@ def _identity_fields(
 
 
 def _refuse_erased(connection: duckdb.DuckDBPyConnection, person: _Person, date: datetime) -> None:
-    """Refuse what is about somebody who was erased later than its date (G-209)."""
+    """Refuse data of a person who was erased after its date (G-209)."""
     marks = [(identity_kind(kind), value) for kind, value in person.identities]
     erased = find_buried(connection, marks).values()
-    if any(naive(date) <= moment for moment in erased):
+    if any(naive(date) <= erased_at for erased_at in erased):
         raise InvalidRequest(
-            f"user_data: is somebody whose data was erased later than {instants.format(date)}; allowed: "
-            "somebody else, or a later date",
+            f"user_data: belongs to a person who was erased after {instants.format(date)}; allowed: "
+            "another person, or a later date",
             field="user_data",
         )

@@ -1,25 +1,29 @@
-"""Searches interactions and reads one of them, with its hits."""
+"""Searches, counts and reads interactions, and lists the hits of a session."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import ibis
 import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.columns import projected
 from attrib_ds.errors import NotFound
-from attrib_ds.service.interactions.selection import BATCH_ROWS, answered, select
+from attrib_ds.queries.interaction_counts import count_interactions
+from attrib_ds.queries.interaction_filters import filter_interactions
+from attrib_ds.queries.values import fetch, ordering
+from attrib_ds.service.interactions.nodes import node_table
+from attrib_ds.service.store.cursors import BATCH_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import ibis.expr.types as ir
-
-    from attrib_ds.contract.interactions import GetInteraction, ListHits, SearchInteractions
+    from attrib_ds.contract.interactions import (
+        GetInteraction,
+        InteractionInsights,
+        ListHits,
+        SearchInteractions,
+    )
     from attrib_ds.service.store.store import Store
 
 _NEWEST_FIRST = {"startDate": -1}
@@ -36,7 +40,7 @@ def search_interactions(store: Store, request: SearchInteractions) -> Answer:
     read = pa.schema([schema.INTERACTION.field(name) for name in names])
     with ExitStack() as stack:
         backend = stack.enter_context(store.read())
-        found = select(backend, request)
+        found = filter_interactions(backend.table("interactions"), request, nodes=node_table(backend))
         ordered = found.order_by(ordering(found, request.sort or _NEWEST_FIRST)).select(names)
         total = int(found.count().to_pyarrow().as_py())
         # Not `to_pyarrow_batches` of Ibis 12: it calls what DuckDB 1.5 warns of.
@@ -55,30 +59,27 @@ def search_interactions(store: Store, request: SearchInteractions) -> Answer:
 
 
 def get_interaction(store: Store, request: GetInteraction) -> Answer:
-    """Answer one interaction with every property; bots and filtered traffic are found too (R162)."""
+    """Return one interaction with all properties, bots and filtered traffic included (R162)."""
     with store.read() as backend:
         interactions = backend.table("interactions")
-        found = interactions.filter(interactions["_id"] == request.id).select(schema.INTERACTION.names)
-        table = answered(found, schema.INTERACTION)
+        query = interactions.filter(interactions["_id"] == request.id).select(schema.INTERACTION.names)
+        table = fetch(query, schema.INTERACTION)
     if not table.num_rows:
         raise NotFound(f"id: there is no interaction {request.id!r}", field="id")
     return Answer.of(table)
 
 
 def list_hits(store: Store, request: ListHits) -> Answer:
-    """Answer the hits of the session that a hit opened, oldest first; none for an unknown one (R167)."""
+    """Return the hits of the session that starts with a hit, oldest first; none for an unknown hit (R167)."""
     with store.read() as backend:
-        interactions, all_hits = backend.table("interactions"), backend.table("hits")
-        opened = interactions.filter(interactions.firstHitId == request.firstHitId)
-        of_session = all_hits.semi_join(opened, all_hits.sessionId == opened["_id"])
+        interactions, hits = backend.table("interactions"), backend.table("hits")
+        session = interactions.filter(interactions.firstHitId == request.firstHitId)
+        of_session = hits.semi_join(session, hits.sessionId == session["_id"])
         ordered = of_session.order_by(of_session.serverDate, of_session.id).select(schema.HIT.names)
-        return Answer.of(answered(ordered, schema.HIT))
+        return Answer.of(fetch(ordered, schema.HIT))
 
 
-def ordering(table: ir.Table, sort: Mapping[str, int]) -> list[Any]:
-    """Return sort keys: nulls last in both directions, ties broken by ``_id`` where there is one (G-099)."""
-    keys = [
-        table[name].asc() if direction == 1 else ibis.desc(table[name], nulls_first=False)
-        for name, direction in sort.items()
-    ]
-    return [*keys, table["_id"]] if "_id" in table.columns and "_id" not in sort else keys
+def interaction_insights(store: Store, request: InteractionInsights) -> Answer:
+    """Count interactions by group and interval; see :func:`.count_interactions`."""
+    with store.read() as backend:
+        return count_interactions(backend.table("interactions"), request, nodes=node_table(backend))

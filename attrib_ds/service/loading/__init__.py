@@ -1,4 +1,4 @@
-"""Bulk loading: checks in SQL, then one transaction."""
+"""Bulk loading: validation in SQL, then one transaction."""
 
 from attrib_ds.service.loading.load import REJECTED, load_records
 

@@ -1,4 +1,4 @@
-"""What the loaders of all kinds of records share: one batch, from checked rows into the tables."""
+"""A batch of validated rows, and its insertion into the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.store.tables import TABLES
+from attrib_ds.service.store.table_definitions import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from attrib_ds.service.loading.checks import Staged
     from attrib_ds.service.store.ids import HexIds
 
-#: Problems that only the tables can tell: found inside the transaction that writes.
+#: Violations found in the writing transaction, by comparison with stored records.
 LATE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
 
-#: When a record was made, which nothing changes; where it is not told it is the moment of loading.
-_MADE: Final = frozenset({"createdAt", "ingestedAt"})
+#: Creation dates, which never change; by default the time of loading.
+_CREATION_DATES: Final = frozenset({"createdAt", "ingestedAt"})
 
 
 @dataclass(frozen=True)
 class Project:
-    """What a loader needs to know of the project.
+    """Properties of the project that loaders need.
 
     Parameters
     ----------
     project_id, currency : str
-        The project.
+        Id and currency.
     now : str
-        SQL for the moment of loading.
+        SQL for the time of loading.
     ids : HexIds
-        Makes ids.
+        Generates ids.
     """
 
     project_id: str
@@ -48,16 +48,16 @@ class Project:
 
 @dataclass(frozen=True)
 class Batch:
-    """Checked rows and how they enter the tables.
+    """Validated rows and the function that inserts them.
 
     Parameters
     ----------
     staged : Staged
-        The checked rows.
+        The validated rows.
     id_column : str
         Column that identifies a record.
     insert : callable
-        Takes a connection inside a transaction and a :class:`Good`; returns counts by what was counted.
+        Takes a connection inside a transaction and a :class:`Good`; returns numbers of inserted records.
     """
 
     staged: Staged
@@ -67,18 +67,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class Good:
-    """The rows of a batch that have no problem, as far as is known.
+    """The valid rows of a batch, while it is inserted.
 
     Parameters
     ----------
     staged : Staged
         All rows.
     late : str
-        Table of problems found in the transaction.
+        Table of violations found in the transaction.
     known : str
-        Table of rows that tell nothing new, by :meth:`make_way`.
+        Table of unchanged rows, from :meth:`make_way`.
     is_replacing : bool, default False
-        Whether stored records of the same ids give way instead of being a problem.
+        Whether rows replace stored records with the same ids.
     """
 
     staged: Staged
@@ -88,18 +88,18 @@ class Good:
 
     @property
     def rows(self) -> str:
-        """SQL for the good rows, to stand in a FROM clause."""
+        """The valid rows as a relation in SQL, for a FROM clause."""
         return (
             f"(SELECT * FROM {self.staged.relation} ANTI JOIN {self.staged.problems} USING (row) "
             f"ANTI JOIN {self.late} USING (row) ANTI JOIN {self.known} USING (row))"
         )
 
     def reject(self, connection: duckdb.DuckDBPyConnection, query: str) -> None:
-        """List the problems that a query of ``row`` and ``reason`` finds."""
+        """Reject the rows of a query of ``row`` and ``reason``."""
         connection.execute(f"INSERT INTO {self.late} (row, reason) {query}")
 
     def reject_stored(self, connection: duckdb.DuckDBPyConnection, table: str, name: str) -> None:
-        """List rows whose id a stored record has, unless that gives way."""
+        """Reject rows with the id of a stored record, unless rows replace stored records."""
         if name in self.staged.given and not self.is_replacing:
             reason = f"{literal(f'{name}: ')} || '''' || {quoted(name)} || ''' is already loaded'"
             stored = f"SELECT {quoted(name)} FROM {table}"
@@ -112,32 +112,32 @@ class Good:
     def make_way(
         self, connection: duckdb.DuckDBPyConnection, table: str, name: str, *, changed: str | None = None
     ) -> Iterator[str]:
-        """Take away stored records of the same ids, and leave out rows that tell nothing new.
+        """Delete stored records that rows replace, and skip unchanged rows.
 
-        Rows tell nothing new that are stored as they are, or of which a later change is stored. When a record
-        was made does not change, so that it is not compared.
+        Rows are unchanged if the stored record is equal, apart from creation dates, or changed later.
 
         Parameters
         ----------
         connection : duckdb.DuckDBPyConnection
-            Inside the transaction that writes, after all that rejects.
+            Inside the writing transaction, after all rejections.
         table, name : str
-            Of the stored records, and the column of their ids.
+            Table of the stored records, and column of their ids.
         changed : str, optional
-            Column of when a record was last changed.
+            Column with the date of the last change.
 
         Yields
         ------
         str
-            A table of the records that were taken away, until the block ends; without rows unless stored
-            records give way.
+            Table of the deleted records, until the block ends.
         """
         gone = "temp.replaced"
         both = f"{self.rows} AS given JOIN {table} AS stored ON stored.{quoted(name)} = given.{quoted(name)}"
         if not self.is_replacing:
             both = f"{both} WHERE false"
         else:
-            compared = [each for each in TABLES[table] if each in self.staged.columns and each not in _MADE]
+            compared = [
+                each for each in TABLES[table] if each in self.staged.columns and each not in _CREATION_DATES
+            ]
             same = " AND ".join(
                 f"stored.{quoted(each)} IS NOT DISTINCT FROM given.{quoted(each)}" for each in compared
             )
@@ -158,7 +158,7 @@ class Good:
         values: Mapping[str, str] | None = None,
         rows: str | None = None,
     ) -> int:
-        """Insert the good rows; columns come from the row unless ``values`` holds SQL for them."""
+        """Insert the valid rows; ``values`` holds SQL for columns that differ from the row."""
         given = values or {}
         columns = [name for name in TABLES[table] if name in given or name in self.staged.columns]
         selected = ", ".join(given.get(name, quoted(name)) for name in columns)
@@ -172,7 +172,7 @@ class Good:
 def insert_implicit_nodes(
     connection: duckdb.DuckDBPyConnection, good: Good, project: Project, *, column: str, kind: str
 ) -> int:
-    """Make the nodes that good rows name and that are not there yet; return how many."""
+    """Create missing nodes that valid rows refer to; return their number."""
     inserted = connection.execute(
         "INSERT INTO nodes (_id, projectId, type, name, path, active, createdAt, updatedAt, implicit) "
         f"SELECT id, {literal(project.project_id)}, {literal(kind)}, id, [], true, {project.now}, "

@@ -1,4 +1,4 @@
-"""Checks the rows of a source one by one and turns their cells into typed columns."""
+"""Validates the rows of a source and converts their cells to typed columns, in SQL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     import duckdb
 
-#: Earlier instants are seconds taken for milliseconds, or the like (G-041).
+#: Earlier instants are errors, such as seconds read as milliseconds (G-041).
 _EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
 _NO_INSTANT: Final = "is not a date with a time, such as 2025-01-31T12:00:00Z"
 _LONGEST_SHOWN: Final = 80
-#: What valid JSON has in its strings alone, and these.
+#: Text outside of strings that DuckDB accepts in JSON and the standard does not, and JSON strings.
 _LENIENT: Final = r"(?i)nan|inf|,\s*[\]}]"
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
-#: What the ids of nodes, campaigns and outlays look like (G-217).
+#: Pattern of the ids of nodes, campaigns and outlays (G-217).
 NAME: Final = ".{1,128}"
 NAME_FORM: Final = "text of 1 to 128 characters"
 CURRENCY: Final = "[A-Z]{3}"
@@ -29,20 +29,20 @@ CURRENCY_FORM: Final = "a currency of three upper-case letters"
 
 @dataclass(frozen=True)
 class Staged:
-    """The checked rows, in a passing database.
+    """The validated rows, in a temporary database.
 
     Parameters
     ----------
     relation : str
-        ``row``, then the typed columns. Rows that broke a rule are in it too.
+        ``row``, then the typed columns, of valid and invalid rows.
     problems : str
-        ``row``, ``position`` and ``reason``: one row per rule broken.
+        ``row``, ``position`` and ``reason``: one row per violation.
     columns : tuple of str
         The typed columns.
     given : frozenset of str
-        Columns that the source has.
+        Columns of the source.
     count : int
-        Rows that could be read.
+        Number of readable rows.
     """
 
     relation: str
@@ -53,18 +53,17 @@ class Staged:
 
 
 class Checks:
-    """Collects what the columns of one kind of record are and which rules their cells keep.
+    """Collects the columns of one kind of record and their validation rules.
 
-    Each method named after a kind of value adds one column. The SQL of rules sees two names per column of
-    the source: the typed value as ``"name"`` and what was handed over, as trimmed text, as
-    ``"given name"``.
+    Each method named after a type of value adds one column. The SQL of rules has two names per column of the
+    source: the typed value as ``"name"``, and the original value as trimmed text as ``"given name"``.
 
     Parameters
     ----------
     source : Source
         The rows.
     argument : str
-        What the source is called in an error message.
+        Name of the source in error messages.
     """
 
     def __init__(self, source: Source, *, argument: str) -> None:
@@ -77,11 +76,11 @@ class Checks:
             self._inner[f"given {column}"] = source.word(column)
 
     def has(self, column: str) -> bool:
-        """Say whether the source has the column."""
+        """Return whether the source has a column."""
         return column in self.source.types
 
     def refuse_unknown(self, known: Collection[str], objects: Collection[str] = ()) -> None:
-        """Refuse a source with columns that are not known; whole objects are a matter of their rows."""
+        """Refuse unknown columns; columns of whole objects are checked per row."""
         for column in self.source.columns:
             if column in known:
                 continue
@@ -94,30 +93,30 @@ class Checks:
             self.rule(f"{given(column)} IS NOT NULL", f"{shown(column)} || ' is not an object'")
 
     def rule(self, broken: str, reason: str) -> None:
-        """Add a rule: a row breaks it where the SQL ``broken`` is true; ``reason`` is SQL text."""
+        """Add a rule: rows for which the SQL ``broken`` is true violate it; ``reason`` is SQL text."""
         self._rules.append((broken, reason))
 
     def column(self, name: str, value: str, *, final: str | None = None, kept: bool = False) -> None:
-        """Add a column: its value as rules see it, and as it is stored where that differs.
+        """Add a column with its value for rules, and its stored value ``final`` if that differs.
 
-        A column that the source does not have is stored only if it has such a ``final`` value or is
-        ``kept``: wide tables of nothing cost time.
+        A column missing from the source is stored only if it has a ``final`` value or is ``kept``: empty
+        columns cost time.
         """
         self.value(name, value)
         if final is not None or kept or self.has(name):
             self._outer[name] = final or quoted(name)
 
     def value(self, name: str, value: str) -> None:
-        """Add a value that rules and other columns see and that is not stored."""
+        """Add a value for rules and other columns that is not stored."""
         self._inner[name] = value
         self._inner.setdefault(f"given {name}", "CAST(NULL AS VARCHAR)")
 
     def derive(self, name: str, final: str) -> None:
-        """Add a column that is stored only, made of the values of others."""
+        """Add a stored column computed from others."""
         self._outer[name] = final
 
     def text(self, name: str) -> None:
-        """Add a column of text as it is."""
+        """Add a column of unchanged text."""
         self.column(name, self.source.text(name) if self.has(name) else "CAST(NULL AS VARCHAR)")
 
     def word(
@@ -131,7 +130,7 @@ class Checks:
         default: str | None = None,
         kept: bool = False,
     ) -> None:
-        """Add a column of trimmed text that matches a pattern as a whole, if there is one."""
+        """Add a column of trimmed text that fully matches a pattern, if given."""
         value = self.source.word(name) if self.has(name) else "CAST(NULL AS VARCHAR)"
         self.column(
             name,
@@ -142,12 +141,12 @@ class Checks:
         if required:
             self.require(name)
         if pattern is not None and self.has(name):
-            # The dot of a pattern stands for a line break too.
+            # The dot matches line breaks too.
             mismatch = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')"
             self.rule(mismatch, f"{shown(name)} || {literal(f' is not {form}')}")
 
     def choice(self, name: str, allowed: Collection[str], *, default: str | None = None) -> None:
-        """Add a column of one text out of several; without a default it is required."""
+        """Add a column of an enumeration; required without a default."""
         self.word(name, required=default is None, default=literal(default) if default else None)
         if self.has(name):
             options = ", ".join(literal(option) for option in allowed)
@@ -157,7 +156,7 @@ class Checks:
     def instant(
         self, name: str, *, required: bool = False, recent: bool = False, default: str | None = None
     ) -> None:
-        """Add a column of UTC instants; ``recent`` ones are not before 1990."""
+        """Add a column of UTC instants; ``recent`` refuses those before 1990."""
         value = self.source.instant(name) if self.has(name) else "CAST(NULL AS TIMESTAMP)"
         final = f"coalesce({quoted(name)}, {default})" if default else None
         self.column(name, value, final=final, kept=required)
@@ -191,7 +190,7 @@ class Checks:
             self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not a whole number of 0 or more")
 
     def flag(self, name: str, *, default: str | None = None, form: str = "is neither true nor false") -> None:
-        """Add a column of true and false, also written 1 and 0."""
+        """Add a column of booleans, also written 1 and 0."""
         value = self.source.flag(name) if self.has(name) else "CAST(NULL AS BOOLEAN)"
         self.column(name, value, final=f"coalesce({quoted(name)}, {default})" if default else None)
         if self.has(name):
@@ -229,11 +228,11 @@ class Checks:
             self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not a list of texts")
 
     def require(self, name: str) -> None:
-        """Add the rule that the column is given."""
+        """Add the rule that a column is not null."""
         self.rule(f"{given(name)} IS NULL", literal(f"{name}: is missing"))
 
     def project(self, project_id: str) -> None:
-        """Add the column ``projectId``, which may be given but only as this project."""
+        """Add the column ``projectId``; other projects are refused."""
         self.derive("projectId", literal(project_id))
         if self.has("projectId"):
             other = f"{given('projectId')} <> {literal(project_id)}"
@@ -241,7 +240,7 @@ class Checks:
             self.rule(other, reason)
 
     def unique(self, connection: duckdb.DuckDBPyConnection, staged: Staged, name: str) -> None:
-        """List rows whose id an earlier row has; the first row without another problem is kept."""
+        """Reject duplicate ids; the first otherwise valid row is kept."""
         if name not in staged.given:
             return
         column = quoted(name)
@@ -258,12 +257,12 @@ class Checks:
         )
 
     def stage(self, connection: duckdb.DuckDBPyConnection) -> Staged:
-        """Make the tables of the checked rows and of their problems.
+        """Create the tables of validated rows and of violations.
 
         Parameters
         ----------
         connection : duckdb.DuckDBPyConnection
-            Of the passing database that holds the source.
+            Connection to the temporary database with the source.
 
         Returns
         -------

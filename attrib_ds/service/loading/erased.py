@@ -1,22 +1,22 @@
-"""Keeps those who were erased from coming back with what is loaded."""
+"""Rejects loaded rows of erased people."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from attrib_ds.records.sources import literal
-from attrib_ds.service.identity.learning import carried
+from attrib_ds.service.identity.loaded_identities import identities_query
 from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried
 
 if TYPE_CHECKING:
     import duckdb
 
-    from attrib_ds.service.identity.learning import Carrying
+    from attrib_ds.service.identity.loaded_identities import IdentitySource
     from attrib_ds.service.loading.batch import Good
 
 
-def reject_erased(connection: duckdb.DuckDBPyConnection, good: Good, carrying: Carrying) -> None:
-    """List the rows that are about somebody who was erased later than their date (G-209).
+def reject_erased(connection: duckdb.DuckDBPyConnection, good: Good, source: IdentitySource) -> None:
+    """Reject rows of people who were erased after the date of the row (G-209).
 
     Parameters
     ----------
@@ -24,16 +24,14 @@ def reject_erased(connection: duckdb.DuckDBPyConnection, good: Good, carrying: C
         Inside the transaction that writes the rows.
     good : Good
         The batch.
-    carrying : Carrying
-        Its good rows.
+    source : IdentitySource
+        Its valid rows.
     """
-    marks = (
-        f"SELECT row, {literal(USER)} AS kind, userId AS value, {carrying.date} AS seen FROM {carrying.rows}"
-    )
-    if carrying.data.strip('"') in good.staged.columns:
-        identities = carried(connection, carrying, also="row")
+    marks = f"SELECT row, {literal(USER)} AS kind, userId AS value, {source.date} AS seen FROM {source.rows}"
+    if source.data.strip('"') in good.staged.columns:
+        identities = identities_query(connection, source, also="row")
         marks += f" UNION ALL SELECT row, {literal(IDENTITY)} || kind, value, seen FROM ({identities})"
     erased = buried(connection, f"({marks})")
     if erased is not None:
-        reason = literal("userId: is somebody whose data was erased later than this")
+        reason = literal("userId: belongs to a person who was erased after this date")
         good.reject(connection, f"SELECT row, {reason} FROM ({erased})")

@@ -8,44 +8,44 @@ from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.instants import naive
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.events.retention import assign_policies
-from attrib_ds.service.identity.learning import learn, of_events
+from attrib_ds.service.identity.loaded_identities import assign_identities, of_events
 from attrib_ds.service.identity.merging import surviving
-from attrib_ds.service.identity.registry import forget_absent, register
+from attrib_ds.service.identity.registry import register, remove_absent
 from attrib_ds.service.loading import metrics
 from attrib_ds.service.loading.batch import Batch, Good, Project
 from attrib_ds.service.loading.checks import Checks, given, is_json, not_json, shown
 from attrib_ds.service.loading.erased import reject_erased
-from attrib_ds.service.store.batches import naive
 from attrib_ds.service.store.ids import HEX_ID, UUID
 
 if TYPE_CHECKING:
     import duckdb
 
-#: What references of event types look like (G-155).
+#: Pattern of references of event types (G-155).
 _REFERENCE: Final = "[a-z0-9]+([-_][a-z0-9]+)*"
 _REFERENCE_FORM: Final = "lower-case letters and digits with single - or _ between them"
-#: Maps from a key to one typed value (G-051).
+#: Maps of keys to typed values (G-051).
 _MAPS: Final = ("event", "user")
 _OBJECTS: Final = ("states", "statistics", "expirationPolicy")
 
 
 def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
-    """Check the rows and return how they enter the tables.
+    """Validate rows and stage them for insertion.
 
-    Beside the columns of the resource there may be ``event.<key>`` and ``user.<key>`` (text),
+    Besides the columns of the resource, the source may have ``event.<key>`` and ``user.<key>`` (text),
     ``states.<key>`` (0 or 1) with ``states.<key>.date``, and ``statistics.<key>`` (a number) or
     ``statistics.<key>.amount`` with ``statistics.<key>.currency``.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Of the passing database that holds the source.
+        Connection to the temporary database with the source.
     source : Source
         The rows.
     project : Project
-        Where they go.
+        Their project.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     Raises
     ------
     InvalidRequest
-        If a column is not known, or a key is not allowed.
+        If a column is unknown, or a key is not allowed.
     """
     checks = Checks(source, argument="events")
     keyed = [
@@ -90,9 +90,9 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
             rows = surviving(writer, good.rows)
             loaded = good.insert(writer, "events", rows=rows)
             register(writer, f"(SELECT userId, createdAt AS seen FROM {rows})")
-            forget_absent(writer, replaced)
-        # Who is who has been decided where replacing records come from.
-        learn(writer, of_events(rows), naive(datetime.now(UTC)), uniting=not good.is_replacing)
+            remove_absent(writer, replaced)
+        # Replacing records come from a service that has merged users already.
+        assign_identities(writer, of_events(rows), naive(datetime.now(UTC)), may_merge=not good.is_replacing)
         assign_policies(writer)
         return {"events": loaded, "metrics": metrics.insert(writer, good, table, project, count=count)}
 
@@ -100,7 +100,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
 
 
 def _add_map(checks: Checks, name: str) -> None:
-    """Add a column of values by key, from a JSON object and from columns of their own."""
+    """Add a map column, from a JSON object and from columns per key."""
     text = checks.source.word(name) if checks.has(name) else "CAST(NULL AS VARCHAR)"
     is_object = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'OBJECT' END"
     entries = f"TRY_CAST(CASE WHEN {is_object} THEN {text} END AS JSON)"

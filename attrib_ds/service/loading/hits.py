@@ -1,4 +1,4 @@
-"""Loads hits of sessions that are loaded already."""
+"""Loads hits of loaded sessions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
-    """Check the rows and return how they enter the tables.
+    """Validate rows and stage them for insertion.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Of the passing database that holds the source.
+        Connection to the temporary database with the source.
     source : Source
         The rows.
     project : Project
-        Where they go.
+        Their project.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     Raises
     ------
     InvalidRequest
-        If a column is not known.
+        If a column is unknown.
     """
     checks = Checks(source, argument="hits")
     checks.refuse_unknown(schema.HIT.names, schema.properties(schema.HIT))

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds import schema
+from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.identity.learning import learn, of_interactions
-from attrib_ds.service.identity.lifetimes import renumber
+from attrib_ds.service.identity.lifetime_index import renumber
+from attrib_ds.service.identity.loaded_identities import assign_identities, of_interactions
 from attrib_ds.service.identity.merging import surviving
-from attrib_ds.service.identity.registry import forget_absent, register
+from attrib_ds.service.identity.registry import register, remove_absent
 from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
 from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, shown
 from attrib_ds.service.loading.erased import reject_erased
-from attrib_ds.service.store.batches import naive
 from attrib_ds.service.store.ids import HEX_ID, UUID
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _HEX_FORM: Final = "24 lower-case hexadecimal digits"
 _WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId"}
-# A duration may have been rounded to milliseconds.
+# Durations may be rounded to milliseconds.
 _TOLERANCE: Final = 0.001
 _SESSION_ONLY: Final = [
     column for name in sorted(schema.SESSION_ONLY) for column in schema.leaves(schema.INTERACTION, name)
@@ -34,16 +34,16 @@ _SESSION_ONLY: Final = [
 
 
 def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
-    """Check the rows and return how they enter the tables.
+    """Validate rows and stage them for insertion.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Of the passing database that holds the source.
+        Connection to the temporary database with the source.
     source : Source
         The rows.
     project : Project
-        Where they go.
+        Their project.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     Raises
     ------
     InvalidRequest
-        If a column is not known.
+        If a column is unknown.
     """
     checks = Checks(source, argument="interactions")
     checks.refuse_unknown(schema.INTERACTION.names, schema.properties(schema.INTERACTION))
@@ -68,7 +68,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     _check_properties(checks)
     checks.instant("ingestedAt", default=project.now)
     is_offline = f"{quoted('type')} = 'offline'"
-    # An offline interaction always tells when it was created (R025).
+    # Offline interactions always have a creation date (R025).
     created = f"coalesce({quoted('createdAt')}, CASE WHEN {is_offline} THEN {project.now} END)"
     checks.instant("createdAt")
     checks.derive("createdAt", created)
@@ -92,7 +92,7 @@ def _check_times(checks: Checks) -> None:
         f"{start} <= {end} AND abs({length} - {duration}) > {_TOLERANCE}",
         f"{shown('duration')} || ' is not the ' || {length} || ' seconds from startDate to endDate'",
     )
-    # Times are kept in microseconds, so that duration is exactly endDate minus startDate.
+    # Stored in microseconds, so that duration is exactly endDate minus startDate.
     microseconds = f"TRY_CAST(round(CASE WHEN isfinite({duration}) THEN {duration} END * 1e6) AS BIGINT)"
     by_duration = f"TRY({start} + to_microseconds({microseconds}))"
     ending = f"coalesce({end}, {by_duration}, {start})"
@@ -118,7 +118,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project)
     good.reject_stored(connection, "interactions", "_id")
     reject_erased(connection, good, of_interactions(good.rows))
     with good.make_way(connection, "interactions", "_id", changed="updateDate") as replaced:
-        _forget_hits(connection, good, replaced)
+        _delete_hits(connection, good, replaced)
         implicit = insert_implicit_nodes(connection, good, project, column="nodeId", kind="channel")
         rows = surviving(connection, good.rows)
         connection.execute(
@@ -128,18 +128,20 @@ def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project)
         position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
         loaded = good.insert(connection, "interactions", values={"userLifetimeIndex": position}, rows=rows)
         register(connection, f"(SELECT userId, ingestedAt AS seen FROM {rows})")
-        # Of users known before, the positions go over the stored interactions too.
+        # Renumber users who have stored interactions.
         renumber(connection, "SELECT userId FROM temp.returning_users")
         connection.execute("DROP TABLE temp.returning_users")
-        forget_absent(connection, replaced)
+        remove_absent(connection, replaced)
     if "userData" in good.staged.columns:
-        # Who is who has been decided where replacing records come from.
-        learn(connection, of_interactions(rows), naive(datetime.now(UTC)), uniting=not good.is_replacing)
+        # Replacing records come from a service that has merged users already.
+        assign_identities(
+            connection, of_interactions(rows), naive(datetime.now(UTC)), may_merge=not good.is_replacing
+        )
     return {"interactions": loaded, "implicit_nodes": implicit}
 
 
-def _forget_hits(connection: duckdb.DuckDBPyConnection, good: Good, replaced: str) -> None:
-    """Forget the hits of sessions that count others by now: they are loaded anew, or not known (R036)."""
+def _delete_hits(connection: duckdb.DuckDBPyConnection, good: Good, replaced: str) -> None:
+    """Delete hits of replaced sessions with other counts; they are loaded again, or unknown (R036)."""
     if not good.is_replacing:
         return
     counted = {

@@ -1,4 +1,4 @@
-"""Loads records in bulk, all or nothing, without making Python objects per row."""
+"""Loads records in bulk in one transaction, without Python objects per row."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ _CHECKS: Final[dict[str, tuple[Check, pa.Schema]]] = {
 def load_records(
     store: Store, resource: str, source: object, *, replace: bool = False
 ) -> tuple[dict[str, int], pa.Table]:
-    """Load records of one kind: those that keep all rules, in one transaction.
+    """Load all valid records of one kind in one transaction.
 
     Parameters
     ----------
     store : Store
-        Where they go.
+        Target of the records.
     resource : str
         ``interactions``, ``hits``, ``events``, ``nodes`` or ``spend``.
     source : DataFrame, Arrow table, record batch or reader, or path
-        As for :func:`attrib_ds.records.sources.open_source`: columns with the names of the resource, dotted where
-        they are nested, or nested objects.
+        As for :func:`attrib_ds.records.sources.open_source`: columns named as in the resource, with dots if
+        nested, or nested objects.
     replace : bool, default False
-        Whether rows take the place of stored records of the same ids, unless a later change of those is
-        stored; otherwise such rows are rejected. Rows that are stored already as they are do not count.
+        Whether rows replace stored records with the same ids, unless these changed later; by default such
+        rows are rejected. Unchanged rows are not counted.
 
     Returns
     -------
     counts : dict of str to int
-        Records loaded, by resource, with what came with them: ``implicit_nodes`` or ``metrics``.
+        Records loaded by resource, including ``implicit_nodes`` or ``metrics``.
     rejected : pyarrow.Table
-        ``row`` (position among the records handed over, from 0), ``id`` and ``reason``, which names every
-        rule that the row breaks; sorted by row.
+        ``row`` (position in the source, from 0), ``id`` and ``reason``, which lists all violated rules;
+        sorted by row.
 
     Raises
     ------
     InvalidRequest
-        If the source cannot be read or has columns that are not known; nothing is loaded then.
+        If the source cannot be read or has unknown columns; nothing is loaded.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reads the metrics of events, from columns of their own or from the nested list of the resource."""
+"""Loads metrics of events, from separate columns or from the nested list of the resource."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from attrib_ds.service.loading.checks import (
     shown,
 )
 from attrib_ds.service.store.ids import HEX_ID
-from attrib_ds.service.store.tables import TABLES
+from attrib_ds.service.store.table_definitions import TABLES
 
 if TYPE_CHECKING:
     import duckdb
 
     from attrib_ds.service.loading.batch import Good, Project
 
-#: What storage keys look like (G-155).
+#: Pattern of storage keys (G-155).
 KEY: Final = "[A-Za-z][A-Za-z0-9_-]{0,63}"
 _COLUMN: Final = re.compile(r"(states|statistics)\.([^.]+)(?:\.(date|amount|currency))?")
 _PARTS: Final = {"states": {None, "date"}, "statistics": {None, "amount", "currency"}}
@@ -40,7 +40,7 @@ _SHAPE: Final = (
     '"deletedAt":"VARCHAR","data":{"type":"VARCHAR","date":"VARCHAR","raw":"JSON","current":"JSON",'
     '"anonymized":"BOOLEAN","invalid":"BOOLEAN"}}]'
 )
-#: What is wrong with a nested metric, in the order in which it is told.
+#: Violations of nested metrics, in the order of reporting.
 _NESTED_RULES: Final = {
     f"key IS NULL OR NOT regexp_full_match(key, '{KEY}')": "has a key that is not allowed",
     "type IS NULL OR type NOT IN ('state', 'statistic')": "has a type other than state and statistic",
@@ -61,7 +61,7 @@ _NESTED_RULES: Final = {
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys of the metrics that have columns of their own.
+    """Keys of metrics with separate columns.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Keys:
 
 
 def is_metric(column: str) -> bool:
-    """Say whether the column has the name of a metric's column.
+    """Return whether a column is named like a column of a metric.
 
     Examples
     --------
@@ -92,17 +92,17 @@ def add_columns(checks: Checks) -> Keys:
     Parameters
     ----------
     checks : Checks
-        Of the events.
+        Checks of the events.
 
     Returns
     -------
     Keys
-        What was found.
+        Keys of the metrics.
 
     Raises
     ------
     InvalidRequest
-        If a key has a form that is not allowed, or is reserved.
+        If a key is not allowed or reserved.
     """
     _add_nested(checks)
     found: dict[tuple[str, str], set[str | None]] = {}
@@ -146,7 +146,7 @@ def _check_key(argument: str, column: str, key: str) -> None:
     if not re.fullmatch(KEY, key):
         problem = "is not allowed; allowed: a letter, then up to 63 letters, digits, _ and -"
     elif _RESERVED.fullmatch(key):
-        problem = "is reserved: the service counts it itself"
+        problem = "is reserved for a built-in metric"
     if problem:
         raise InvalidRequest(
             f"{argument}: the key {key!r} of the column {column!r} {problem}", field=argument
@@ -167,18 +167,18 @@ def _add_amount(checks: Checks, name: str) -> None:
 
 
 def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, project: Project) -> str:
-    """Make the table of the metrics of all rows, and list the nested ones that break a rule.
+    """Create the table of all metrics, and list violations of nested ones.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Of the passing database.
+        Connection to the temporary database.
     staged : Staged
         The events.
     keys : Keys
         From :func:`add_columns`.
     project : Project
-        Where the metrics go.
+        Their project.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, pro
         nested = _read_nested(connection, staged, project)
         queries.append(f"SELECT * EXCLUDE (problem) FROM {nested}")
     connection.execute(f"CREATE TABLE {table} AS {' UNION ALL '.join(queries)}")
-    # A delay lives as long as its state is 1 (G-072).
+    # A delay exists while its state is 1 (G-072).
     delay = {
         "_id": "NULL",
         "key": "'state-delay-' || key",
@@ -205,7 +205,7 @@ def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, pro
         f"JOIN (SELECT row, eventDate FROM {staged.relation}) USING (row) WHERE type = 'state' AND number = 1"
     )
     if "metrics" in staged.given:
-        _recognise(connection, staged, table)
+        _restore_built_in(connection, staged, table)
     repeated = f"SELECT row, key FROM {table} GROUP BY row, key HAVING count(*) > 1"
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 900, "
@@ -216,7 +216,7 @@ def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, pro
 
 
 def _rows(staged: Staged, *, key: str, kind: str, where: str = "true", **values: str) -> str:
-    """Return the query of the metrics of one key, as :data:`_COLUMNS`; ``values`` holds SQL."""
+    """Return the query of the metrics of one key with :data:`_COLUMNS`; ``values`` holds SQL."""
     texts = {"key": key, "type": "state" if kind == "state" else "statistic", "dataType": kind}
     known = {name: literal(text) for name, text in texts.items()} | {"date": quoted("eventDate")} | values
     columns = ", ".join(f"CAST({known.get(name, 'NULL')} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
@@ -224,7 +224,7 @@ def _rows(staged: Staged, *, key: str, kind: str, where: str = "true", **values:
 
 
 def _from_columns(staged: Staged, keys: Keys) -> list[str]:
-    """Return the queries of the metrics that have columns of their own, and of the count of events."""
+    """Return the queries of metrics with separate columns, and of event counts."""
     no = {"anonymized": "false", "invalid": "false"}
     queries = [_rows(staged, key="event-count", kind="number", number="1", **no)]
     for key in keys.states:
@@ -246,7 +246,7 @@ def _from_columns(staged: Staged, keys: Keys) -> list[str]:
 
 
 def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project: Project) -> str:
-    """Make the table of the nested metrics and list those that break a rule."""
+    """Create the table of nested metrics and list violations."""
     table = f"{staged.relation.rsplit('.', 1)[0]}.nested_metrics"
     columns = ", ".join(f"CAST({name} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
     problem = " ".join(f"WHEN {broken} THEN {literal(reason)}" for broken, reason in _NESTED_RULES.items())
@@ -266,7 +266,7 @@ def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project:
                 metric.updatedAt AS given_updated, {instant("metric.updatedAt")} AS updatedAt,
                 metric.deletedAt AS given_deleted, {instant("metric.deletedAt")} AS deletedAt
             FROM listed
-            -- What the service counts itself comes back with what it exported, and is counted anew.
+            -- Built-in metrics of exported events are recomputed.
             WHERE metric.key IS NULL
                 OR NOT (metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-'))
         ), valued AS (
@@ -296,8 +296,8 @@ def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project:
     return table
 
 
-def _recognise(connection: duckdb.DuckDBPyConnection, staged: Staged, table: str) -> None:
-    """Give what the service counts itself the ids and dates that it came with, and keep deleted delays."""
+def _restore_built_in(connection: duckdb.DuckDBPyConnection, staged: Staged, table: str) -> None:
+    """Restore ids and dates of exported built-in metrics, and deleted delays."""
     known = f"{staged.relation.rsplit('.', 1)[0]}.known_metrics"
     connection.execute(
         f"""
@@ -331,7 +331,7 @@ def _recognise(connection: duckdb.DuckDBPyConnection, staged: Staged, table: str
 def insert(
     connection: duckdb.DuckDBPyConnection, good: Good, table: str, project: Project, *, count: int
 ) -> int:
-    """Insert the metrics of the good events; return how many.
+    """Insert the metrics of valid events; return their number.
 
     Parameters
     ----------
@@ -342,9 +342,9 @@ def insert(
     table : str
         From :func:`stage`.
     project : Project
-        Where the metrics go.
+        Their project.
     count : int
-        Metrics in the table.
+        Number of metrics in the table.
     """
     position = "row_number() OVER () - 1"
     rows = (

@@ -1,4 +1,4 @@
-"""Keeps a project as the mirror of the same project elsewhere."""
+"""Operations of a mirror: its saved progress, and records taken over unchanged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.campaigns.integrations import CUSTOM_ADS, find, insert_campaign_node
-from attrib_ds.service.store.batches import insert_records, lent, naive
-from attrib_ds.service.store.records import insert_record, read_record
-from attrib_ds.service.store.tables import TABLES
+from attrib_ds.service.store.table_access import arrow_view, insert_record, insert_records, read_record
+from attrib_ds.service.store.table_definitions import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from attrib_ds.contract.mirroring import BeginMirror, KeepMirror, MirrorRecords
     from attrib_ds.service.store.store import Store
 
-#: Name of the setting that tells what is mirrored, and how far.
+#: Name of the setting with the state of the mirror.
 _SETTING: Final = "sync"
-#: Tables that a new project may have something in.
+#: Tables that may have rows in an empty project.
 _ADMINISTRATION: Final = frozenset({"meta", "settings", "audit", "tombstones"})
-#: What identifies an event type, and what the mirror counts itself.
+#: Columns of an event type that updates do not change.
 _FIXED: Final = frozenset({"_id", "projectId", "reference", "createdAt", "version"})
 _POLICY: Final = "expirationPolicy."
 
 
 def begin_mirror(store: Store, request: BeginMirror) -> Answer:
-    """Answer how far the mirror has come; a project that is empty becomes one.
+    """Return the state of the mirror; an empty project becomes a mirror.
 
     Raises
     ------
     InvalidRequest
-        If it mirrors something else, has records of its own, or was sent events itself.
+        If the project mirrors another source, has its own records, or was sent events itself.
     """
 
     def write(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def begin_mirror(store: Store, request: BeginMirror) -> Answer:
                     field="to",
                 )
             progress = {"source": request.source}
-            _keep(connection, progress)
+            _save(connection, progress)
         elif progress["source"] != request.source:
             raise InvalidRequest(
                 f"to: the project there mirrors {progress['source']}, not {request.source}; "
@@ -74,15 +74,15 @@ def begin_mirror(store: Store, request: BeginMirror) -> Answer:
 
 
 def keep_mirror(store: Store, request: KeepMirror) -> Answer:
-    """Keep how far the mirror has come, and answer it."""
-    store.write(lambda connection: _keep(connection, request.progress))
+    """Save and return the state of the mirror."""
+    store.write(lambda connection: _save(connection, request.progress))
     return Answer(value=request.progress)
 
 
 def mirror_records(store: Store, request: MirrorRecords) -> Answer:
-    """Take over records as they are elsewhere, and answer how many were given."""
-    take = _TAKING[request.resource]
-    store.write(lambda connection: take(connection, request.records, store))
+    """Store records as they are in the source; return their number."""
+    store_records = _STORE_BY_RESOURCE[request.resource]
+    store.write(lambda connection: store_records(connection, request.records, store))
     return Answer(value=request.records.num_rows)
 
 
@@ -91,7 +91,7 @@ def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
     return None if found is None else json.loads(found[0])
 
 
-def _keep(connection: duckdb.DuckDBPyConnection, progress: Mapping[str, Any]) -> None:
+def _save(connection: duckdb.DuckDBPyConnection, progress: Mapping[str, Any]) -> None:
     connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
     connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, encode(dict(progress))])
 
@@ -100,18 +100,18 @@ def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
     return connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
-def _take_users(connection: duckdb.DuckDBPyConnection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (one of them)
-    """Date users as their source does; who has no record here stays unknown."""
-    with lent(connection, users.select(["_id", "createdAt"])) as view:
+def _store_users(connection: duckdb.DuckDBPyConnection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (signature of all)
+    """Set the creation date of users; users without records are ignored."""
+    with arrow_view(connection, users.select(["_id", "createdAt"])) as view:
         connection.execute(
-            "UPDATE users SET createdAt = given.moment "
-            f"FROM (SELECT _id AS id, CAST(createdAt AS TIMESTAMP) AS moment FROM {view}) AS given "
-            "WHERE users._id = given.id AND users.createdAt <> given.moment"
+            "UPDATE users SET createdAt = given.created_at "
+            f"FROM (SELECT _id AS id, CAST(createdAt AS TIMESTAMP) AS created_at FROM {view}) AS given "
+            "WHERE users._id = given.id AND users.createdAt <> given.created_at"
         )
 
 
-def _take_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
-    """Take over event types; changed fields make a new version, as where they were changed (G-158)."""
+def _store_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
+    """Store event types; changed fields create a new version, as in the source (G-158)."""
     for told in types.to_pylist():
         stored = {name.removeprefix(_POLICY): value for name, value in told.items()}
         given = {name: stored[name] for name in TABLES["event_types"] if name in stored}
@@ -119,7 +119,7 @@ def _take_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, st
         held = read_record(connection, "SELECT * FROM event_types WHERE reference = ?", given["reference"])
         if held is None:
             insert_record(connection, "event_types", {**given, "version": 1})
-            _keep_version(connection, given, 1, given["createdAt"])
+            _insert_version(connection, given, 1, given["createdAt"])
             continue
         if all(held[name] == given[name] for name in changing):
             continue
@@ -131,10 +131,10 @@ def _take_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, st
             [*(naive(each) if isinstance(each, datetime) else each for each in values), given["reference"]],
         )
         if version != held["version"]:
-            _keep_version(connection, {**given, "_id": held["_id"]}, version, given["updatedAt"])
+            _insert_version(connection, {**given, "_id": held["_id"]}, version, given["updatedAt"])
 
 
-def _keep_version(
+def _insert_version(
     connection: duckdb.DuckDBPyConnection, given: Mapping[str, Any], version: int, made_at: datetime
 ) -> None:
     kept = {
@@ -147,11 +147,11 @@ def _keep_version(
     insert_records(connection, "event_type_versions", [kept])
 
 
-def _take_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, store: Store) -> None:
-    """Take over campaigns with their integrations, which are known from the nodes."""
+def _store_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, store: Store) -> None:
+    """Store campaigns, with their integrations, which are derived from nodes."""
     now = datetime.now(UTC)
     for integration_id in sorted(set(campaigns["integrationId"].to_pylist())):
-        _take_integration(connection, integration_id, store, now)
+        _store_integration(connection, integration_id, store, now)
     held = connection.execute("SELECT _id, vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
     vendors = dict(held)
     for given in campaigns.to_pylist():
@@ -159,8 +159,8 @@ def _take_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, 
         connection.execute("DELETE FROM campaigns WHERE id = ?", [given["id"]])
         insert_record(connection, "campaigns", given)
         if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [given["id"]]).fetchone() is None:
-            # It came after the nodes were read; the next time its node is among them.
-            assert integration is not None  # noqa: S101  (it was made above)
+            # Created after the nodes were read; the next sync reads its node.
+            assert integration is not None  # noqa: S101  (created above)
             insert_campaign_node(
                 connection,
                 integration,
@@ -174,8 +174,8 @@ def _take_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, 
             )
 
 
-def _take_integration(connection: duckdb.DuckDBPyConnection, id: str, store: Store, now: datetime) -> None:
-    """Make an integration of the root of its nodes, unless it is there."""
+def _store_integration(connection: duckdb.DuckDBPyConnection, id: str, store: Store, now: datetime) -> None:
+    """Create an integration from the root of its nodes, unless it exists."""
     if connection.execute("SELECT 1 FROM integrations WHERE _id = ?", [id]).fetchone() is not None:
         return
     root = read_record(
@@ -201,8 +201,8 @@ def _take_integration(connection: duckdb.DuckDBPyConnection, id: str, store: Sto
     insert_record(connection, "integrations", record)
 
 
-_TAKING: Final[dict[str, Callable[[duckdb.DuckDBPyConnection, pa.Table, Store], None]]] = {
-    "users": _take_users,
-    "event-types": _take_event_types,
-    "campaigns": _take_campaigns,
+_STORE_BY_RESOURCE: Final[dict[str, Callable[[duckdb.DuckDBPyConnection, pa.Table, Store], None]]] = {
+    "users": _store_users,
+    "event-types": _store_event_types,
+    "campaigns": _store_campaigns,
 }

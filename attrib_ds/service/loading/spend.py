@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
-    """Check the rows and return how they enter the tables.
+    """Validate rows and stage them for insertion.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Of the passing database that holds the source.
+        Connection to the temporary database with the source.
     source : Source
         The rows.
     project : Project
-        Where they go.
+        Their project.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     Raises
     ------
     InvalidRequest
-        If a column is not known.
+        If a column is unknown.
     """
     checks = Checks(source, argument="spend")
     checks.refuse_unknown(schema.OUTLAY.names, schema.properties(schema.OUTLAY))

@@ -1,4 +1,4 @@
-"""Writes down who did what to whom; what is written is never changed (G-211)."""
+"""The append-only audit log: who did what to which record (G-211)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import schema
 from attrib_ds.contract.json_text import encode
-from attrib_ds.service.store.batches import insert_records, naive
+from attrib_ds.instants import naive
+from attrib_ds.service.sql.admission import without_literals
 from attrib_ds.service.store.ids import new_uuid
-from attrib_ds.service.store.records import read_page
-from attrib_ds.service.users.sql_check import without_literals
+from attrib_ds.service.store.table_access import insert_records, read_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from attrib_ds.contract.audit import ListAudit
     from attrib_ds.service.store.store import Store
 
-#: Writes that are written down whoever asks; the other ones are when a token asks.
+#: Writes that are always logged; other writes only for requests with a token.
 _WRITES: Final = frozenset({"delete_user", "merge_users", "split_user", "update_settings", "restore_project"})
-#: What hands out data in bulk, which is written down whoever asks; a search is when it is by SQL.
+#: Bulk exports, always logged, as are searches by SQL.
 _EXPORTS: Final = frozenset({"export_users", "export_user_data"})
-#: Whoever has the file has a copy of it without asking.
+#: Copies of the file, logged only for requests with a token.
 _COPIES: Final = frozenset({"back_up_project"})
-#: What names the record that an operation is about, the closest first; otherwise it is the project.
+#: Arguments that name the subject of an operation, most specific first; by default it is the project.
 _SUBJECTS: Final = ("id", "outlayId", "parentCampaignId", "vendorId", "reference")
-#: What else of a request is written down. Nothing personal: the log outlives what is erased.
+#: Further logged arguments. Nothing personal: the log outlives erasures.
 _DETAILS: Final = {
     "delete_user": ("mode",),
     "merge_users": ("userId",),
@@ -49,18 +49,18 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What is written down of a request.
+    """An entry of the audit log.
 
     Parameters
     ----------
     account : str or None
-        The client who asked; None for whoever has the file.
+        Client id of the token; None for embedded use.
     operation, subject : str
-        What was done, and to which record.
+        Name of the operation, and its record.
     details : mapping of str to object
-        More about it; nothing personal, since the log outlives what is erased.
+        Further arguments; nothing personal, since the log outlives erasures.
     is_read : bool
-        Whether it is written down although it changes nothing.
+        Whether the operation changes nothing.
     """
 
     account: str | None
@@ -71,21 +71,21 @@ class Line:
 
 
 def line_of(operation: str, request: Any, account: str | None) -> Line | None:
-    """Return what is to be written down of a request, should it do what it asks for.
+    """Return the audit entry of a request, to be appended if the request succeeds.
 
     Parameters
     ----------
     operation : str
-        Its name.
+        Name of the operation.
     request : Request
-        What was asked.
+        Its arguments.
     account : str or None
-        The client who asked; None for whoever has the file.
+        Client id of the token; None for embedded use.
 
     Returns
     -------
     Line or None
-        None if nothing is written down of it, whatever it does.
+        None if the operation is not logged.
 
     Examples
     --------
@@ -101,26 +101,26 @@ def line_of(operation: str, request: Any, account: str | None) -> Line | None:
     is_read = sql is not None or operation in _EXPORTS or (operation in _COPIES and account is not None)
     if account is None and not is_read and operation not in _WRITES:
         return None
-    named = [getattr(request, name, None) for name in _SUBJECTS]
-    given = {name: getattr(request, name) for name in _DETAILS.get(operation, ())}
-    details: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    subjects = [getattr(request, name, None) for name in _SUBJECTS]
+    arguments = {name: getattr(request, name) for name in _DETAILS.get(operation, ())}
+    details: dict[str, object] = {name: value for name, value in arguments.items() if value is not None}
     if operation == "export_users":
         details = {"columns": request.exporterDataConfig.columns, "type": request.outputFormatConfig.type}
     if sql is not None:
         details["sqlQuery"] = without_literals(sql)
-    subject = next((each for each in named if each is not None), request.projectId)
+    subject = next((subject for subject in subjects if subject is not None), request.projectId)
     return Line(account=account, operation=operation, subject=subject, details=details, is_read=is_read)
 
 
 def append(connection: duckdb.DuckDBPyConnection, lines: Sequence[Line]) -> None:
-    """Add lines to the audit log.
+    """Append entries to the audit log.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Inside the transaction of what is done.
+        Inside the transaction of the logged operation.
     lines : sequence of Line
-        What is done.
+        The entries.
 
     Examples
     --------
@@ -137,18 +137,18 @@ def append(connection: duckdb.DuckDBPyConnection, lines: Sequence[Line]) -> None
         {
             "_id": new_uuid(),
             "date": now,
-            "account": each.account,
-            "operation": each.operation,
-            "subject": each.subject,
-            "details": encode(each.details),
+            "account": line.account,
+            "operation": line.operation,
+            "subject": line.subject,
+            "details": encode(line.details),
         }
-        for each in lines
+        for line in lines
     ]
     insert_records(connection, "audit", records)
 
 
 def mode_of(details: str) -> str:
-    """Return how the user of a line of ``delete_user`` was erased.
+    """Return the mode in the details of a ``delete_user`` entry.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def mode_of(details: str) -> str:
 
 
 def list_audit(store: Store, request: ListAudit) -> Answer:
-    """Answer one page of the audit log, the newest first."""
+    """Return one page of the audit log, newest first."""
     with store.read() as backend:
         return read_page(
             backend,

@@ -1,4 +1,4 @@
-"""Hands out connections to one database and ends them without pulling any from under a query."""
+"""Lends connections to one database, and closes them without interrupting queries of other threads."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
     import duckdb
 
-#: Told to whoever uses a project after it was closed.
+#: Message for the use of a closed project.
 CLOSED: Final = "the project is closed; connect to it again"
+
+#: Rows per batch of a streamed answer; memory holds one batch at a time.
+BATCH_ROWS: Final = 2_048
 
 _SECONDS_AFTER_INTERRUPT: Final = 5.0
 
@@ -28,15 +31,15 @@ class _Open:
 
 
 class Connections:
-    """The connections of a store: each is for the thread that asked for it.
+    """The connections of a store, each used by one thread.
 
-    DuckDB crashes when a connection is closed while another thread runs a query on it. So closing waits
-    for what is lent, and what another living thread keeps is left to end with its last user.
+    DuckDB crashes when a connection is closed while another thread runs a query on it. So :meth:`close` waits
+    for lent connections, and leaves connections kept by other live threads to garbage collection.
 
     Parameters
     ----------
     root : duckdb.DuckDBPyConnection
-        Runs no queries; others are made from it.
+        Runs no queries; other connections are created from it.
     """
 
     def __init__(self, root: duckdb.DuckDBPyConnection) -> None:
@@ -50,7 +53,7 @@ class Connections:
 
     @contextmanager
     def lend(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a connection to the calling thread, until the block ends."""
+        """Lend a connection to the calling thread until the block ends."""
         made = self._make(is_lent=True)
         try:
             yield made.connection
@@ -62,12 +65,12 @@ class Connections:
                 self._changed.notify_all()
 
     def close(self, *, timeout: float) -> None:
-        """End all connections; those that other threads were lent are waited for.
+        """Close all connections, after waiting for those lent to other threads.
 
         Parameters
         ----------
         timeout : float
-            Seconds after which their queries are broken off.
+            Seconds after which their queries are interrupted.
         """
         own = threading.current_thread()
 
@@ -88,7 +91,7 @@ class Connections:
         for each in idle:
             each.connection.close()
         if not in_use:
-            # This closes whatever was made from it.
+            # Closes all connections created from it.
             root.close()
 
     def _make(self, *, is_lent: bool) -> _Open:

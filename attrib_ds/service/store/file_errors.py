@@ -1,4 +1,4 @@
-"""Says what errors of the database mean for whoever keeps its file."""
+"""Translates DuckDB errors into advice for the file's owner."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Final
 
 import duckdb
 
-#: Told of a file that cannot be read any more.
+#: Advice for a file that cannot be read any more.
 DAMAGED: Final = "the file is damaged; put a backup in its place with `attrib-ds restore`"
 
-#: What is part of an error's text, and what to tell beside it.
-_MEANINGS: Final = (
+#: Advice by parts of the error message.
+_ADVICE: Final = (
     (
         ("No space left on device", "File too large", "Disk quota exceeded", "not enough space"),
         "the disk is full; free some space, then try again: nothing that was accepted is lost",
     ),
     (
         ("Read-only file system", "Permission denied", "Operation not permitted"),
-        "the file or its folder cannot be written; allow that, then try again",
+        "the file or its folder is not writable; change the permissions, then try again",
     ),
     (
         ("does not match stored checksum", "Checksum", "Corrupt database file", "corrupt"),
@@ -30,35 +30,35 @@ _MEANINGS: Final = (
 )
 
 
-def explained(error: Exception) -> str:
-    """Return what went wrong, with what can be done about it where that is known.
+def with_advice(error: Exception) -> str:
+    """Return the message of an error, followed by advice if its cause is known.
 
     Examples
     --------
-    >>> explained(OSError(28, "No space left on device"))  # doctest: +NORMALIZE_WHITESPACE
+    >>> with_advice(OSError(28, "No space left on device"))  # doctest: +NORMALIZE_WHITESPACE
     '[Errno 28] No space left on device (the disk is full; free some space, then try again:
      nothing that was accepted is lost)'
     """
-    told = str(error)
-    for parts, meaning in _MEANINGS:
-        if any(part in told for part in parts):
-            return f"{told} ({meaning})"
-    return told
+    message = str(error)
+    for parts, advice in _ADVICE:
+        if any(part in message for part in parts):
+            return f"{message} ({advice})"
+    return message
 
 
 def is_final(error: BaseException) -> bool:
-    """Say whether the database has ended itself: nothing can be asked of it before it is opened again.
+    """Return whether the database has shut down after a fatal error and must be opened again.
 
-    It does so when what is committed cannot be moved from its log to its file; the log keeps it.
+    DuckDB shuts down when it cannot checkpoint committed data from the write-ahead log; the log keeps it.
 
     Examples
     --------
     >>> is_final(duckdb.FatalException("no space")), is_final(duckdb.IOException("no space"))
     (True, False)
     """
-    told: BaseException | None = error
-    while told is not None:
-        if isinstance(told, duckdb.FatalException) or "database has been invalidated" in str(told):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, duckdb.FatalException) or "database has been invalidated" in str(cause):
             return True
-        told = told.__cause__ or told.__context__
+        cause = cause.__cause__ or cause.__context__
     return False

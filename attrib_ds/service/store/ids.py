@@ -1,4 +1,4 @@
-"""Makes the ids of records: 24 hexadecimal digits that grow with creation, and UUIDs of version 7."""
+"""Generates ids: 24 hexadecimal digits, sortable by creation, and UUIDs of version 7."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import time
 import uuid
 from typing import Final
 
-#: What the ids of interactions and users look like.
+#: Pattern of the ids of interactions and users.
 HEX_ID: Final = "[a-f0-9]{24}"
-#: What the ids of events and hits look like.
+#: Pattern of the ids of events and hits.
 UUID: Final = "[a-fA-F0-9]{8}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{12}"
 
 _COUNTER_BITS: Final = 24
 
 
 class HexIds:
-    """Makes ids of 4 bytes of time, 5 random bytes and a counter of 3 bytes (G-045).
+    """Generates ids of 4 bytes of time, 5 random bytes and a 3-byte counter (G-045).
 
-    Each id is greater than those made before by the same object, also when the clock steps back or more
-    than 16 million are made in one second.
+    Ids of one generator are strictly increasing, even if the clock steps back or more than 16 million are
+    generated in a second.
 
     Examples
     --------
@@ -33,29 +33,29 @@ class HexIds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._random = secrets.token_hex(5)
-        # Seconds and counter as one number: a full counter then carries over into the seconds.
+        # Seconds and counter as one number, so that a full counter carries over into the seconds.
         self._last = -1
 
     def new(self) -> str:
-        """Return one id."""
+        """Return a new id."""
         number = self._take(1)
         counter = number & ((1 << _COUNTER_BITS) - 1)
         return f"{number >> _COUNTER_BITS:08x}{self._random}{counter:06x}"
 
     def many(self, position: str, *, count: int) -> str:
-        """Return SQL that makes one id per row.
+        """Return a SQL expression that generates one id per row.
 
         Parameters
         ----------
         position : str
-            SQL that numbers the rows, from 0; ids grow with it.
+            SQL expression that numbers the rows, from 0.
         count : int
-            Numbers set aside: ``position`` stays below it.
+            Number of ids to reserve; ``position`` must be below it.
 
         Returns
         -------
         str
-            SQL of type VARCHAR.
+            SQL expression of type VARCHAR.
 
         Examples
         --------
@@ -77,7 +77,7 @@ class HexIds:
 
 
 def new_uuid() -> str:
-    """Return a UUID of version 7, which grows with the millisecond it is made in (RFC 9562).
+    """Return a UUID of version 7, sortable by creation to the millisecond (RFC 9562).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Remembers queries that took long to compile."""
+"""A cache of compiled queries."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-_MOST: Final = 256
+_CAPACITY: Final = 256
 
 
-class Compiled:
-    """The SQL of queries by what they were compiled for, the latest of them.
-
-    May be used from any thread.
+class QueryCache:
+    """A bounded cache of SQL queries that are slow to compile; safe for use by many threads.
 
     Examples
     --------
-    >>> queries = Compiled()
+    >>> queries = QueryCache()
     >>> queries.get("one", lambda: "SELECT 1"), queries.get("one", lambda: "SELECT 2")
     ('SELECT 1', 'SELECT 1')
     """
@@ -27,15 +25,15 @@ class Compiled:
         self._lock = threading.Lock()
         self._queries: dict[Hashable, str] = {}
 
-    def get(self, key: Hashable, compile_anew: Callable[[], str]) -> str:
-        """Return the query of a key.
+    def get(self, key: Hashable, compile_query: Callable[[], str]) -> str:
+        """Return the cached query of a key; compile it on a miss.
 
         Parameters
         ----------
         key : hashable
-            Everything that the query depends on.
-        compile_anew : callable
-            Returns the query, where it is not known.
+            All values that the query depends on.
+        compile_query : callable
+            Returns the query; called on a miss.
 
         Returns
         -------
@@ -43,12 +41,12 @@ class Compiled:
             SQL.
         """
         with self._lock:
-            known = self._queries.get(key)
-        if known is not None:
-            return known
-        query = compile_anew()
+            cached = self._queries.get(key)
+        if cached is not None:
+            return cached
+        query = compile_query()
         with self._lock:
             self._queries[key] = query
-            while len(self._queries) > _MOST:
+            while len(self._queries) > _CAPACITY:
                 del self._queries[next(iter(self._queries))]
         return query

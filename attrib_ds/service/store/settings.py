@@ -1,4 +1,4 @@
-"""Keeps the choices of a project, each with a default."""
+"""Reads and updates the settings of a project."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _ATTRIBUTES: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectSettings:
-    """What a project has chosen.
+    """The settings of a project.
 
     Parameters
     ----------
     lenient_optional_fields : bool, default False
-        Whether an event is kept when the value of an optional field is not of its type (G-053).
+        Accept events with invalid values of optional fields (G-053).
     retention_duration_in_days : int, default 0
-        How long personal values of events are kept, counted from the event's date; 0 for ever (G-208).
+        Retention period of personal values from the date of an event; 0 is unlimited (G-208).
     pii_fields : tuple of str
-        Storage keys of the fields that are personal.
+        Storage keys of personal fields.
     require_token_for_events : bool, default False
-        Whether events are taken from holders of a token alone (G-175).
+        Accept events only with a token (G-175).
     """
 
     lenient_optional_fields: bool = False
@@ -50,17 +50,17 @@ class ProjectSettings:
 
 
 def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
-    """Return what a project has chosen, and the defaults of the rest.
+    """Return the settings of a project; defaults for those not set.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with.
+        Connection to read with.
 
     Returns
     -------
     ProjectSettings
-        Names that this version does not know are passed over.
+        Unknown stored names are ignored.
 
     Examples
     --------
@@ -70,25 +70,25 @@ def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
     False
     >>> store.close()
     """
-    found = connection.execute("SELECT name, value FROM settings").fetchall()
-    held = {_ATTRIBUTES[name]: json.loads(value) for name, value in found if name in _ATTRIBUTES}
-    return ProjectSettings(**{name: _value(value) for name, value in held.items()})
+    rows = connection.execute("SELECT name, value FROM settings").fetchall()
+    stored = {_ATTRIBUTES[name]: json.loads(value) for name, value in rows if name in _ATTRIBUTES}
+    return ProjectSettings(**{name: _value(value) for name, value in stored.items()})
 
 
 def get_settings(store: Store, request: GetSettings) -> Answer:  # noqa: ARG001  (handlers take both)
-    """Answer the choices of the project, and what it was made with."""
+    """Return the settings of the project, with its currency and time zone."""
     with store.cursor() as cursor:
         return _answer(store, read_settings(cursor))
 
 
 def update_settings(store: Store, request: UpdateSettings) -> Answer:
-    """Change choices of the project and answer all of them."""
-    given = {name: getattr(request, name) for name in _ATTRIBUTES}
-    asked = {name: value for name, value in given.items() if value is not None}
+    """Update settings of the project and return all of them."""
+    arguments = {name: getattr(request, name) for name in _ATTRIBUTES}
+    requested = {name: value for name, value in arguments.items() if value is not None}
 
     def write(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
         before = asdict(read_settings(connection))
-        changes = {name: value for name, value in asked.items() if value != before[_ATTRIBUTES[name]]}
+        changes = {name: value for name, value in requested.items() if value != before[_ATTRIBUTES[name]]}
         for name, value in changes.items():
             connection.execute("DELETE FROM settings WHERE name = ?", [name])
             connection.execute("INSERT INTO settings VALUES (?, ?)", [name, encode(value)])

@@ -1,4 +1,4 @@
-"""Holds the data of one project in one DuckDB file."""
+"""Stores the data of one project in one DuckDB file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 import weakref
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
@@ -22,11 +22,10 @@ from attrib_ds.contract.values import TimeZone
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.store.cursors import CLOSED, Connections
-from attrib_ds.service.store.file_errors import explained
+from attrib_ds.service.store.file_errors import with_advice
 from attrib_ds.service.store.ids import HexIds
-from attrib_ds.service.store.migrations import migrate
-from attrib_ds.service.store.query_cache import Compiled
-from attrib_ds.service.store.tables import VERSION, create_statements
+from attrib_ds.service.store.query_cache import QueryCache
+from attrib_ds.service.store.table_definitions import VERSION, create_statements
 from attrib_ds.service.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -41,24 +40,24 @@ MEMORY: Final = ":memory:"
 _SECONDS_TO_CLOSE: Final = 30.0
 _SECONDS_TO_CREATE: Final = 10.0
 _SETTINGS: Final = {
-    # Nothing is fetched from the network.
+    # Never fetch extensions from the network.
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    # The writer does it, after it has answered and where there is room.
+    # The writer checkpoints itself, between commits and only if the disk has room.
     "checkpoint_threshold": "1TB",
 }
 
 
 @dataclass(frozen=True)
 class Meta:
-    """What the file says about itself.
+    """Metadata of a project's file.
 
     Parameters
     ----------
     version : int
-        Version of its tables.
+        Version of the file format.
     project_id, currency, timezone : str
-        The project.
+        Properties of the project.
     created_at : datetime
         Aware, in UTC.
     """
@@ -73,34 +72,34 @@ class Meta:
 class Store:
     """The tables of one project: many readers, each with its own snapshot, and one writer.
 
-    Made by :meth:`open`. Its methods may be called from any thread.
+    Create it with :meth:`open`. Its methods are thread-safe.
 
     Attributes
     ----------
     meta : Meta
-        What the file says about itself.
+        Metadata of the file.
     ids : HexIds
-        Makes the ids of new records.
+        Generates the ids of new records.
     catalog : str
         Quoted name of the project's database.
-    compiled : Compiled
-        Queries that need not be compiled again.
+    query_cache : QueryCache
+        Compiled queries.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, meta: Meta, *, read_only: bool) -> None:
         self.meta = meta
         self.ids = HexIds()
-        self.compiled = Compiled()
+        self.query_cache = QueryCache()
         self.catalog = quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
         path = connection.execute(
             "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
         ).fetchall()[0][0]
         self.path = Path(path) if path else None
-        self._beside: tuple[Callable[[duckdb.DuckDBPyConnection], object], ...] = ()
+        self._extra_jobs: tuple[Callable[[duckdb.DuckDBPyConnection], object], ...] = ()
         self._connections = Connections(connection)
         name = f"writer of {meta.project_id}"
         self._writer = None if read_only else Writer(connection.cursor(), name=name, file=self.path)
-        # Runs at the latest when the interpreter exits, and must not hold the store itself.
+        # Runs when the interpreter exits at the latest; must not refer to the store itself.
         self._finalizer = weakref.finalize(self, _shut_down, self._connections, self._writer)
 
     @classmethod
@@ -113,34 +112,34 @@ class Store:
         currency: str = "EUR",
         timezone: str = "UTC",
     ) -> Store:
-        """Open the file of a project; a new one is made with its folders.
+        """Open the file of a project; create it, and its folders, if it does not exist.
 
         Parameters
         ----------
         path : str or Path
             The file, or ``":memory:"``.
         project_id : str
-            The project; must be the one in the file.
+            Must be the project in the file.
         read_only : bool, default False
-            Several processes may read one file at once, as long as none writes.
+            Several processes can read one file at a time, as long as none writes.
         currency, timezone : str
-            Of a new project.
+            Properties of a new project.
 
         Returns
         -------
         Store
-            To be closed.
+            The caller closes it.
 
         Raises
         ------
         InvalidRequest
             If the file holds something else, or another project.
         NotFound
-            If there is no file to read.
+            If ``read_only`` is set and there is no file.
         ProjectInUse
-            If another process holds the file.
+            If another process has the file open.
         Unavailable
-            If the file was written by a newer version, or cannot be opened.
+            If the file has another format version, or cannot be opened.
 
         Examples
         --------
@@ -168,34 +167,32 @@ class Store:
                 raise _not_a_project(path)
             meta = meta or _create(connection, path, Meta(VERSION, project_id, currency, timezone, _now()))
             check_meta(meta, path, project_id)
-            if meta.version < VERSION:
-                meta = _brought_up_to_date(connection, meta, path, read_only=read_only)
             return cls(connection, meta, read_only=read_only)
         except BaseException:
             connection.close()
             raise
 
     def write(self, job: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
-        """Run a job in a transaction and return its result once that is durable.
+        """Run a job in a transaction and return its result once the transaction is durable.
 
         Parameters
         ----------
         job : callable
-            Takes the connection; must not begin, commit or roll back, and must bear being run again.
+            Takes the connection; must not begin, commit or roll back, and may run more than once.
 
         Returns
         -------
         object
-            What the job returned.
+            Result of the job.
 
         Raises
         ------
         NotSupported
-            If the store is open for reading only.
+            If the store is read-only.
         Unavailable
-            If the store is closed, or too many writes wait.
+            If the store is closed, or too many writes are queued.
         ServiceFailure
-            If the database failed; nothing of the job is stored.
+            If the database failed; the job was rolled back.
 
         Examples
         --------
@@ -204,49 +201,49 @@ class Store:
         (1,)
         >>> store.close()
         """
-        beside = self._beside
+        extra_jobs = self._extra_jobs
 
-        def both(connection: duckdb.DuckDBPyConnection) -> T:
+        def all_jobs(connection: duckdb.DuckDBPyConnection) -> T:
             result = job(connection)
-            for each in beside:
-                each(connection)
+            for extra_job in extra_jobs:
+                extra_job(connection)
             return result
 
-        result = self.require_writing().submit(both if beside else job)
-        self._beside = ()
+        result = self.require_writing().submit(all_jobs if extra_jobs else job)
+        self._extra_jobs = ()
         return result
 
-    def beside(self, job: Callable[[duckdb.DuckDBPyConnection], object]) -> Store:
-        """Return the same store, whose next write runs a job too, in the same transaction.
+    def with_extra_job(self, job: Callable[[duckdb.DuckDBPyConnection], object]) -> Store:
+        """Return a copy of the store whose next write runs another job in the same transaction.
 
         Parameters
         ----------
         job : callable
-            As for :meth:`write`; it runs after what is written, and only if that is.
+            As for :meth:`write`; runs after the job of that write, if it succeeds.
 
         Returns
         -------
         Store
-            For one thread; to be forgotten, not closed.
+            For one thread. Do not close it.
 
         Examples
         --------
         >>> store = Store.open(":memory:", "shop")
         >>> def put(id):
         ...     return lambda connection: connection.execute("INSERT INTO pending_events VALUES (?)", [id])
-        >>> twice = store.beside(put("b"))
+        >>> twice = store.with_extra_job(put("b"))
         >>> _ = twice.write(put("a")), twice.write(put("c"))
         >>> store.write(lambda connection: connection.execute("FROM pending_events").fetchall())
         [('a',), ('b',), ('c',)]
         >>> store.close()
         """
-        same = copy(self)
-        same._beside = (job,)
-        return same
+        store = copy(self)
+        store._extra_jobs = (job,)
+        return store
 
     @contextmanager
     def read(self) -> Iterator[Backend]:
-        """Give an Ibis backend whose queries all see one snapshot.
+        """Open an Ibis backend whose queries all read one snapshot.
 
         Yields
         ------
@@ -260,27 +257,27 @@ class Store:
         ServiceFailure
             If the database failed.
         """
-        with _translated(), self.cursor() as cursor:
+        with _translate_errors(), self.cursor() as cursor:
             backend = ibis.duckdb.from_connection(cursor)
             cursor.begin()
             yield backend
 
     @contextmanager
     def scratch(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a connection to a passing database in memory, which write jobs can read too.
+        """Open a connection to a temporary database in memory, which write jobs can read too.
 
-        Tables made without naming a database lie in the passing one; the project's own are reached as
+        Tables created without the name of a database are temporary; address the project's own as
         :attr:`catalog` followed by their name.
 
         Yields
         ------
         duckdb.DuckDBPyConnection
-            For one thread, until the block ends; the database ends with it.
+            For one thread, until the block ends; the temporary database is dropped then.
 
         Raises
         ------
         NotSupported
-            If the store is open for reading only.
+            If the store is read-only.
         Unavailable
             If the store is closed.
         """
@@ -296,37 +293,37 @@ class Store:
                 cursor.execute(f"DETACH {name}")
 
     def cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """Give a connection to the calling thread for a while; each query sees what is committed by then."""
+        """Open a connection for the calling thread until the block ends; queries see committed data."""
         return self._connections.lend()
 
     def open_cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection for the calling thread, which ends with the store."""
+        """Return a connection for the calling thread, which is closed with the store."""
         return self._connections.keep()
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it can only be read."""
+        """Whether the store is read-only."""
         return self._writer is None
 
     def require_writing(self) -> Writer:
-        """Return what writes; raises :class:`NotSupported` in a store that is only read."""
+        """Return the writer; raises :class:`NotSupported` if the store is read-only."""
         if self._writer is None:
             raise NotSupported("the project is open with read_only=True; connect without it to write")
         return self._writer
 
     def close(self) -> None:
-        """Write what waits, then let go of the file; closing again does nothing."""
+        """Finish queued writes, then release the file; closing again does nothing."""
         self._finalizer()
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except duckdb.ConnectionException as error:
         raise Unavailable(CLOSED) from error
     except duckdb.Error as error:
-        raise ServiceFailure(f"the project's file could not be read: {explained(error)}") from error
+        raise ServiceFailure(f"the project's file could not be read: {with_advice(error)}") from error
 
 
 def _shut_down(connections: Connections, writer: Writer | None) -> None:
@@ -337,32 +334,32 @@ def _shut_down(connections: Connections, writer: Writer | None) -> None:
 def open_file(
     path: str | Path, *, read_only: bool = False, exclusive: bool = False
 ) -> duckdb.DuckDBPyConnection:
-    """Open a database file as it is.
+    """Open a database file without reading or creating tables.
 
     Parameters
     ----------
     path : str or Path
         The file, or ``":memory:"``.
     read_only : bool, default False
-        Open it for reading; it must be there then.
+        Open an existing file for reading.
     exclusive : bool, default False
-        Fail if it is open in this process too, where a second opening is otherwise the first one again.
+        Fail if this process has the file open; by default it would share that database instance.
 
     Returns
     -------
     DuckDBPyConnection
-        To be closed.
+        The caller closes it.
 
     Raises
     ------
     InvalidRequest
         If the file holds something else.
     NotFound
-        If there is no file to read.
+        If ``read_only`` is set and there is no file.
     ProjectInUse
-        If the file is held elsewhere.
+        If the file is open elsewhere.
     Unavailable
-        If the file was written by a newer version, or cannot be opened.
+        If the file was written by a newer version of DuckDB, or cannot be opened.
     """
     if str(path) == MEMORY:
         if read_only:
@@ -370,35 +367,37 @@ def open_file(
         return duckdb.connect(MEMORY, config=_SETTINGS)
     file = Path(path).expanduser()
     if read_only and not file.exists():
-        raise NotFound(f"path: {str(file)!r} does not exist; without read_only it is made", field="path")
+        raise NotFound(f"path: {str(file)!r} does not exist; leave out read_only to create it", field="path")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Openings with settings of their own do not meet.
-        own = {"custom_user_agent": uuid4().hex} if exclusive else {}
-        return duckdb.connect(file, read_only=read_only, config={**_SETTINGS, **own})
+        # DuckDB refuses to open a file of this process again with other settings.
+        unique = {"custom_user_agent": uuid4().hex} if exclusive else {}
+        return duckdb.connect(file, read_only=read_only, config={**_SETTINGS, **unique})
     except (duckdb.Error, OSError) as error:
         _refuse(file, error)
 
 
 def _refuse(file: Path, error: Exception) -> NoReturn:
-    """Say in words of this package why a file cannot be opened."""
-    told = str(error)
-    if "Conflicting lock" in told or "different configuration" in told:
-        holder = "another process" if "Conflicting lock" in told else "this process, in another mode,"
+    """Translate the error of opening a file."""
+    message = str(error)
+    if "Conflicting lock" in message or "different configuration" in message:
+        holder = "another process" if "Conflicting lock" in message else "this process, in another mode,"
         raise ProjectInUse(
             f"path: {holder} holds {str(file)!r}; close it there, share the project with `attrib-ds serve`, "
             "or open it everywhere with read_only=True",
             field="path",
         ) from error
-    if "not a valid DuckDB database" in told or "Is a directory" in told:
+    if "not a valid DuckDB database" in message or "Is a directory" in message:
         raise _not_a_project(file) from error
-    if "newer version" in told or "version number" in told:
-        raise _too_new(file) from error
-    raise Unavailable(f"path: {str(file)!r} cannot be opened: {explained(error)}", field="path") from error
+    if "newer version" in message or "version number" in message:
+        raise Unavailable(
+            f"path: {str(file)!r} was written by a newer version of DuckDB; upgrade duckdb", field="path"
+        ) from error
+    raise Unavailable(f"path: {str(file)!r} cannot be opened: {with_advice(error)}", field="path") from error
 
 
 def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta | None:
-    """Return what the file says about itself, or None if it is empty."""
+    """Return the metadata of a file, or None if the file has no tables."""
     tables = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     if not tables:
         return None
@@ -406,18 +405,20 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta |
         raise _not_a_project(path)
     try:
         columns = "schema_version, project_id, currency, timezone, created_at"
-        (told,) = connection.execute(f"SELECT {columns} FROM meta").fetchall()
+        (row,) = connection.execute(f"SELECT {columns} FROM meta").fetchall()
     except duckdb.IOException as error:
-        raise Unavailable(f"path: {str(path)!r} cannot be read: {explained(error)}", field="path") from error
+        raise Unavailable(
+            f"path: {str(path)!r} cannot be read: {with_advice(error)}", field="path"
+        ) from error
     except (duckdb.Error, ValueError) as error:
         raise _not_a_project(path) from error
-    version, project_id, currency, timezone, created_at = told
+    version, project_id, currency, timezone, created_at = row
     return Meta(version, project_id, currency, timezone, created_at.replace(tzinfo=UTC))
 
 
 def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta) -> Meta:
-    """Make the tables, unless another thread of this process makes them at the same moment."""
-    last_try = time.monotonic() + _SECONDS_TO_CREATE
+    """Create the tables, unless another thread of this process does at the same time."""
+    deadline = time.monotonic() + _SECONDS_TO_CREATE
     while True:
         connection.begin()
         try:
@@ -429,10 +430,10 @@ def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta)
             connection.commit()
         except (duckdb.CatalogException, duckdb.TransactionException):
             connection.rollback()
-            found = read_meta(connection, path)
-            if found is not None:
-                return found
-            if time.monotonic() > last_try:
+            existing = read_meta(connection, path)
+            if existing is not None:
+                return existing
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
@@ -440,9 +441,15 @@ def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta)
 
 
 def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
-    """Refuse a file of another project, or of a newer version."""
-    if meta.version > VERSION:
-        raise _too_new(path)
+    """Refuse a file of another format version, or of another project."""
+    if meta.version != VERSION:
+        is_newer = meta.version > VERSION
+        remedy = "upgrade attrib-ds" if is_newer else "open it with the release that wrote it"
+        raise Unavailable(
+            f"path: {str(path)!r} has format version {meta.version}, and this release of attrib-ds reads "
+            f"version {VERSION} only; {remedy}",
+            field="path",
+        )
     if meta.project_id != project_id:
         raise InvalidRequest(
             f"project_id: {str(path)!r} holds the project {meta.project_id!r}, not {project_id!r}",
@@ -450,31 +457,8 @@ def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
         )
 
 
-def _brought_up_to_date(
-    connection: duckdb.DuckDBPyConnection, meta: Meta, path: str | Path, *, read_only: bool
-) -> Meta:
-    if read_only:
-        raise Unavailable(
-            f"path: {str(path)!r} was written by an older version; open it once without read_only, which "
-            "brings it up to date",
-            field="path",
-        )
-    try:
-        migrate(connection, meta.version)
-    except duckdb.TransactionException:
-        # Another thread of this process was first.
-        found = read_meta(connection, path)
-        if found is None or found.version < VERSION:
-            raise
-    return replace(meta, version=VERSION)
-
-
 def _not_a_project(path: str | Path) -> InvalidRequest:
     return InvalidRequest(f"path: {str(path)!r} is not the file of a project", field="path")
-
-
-def _too_new(path: str | Path) -> Unavailable:
-    return Unavailable(f"path: {str(path)!r} was written by a newer version; upgrade attrib-ds", field="path")
 
 
 def _now() -> datetime:

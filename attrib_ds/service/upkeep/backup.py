@@ -1,4 +1,4 @@
-"""Copies a project into another file while it is in use."""
+"""Online backups: consistent copies of a project in use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract.answer import File
 from attrib_ds.errors import Unavailable
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.store.file_errors import explained
+from attrib_ds.service.store.file_errors import with_advice
 from attrib_ds.service.store.writer import logs_of
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from attrib_ds.service.store.store import Store
 
 
-def back_up_project(store: Store, request: BackUpProject) -> Answer:  # noqa: ARG001  (it asks for all)
-    """Answer a copy of the project, which is written to the disk before the first byte of it is handed on."""
+def back_up_project(store: Store, request: BackUpProject) -> Answer:  # noqa: ARG001  (has no arguments)
+    """Return a copy of the project; it is complete on disk before its first byte is read."""
     folder = store.path.parent if store.path else Path(tempfile.gettempdir())
     with ExitStack() as stack:
-        part = stack.enter_context(passing_file(folder / f"{store.meta.project_id}.backup"))
+        part = stack.enter_context(temporary_file(folder / f"{store.meta.project_id}.backup"))
         with store.cursor() as cursor:
             copy_database(cursor, store.catalog, part)
         file = File.of(stack.enter_context(part.open("rb")))
@@ -38,8 +38,8 @@ def back_up_project(store: Store, request: BackUpProject) -> Answer:  # noqa: AR
 
 
 @contextmanager
-def passing_file(beside: Path) -> Iterator[Path]:
-    """Give the name of a file in the folder of another one; what is there when the block ends is removed."""
+def temporary_file(beside: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file beside another file; it is removed when the block ends."""
     part = beside.with_name(f".{beside.name}.{uuid4().hex}.part")
     try:
         yield part
@@ -55,22 +55,22 @@ def copy_database(connection: duckdb.DuckDBPyConnection, catalog: str, path: Pat
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Outside a transaction, to an instance that has attached the database.
+        Outside a transaction, to an instance with the database attached.
     catalog : str
-        The database's name, quoted.
+        Quoted name of the database.
     path : Path
-        A file that is not there yet.
+        A file that does not exist yet.
 
     Raises
     ------
     Unavailable
-        If one of them cannot be read, or written.
+        If the database cannot be read or the copy not written.
     """
     name = quoted(f"copy_{uuid4().hex}")
     try:
         connection.execute(f"ATTACH {literal(str(path))} AS {name} (READ_WRITE)")
         try:
-            # One transaction: the copy is of one moment.
+            # One transaction, so that the copy is a snapshot.
             connection.begin()
             connection.execute(f"COPY FROM DATABASE {catalog} TO {name}")
             connection.commit()
@@ -82,11 +82,11 @@ def copy_database(connection: duckdb.DuckDBPyConnection, catalog: str, path: Pat
         finally:
             connection.execute(f"DETACH {name}")
     except duckdb.Error as error:
-        raise Unavailable(f"the project cannot be copied: {explained(error)}") from error
+        raise Unavailable(f"the project cannot be copied: {with_advice(error)}") from error
 
 
-def put_in_place(part: Path, path: Path) -> None:
-    """Give a whole file its name, so that a crash at any moment leaves the one or the other."""
+def replace_durably(part: Path, path: Path) -> None:
+    """Replace a file atomically and durably by a complete one."""
     _flush(part)
     part.replace(path)
     if os.name == "posix":

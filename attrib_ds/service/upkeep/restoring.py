@@ -1,4 +1,4 @@
-"""Puts a backup in the place of a project."""
+"""Restores projects from backups."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import duckdb
 
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.store.file_errors import DAMAGED, explained
+from attrib_ds.service.store.file_errors import DAMAGED, with_advice
 from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
-from attrib_ds.service.store.tables import TABLES, differences, foreign
+from attrib_ds.service.store.table_definitions import TABLES, differences, foreign
 from attrib_ds.service.store.writer import logs_of
-from attrib_ds.service.upkeep.backup import copy_database, passing_file, put_in_place
-from attrib_ds.service.upkeep.lasting import Lasting, carry_over, read_lasting
+from attrib_ds.service.upkeep.backup import copy_database, replace_durably, temporary_file
+from attrib_ds.service.upkeep.preserved_records import PreservedRecords, carry_over, read_preserved_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
 
 
 def restore(source: Path, target: Path, project_id: str, *, replace: bool = False) -> dict[str, int]:
-    """Put a backup in the place of a project that nobody has open.
+    """Restore a project, which must not be open, from a backup.
 
     Parameters
     ----------
     source : Path
-        The backup; stays as it is.
+        The backup; it is only read.
     target : Path
         The project's file.
     project_id : str
         The project; must be the one in the backup.
     replace : bool, default False
-        Whether a file may be there, which is lost then.
+        Replace an existing project, which is lost.
 
     Returns
     -------
     dict of str to int
-        Records by table, as far as there are any.
+        Number of records by table, without empty tables.
 
     Raises
     ------
     Conflict
-        If the project is there and ``replace`` is not given.
+        If the project exists and ``replace`` is not set.
     NotFound
         If there is no backup.
     InvalidRequest
-        If it is no backup of the project.
+        If the file is no backup of the project, or has another format version.
     ProjectInUse
-        If the project is open somewhere, or the backup is.
+        If the project or the backup is open.
     Unavailable
-        If one of them cannot be read or written; the project is as it was.
+        If a file cannot be read or written; the project is unchanged.
     """
     if target.exists() and not replace:
-        raise Conflict(f"the project {project_id!r} is there already; replace it with --replace: {target}")
+        raise Conflict(f"the project {project_id!r} exists already; replace it with --replace: {target}")
     with prepared(source, target, project_id) as (part, counts):
         exchange(part, target)
     return counts
@@ -66,7 +66,7 @@ def restore(source: Path, target: Path, project_id: str, *, replace: bool = Fals
 
 @contextmanager
 def prepared(source: Path, target: Path, project_id: str) -> Iterator[tuple[Path, dict[str, int]]]:
-    """Give a checked copy of a backup, of the present version, beside the project it is for.
+    """Yield a validated copy of a backup, beside the file of the project.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ def prepared(source: Path, target: Path, project_id: str) -> Iterator[tuple[Path
     Yields
     ------
     part : Path
-        The copy; removed with the end of the block, unless it has become the project.
+        The copy; removed when the block ends, unless :func:`exchange` has moved it.
     counts : dict of str to int
-        Records by table.
+        Number of records by table.
     """
     if not source.is_file():
         raise NotFound(f"source: there is no file {str(source)!r}", field="source")
@@ -86,7 +86,7 @@ def prepared(source: Path, target: Path, project_id: str) -> Iterator[tuple[Path
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Unavailable(f"the folder {str(target.parent)!r} cannot be made: {error}") from error
-    with passing_file(target) as part:
+    with temporary_file(target) as part:
         _copy(source, part, project_id)
         with closing(Store.open(part, project_id)) as store, store.cursor() as cursor:
             changed = differences(cursor)
@@ -106,14 +106,14 @@ def _copy(source: Path, part: Path, project_id: str) -> None:
                 raise _refused(f"holds the project {meta.project_id!r}, not {project_id!r}")
             check_meta(meta, source, project_id)
             (name,) = connection.execute("SELECT current_database()").fetchall()[0]
-            # Not the bytes: so every block is read, and held against its checksum.
+            # Copying the tables instead of bytes verifies the checksum of every block.
             copy_database(connection, quoted(name), part)
     except ProjectInUse as error:
-        problem = "source: the file is open somewhere; make a backup of it, and restore that"
+        problem = "source: the file is open; make a backup of it, and restore that"
         raise ProjectInUse(problem, field="source") from error
     except (InvalidRequest, Unavailable) as error:
         if error.field == "path":
-            # Without the path, which for a file that was sent is one of the server.
+            # Without the path: that of an uploaded file is a path of the server.
             raise _refused(error.message.removeprefix(f"path: {str(source)!r} ")) from error
         if DAMAGED in error.message:
             raise _refused(DAMAGED) from error
@@ -125,10 +125,10 @@ def _refused(problem: str) -> InvalidRequest:
 
 
 def exchange(part: Path, target: Path, line: Line | None = None) -> None:
-    """Put a checked copy in the place of a project's file, unless that is open anywhere.
+    """Replace the file of a project, which must not be open, by a validated copy.
 
-    Who was erased since stays erased, and the audit log goes on (G-209, G-211): what of the file that is
-    lost tells of them is carried over before. From a file that is broken nothing is.
+    Erasures since the backup and the audit log are first carried over from the replaced file (G-209, G-211),
+    unless it is damaged.
 
     Parameters
     ----------
@@ -137,54 +137,54 @@ def exchange(part: Path, target: Path, line: Line | None = None) -> None:
     target : Path
         The project's file.
     line : Line, optional
-        What is written down of it.
+        Audit entry of the restoration.
 
     Raises
     ------
     ProjectInUse
-        If it is open.
+        If the file is open.
     Unavailable
-        If it cannot be replaced; it is as it was.
+        If it cannot be replaced; it is unchanged.
     """
     try:
-        with _held(target) as lasting:
-            if lasting is not None:
-                carry_over(lasting, part, line)
-            # What was committed to a file that is gone, or broken, must not be read into the new one.
+        with _locked(target) as preserved:
+            if preserved is not None:
+                carry_over(preserved, part, line)
+            # DuckDB must not replay the log of the replaced file into the new one.
             for log in logs_of(target):
                 if log.exists():
                     log.replace(log.with_name(f"{log.name}.{uuid4().hex}.old"))
-            put_in_place(part, target)
+            replace_durably(part, target)
     except OSError as error:
         raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}", field="path") from error
     except duckdb.Error as error:
-        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {explained(error)}") from error
+        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {with_advice(error)}") from error
 
 
 @contextmanager
-def _held(target: Path) -> Iterator[Lasting | None]:
-    """Keep everybody else from opening a project's file while the block runs; tell what of it lasts."""
-    held = lasting = None
+def _locked(target: Path) -> Iterator[PreservedRecords | None]:
+    """Lock the file of a project while the block runs; yields its preserved records."""
+    connection = preserved = None
     if target.exists():
         try:
-            held = open_file(target, exclusive=True)
-            held.execute("CHECKPOINT")
-            lasting = read_lasting(held)
+            connection = open_file(target, exclusive=True)
+            connection.execute("CHECKPOINT")
+            preserved = read_preserved_records(connection)
         except ProjectInUse:
             raise
         except AttribError:
-            # A broken file is nobody's; it is one of the reasons to restore a backup.
-            held = None
+            # A damaged file, one of the reasons to restore a backup.
+            connection = None
         except duckdb.Error as error:
-            raise Unavailable(f"path: {str(target)!r} cannot be replaced: {explained(error)}") from error
-    if held is not None and os.name != "posix":
-        # There an open file cannot be replaced.
-        held.close()
+            raise Unavailable(f"path: {str(target)!r} cannot be replaced: {with_advice(error)}") from error
+    if connection is not None and os.name != "posix":
+        # On Windows, an open file cannot be replaced.
+        connection.close()
     try:
-        yield lasting
+        yield preserved
     finally:
-        if held is not None:
-            held.close()
+        if connection is not None:
+            connection.close()
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

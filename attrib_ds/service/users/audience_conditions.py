@@ -1,4 +1,4 @@
-"""Finds who meets the condition of an audience (G-094)."""
+"""Evaluates conditions of audiences (G-094)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import from_json
 from attrib_ds.filters.engine import to_ibis
-from attrib_ds.service.interactions.selection import moment
-from attrib_ds.service.users.interaction_counts import counted
+from attrib_ds.queries.values import timestamp
+from attrib_ds.service.users.interaction_totals import countable_interactions
 from attrib_ds.service.users.matching import comparisons, matching
+from attrib_ds.service.users.properties import with_properties
 from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
+
+    from attrib_ds.service.users.matching import Describe
 
     Condition = Mapping[str, Any]
 
@@ -37,8 +40,15 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 _PARTS: Final = {"condition": ("condition", "rules"), "operation": ("operator", "operands")}
 
 
-def meets(backend: Backend, users: ir.Table, condition: str | Condition, *, argument: str) -> ir.BooleanValue:
-    """Say of each user whether a condition is met.
+def meets(
+    backend: Backend,
+    users: ir.Table,
+    condition: str | Condition,
+    *,
+    argument: str,
+    describe: Describe = with_properties,
+) -> ir.BooleanValue:
+    """Return whether each user meets a condition.
 
     Parameters
     ----------
@@ -47,46 +57,53 @@ def meets(backend: Backend, users: ir.Table, condition: str | Condition, *, argu
     users : ibis.Table
         With the column ``_id``.
     condition : str or mapping
-        The id of an audience, or a condition whose form is checked.
+        The id of an audience, or a well-formed condition.
     argument : str
-        What the condition is called in an error message.
+        Name of the condition in error messages.
+    describe : callable, optional
+        As for :func:`.matching`; by default conditions cannot ask for audiences of users.
 
     Returns
     -------
     ibis BooleanValue
-        Over ``users``; never null. Interactions of bots and filtered traffic do not count.
+        Over ``users``, never null. Bots and filtered traffic do not count as interactions.
 
     Raises
     ------
     NotFound
-        If an audience is not known.
+        If there is no such audience.
     InvalidRequest
-        If a key or an event type is not known in the project.
+        If the project has no such key or event type.
     """
     if isinstance(condition, str):
-        return meets(backend, users, _condition_of(backend, condition, argument), argument=argument)
+        condition = _condition_of(backend, condition, argument)
     kind = condition["type"]
     if kind in _PARTS:
         combinator, members = _PARTS[kind]
-        rules = [meets(backend, users, rule, argument=argument) for rule in condition[members]]
+        rules = [
+            meets(backend, users, rule, argument=argument, describe=describe) for rule in condition[members]
+        ]
         join = operator.and_ if condition[combinator] == "AND" else operator.or_
         joined = reduce(join, rules) if rules else ibis.literal(True)
         return ~joined if condition.get("not", False) else joined
     if kind == "audience":
-        # The same audience may be named many times and costs as much each time.
+        # Evaluate an audience once, however often it is named.
         ids = list(dict.fromkeys(condition["value"]))
-        belongs = reduce(operator.or_, (meets(backend, users, id, argument=argument) for id in ids))
+        belongs = reduce(
+            operator.or_, (meets(backend, users, id, argument=argument, describe=describe) for id in ids)
+        )
         return ~belongs if condition["operator"] == "notIn" else belongs
     if kind == "event":
         return _compares_count(users, _events(backend, condition, argument), condition)
     if kind == "interaction":
         return _compares_count(users, _interactions(backend, condition), condition)
     predicate = from_json(dict(condition), kind="user")
-    return users["_id"].isin(matching(backend, users.select("_id"), predicate, argument=argument)["_id"])
+    matched = matching(backend, users.select("_id"), predicate, argument=argument, describe=describe)
+    return users["_id"].isin(matched["_id"])
 
 
 def check(backend: Backend, condition: Condition, *, argument: str) -> None:
-    """Refuse the condition of an audience that cannot be kept.
+    """Refuse a condition that an audience cannot have.
 
     Parameters
     ----------
@@ -96,12 +113,15 @@ def check(backend: Backend, condition: Condition, *, argument: str) -> None:
     Raises
     ------
     InvalidRequest
-        If it asks for ``audienceIds``, which would depend on itself.
+        If it asks for ``audienceIds``, which depend on it.
     """
     for leaf in leaves(condition):
         if leaf["type"] in {"audience", "event", "interaction"}:
             continue
-        if any(each.field == "audienceIds" for each in comparisons(from_json(dict(leaf), kind="user"))):
+        if any(
+            comparison.field == "audienceIds"
+            for comparison in comparisons(from_json(dict(leaf), kind="user"))
+        ):
             raise InvalidRequest(
                 f"{argument}: asks for 'audienceIds', which depend on it; allowed: type 'audience'",
                 field=argument,
@@ -110,42 +130,43 @@ def check(backend: Backend, condition: Condition, *, argument: str) -> None:
 
 
 def leaves(condition: Condition) -> list[Condition]:
-    """Return the conditions that a condition is made of."""
+    """Return the leaves of the tree of conditions."""
     if condition["type"] in _PARTS:
         return [leaf for rule in condition[_PARTS[condition["type"]][1]] for leaf in leaves(rule)]
     return [condition]
 
 
-def memberships(backend: Backend, users: ir.Table) -> ir.Table | None:
-    """Return who belongs to which audience.
+def memberships(backend: Backend, users: ir.Table, audiences: Sequence[tuple[str, str]]) -> ir.Table:
+    """Return the members of audiences.
 
     Parameters
     ----------
     backend : ibis.backends.duckdb.Backend
         From :meth:`Store.read`.
     users : ibis.Table
-        With the column ``_id``: whose audiences.
+        With the column ``_id``: possible members.
+    audiences : sequence of tuple
+        Id and condition, as JSON text, of at least one audience.
 
     Returns
     -------
-    ibis.Table or None
-        ``userId`` and ``audienceId``, in no order; None if the project has no audiences.
+    ibis.Table
+        ``userId`` and ``audienceId``, in no order.
     """
-    kept = backend.con.execute("SELECT _id, condition FROM audiences ORDER BY _id").fetchall()
     members = [
         users.filter(meets(backend, users, json.loads(condition), argument="audience")).select(
             userId="_id", audienceId=ibis.literal(id)
         )
-        for id, condition in kept
+        for id, condition in audiences
     ]
-    return ibis.union(members[0], *members[1:]) if members else None
+    return ibis.union(members[0], *members[1:])
 
 
 def _condition_of(backend: Backend, id: str, argument: str) -> Condition:
-    found = backend.con.execute("SELECT condition FROM audiences WHERE _id = ?", [id]).fetchone()
-    if found is None:
+    row = backend.con.execute("SELECT condition FROM audiences WHERE _id = ?", [id]).fetchone()
+    if row is None:
         raise NotFound(f"{argument}: there is no audience {id!r}", field=argument)
-    condition: Condition = json.loads(found[0])
+    condition: Condition = json.loads(row[0])
     return condition
 
 
@@ -154,30 +175,30 @@ def _events(backend: Backend, condition: Condition, argument: str) -> ir.Table:
     try:
         Vocabulary(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
     except InvalidRequest as refusal:
-        told = refusal.message.replace("eventTypesCount.", "")
-        raise InvalidRequest(told, field=argument) from None
+        message = refusal.message.replace("eventTypesCount.", "")
+        raise InvalidRequest(message, field=argument) from None
     events = backend.table("events")
-    kept = [events.eventType == reference]
+    conditions = [events.eventType == reference]
     if condition.get("since") is not None:
-        kept.append(events.eventDate >= moment(instants.parse(condition["since"], argument="since")))
+        conditions.append(events.eventDate >= timestamp(instants.parse(condition["since"], argument="since")))
     if condition.get("until") is not None:
-        kept.append(events.eventDate <= moment(instants.parse(condition["until"], argument="until")))
-    return events.filter(kept).select("userId")
+        conditions.append(events.eventDate <= timestamp(instants.parse(condition["until"], argument="until")))
+    return events.filter(conditions).select("userId")
 
 
 def _interactions(backend: Backend, condition: Condition) -> ir.Table:
-    interactions = counted(backend)
+    interactions = countable_interactions(backend)
     if condition.get("filter") is not None:
-        wanted = from_json(condition["filter"], kind="interaction")
-        interactions = interactions.filter(to_ibis(wanted, interactions))
+        predicate = from_json(condition["filter"], kind="interaction")
+        interactions = interactions.filter(to_ibis(predicate, interactions))
     return interactions.select("userId")
 
 
 def _compares_count(users: ir.Table, records: ir.Table, condition: Condition) -> ir.BooleanValue:
-    """Compare the number of a user's records; users without any are not among the counts."""
+    """Compare the number of a user's records; users without records have no row among the counts."""
     compare, number = _COMPARE[condition["operator"]], int(condition["value"])
-    mine = records.semi_join(users, records.userId == users["_id"])
-    counts = mine.group_by("userId").agg(count=mine.count())
+    own = records.semi_join(users, records.userId == users["_id"])
+    counts = own.group_by("userId").agg(count=own.count())
     holds = compare(counts["count"], number)
     if compare(0, number):
         return ~users["_id"].isin(counts.filter(~holds).userId)

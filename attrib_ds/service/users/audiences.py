@@ -1,4 +1,4 @@
-"""Keeps the audiences of a project; who belongs to one is found when it is read (G-067)."""
+"""Creates, reads and deletes audiences; their members are computed on reading (G-067)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import Conflict, NotFound
-from attrib_ds.service.store.batches import naive
-from attrib_ds.service.store.records import insert_record
+from attrib_ds.instants import naive
+from attrib_ds.service.store.table_access import insert_record
 from attrib_ds.service.users.audience_conditions import check, leaves, meets
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ _COLUMNS = "_id, projectId, name, condition"
 
 
 def create_audience(store: Store, request: CreateAudience) -> Answer:
-    """Keep a condition under a name, and answer the audience.
+    """Create and return an audience.
 
     Raises
     ------
     InvalidRequest
-        If the condition names what the project does not know, or ``audienceIds``.
+        If the condition names an unknown key or event type, or ``audienceIds``.
     NotFound
-        If it names an audience that is not there.
+        If it names an audience that does not exist.
     """
     with store.read() as backend:
         check(backend, request.condition, argument="condition")
@@ -51,8 +51,8 @@ def create_audience(store: Store, request: CreateAudience) -> Answer:
     }
 
     def write(connection: duckdb.DuckDBPyConnection) -> None:
-        # Since the check, an audience that the condition names may be gone.
-        for id in sorted(_named(request.condition)):
+        # An audience of the condition may have been deleted since the check.
+        for id in sorted(_audience_ids(request.condition)):
             _require(connection, id, argument="condition")
         insert_record(connection, "audiences", record)
 
@@ -61,7 +61,7 @@ def create_audience(store: Store, request: CreateAudience) -> Answer:
 
 
 def list_audiences(store: Store, request: ListAudiences) -> Answer:
-    """Answer one page of audiences, by name, each with its present size."""
+    """Return one page of audiences, sorted by name, with their current sizes."""
     page = "" if request.limit is None else f"LIMIT {request.limit}"
     with store.read() as backend:
         ((total,),) = backend.con.execute("SELECT count(*) FROM audiences").fetchall()
@@ -73,12 +73,12 @@ def list_audiences(store: Store, request: ListAudiences) -> Answer:
 
 
 def get_audience(store: Store, request: GetAudience) -> Answer:
-    """Answer one audience with its present size."""
+    """Return one audience with its current size."""
     return _read(store, request.id)
 
 
 def delete_audience(store: Store, request: DeleteAudience) -> Answer:
-    """Forget an audience, and answer that one record was changed; its users stay.
+    """Delete an audience, not its users; return 1.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def delete_audience(store: Store, request: DeleteAudience) -> Answer:
         for name, condition in connection.execute(
             "SELECT name, condition FROM audiences ORDER BY _id"
         ).fetchall():
-            if request.id in _named(json.loads(condition)):
+            if request.id in _audience_ids(json.loads(condition)):
                 raise Conflict(
                     f"id: the audience {name!r} is made of {request.id!r}; delete that one first", field="id"
                 )
@@ -130,8 +130,8 @@ def _table(backend: Backend, rows: Sequence[tuple[str, str, str, str]]) -> pa.Ta
     return pa.Table.from_pylist(records, schema.AUDIENCE)
 
 
-def _named(condition: dict[str, object]) -> set[str]:
-    """Return the ids of the audiences that a condition is made of."""
+def _audience_ids(condition: dict[str, object]) -> set[str]:
+    """Return the ids of the audiences in a condition."""
     return {id for leaf in leaves(condition) if leaf["type"] == "audience" for id in leaf["value"]}
 
 

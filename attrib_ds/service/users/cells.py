@@ -1,4 +1,4 @@
-"""Turns columns of users into the cells of a file."""
+"""Converts columns of users to cells of an export."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-#: What a cell may hold before it is written: a list is several values, None is nothing.
+#: A cell before formatting: a list has several values, None is empty.
 Cell: TypeAlias = "str | bool | int | float | Decimal | datetime | list[Cell] | None"
 
-#: Between the values of a list (G-124).
+#: Separates the values of a list (G-124).
 SEPARATOR: Final = "|"
 
 
 def columns_of(key: str) -> list[str]:
-    """Return the flat columns that the cells of a key are made from.
+    """Return the flat columns of a key.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def cells_of(batch: pa.RecordBatch, key: str) -> list[Cell]:
     Returns
     -------
     list
-        Of a field the current value of its reduced value; objects as JSON text.
+        For fields the current value; objects as JSON text.
     """
     names = columns_of(key)
     if names != [key]:
@@ -87,7 +87,7 @@ def written(cell: Cell) -> str:
 
 
 def _current(text: str | None) -> Cell:
-    """Return the current value of the one value of a field, if there is one."""
+    """Return the current value of a field from the JSON list of its entries, or None."""
     entries = json.loads(text, parse_float=Decimal) if text else []
     if not entries:
         return None
@@ -110,7 +110,7 @@ def _plain(value: Any) -> Cell:
 
 
 def _nested(members: dict[str, Any]) -> str | None:
-    """Return an object as JSON, of which the members that are missing are left out."""
+    """Return an object as JSON, without missing members."""
     tree: dict[str, Any] = {}
     for name, value in members.items():
         if value is None:
@@ -124,5 +124,5 @@ def _nested(members: dict[str, Any]) -> str | None:
 
 
 def rows_of(columns: Iterable[Sequence[Cell]]) -> list[tuple[Cell, ...]]:
-    """Return the rows of columns of one length."""
+    """Transpose columns of equal length to rows."""
     return list(zip(*columns, strict=True))

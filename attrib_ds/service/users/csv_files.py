@@ -1,4 +1,4 @@
-"""Writes rows as CSV (RFC 4180), piece by piece."""
+"""Streams rows as CSV (RFC 4180)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from attrib_ds.contract.exports import OutputFormat
     from attrib_ds.service.users.cells import Cell
 
-#: What spreadsheets take for the beginning of a formula.
-_RISKY: Final = ("=", "+", "-", "@", "\t", "\r")
-#: Whole cells that begin in the same way and are none: numbers and phone numbers of E.164.
+#: Prefixes that make spreadsheets evaluate a cell as a formula.
+_FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
+#: Cells with such a prefix that are no formulas: numbers, and phone numbers in E.164 format.
 _HARMLESS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|\+[1-9][0-9]{1,14}")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -25,7 +25,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 def csv_pieces(
     header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]], form: OutputFormat
 ) -> Iterator[bytes]:
-    r"""Write rows as CSV: lines end with CR LF, a missing value is empty (G-121).
+    r"""Write rows as CSV: lines end with CR LF, missing values are empty (G-121).
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ def csv_pieces(
     batches : iterable of iterables of rows
         The rows.
     form : OutputFormat
-        Delimiter, encoding, and whether text that looks like a formula is made harmless (G-122).
+        Delimiter, encoding, and whether to escape formulas (G-122).
 
     Yields
     ------
     bytes
-        The header first, then a piece per batch.
+        The header, then one chunk per batch.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def csv_pieces(
     """
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, delimiter=form.delimiter, lineterminator="\r\n")
-    text = _safe if form.sanitizeFormulas else written
+    text = _escaped if form.sanitizeFormulas else written
     writer.writerow(header)
     yield (_BYTE_ORDER_MARK if form.encoding == "utf-8-bom" else b"") + _taken(sink)
     for rows in batches:
@@ -58,10 +58,10 @@ def csv_pieces(
         yield _taken(sink)
 
 
-def _safe(cell: Cell) -> str:
-    """Return the text of a cell, behind an apostrophe where a spreadsheet would calculate it."""
+def _escaped(cell: Cell) -> str:
+    """Return the text of a cell, prefixed by an apostrophe if a spreadsheet would evaluate it."""
     text = written(cell)
-    return f"'{text}" if text.startswith(_RISKY) and not _HARMLESS.fullmatch(text) else text
+    return f"'{text}" if text.startswith(_FORMULA_PREFIXES) and not _HARMLESS.fullmatch(text) else text
 
 
 def _taken(sink: io.StringIO) -> bytes:

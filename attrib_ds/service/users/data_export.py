@@ -1,4 +1,4 @@
-"""Gathers everything that is known of a person (G-209)."""
+"""Exports all data of a user (G-209)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.users import GetUser
+from attrib_ds.queries.values import fetch
 from attrib_ds.records.json_records import to_json
 from attrib_ds.service.events.metrics import as_resource
 from attrib_ds.service.events.reading import computed
 from attrib_ds.service.identity.merging import find_survivor
-from attrib_ds.service.interactions.selection import answered
 from attrib_ds.service.users.events_of_user import in_order
-from attrib_ds.service.users.records import get_user
+from attrib_ds.service.users.get_user import get_user
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 def export_user_data(store: Store, request: ExportUserData) -> Answer:
-    """Answer everything that is known of a person as one object.
+    """Return all data of a user as one object.
 
     ``user``, ``identities``, ``mergedUserIds``, ``interactions``, ``hits``, ``events``, ``rawEvents`` and
-    ``earlierMetrics`` (what updates have replaced), each in the form of the resource.
+    ``earlierMetrics`` (values replaced by updates), each as in its resource.
     """
     user = get_user(store, GetUser(projectId=request.projectId, id=request.id)).read()
     with store.read() as backend:
         user_id = find_survivor(backend.con, request.id)
-        told = {"user": _records(user, "User")[0], **_gathered(backend, user_id)}
-    return Answer(value=told)
+        data = {"user": _records(user, "User")[0], **_all_records(backend, user_id)}
+    return Answer(value=data)
 
 
-def _gathered(backend: Backend, user_id: str) -> dict[str, list[Any]]:
+def _all_records(backend: Backend, user_id: str) -> dict[str, list[Any]]:
     events, interactions, hits = (backend.table(name) for name in ("events", "interactions", "hits"))
     raw_events, history = backend.table("raw_events"), backend.table("metric_history")
     own = events.filter(events.userId == user_id).order_by("eventDate", "_id")
@@ -55,11 +55,11 @@ def _gathered(backend: Backend, user_id: str) -> dict[str, list[Any]]:
         "identities": [{"kind": kind, "value": value} for kind, value in held],
         "mergedUserIds": [id for (id,) in merged.fetchall()],
         "interactions": _records(
-            answered(visits.select(schema.INTERACTION.names), schema.INTERACTION), "Interaction"
+            fetch(visits.select(schema.INTERACTION.names), schema.INTERACTION), "Interaction"
         ),
-        "hits": _records(answered(seen.select(schema.HIT.names), schema.HIT), "Hit"),
+        "hits": _records(fetch(seen.select(schema.HIT.names), schema.HIT), "Hit"),
         "events": _records(in_order(computed(backend.con, ids), ids), "Event"),
-        "rawEvents": _records(answered(sent.select(schema.RAW_EVENT.names), schema.RAW_EVENT), "RawEvent"),
+        "rawEvents": _records(fetch(sent.select(schema.RAW_EVENT.names), schema.RAW_EVENT), "RawEvent"),
         "earlierMetrics": _records(as_resource(replaced.to_pyarrow().to_pylist()), "Metric"),
     }
 

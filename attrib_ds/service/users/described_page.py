@@ -10,9 +10,9 @@ import pyarrow as pa
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.interactions.selection import BATCH_ROWS
-from attrib_ds.service.users.derived import described_query
-from attrib_ds.service.users.selection import kept
+from attrib_ds.service.store.cursors import BATCH_ROWS
+from attrib_ds.service.users.described_users import description_query
+from attrib_ds.service.users.selection import materialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,14 +40,14 @@ def described_page(store: Store, backend: Backend, keys: Iterable[str], mode: st
     backend : ibis.backends.duckdb.Backend
         From its :meth:`~Store.read`, with that table.
     keys, mode
-        As for :func:`described_query`.
+        As for :func:`description_query`.
 
     Returns
     -------
     str
-        SQL for that connection, from :func:`described_query`.
+        SQL for that connection, from :func:`description_query`.
     """
-    return described_query(backend, PAGE, keys, mode, compiled=store.compiled)
+    return description_query(backend, PAGE, keys, mode, cache=store.query_cache)
 
 
 def describe(
@@ -80,7 +80,7 @@ def describe(
     with ExitStack() as stack:
         backend = stack.enter_context(store.read())
         users, total = find(backend)
-        kept(backend, users.select("_id", "place"), _LISTED)
+        materialize(backend, users.select("_id", "place"), _LISTED)
         ((count,),) = backend.con.execute(f"SELECT count(*) FROM {_LISTED}").fetchall()
         turn_to(backend, 0, _FIRST_USERS)
         query = described_page(store, backend, wanted, mode)

@@ -1,4 +1,4 @@
-"""Forgets a person, and tells a person what is known (G-209)."""
+"""Erases users (G-209)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
+from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.events.redaction import Field, redact, tells_who
+from attrib_ds.service.events.redaction import Field, is_identifying, redact
 from attrib_ds.service.events.retention import read_personal
 from attrib_ds.service.identity import tombstones
-from attrib_ds.service.identity.learning import carried, of_events, of_interactions
+from attrib_ds.service.identity.loaded_identities import identities_query, of_events, of_interactions
 from attrib_ds.service.identity.merging import find_survivor
-from attrib_ds.service.store.batches import naive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from attrib_ds.contract.identities import DeleteUser
     from attrib_ds.service.store.store import Store
 
-#: What tells where somebody was, or holds what somebody wrote, by table.
+#: Columns with locations or text of users, by table.
 _REVEALING: Final = {
     "interactions": (
         *("userData", "rawUserData", "externalId", "firstPage", "referrer"),
@@ -42,16 +42,16 @@ _OWN: Final = "CREATE TEMP TABLE {name} AS SELECT _id AS id FROM {table} WHERE u
 
 @dataclass(frozen=True)
 class _Person:
-    """Who is forgotten: the user, and all that leads to them."""
+    """The user to erase, and everything that identifies them."""
 
     id: str
     marks: frozenset[tuple[str, str]]
-    #: Raw events without a computed one, which are theirs by what they hold.
+    #: Raw events without a computed event that contain an identity of the user.
     others: tuple[str, ...]
 
 
 def delete_user(store: Store, request: DeleteUser) -> Answer:
-    """Forget a person, and answer how many users that were."""
+    """Erase a user; return 1."""
     now = naive(datetime.now(UTC))
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
@@ -65,24 +65,24 @@ def delete_user(store: Store, request: DeleteUser) -> Answer:
 
 
 def erase(connection: duckdb.DuckDBPyConnection, id: str, mode: str, date: datetime) -> None:
-    """Forget a user, so that nothing from before comes back.
+    """Erase a user, and bury everything that could bring them back.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
     id : str
-        Of a user who is there.
+        An existing user.
     mode : {"anonymise", "delete"}
         As in the request.
     date : datetime
-        The moment, naive, in UTC: what is dated later is somebody anew.
+        Date of the erasure, naive, in UTC; later records belong to a new user.
     """
     connection.execute(_OWN.format(name="own_events", table="events"), [id])
     connection.execute(_OWN.format(name="own_interactions", table="interactions"), [id])
     person = _read_person(connection, id)
     tombstones.bury(connection, person.marks, date)
-    _forget_raw(connection, person.others)
+    _delete_raw(connection, person.others)
     if mode == "delete":
         _delete(connection, id)
     else:
@@ -93,7 +93,7 @@ def erase(connection: duckdb.DuckDBPyConnection, id: str, mode: str, date: datet
 
 
 def erase_events(connection: duckdb.DuckDBPyConnection, ids: list[str], date: datetime) -> None:
-    """Forget what events hold, and those of them that were not computed.
+    """Erase the content of computed events, and delete raw events without a computed one.
 
     Parameters
     ----------
@@ -102,23 +102,23 @@ def erase_events(connection: duckdb.DuckDBPyConnection, ids: list[str], date: da
     ids : list of str
         The events.
     date : datetime
-        The moment, naive, in UTC.
+        Current time, naive, in UTC.
     """
     computed = connection.execute("SELECT _id FROM events WHERE _id IN (SELECT unnest(?))", [ids]).fetchall()
     kept = [id for (id,) in computed]
     _hide(connection, kept, date)
-    _forget_raw(connection, set(ids) - set(kept))
+    _delete_raw(connection, set(ids) - set(kept))
 
 
 def _read_person(connection: duckdb.DuckDBPyConnection, id: str) -> _Person:
     identities = set(
         connection.execute("SELECT kind, value FROM identities WHERE userId = ?", [id]).fetchall()
     )
-    for carrying in (
+    for source in (
         of_events("(SELECT * FROM events WHERE _id IN (SELECT id FROM temp.own_events))"),
         of_interactions("(SELECT * FROM interactions WHERE _id IN (SELECT id FROM temp.own_interactions))"),
     ):
-        query = f"SELECT DISTINCT kind, value FROM ({carried(connection, carrying)})"
+        query = f"SELECT DISTINCT kind, value FROM ({identities_query(connection, source)})"
         identities |= set(connection.execute(query).fetchall())
     identities = _not_of_others(connection, id, identities)
     others = _mentioning(connection, identities)
@@ -137,7 +137,7 @@ def _read_person(connection: duckdb.DuckDBPyConnection, id: str) -> _Person:
 def _not_of_others(
     connection: duckdb.DuckDBPyConnection, id: str, identities: set[tuple[str, str]]
 ) -> set[tuple[str, str]]:
-    """Leave out what somebody else holds, such as a number in an order of theirs."""
+    """Remove identities that belong to other users."""
     if not identities:
         return set()
     held = connection.execute(
@@ -148,7 +148,7 @@ def _not_of_others(
 
 
 def _mentioning(connection: duckdb.DuckDBPyConnection, identities: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the raw events that became no event and hold an identity, in whatever field."""
+    """Return the raw events without a computed event that contain an identity in any field."""
     wanted = {value.lower() for _, value in identities}
     if not wanted:
         return []
@@ -174,7 +174,7 @@ def _texts(value: Any) -> Iterable[str]:
             yield from _texts(each)
 
 
-def _forget_raw(connection: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> None:
+def _delete_raw(connection: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> None:
     for table in ("raw_events", "pending_events", "trashed_events"):
         connection.execute(f"DELETE FROM {table} WHERE _id IN (SELECT unnest(?))", [list(ids)])
 
@@ -203,7 +203,7 @@ def _anonymise(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) ->
         connection.execute(
             f"UPDATE {table} SET {revealing} WHERE {column} IN (SELECT id FROM temp.own_interactions)"
         )
-    # The ids still answer, but what was whose is not told any more.
+    # Merged ids still resolve, but cannot be split any more.
     connection.execute("UPDATE merged_users SET undo = NULL WHERE userId = ?", [id])
 
 
@@ -212,7 +212,7 @@ def _hide(connection: duckdb.DuckDBPyConnection, events: list[str], now: datetim
 
     def is_personal(field: Field) -> bool:
         named = of_project | by_type.get(field.event_type, frozenset())
-        return tells_who(field) or field.key in named
+        return is_identifying(field) or field.key in named
 
     redact(connection, events, now, is_personal=is_personal, whole=True)
     nonces = connection.execute(

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
+from attrib_ds.instants import naive
+from attrib_ds.queries.values import ordering, timestamp
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.metrics import as_resource
 from attrib_ds.service.events.reading import ATTRIBUTABLE, computed
 from attrib_ds.service.identity.merging import find_survivor
-from attrib_ds.service.interactions.search import ordering
-from attrib_ds.service.interactions.selection import BATCH_ROWS, moment
-from attrib_ds.service.store.batches import naive
+from attrib_ds.service.store.cursors import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,9 +107,9 @@ def list_user_metrics(store: Store, request: ListUserMetrics) -> Answer:
 
 def _between(found: ir.Table, date: str, request: ListUserMetrics) -> ir.Table:
     if request.since is not None:
-        found = found.filter(found[date] >= moment(request.since))
+        found = found.filter(found[date] >= timestamp(request.since))
     if request.until is not None:
-        found = found.filter(found[date] <= moment(request.until))
+        found = found.filter(found[date] <= timestamp(request.until))
     return found
 
 

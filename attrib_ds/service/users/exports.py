@@ -1,4 +1,4 @@
-"""Exports users as a file."""
+"""Exports users as CSV and XLSX files."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def export_users(store: Store, request: ExportUsers) -> Answer:
-    """Answer a file of the users that a search with the same criteria finds, in the order of their ids.
+    """Return a file of the users that a search with the same criteria finds, sorted by id.
 
-    CSV is written while it is read. An XLSX file is complete, on disk, before its first piece is sent, since
-    its beginning holds the sizes of its parts.
+    CSV is streamed. An XLSX file is first written to disk completely, since its beginning contains the
+    lengths of its parts.
     """
     columns, form = request.exporterDataConfig.columns, request.outputFormatConfig
     users = _users(store, request)

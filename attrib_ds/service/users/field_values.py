@@ -1,4 +1,4 @@
-"""Finds the values of user fields in what events and interactions say of their users, in SQL."""
+"""Values of user fields, extracted from events and interactions in SQL."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
     from attrib_ds.service.users.vocabulary import UserField, Vocabulary
 
-#: What keys look like; other members of ``userData`` are no fields.
+#: Pattern of keys; other members of ``userData`` are no fields.
 _KEY: Final = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
-#: Letters that fold into several, those of them that are in use.
+#: Letters whose case folding has several letters.
 _LONGER: Final = ("ß", "ŉ", "ǰ", "ﬀ", "ﬁ", "ﬂ", "ﬃ", "ﬄ", "ﬅ", "ﬆ", "և", "ﬓ", "ﬔ", "ﬕ", "ﬖ", "ﬗ")
-#: One past the last letter that folds into another one.
+#: One past the last letter with a case folding.
 _LAST_FOLDED: Final = 0x1E944
-#: How text is read, by the type of its field; of all other types it stays text.
+#: Cast of text by the type of its field; text by default.
 TYPED: Final = {
     "number": "try_cast({} AS DOUBLE)",
     "boolean": "try_cast({} AS BOOLEAN)",
     "date": "try_cast({} AS TIMESTAMPTZ)::TIMESTAMP",
 }
-#: A member of a document; unlike a path, a pointer is not broken by any of the keys that are filtered out.
+#: JSON pointer to a member of a document; valid for any key, unlike a JSON path.
 _MEMBER: Final = "json_extract({}, concat('/', key))"
 
 
 def is_key(text: str) -> bool:
-    """Say whether a field may have this key."""
+    """Return whether a text is a valid key of a field."""
     return re.fullmatch(_KEY.strip("^$"), text) is not None
 
 
@@ -42,9 +42,9 @@ def field_values(vocabulary: Vocabulary, users: str, *, keys: Iterable[str] | No
     Parameters
     ----------
     vocabulary : Vocabulary
-        Of the project.
+        Keys of the project.
     users : str
-        SQL that stands in a FROM clause, with the column ``_id``: whose values.
+        Relation in SQL, for a FROM clause, with the column ``_id``.
     keys : iterable of str, optional
         The fields; all by default.
 
@@ -53,19 +53,19 @@ def field_values(vocabulary: Vocabulary, users: str, *, keys: Iterable[str] | No
     str
         SQL. One row per value, in no order: ``userId``, ``key``, ``type``, ``current`` and ``raw`` (JSON),
         ``date`` (naive, in UTC), ``invalid``, ``anonymized``, ``discriminant``, ``placing`` (whether it
-        tells the most probable location), ``source`` (``event`` or ``interaction``) and ``sourceId``.
-        Of equal values of a field that follow each other directly only the first is there.
+        is a most probable location), ``source`` (``event`` or ``interaction``) and ``sourceId``.
+        Only the first of consecutive equal values of a field is returned.
     """
-    told = "{'current': current::VARCHAR, 'type': type, 'anonymized': anonymized, 'invalid': invalid}"
+    value = "{'current': current::VARCHAR, 'type': type, 'anonymized': anonymized, 'invalid': invalid}"
     return (
         f"SELECT * FROM ({given_values(vocabulary, users, keys=keys)}) AS given "
-        f"QUALIFY {told} IS DISTINCT FROM lag({told}) OVER "
+        f"QUALIFY {value} IS DISTINCT FROM lag({value}) OVER "
         "(PARTITION BY userId, key ORDER BY date, sourceId, source)"
     )
 
 
 def given_values(vocabulary: Vocabulary, users: str, *, keys: Iterable[str] | None = None) -> str:
-    """Return the query of the values as often as they were given, which takes less time to find.
+    """Return the query of values including consecutive duplicates, which is faster.
 
     For the parameters and the columns see :func:`field_values`.
     """
@@ -81,12 +81,12 @@ def reduced(values: str, mode: str) -> str:
     values : str
         From :func:`field_values`.
     mode : {"latest", "earliest", "alphabetical"}
-        The last or the first value, or that of the smallest text.
+        The latest or earliest value, or the first in alphabetical order.
 
     Returns
     -------
     str
-        SQL of some of the rows.
+        SQL of a subset of the rows.
     """
     direction = "DESC" if mode == "latest" else "ASC"
     order = f"date {direction}, sourceId {direction}, source {direction}"
@@ -100,7 +100,7 @@ def reduced(values: str, mode: str) -> str:
 
 
 def as_entry() -> str:
-    """Return the JSON of a value, as the resource nests it (R077), in SQL over :func:`field_values`."""
+    """Return a SQL expression over :func:`field_values` for a value as nested JSON (R077)."""
     members = {
         **{name: name for name in ("type", "current", "raw")},
         "date": instant_text("date"),
@@ -111,34 +111,34 @@ def as_entry() -> str:
 
 
 def object_of(key: str, value: str) -> str:
-    """Return the text of an object with a member for each row of a group, by key in order, in SQL."""
+    """Return a SQL aggregate for a JSON object with a member per row, sorted by key."""
     return f"to_json(map(list({key} ORDER BY {key}), list({value} ORDER BY {key})))::VARCHAR"
 
 
 def instant_text(instant: str) -> str:
-    """Write an instant in UTC as :func:`attrib_ds.instants.format` does (G-036), in SQL."""
+    """Return a SQL expression that formats an instant as :func:`attrib_ds.instants.format` does (G-036)."""
     return f"regexp_replace(strftime({instant}, '%Y-%m-%dT%H:%M:%S.%f'), '000$', '') || 'Z'"
 
 
 def text_of(current: str) -> str:
-    """Return what a value says as text: an address of a location, otherwise the text or its JSON, in SQL."""
+    """Return a SQL expression for the text of a value: the address of a location, else the text or JSON."""
     return (
         f"coalesce(json_extract_string({current}, '$.formattedAddress'), json_extract_string({current}, '$'))"
     )
 
 
 def folded(text: str) -> str:
-    """Return text in the form in which letters compare whatever their case (G-106), in SQL."""
+    """Return a SQL expression that case-folds text (G-106)."""
     letters, forms = _singly_folded()
     lowered = f"translate(lower({text}), {literal(letters)}, {literal(forms)})"
     for letter in _LONGER:
         lowered = f"replace({lowered}, {literal(letter)}, {literal(letter.casefold())})"
-    # Most text has none of these letters, and is a hundred times quicker to fold.
+    # ASCII text, by far the most common, is a hundred times faster to fold.
     return f"CASE WHEN regexp_matches({text}, '[^\\x00-\\x7F]') THEN {lowered} ELSE lower({text}) END"
 
 
 def typed(current: str, kind: str) -> str:
-    """Return values in the type that values of a field of some type compare in, in SQL."""
+    """Return a SQL expression that casts a value to the type in which its field is compared."""
     return TYPED.get(kind, "{}").format(text_of(current))
 
 
@@ -166,7 +166,7 @@ def _of_interactions(vocabulary: Vocabulary, users: str, keys: list[str] | None)
     text = f"trim(json_extract_string(entry, '$'), {literal(string.whitespace)})"
     return (
         f"SELECT userId, key, {_by_key(kinds, 'string')} AS type, "
-        # Of loaded interactions nobody normalised anything.
+        # Values of loaded interactions are not normalised.
         f"CASE WHEN key = 'email' THEN to_json(lower({text})) ELSE entry END AS current, "
         f"coalesce({_MEMBER.format('sent')}, entry) AS raw, startDate AS date, "
         f"false AS invalid, false AS anonymized, "
@@ -177,11 +177,11 @@ def _of_interactions(vocabulary: Vocabulary, users: str, keys: list[str] | None)
 
 
 def _entries(columns: str, table: str, users: str, keys: list[str] | None) -> str:
-    """Return one row per member of the documents, those of the keys if any are named."""
+    """Return the query of one row per member of the documents; all members without ``keys``."""
     each = "json_keys(document)" if keys is None else f"{_listed(keys)}::VARCHAR[]"
     rows = (
         f"SELECT *, unnest({each}) AS key FROM (SELECT {columns} FROM {table} "
-        f"WHERE userId IN (SELECT _id FROM {users})) AS told WHERE document IS NOT NULL"
+        f"WHERE userId IN (SELECT _id FROM {users})) AS documents WHERE document IS NOT NULL"
     )
     named = f"AND regexp_matches(key, '{_KEY}')" if keys is None else ""
     return (
@@ -217,7 +217,7 @@ def _is_declared(fields: Mapping[str, UserField], flag: str) -> str:
 
 
 def _is_undeclared(vocabulary: Vocabulary) -> str:
-    """Say whether a field that no event type declares is one that identifies in every project."""
+    """Return a SQL condition for undeclared fields that are identifying in every project."""
     declared = vocabulary.declared
     return _is_one_of([key for key, (_, is_certain) in ALWAYS.items() if is_certain and key not in declared])
 
@@ -228,7 +228,7 @@ def _identifies(key: str, field: UserField) -> bool:
 
 @lru_cache(maxsize=1)
 def _singly_folded() -> tuple[str, str]:
-    """Return the small letters that fold into another one, and those they fold into."""
+    """Return the lower-case letters whose case folding differs, and their case foldings."""
     pairs = [
         (letter, letter.casefold())
         for letter in map(chr, range(0x80, _LAST_FOLDED))

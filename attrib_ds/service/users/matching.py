@@ -1,4 +1,4 @@
-"""Matches users with predicates."""
+"""Filters users by predicates."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
 from attrib_ds.filters.engine import to_ibis
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.interactions.selection import rows_of
-from attrib_ds.service.users.derived import described
+from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users.field_values import given_values, typed
 from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
 
+    Describe = Callable[[Backend, ir.Table, list[str]], ir.Table]
+
 _FIELDS: Final = "fields."
-#: How values of a field are read (G-093), by the type of the field; all others as text.
-_READ_AS: Final = {"number": "number", "boolean": "boolean", "date": "date"}
+#: Type in which values of a field are compared (G-093), by the type of the field; others as text.
+_COMPARED_AS: Final = {"number": "number", "boolean": "boolean", "date": "date"}
 
 
-def matching(backend: Backend, users: ir.Table, predicate: Predicate, *, argument: str) -> ir.Table:
+def matching(
+    backend: Backend, users: ir.Table, predicate: Predicate, *, argument: str, describe: Describe
+) -> ir.Table:
     """Return the users who match a predicate.
 
     A field of several values matches when any of them does; a negative operator, when none does (G-091).
@@ -37,45 +42,50 @@ def matching(backend: Backend, users: ir.Table, predicate: Predicate, *, argumen
     predicate : Predicate
         On users.
     argument : str
-        What the predicate is called in an error message.
+        Name of the predicate in error messages.
+    describe : callable
+        Adds properties to users: :func:`.with_properties`, or :func:`.describe_users` for predicates on
+        audiences too.
 
     Returns
     -------
     ibis.Table
-        The column ``_id`` of some of the rows.
+        The column ``_id`` of the matching rows.
 
     Raises
     ------
     InvalidRequest
-        If a key is not known in the project, or its values are of another type than the predicate reads.
+        If the project has no such key, or the predicate compares its values as another type.
     """
     vocabulary = Vocabulary(backend.con)
-    settled = _settled(predicate, vocabulary, argument)
-    names = list(dict.fromkeys(leaf.field for leaf in comparisons(settled)))
-    table = described(backend, users, [name for name in names if not name.startswith(_FIELDS)])
+    typed_predicate = _with_types(predicate, vocabulary, argument)
+    names = list(dict.fromkeys(leaf.field for leaf in comparisons(typed_predicate)))
+    table = describe(backend, users, [name for name in names if not name.startswith(_FIELDS)])
     kinds = {
         name: vocabulary.find_field(name.removeprefix(_FIELDS), argument=argument).type
         for name in names
         if name.startswith(_FIELDS)
     }
     if kinds:
-        values = _of_fields(backend, users, vocabulary, kinds)
+        values = _field_arrays(backend, users, vocabulary, kinds)
         table = table.left_join(values, table["_id"] == values.owner).drop("owner")
-    return table.filter(to_ibis(settled, table)).select("_id")
+    return table.filter(to_ibis(typed_predicate, table)).select("_id")
 
 
 def comparisons(predicate: Predicate) -> list[Comparison]:
-    """Return the comparisons that a predicate is made of."""
+    """Return all comparisons of a predicate."""
     if isinstance(predicate, Condition):
         return [leaf for rule in predicate.rules for leaf in comparisons(rule)]
     return [predicate] if isinstance(predicate, Comparison) else []
 
 
-def _of_fields(backend: Backend, users: ir.Table, vocabulary: Vocabulary, kinds: dict[str, str]) -> ir.Table:
-    """Return the values of fields, an array for each."""
+def _field_arrays(
+    backend: Backend, users: ir.Table, vocabulary: Vocabulary, kinds: dict[str, str]
+) -> ir.Table:
+    """Return the values of fields, one array per field."""
     keys = [name.removeprefix(_FIELDS) for name in kinds]
     values = given_values(vocabulary, f"({backend.compile(users)}) AS users", keys=keys)
-    # Each type is read from the column before any is collected, so that none is read in another's rows.
+    # Cast before aggregating, so that no value is cast to the type of another field.
     types = dict.fromkeys(kinds.values())
     read = ", ".join(f"{typed('current', kind)} AS {quoted(f'as {kind}')}" for kind in types)
     arrays = ", ".join(
@@ -84,13 +94,13 @@ def _of_fields(backend: Backend, users: ir.Table, vocabulary: Vocabulary, kinds:
         for key, column in zip(keys, (quoted(f"as {kind}") for kind in kinds.values()), strict=True)
     )
     read = f"SELECT userId, key, {read} FROM ({values}) AS given"
-    return rows_of(backend, f"SELECT userId AS owner, {arrays} FROM ({read}) AS read GROUP BY userId")
+    return sql_table(backend, f"SELECT userId AS owner, {arrays} FROM ({read}) AS read GROUP BY userId")
 
 
-def _settled(predicate: Predicate, vocabulary: Vocabulary, argument: str) -> Predicate:
-    """Return the predicate with every value read in the type of its field."""
+def _with_types(predicate: Predicate, vocabulary: Vocabulary, argument: str) -> Predicate:
+    """Return the predicate with every value in the type of its field."""
     if isinstance(predicate, Condition):
-        rules = tuple(_settled(rule, vocabulary, argument) for rule in predicate.rules)
+        rules = tuple(_with_types(rule, vocabulary, argument) for rule in predicate.rules)
         return replace(predicate, rules=rules)
     assert isinstance(predicate, Comparison)  # noqa: S101  (there is no third kind)
     vocabulary.check_key(predicate.field, argument=argument)
@@ -98,17 +108,17 @@ def _settled(predicate: Predicate, vocabulary: Vocabulary, argument: str) -> Pre
         return predicate
     key = predicate.field.removeprefix(_FIELDS)
     kind = vocabulary.find_field(key, argument=argument).type
-    wanted = _READ_AS.get(kind, "string")
-    if predicate.operator_type == wanted or (predicate.operator_type == "array" and wanted == "string"):
+    expected = _COMPARED_AS.get(kind, "string")
+    if predicate.operator_type == expected or (predicate.operator_type == "array" and expected == "string"):
         return predicate
     try:
-        # A caller who states no type has text taken for text, which may be how a date is written.
+        # Text without a declared type may be a date.
         if predicate.operator_type == "string":
-            return replace(predicate, operator_type=wanted)
+            return replace(predicate, operator_type=expected)
     except InvalidRequest as error:
         raise InvalidRequest(f"{argument}: {error.message}", field=argument) from error
     raise InvalidRequest(
         f"{argument}: {predicate.field} holds values of type {kind!r} and is compared as "
-        f"{predicate.operator_type!r}; allowed: {wanted!r}",
+        f"{predicate.operator_type!r}; allowed: {expected!r}",
         field=argument,
     )

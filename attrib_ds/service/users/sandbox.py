@@ -1,9 +1,9 @@
-"""Runs SQL that a user wrote, where it can neither write, nor reach anything else, nor go on for long.
+"""Runs users' SQL in a sandbox, without write access and with limits on time and memory.
 
-What was written is checked first (:mod:`attrib_ds.service.users.sql_check`), and what is run is written anew
-from what was checked. It runs in a database of its own in memory, whose settings are locked: no files, no
-network, no extensions, little memory and one thread. The project is not in it; the columns that the query
-reads flow into it from connections that run no other SQL than that of the views.
+The query is validated and regenerated from its syntax tree (:mod:`attrib_ds.service.sql.admission`). It
+runs in a separate in-memory database with locked settings: no files, no network, no extensions, limited
+memory and one thread. The columns it reads are streamed in from connections that only run the SQL of the
+views.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.interactions.selection import BATCH_ROWS
+from attrib_ds.service.sql.admission import admit
+from attrib_ds.service.store.cursors import BATCH_ROWS
 from attrib_ds.service.store.ids import HEX_ID
-from attrib_ds.service.users.sql_check import admit
 from attrib_ds.service.users.sql_views import VIEWS, query_of
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from ibis.backends.duckdb import Backend
 
-#: How long a query may run, in seconds (G-096).
+#: Time limit of a query, in seconds (G-096).
 SECONDS: Final = 5.0
-#: Rows that a query may return (G-096).
+#: Maximum number of rows of a query (G-096).
 MOST_ROWS: Final = 1_000_000
 _MEMORY: Final = "256MB"
 _SETTINGS: Final = {
@@ -38,7 +38,7 @@ _SETTINGS: Final = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
     "memory_limit": _MEMORY,
-    # Nothing is written to a disk when memory is short.
+    # Never spill to disk.
     "temp_directory": "",
     "threads": "1",
 }
@@ -49,8 +49,8 @@ _LOCKING: Final = (
 )
 _SECONDS_BETWEEN: Final = 0.1
 _COLUMNS: Final = pa.schema([("_id", pa.string())])
-#: What the engine says of a query in one line, which names nothing but its own columns and functions.
-_TOLD: Final = (
+#: Errors whose message mentions nothing but the query.
+_REPORTED: Final = (
     duckdb.BinderException,
     duckdb.ConversionException,
     duckdb.InvalidInputException,
@@ -60,26 +60,25 @@ _LONGEST_MESSAGE: Final = 300
 
 
 def user_ids(backend: Backend, sql: str) -> pa.Table:
-    """Return the ids that a query yields in its first column (R252).
+    """Return the user ids in the first column of a query (R252).
 
     Parameters
     ----------
     backend : ibis.backends.duckdb.Backend
-        From :meth:`Store.read`; nothing else may run on it meanwhile.
+        From :meth:`Store.read`; must not be used concurrently.
     sql : str
         One SELECT over the views of :data:`attrib_ds.service.users.sql_views.VIEWS`.
 
     Returns
     -------
     pyarrow.Table
-        The column ``_id``: each id once, in no order. Of a user who was merged into another one it is the
-        other's. What is no id of a user is left out, and so are ids that the project does not have, as far
-        as the caller joins them with its users.
+        The column ``_id``: distinct ids in no order, merged users replaced by their survivors. Values that
+        are no ids are left out; ids that the project does not have may occur.
 
     Raises
     ------
     InvalidRequest
-        If the query is not allowed, fails, or takes too long, too much memory or too many rows.
+        If the query is not allowed, fails, or exceeds a limit.
 
     Examples
     --------
@@ -116,16 +115,16 @@ def user_ids(backend: Backend, sql: str) -> pa.Table:
 
 
 class _Scan:
-    """A view as a stream of Arrow, begun anew on a connection of its own by every scan of a query.
+    """A view as an Arrow stream; each scan of the query opens a new one on its own connection.
 
     Parameters
     ----------
     query : str
-        What to read.
+        Query of the view.
     schema : pyarrow.Schema
-        Of its rows.
+        Schema of the view.
     free : iterator of duckdb.DuckDBPyConnection
-        Connections that no scan uses yet.
+        Unused connections.
     """
 
     def __init__(self, query: str, schema: pa.Schema, free: Iterator[duckdb.DuckDBPyConnection]) -> None:
@@ -142,7 +141,7 @@ class _Scan:
 
 
 def _begin(readers: list[duckdb.DuckDBPyConnection]) -> None:
-    """Let all connections see one snapshot: what they read was committed by the same write."""
+    """Begin transactions of one snapshot on all connections: all read the same number of writes."""
     while True:
         for reader in readers:
             reader.begin()
@@ -155,14 +154,14 @@ def _begin(readers: list[duckdb.DuckDBPyConnection]) -> None:
 
 @contextmanager
 def _timed(connections: list[duckdb.DuckDBPyConnection]) -> Iterator[threading.Event]:
-    """Break off what runs on connections when the time is over, and say so by an event."""
+    """Interrupt queries on connections at the time limit; yields an event that is set then."""
     is_over, is_done = threading.Event(), threading.Event()
 
     def watch() -> None:
         if is_done.wait(SECONDS):
             return
         is_over.set()
-        # Once is not enough: a query that begins just then would go on.
+        # Repeatedly: a query that starts at the same time misses a single interrupt.
         while not is_done.wait(_SECONDS_BETWEEN):
             for connection in connections:
                 connection.interrupt()
@@ -173,12 +172,12 @@ def _timed(connections: list[duckdb.DuckDBPyConnection]) -> Iterator[threading.E
         yield is_over
     finally:
         is_done.set()
-        # A connection must not be closed while it is interrupted.
+        # A connection must not be closed during an interrupt.
         watching.join()
 
 
 def _run(sandbox: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    """Return the ids of the first column, whatever it is called."""
+    """Run the query; return the ids in its first column."""
     first = f"SELECT CAST(value AS VARCHAR) AS _id FROM ({query}) AS found(value)"
     rows, batches = 0, []
     for batch in sandbox.execute(first).to_arrow_reader(BATCH_ROWS):
@@ -190,7 +189,7 @@ def _run(sandbox: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
 
 
 def _resolved(backend: Backend, ids: pa.Table) -> pa.Table:
-    """Put those whom users were merged into in their place (G-148)."""
+    """Replace merged users by their survivors (G-148)."""
     merged = dict(backend.con.execute("SELECT _id, userId FROM merged_users").fetchall())
     if not merged:
         return ids
@@ -199,12 +198,12 @@ def _resolved(backend: Backend, ids: pa.Table) -> pa.Table:
 
 
 def _refusal(error: duckdb.Error, *, is_over: bool) -> InvalidRequest:
-    """Say what went wrong without a word of what stands behind the views."""
+    """Translate an error without revealing the tables behind the views."""
     if is_over or isinstance(error, duckdb.InterruptException):
         return _invalid(f"it takes longer than {SECONDS:g} seconds")
     if isinstance(error, duckdb.OutOfMemoryException):
         return _invalid(f"it needs more memory than {_MEMORY}")
-    if isinstance(error, _TOLD):
+    if isinstance(error, _REPORTED):
         line = str(error).partition("\n")[0].partition(" Error: ")[2]
         return _invalid(f"it fails: {line[:_LONGEST_MESSAGE]}" if line else "it fails")
     return _invalid("it fails")

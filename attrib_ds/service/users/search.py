@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import ibis
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.interactions.selection import rows_of
-from attrib_ds.service.users.derived import described
+from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users.described_page import describe
+from attrib_ds.service.users.described_users import describe_users
 from attrib_ds.service.users.field_values import TYPED, folded, given_values, reduced, typed
 from attrib_ds.service.users.selection import select_users
 from attrib_ds.service.users.vocabulary import Vocabulary
@@ -82,7 +82,7 @@ def _ranked(backend: Backend, users: ir.Table, request: SearchUsers) -> ir.Table
     if sort.startswith(_FIELDS):
         ranks = _field_ranks(backend, users, sort.removeprefix(_FIELDS), request.multiFieldMode)
         return users.left_join(ranks, users["_id"] == ranks.owner).drop("owner")
-    derived = described(backend, users, [sort])
+    derived = describe_users(backend, users, [sort])
     return derived.select("_id", rank=derived[sort])
 
 
@@ -94,7 +94,7 @@ def _field_ranks(backend: Backend, users: ir.Table, key: str, mode: str) -> ir.T
     kind = vocabulary.find_field(key, argument="sort").type
     value = typed("current", kind)
     rank = value if kind in TYPED else folded(value)
-    return rows_of(backend, f"SELECT userId AS owner, {rank} AS rank FROM ({values}) AS reduced")
+    return sql_table(backend, f"SELECT userId AS owner, {rank} AS rank FROM ({values}) AS reduced")
 
 
 def _order(table: ir.Table, request: SearchUsers) -> list[ir.Value]:

@@ -1,10 +1,11 @@
-"""Selects the users that a search or an export is about."""
+"""Selects users by the criteria of a search or an export."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.service.users.audience_conditions import meets
+from attrib_ds.service.users.described_users import describe_users
 from attrib_ds.service.users.matching import matching
 from attrib_ds.service.users.sandbox import user_ids
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.filters import Predicate
 
-_NAMED: Final = "users_of_query"
+_LISTED: Final = "users_of_query"
 _SELECTED: Final = "selected_users"
 
 
@@ -30,7 +31,7 @@ def select_users(
     id_from: str | None = None,
     id_to: str | None = None,
 ) -> ir.Table:
-    """Return the users who meet every criterion that is given (G-095).
+    """Return the users who meet all of the given criteria (G-095).
 
     Parameters
     ----------
@@ -41,23 +42,23 @@ def select_users(
     audience : str or mapping, optional
         The id of an audience, or a condition.
     sql : str, optional
-        A query whose first column yields ids; what is no id of a user is left out.
+        A query whose first column yields ids; values that are no id of a user are ignored.
     id_after, id_from, id_to : str, optional
         Bounds of the id: exclusive, inclusive, exclusive.
 
     Returns
     -------
     ibis.Table
-        The column ``_id``, in no order. What a criterion beyond the bounds has found is kept in a table of
-        the connection, so that it is found once.
+        The column ``_id``, in no order. The result of criteria other than bounds is materialized in a
+        temporary table, so that they are evaluated once.
 
     Raises
     ------
     InvalidRequest
-        If a key is not known in the project, or compared as another type, or the query is not allowed or
-        fails.
+        If the project has no such key, a predicate compares it as another type, or the query is not
+        allowed or fails.
     NotFound
-        If an audience is not known.
+        If there is no such audience.
 
     Examples
     --------
@@ -81,33 +82,34 @@ def select_users(
     if sql is None and audience is None and filters is None:
         return users
     if sql is not None:
-        # The ids go to a view of this connection, which ends with it.
-        backend.con.register(_NAMED, user_ids(backend, sql))
-        listed = backend.table(_NAMED)
+        # A view of this connection, which ends with it.
+        backend.con.register(_LISTED, user_ids(backend, sql))
+        listed = backend.table(_LISTED)
         users = users.semi_join(listed, users["_id"] == listed["_id"])
     if filters is not None:
-        users = matching(backend, users, filters, argument="where")
+        users = matching(backend, users, filters, argument="where", describe=describe_users)
     if audience is not None:
-        users = users.filter(meets(backend, users, audience, argument="audience"))
-    return kept(backend, users, _SELECTED)
+        is_member = meets(backend, users, audience, argument="audience", describe=describe_users)
+        users = users.filter(is_member)
+    return materialize(backend, users, _SELECTED)
 
 
-def kept(backend: Backend, table: ir.Table, name: str) -> ir.Table:
-    """Keep the rows of a query in a table of the connection and return that.
+def materialize(backend: Backend, query: ir.Table, name: str) -> ir.Table:
+    """Write the rows of a query to a temporary table and return that.
 
     Parameters
     ----------
     backend : ibis.backends.duckdb.Backend
         From :meth:`Store.read`; the table ends with its connection.
-    table : ibis.Table
+    query : ibis.Table
         The query.
     name : str
-        Of the table; one of that name is replaced.
+        Name of the table; an existing one is replaced.
 
     Returns
     -------
     ibis.Table
         The same rows.
     """
-    backend.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {backend.compile(table)}")
+    backend.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {backend.compile(query)}")
     return backend.table(name)

@@ -1,13 +1,13 @@
-"""Shows the tables of a project as the flat, read-only views that a user's SQL may read."""
+"""The flat, read-only views that a user's SQL may read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
-from attrib_ds.service.interactions.selection import rows_of
-from attrib_ds.service.users.derived import described
+from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users.field_values import field_values, is_key, text_of
+from attrib_ds.service.users.properties import with_properties
 from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
 
-#: Columns by view, the key of each first. They are told in docs/how-to/users-by-sql.md.
+#: Columns by view, its key first. Documented in docs/how-to/users-by-sql.md.
 VIEWS: Final[dict[str, tuple[str, ...]]] = {
     "users": (
         "_id",
@@ -51,7 +51,7 @@ VIEWS: Final[dict[str, tuple[str, ...]]] = {
         "createdAt",
         "updatedAt",
     ),
-    # What is personal in it is among the user fields.
+    # Personal columns are in the view of user fields.
     "interactions": tuple(name for name in schema.INTERACTION.names if name not in schema.ON_REQUEST),
 }
 
@@ -59,7 +59,7 @@ VIEWS: Final[dict[str, tuple[str, ...]]] = {
 def query_of(
     backend: Backend, view: str, columns: Iterable[str], *, limits: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return the SQL of a view, of which only what is asked for is computed.
+    """Return the SQL of a view that computes only the requested columns and rows.
 
     Parameters
     ----------
@@ -70,34 +70,34 @@ def query_of(
     columns : iterable of str
         Some of its columns.
     limits : mapping of str to sequence of str, optional
-        Values of columns beyond which nothing is asked for.
+        Values by column; other rows are left out.
 
     Returns
     -------
     str
-        For a connection to the same database.
+        SQL for a connection to the same database.
     """
-    wanted = list(columns)
-    limited = limits or {}
-    made = _MADE[view](backend, wanted, limited)
-    kept = [made[column].isin(list(values)) for column, values in limited.items()]
-    return str(backend.compile((made.filter(kept) if kept else made).select(wanted)))
+    names = list(columns)
+    limits = limits or {}
+    table = _TABLES[view](backend, names, limits)
+    conditions = [table[column].isin(list(values)) for column, values in limits.items()]
+    return str(backend.compile((table.filter(conditions) if conditions else table).select(names)))
 
 
 def _users(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:
-    return described(backend, _only(backend, limits.get("_id")), columns)
+    return with_properties(backend, _only(backend, limits.get("_id")), columns)
 
 
-def _user_fields(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001  (one of the views)
+def _user_fields(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001  (signature of all views)
     users, keys = _only(backend, limits.get("userId")), limits.get("key")
     if keys is not None:
         keys = [key for key in keys if is_key(key)]
         if not keys:
-            # No field has such a key.
+            # No field can have such a key.
             users, keys = users.limit(0), None
     ids = f"({backend.compile(users)}) AS users"
     values = field_values(Vocabulary(backend.con), ids, keys=keys)
-    return rows_of(backend, f"SELECT *, {text_of('current')} AS value FROM ({values}) AS told")
+    return sql_table(backend, f"SELECT *, {text_of('current')} AS value FROM ({values}) AS field_values")
 
 
 def _only(backend: Backend, ids: Sequence[str] | None) -> ir.Table:
@@ -118,7 +118,7 @@ def _stored(name: str) -> Callable[[Backend, list[str], Mapping[str, Sequence[st
     return lambda backend, *_: backend.table(name)
 
 
-_MADE: Final[dict[str, Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]]] = {
+_TABLES: Final[dict[str, Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]]] = {
     "users": _users,
     "user_fields": _user_fields,
     "events": _stored("events"),

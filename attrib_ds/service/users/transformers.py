@@ -1,4 +1,4 @@
-"""Changes the cells of an export as its request says (G-123)."""
+"""Transforms cells of an export (G-123)."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _PARTS: Final[dict[str, dict[str, int]]] = {
 
 
 def transforming(transformer: Transformer) -> Callable[[Cell], Cell]:
-    """Return what a transformer does to a cell.
+    """Return the function of a transformer.
 
     Parameters
     ----------
     transformer : Transformer
-        Checked.
+        A validated transformer.
 
     Returns
     -------
     callable
-        Takes and returns a cell. A value of another kind than the transformer is for stays as it is, and so
-        does a missing one; of a list each value is changed, but by ``join``.
+        Takes and returns a cell. Missing values and values of other types stay as they are; lists are
+        transformed value by value, except by ``join``.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def _joined(cell: Cell, separator: str) -> Cell:
 
 
 def _truncated(cell: Cell, level: str) -> Cell:
-    """Return the beginning of a period, in UTC; a week begins on Monday."""
+    """Truncate an instant to a period, in UTC; weeks start on Monday."""
     if not isinstance(cell, datetime):
         return cell
     instant = cell.astimezone(UTC)
@@ -82,10 +82,10 @@ def _truncated(cell: Cell, level: str) -> Cell:
 
 
 def _rounded(cell: Cell, level: int) -> Cell:
-    """Return a number with as many decimals, a half away from zero."""
+    """Round a number to a number of decimals, half away from zero."""
     if isinstance(cell, bool) or not isinstance(cell, int | float | Decimal):
         return cell
-    # Through text, since the text of a binary float is the decimal that is shown.
+    # Via text: round the decimal that is displayed, not the binary float.
     number = cell if isinstance(cell, Decimal) else Decimal(str(cell))
     return number.quantize(Decimal(1).scaleb(-level), context=_EXACT) if number.is_finite() else cell
 
@@ -96,7 +96,7 @@ def _cased(cell: Cell, level: str) -> Cell:
     return cell.upper() if level == "upper" else cell.lower()
 
 
-def _hashed(cell: Cell, level: Any) -> Cell:  # noqa: ARG001  (there is one)
+def _hashed(cell: Cell, level: Any) -> Cell:  # noqa: ARG001  (signature of all)
     return hashlib.sha256(written(cell).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Knows which keys of users a project has."""
+"""The keys of users that a project has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-#: Fields that every project has (G-216): the type, and whether a value belongs to one person alone.
+#: Fields of every project (G-216): type, and whether a value identifies one person.
 ALWAYS: Final[dict[str, tuple[str, bool]]] = {
     "email": ("email", True),
     "phone": ("phone", False),
@@ -27,12 +27,12 @@ _GROUPS: Final = ("fields", "eventTypesCount", "metrics")
 
 @dataclass(frozen=True)
 class UserField:
-    """What is declared of a user field.
+    """The declaration of a user field.
 
     Parameters
     ----------
     type : str
-        Of its values, such as ``email``.
+        Type of its values, such as ``email``.
     discriminating, placing : frozenset of str
         The event types, each as :func:`label` writes it, that declare it discriminant, and those that
         declare it to tell the most probable location.
@@ -99,19 +99,19 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         self.fields |= {key: UserField(kind) for key, (kind, _) in ALWAYS.items() if key not in self.fields}
 
     def check(self, keys: Iterable[str], *, argument: str) -> None:
-        """Refuse the first key that the project does not have.
+        """Refuse keys that the project does not have.
 
         Parameters
         ----------
         keys : iterable of str
             Well-formed.
         argument : str
-            What they are called in an error message; the position in it is added.
+            Name of the keys in error messages; the position is appended.
 
         Raises
         ------
         InvalidRequest
-            Naming the closest key there is.
+            With the closest existing key.
         """
         for position, key in enumerate(keys):
             self.check_key(key, argument=f"{argument}/{position}")
@@ -120,7 +120,7 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         """Refuse a key that the project does not have; see :meth:`check`."""
         group, _, rest = key.partition(".")
         if group not in _GROUPS or not rest:
-            # The form of the others is checked by the contract, and they are the same in every project.
+            # The same keys in every project; the contract checks them.
             if key not in PLAIN and key not in vocabulary("user"):
                 raise InvalidRequest.choice(argument, key, PLAIN)
         elif group == "fields":
@@ -141,9 +141,9 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         Parameters
         ----------
         key : str
-            Without ``fields.`` before it.
+            Without the prefix ``fields.``.
         argument : str
-            What it is called in an error message.
+            Name of the key in error messages.
 
         Raises
         ------
@@ -173,7 +173,7 @@ allowed: fields.email, fields.phone, fields.vendorUserId
 
 
 def label(reference: str, version: int | None) -> str:
-    """Name an event type in one of its versions, the present one where none is stored with the event.
+    """Return the label of a version of an event type; the current version if None.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def aggregations(metric: str) -> list[str]:
 
 
 def _merged(declared: list[tuple[str, int, bool, dict[str, Any]]]) -> UserField:
-    """Join what several event types say of a field; of its type, the oldest one says how it is read."""
+    """Merge the declarations of a field; the type is that of the oldest event type."""
     labels: dict[str, set[str]] = {"discriminant": set(), "isMostProbableLocation": set()}
     for reference, version, is_present, field in declared:
         for flag, marked in labels.items():

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 #: Rows of a sheet, without the header.
 MOST_ROWS: Final = 1_048_575
 _LONGEST_TEXT: Final = 32_767
-#: Beyond it a spreadsheet loses digits.
+#: Spreadsheets lose digits of larger numbers.
 _LARGEST: Final = 10**15
 _FIRST_YEAR: Final = 1900
 _DATE: Final = "yyyy-mm-dd hh:mm:ss"
 
 
 def check_xlsx(rows: int) -> None:
-    """Refuse what cannot become an XLSX file.
+    """Refuse an export that XLSX cannot hold.
 
     Parameters
     ----------
     rows : int
-        How many there are.
+        Number of rows.
 
     Raises
     ------
     InvalidRequest
-        If they are too many for a sheet (G-125).
+        If there are too many rows for a sheet (G-125).
     NotSupported
         If the extra ``[excel]`` is not installed.
     """
@@ -53,12 +53,12 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
     header : sequence of str
         Names of the columns.
     batches : iterable of iterables of rows
-        The rows; only one batch is held at a time.
+        The rows; one batch is in memory at a time.
 
     Returns
     -------
     file
-        To be read from its beginning; it is gone when it is closed.
+        Positioned at its beginning; deleted when it is closed.
 
     Raises
     ------
@@ -68,9 +68,9 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
         If the extra ``[excel]`` is not installed.
     """
     library = _library()
-    made: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (it is handed on)
+    made: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
     try:
-        # What is written of a sheet before the whole lies there too.
+        # Also holds the parts of the sheet until the workbook is complete.
         with tempfile.TemporaryDirectory() as folder:
             workbook = library.Workbook(made, {"constant_memory": True, "tmpdir": folder})
             sheet = workbook.add_worksheet("users")
@@ -111,15 +111,15 @@ def _write_cell(sheet: Any, dated: Any, line: int, position: int, cell: Cell) ->
         sheet.write_datetime(line, position, cell.astimezone(UTC).replace(tzinfo=None), dated)
     else:
         text = written(cell)
-        # In the units of UTF-16, as a spreadsheet counts.
+        # Spreadsheets count UTF-16 code units.
         if len(text.encode("utf-16-le")) > 2 * _LONGEST_TEXT:
             raise _unfit(f"a text is longer than the {_LONGEST_TEXT:,} characters of a cell")
-        # Not `write`, which takes some text for formulas, numbers and links.
+        # Not `write`, which converts some text to formulas, numbers and links.
         sheet.write_string(line, position, text)
 
 
 def _unfit(problem: str) -> InvalidRequest:
-    return InvalidRequest(f"format: {problem}; csv has no such bound", field="format")
+    return InvalidRequest(f"format: {problem}; csv has no such limit", field="format")
 
 
 def _library() -> ModuleType:

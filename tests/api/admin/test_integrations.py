@@ -49,7 +49,7 @@ def test_a_loaded_node_becomes_its_root_and_keeps_its_channel(shop):
 
 def test_a_vendor_id_is_taken_once(shop):
     at.admin.create_integration(shop, "post", name="Post")
-    with pytest.raises(Conflict, match="vendor_id: there is an integration 'post' already"):
+    with pytest.raises(Conflict, match="vendor_id: an integration 'post' exists already"):
         at.admin.create_integration(shop, "post", name="Again")
 
 
@@ -68,5 +68,5 @@ def test_what_is_not_allowed_is_refused(shop, arguments, message):
 
 
 def test_a_campaign_of_an_unknown_integration_names_the_way_out(shop):
-    with pytest.raises(InvalidRequest, match="create_integration makes one"):
+    with pytest.raises(InvalidRequest, match="create one with create_integration"):
         at.create_campaign(shop, "post", campaign_slug="a", name="A")

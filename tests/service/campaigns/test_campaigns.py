@@ -80,7 +80,7 @@ def test_a_currency_is_three_capital_letters(service, currency):
 
 def test_a_vendor_id_is_unique_in_the_project(service):
     """G-047."""
-    with pytest.raises(Conflict, match="vendor_id: there is an integration 'my-ads' already"):
+    with pytest.raises(Conflict, match="vendor_id: an integration 'my-ads' exists already"):
         send(service, "create_integration", vendorId="my-ads", name="Again")
     assert send(service, "list_integrations").read().num_rows == 2
 
@@ -228,7 +228,7 @@ def test_an_unknown_integration_has_no_campaigns_and_takes_none(service):
 
 def test_a_project_without_integrations_says_how_to_make_one():
     service = Service.open("shop", ":memory:")
-    with pytest.raises(InvalidRequest, match="create_integration makes one"):
+    with pytest.raises(InvalidRequest, match="create one with create_integration"):
         create(service, "spring")
     service.close()
 

@@ -11,7 +11,7 @@ from support.http_caller import Caller, token_of
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.rates import Rate
+from attrib_ds.service.http.rate_limits import Rate
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.settings import Rates, Settings
 

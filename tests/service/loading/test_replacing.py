@@ -134,7 +134,7 @@ def test_what_is_stored_as_it_is_is_not_written(filled):
 def test_nobody_erased_comes_back_and_nothing_of_theirs_is_lost(filled):
     send(filled, "delete_user", id=ANNA, mode="anonymise")
     before = rows_of(filled, "SELECT * FROM interactions ORDER BY _id")
-    erased = "userId: is somebody whose data was erased later than this"
+    erased = "userId: belongs to a person who was erased after this date"
     later = visit(1, userId=ANNA, userData='{"email":"anna@example.com"}', updateDate="2100-01-01T00:00:00Z")
     assert put(filled, "interactions", later) == (0, [erased])
     assert rows_of(filled, "SELECT * FROM interactions ORDER BY _id") == before

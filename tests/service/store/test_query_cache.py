@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from attrib_ds.service.store.query_cache import Compiled
+from attrib_ds.service.store.query_cache import QueryCache
 
 
 def test_a_query_is_compiled_once():
     made = []
 
-    def compile_anew():
+    def compile_query():
         made.append("SELECT 1")
         return made[-1]
 
-    queries = Compiled()
-    assert [queries.get(("a", 1), compile_anew) for _ in range(3)] == ["SELECT 1"] * 3
+    queries = QueryCache()
+    assert [queries.get(("a", 1), compile_query) for _ in range(3)] == ["SELECT 1"] * 3
     assert made == ["SELECT 1"]
 
 
 def test_the_oldest_are_forgotten():
-    queries = Compiled()
+    queries = QueryCache()
     for number in range(257):
         queries.get(number, lambda: "old")
     assert queries.get(1, lambda: "new") == "old"

@@ -105,12 +105,22 @@ def test_what_is_no_project_file_is_refused(tmp_path):
             Store.open(wrong, "shop")
 
 
-def test_a_file_of_a_newer_version_says_upgrade(path):
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("version", "remedy"), [(99, "upgrade attrib-ds"), (1, "open it with the release that wrote it")]
+)
+def test_a_file_of_another_format_version_is_refused_and_left_as_it_is(path, version, remedy, read_only):
     Store.open(path, "shop").close()
     with duckdb.connect(path) as connection:
-        connection.execute("UPDATE meta SET schema_version = 99")
-    with pytest.raises(Unavailable, match="newer version; upgrade attrib-ds"):
-        Store.open(path, "shop")
+        connection.execute("UPDATE meta SET schema_version = ?", [version])
+    with pytest.raises(Unavailable) as caught:
+        Store.open(path, "shop", read_only=read_only)
+    assert caught.value.message == (
+        f"path: {str(path)!r} has format version {version}, and this release of attrib-ds reads version 2 "
+        f"only; {remedy}"
+    )
+    with duckdb.connect(path, read_only=True) as connection:
+        assert connection.execute("SELECT schema_version FROM meta").fetchall() == [(version,)]
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path):
@@ -191,7 +201,7 @@ def test_jobs_that_wait_share_one_transaction(store):
 
 def wait_until_queued(store, count):
     last = time.monotonic() + 10
-    while len(store._writer._waiting) < count and time.monotonic() < last:
+    while len(store._writer._queue) < count and time.monotonic() < last:
         time.sleep(0.001)
 
 

@@ -11,7 +11,7 @@ from support.user_invariants import assert_users_agree, rows_of
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service import Service
-from attrib_ds.service.store.tables import TABLES
+from attrib_ds.service.store.table_definitions import TABLES
 
 ANNA = "Anna.Secret@example.com"
 NAMES = ("anna.secret", "browser-of-anna", "vendor-anna", "Annabel", "nonce-of-anna")
@@ -185,8 +185,8 @@ def test_g209_nor_does_a_backup_that_is_loaded(service, anna, mode):
         answer = send(service, "load_records", resource=resource, source=table(*records))
         assert answer.value[resource] == 0
         reasons = set(answer.read()["reason"].to_pylist())
-        assert reasons == {"userId: is somebody whose data was erased later than this"}
-    with pytest.raises(InvalidRequest, match="user_data: is somebody whose data was erased later"):
+        assert reasons == {"userId: belongs to a person who was erased after this date"}
+    with pytest.raises(InvalidRequest, match="user_data: belongs to a person who was erased after"):
         offline(service)
     after = everything(service)
     assert {name for name in before if before[name] != after[name]} <= {"nodes"}

@@ -268,7 +268,7 @@ def test_xlsx_holds_text_as_text_and_numbers_as_numbers():
 
 def test_xlsx_has_bounds_that_csv_has_not(service, monkeypatch):
     with pytest.raises(
-        InvalidRequest, match=r"longer than the 32,767 characters of a cell; csv has no such bound"
+        InvalidRequest, match=r"longer than the 32,767 characters of a cell; csv has no such limit"
     ):
         write_xlsx(["a"], [[("x" * 32_768,)]])
     write_xlsx(["a"], [[("x" * 32_767,)]]).close()

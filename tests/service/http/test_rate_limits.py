@@ -1,0 +1,147 @@
+"""Rate limits: the bucket by hand, then over HTTP (G-185 to G-187)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+from support.http_caller import Caller, token_of
+from support.signing import Clock
+
+from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.http.rate_limits import Buckets, Rate, headers
+from attrib_ds.service.http.server import running
+from attrib_ds.service.http.settings import Rates, Settings
+
+NODES = "/api/v1/projects/shop/nodes"
+SEARCH = "/api/v1/projects/shop/interactions/search"
+INSIGHTS = "/api/v1/projects/shop/interactions/insights"
+#: So slow that no token comes back while a test runs.
+HOURS = 36_000
+
+
+def test_a_bucket_lets_its_size_through_at_once_and_then_what_comes_back():
+    clock = Clock(100.0)
+    buckets, rate = Buckets(clock), Rate("three", 3, 30)
+    waits = [buckets.take(rate, "a").seconds_to_wait for _ in range(4)]
+    assert waits == [0, 0, 0, 10]
+    clock.now += 4
+    assert buckets.take(rate, "a").seconds_to_wait == pytest.approx(6)
+    clock.now += 6
+    assert buckets.take(rate, "a").seconds_to_wait == 0
+    assert buckets.take(rate, "a").seconds_to_wait == 10
+    # A long rest fills the bucket, and no more than that.
+    clock.now += 1_000
+    assert [buckets.take(rate, "a").seconds_to_wait for _ in range(4)] == [0, 0, 0, 10]
+
+
+def test_each_caller_and_rate_has_its_own_bucket():
+    buckets, rate = Buckets(Clock(0.0)), Rate("one", 1, 10)
+    callers = [(rate, "a"), (rate, "b"), (Rate("other", 1, 10), "a"), (rate, "a")]
+    assert [buckets.take(*each).seconds_to_wait for each in callers] == [0, 0, 0, 10]
+
+
+def test_a_standing_tells_what_is_left():
+    clock = Clock(0.0)
+    buckets, rate = Buckets(clock), Rate("ten", 10, 60)
+    assert headers([buckets.take(rate, "a")]) == {
+        "RateLimit-Policy": '"ten";q=10;w=60',
+        "RateLimit": '"ten";r=9;t=6',
+    }
+    for _ in range(9):
+        buckets.take(rate, "a")
+    clock.now += 1
+    assert headers([buckets.take(rate, "a")]) == {
+        "RateLimit-Policy": '"ten";q=10;w=60',
+        "RateLimit": '"ten";r=0;t=59',
+        "Retry-After": "5",
+    }
+    assert headers([]) == {}
+
+
+def test_full_buckets_are_forgotten():
+    clock = Clock(0.0)
+    buckets, rate = Buckets(clock), Rate("one", 1, 10)
+    for number in range(30_000):
+        clock.now += 0.01
+        buckets.take(rate, str(number))
+    assert len(buckets._levels) <= 10_001
+
+
+@contextmanager
+def limited(home, **rates):
+    usual = {name: Rate(name, 1_000, HOURS) for name in ("requests", "heavy", "events", "events_by_address")}
+    chosen = {name: Rate(name, amount, HOURS) for name, amount in rates.items()}
+    with running(home, settings=Settings(rates=Rates(**usual | chosen))) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    from service.http.conftest import load
+    from support.service_records import table, visit
+
+    home = tmp_path_factory.mktemp("limited")
+    load("shop", home, interactions=table(visit(1)))
+    load("other-shop", home, interactions=table(visit(1)))
+    return home
+
+
+@pytest.fixture(scope="module")
+def keys(folder):
+    return [create_key(folder, folder / f"{name}.json") for name in ("first", "second")]
+
+
+def test_g185_g186_an_account_may_ask_so_often_in_a_project(folder, keys):
+    with limited(folder, requests=3) as url:
+        call, other = (Caller(url, token_of(url, key)) for key in keys)
+        replies = [call("GET", NODES) for _ in range(4)]
+        assert [reply.status for reply in replies] == [200, 200, 200, 429]
+        assert replies[0].headers["RateLimit-Policy"] == '"requests";q=3;w=36000'
+        assert replies[0].headers["RateLimit"] == '"requests";r=2;t=12000'
+        assert replies[3].headers["RateLimit"].startswith('"requests";r=0;t=')
+        assert 11_000 < int(replies[3].headers["Retry-After"]) <= 12_000
+        body = replies[3].json()
+        del body["requestId"]
+        assert body == {"statusCode": 429, "message": "Too Many Requests", "error": "Too Many Requests"}
+        # Another project and another account have buckets of their own; another token has not.
+        assert call("GET", NODES.replace("shop", "other-shop")).status == 200
+        assert other("GET", NODES).status == 200
+        assert Caller(url, token_of(url, keys[0]))("GET", NODES).status == 429
+        # G-179: permission goes before the limit, and the limit before the body.
+        assert Caller(url)("GET", NODES).status == 401
+        assert call("POST", SEARCH, b"no json").status == 429
+
+
+def test_g185_insights_and_searches_without_a_limit_are_heavy(folder, keys):
+    with limited(folder, heavy=2) as url:
+        call = Caller(url, token_of(url, keys[0]))
+        asked = [
+            (SEARCH, {"limit": 1}),
+            (SEARCH, {}),
+            (INSIGHTS, {}),
+            (SEARCH, {}),
+            (INSIGHTS, {}),
+            (SEARCH, {"limit": 1}),
+        ]
+        replies = [call("POST", path, body) for path, body in asked]
+        assert [reply.status for reply in replies] == [200, 200, 200, 429, 429, 200]
+        assert replies[1].headers["RateLimit-Policy"] == '"requests";q=1000;w=36000, "heavy";q=2;w=36000'
+
+
+@pytest.mark.parametrize("rate", ["events", "events_by_address"])
+def test_g187_events_are_limited_by_project_and_by_address(folder, rate):
+    with limited(folder, **{rate: 2}) as url:
+        events = [
+            {"projectId": project, "eventType": "order", "nonce": str(number), "data": {}}
+            for number, project in enumerate(["shop", "shop", "shop", "other-shop"])
+        ]
+        replies = [Caller(url)("POST", "/api/v1/events", event) for event in events]
+        is_limited = [reply.status == 429 for reply in replies]
+        assert is_limited == [False, False, True, rate == "events_by_address"]
+
+
+def test_without_rates_nothing_is_limited_or_told(call):
+    reply = call("GET", NODES)
+    assert reply.status == 200
+    assert "RateLimit" not in reply.headers
