@@ -7,8 +7,14 @@ import warnings
 
 import pandas as pd
 import pytest
+from hypothesis import settings
 
-from attrib_ds import connect, load
+from attrib_ds import connect, load, sample_project
+
+# Laws whose settings say nothing, and those of law_examples.
+settings.register_profile("quick", max_examples=20)
+settings.register_profile("thorough", max_examples=100)
+settings.load_profile("quick")
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +59,13 @@ def spark(tmp_path_factory):
         session.sparkContext.setLogLevel("OFF")
         yield ibis.pyspark.connect(session)
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def sample():
+    """The sample project, for all tests that only read it."""
+    with sample_project() as project:
+        yield project
 
 
 def hexadecimal(number: int) -> str:

@@ -11,7 +11,6 @@ from attrib_ds import (
     list_hits,
     list_nodes,
     node,
-    sample_project,
     search_interactions,
 )
 from attrib_ds.schema import INTERACTION, ON_REQUEST
@@ -84,15 +83,14 @@ def test_one_interaction_has_every_property(shop):
         get_interaction(shop, f"{99:024x}")
 
 
-def test_hits_of_the_sample():
-    shop = sample_project()
-    session = search_interactions(shop, where=interaction("hitCount") == 3, limit=1).iloc[0]
-    hits = list_hits(shop, session["firstHitId"])
+def test_hits_of_the_sample(sample):
+    session = search_interactions(sample, where=interaction("hitCount") == 3, limit=1).iloc[0]
+    hits = list_hits(sample, session["firstHitId"])
     assert len(hits) == 3
     assert hits["id"].iloc[0] == session["firstHitId"]
     assert hits["serverDate"].is_monotonic_increasing
     assert set(hits["sessionId"]) == {session["_id"]}
-    empty = list_hits(shop, hits["id"].iloc[1])
+    empty = list_hits(sample, hits["id"].iloc[1])
     assert empty.empty
     assert empty.dtypes.to_dict() == hits.dtypes.to_dict()
 

@@ -97,9 +97,7 @@ def test_r173_there_is_one_record_per_combination(service):
     ]
 
 
-@pytest.mark.parametrize(
-    "group", ["geo", "userAgent", "firstPageUrl", "userAgent.browser", "asn", "userData", "startDate"]
-)
+@pytest.mark.parametrize("group", ["geo", "userAgent.browser", "startDate"])
 def test_r174_more_than_one_column_is_refused(service, group):
     assert ask(service, group=group).status == 400
 
@@ -109,9 +107,7 @@ def test_r174_one_column_is_accepted(service, group):
     assert ask(service, group=group).status == 200
 
 
-@pytest.mark.parametrize(
-    "group", [["nodeId"], ["nodeId", "type"], "nodeId,type", "nodeId type", {}, 5, ""], ids=str
-)
+@pytest.mark.parametrize("group", [["nodeId", "type"], "nodeId,type", 5], ids=str)
 def test_r175_another_group_is_refused(service, group):
     assert ask(service, group=group).status == 400
 

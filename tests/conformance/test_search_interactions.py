@@ -199,9 +199,7 @@ def test_r142_an_empty_projection_is_refused(service):
     assert status(service, projection=[]) == 400
 
 
-@pytest.mark.parametrize(
-    "name", ["userData.email", "hits", "geo.country", "Geo", "", "geo.", "userAgent.browser.nme", 5, None]
-)
+@pytest.mark.parametrize("name", ["userData.email", "geo.", 5])
 def test_r143_another_property_is_refused(service, name):
     assert status(service, projection=["_id", name]) == 400
 

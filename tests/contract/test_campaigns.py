@@ -60,6 +60,10 @@ def test_other_sorts_are_refused(bad_request: Refusal, name: str) -> None:
     assert bad_request(name, query={"sort": "createdAt"}).startswith("sort: ")
 
 
+def test_campaigns_are_listed_by_true_or_false(bad_request: Refusal) -> None:
+    assert bad_request("list_campaigns", query={"active": "yes"}).startswith("active: ")
+
+
 def test_a_name_is_searched_literally(receive: Ask) -> None:  # R279
     assert receive("list_campaigns", query={"nameLike": "50%_*"}).nameLike == "50%_*"
 
@@ -97,7 +101,9 @@ def test_offsets_do_not_make_a_period_empty(receive: Ask) -> None:  # R292
     assert receive("create_outlay", body=OUTLAY | period).startDate.hour == 23
 
 
-@pytest.mark.parametrize("refused", [-1, -0.01, "12", True, float("nan"), 0.0000001, {"amount": 1}])
+@pytest.mark.parametrize(
+    "refused", [-1, -0.01, "12", True, None, float("nan"), float("inf"), 0.0000001, {"amount": 1}]
+)
 def test_outlay_amounts_refused(bad_request: Refusal, refused: object) -> None:
     assert bad_request("create_outlay", body=OUTLAY | {"amount": refused}).startswith("/amount: ")
 

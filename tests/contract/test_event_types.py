@@ -61,6 +61,9 @@ def test_types_of_event_fields(receive: Ask, accepted: str) -> None:  # G-049
     ("body", "label"),
     [
         (_with_field(entity="session"), "/fields/0/entity"),  # R092
+        (_with_field(entity="User"), "/fields/0/entity"),
+        (_with_field(entity=""), "/fields/0/entity"),
+        (_with_field(entity=1), "/fields/0/entity"),
         (_with_field(entity=None), "/fields/0/entity"),
         (_with_field(type="text"), "/fields/0/type"),
         (_with_field(type="state"), "/fields/0/type"),

@@ -137,7 +137,7 @@ def test_insights_need_five_parts(bad_request: Refusal, missing: str) -> None:  
     assert bad_request("event_insights", body=rest) == f"/{missing}: missing; it is required"
 
 
-@pytest.mark.parametrize("refused", ["projects", "event_type", "eventType", "", None, ["project"]])
+@pytest.mark.parametrize("refused", ["user", "projects", "event_type", "eventType", "", None, ["project"]])
 def test_groupings_refused(bad_request: Refusal, refused: object) -> None:  # R211
     assert bad_request("event_insights", body=INSIGHTS | {"groupBy": refused}).startswith("/groupBy: ")
 

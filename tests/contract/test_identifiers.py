@@ -52,6 +52,8 @@ def test_project_ids_refused(refusal: Refusal, refused: object) -> None:  # R016
         "0123456789abcdef012345678",
         "0123456789abcdef01234567\n",
         "0123456789abcdef0123456g",
+        " " * 24,
+        "00000000-0000-4000-8000-000000000001",
         "",
         12,
     ],

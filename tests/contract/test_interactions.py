@@ -89,7 +89,10 @@ def test_every_property_can_be_projected(ask: Ask) -> None:
     assert ask("search_interactions", columns=PROPERTIES).projection == tuple(PROPERTIES)
 
 
-@pytest.mark.parametrize("refused", ["userData.email", "hits", "geo.country", "geo.", "", "_ID", 5])
+@pytest.mark.parametrize(
+    "refused",
+    ["userData.email", "hits", "geo.country", "Geo", "geo.", "userAgent.browser.nme", "", "_ID", 5, None],
+)
 def test_other_names_cannot_be_projected(refusal: Refusal, refused: object) -> None:  # R143
     assert refusal("search_interactions", columns=["type", refused]).startswith("columns/1: ")
 
@@ -218,7 +221,7 @@ def test_intervals_accepted(ask: Ask, accepted: str) -> None:  # R176
     assert ask("interaction_insights", interval=accepted).interval == accepted
 
 
-@pytest.mark.parametrize("refused", ["hour", "Day", "decade", "", "day ", 1])
+@pytest.mark.parametrize("refused", ["hour", "Day", "decade", "fortnight", "", "day ", 1])
 def test_intervals_refused(refusal: Refusal, refused: object) -> None:  # R176
     assert refusal("interaction_insights", interval=refused).startswith("interval: ")
 
@@ -236,6 +239,7 @@ def test_custom_segments_accepted(ask: Ask, accepted: int) -> None:  # R177, G-1
 def test_custom_segments_refused(refusal: Refusal, refused: object) -> None:
     message = refusal("interaction_insights", interval="custom", segments=refused, **PERIOD)
     assert message.startswith("segments: ")
+    assert message.endswith("1 to 1000")
 
 
 def test_a_custom_interval_needs_bounds_and_a_count(refusal: Refusal, bad_request: Refusal) -> None:

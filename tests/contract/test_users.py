@@ -64,6 +64,7 @@ def test_keys_accepted(ask: Ask, accepted: str) -> None:  # R238, R239, R242, G-
         "metrics.revenue",
         "metrics.revenue.",
         "metrics.revenue.median",
+        "metrics.revenue.SUM",
         "metrics..sum",
         "metrics.revenue.sum.sum",
         "",
@@ -96,7 +97,7 @@ def test_the_default_mode_is_latest(ask: Ask) -> None:
     assert ask("search_users", fields=[]).multiFieldMode == "latest"
 
 
-@pytest.mark.parametrize("refused", ["first", "LATEST", "", 1])
+@pytest.mark.parametrize("refused", ["first", "newest", "LATEST", "", 1])
 def test_modes_refused(refusal: Refusal, refused: object) -> None:
     assert refusal("search_users", fields=[], multi_field_mode=refused).startswith("multi_field_mode: ")
 
@@ -104,7 +105,7 @@ def test_modes_refused(refusal: Refusal, refused: object) -> None:
 @pytest.mark.parametrize("bound", ["idAfter", "idFrom", "idTo"])
 def test_bounds_are_ids(ask: Ask, refusal: Refusal, bad_request: Refusal, bound: str) -> None:  # R246, R248
     assert getattr(ask("search_users", fields=[], **{bound: LOW}), bound) == LOW
-    for refused in (LOW[1:], "F" * 24, LOW + "\n", ""):
+    for refused in (LOW[1:], "F" * 24, LOW + "\n", "", "nonsense", 5):
         assert bad_request("search_users", body={"fields": [], bound: refused}).startswith(f"/{bound}: ")
 
 

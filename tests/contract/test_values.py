@@ -41,9 +41,12 @@ def test_instants_are_one_instant_in_utc(ask: Ask, written: object) -> None:  # 
     [
         "2025-01-01",
         "2025-02-30T00:00:00",
+        "2025-13-01T00:00:00Z",
         "yesterday",
         "",
         1735689600,
+        [],
+        {},
         date(2025, 1, 1),
         True,
         pytest.param("9" * 10_000_000, id="long"),

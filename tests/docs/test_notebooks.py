@@ -44,6 +44,9 @@ def test_cells_are_numbered_and_no_error_is_stored(notebook):
     assert [each["id"] for each in stored["cells"]] == [
         f"{number}-{place:02d}" for place in range(len(stored["cells"]))
     ]
+    # Outputs of a cell that was never run are not compared with anything.
+    code = [each for each in stored["cells"] if each["cell_type"] == "code"]
+    assert [each["execution_count"] for each in code] == list(range(1, len(code) + 1))
     kinds = [each["output_type"] for cell in stored["cells"] for each in cell.get("outputs", [])]
     assert "error" not in kinds
 

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from attrib_ds.filters import to_json
 from attrib_ds.filters.engine import to_ibis
 from attrib_ds.schema import INTERACTION, NODE, NODE_TYPES
 
-FEW = settings(deadline=None, max_examples=20)
+FEW = settings(deadline=None, max_examples=examples(20))
 TEXTS = st.none() | st.text(alphabet="aAbéÉ%_\\'. ", max_size=3)
 MOMENTS = st.none() | st.sampled_from(
     [

@@ -125,6 +125,7 @@ def test_from_the_sample_to_credited_nodes_with_the_mouse(app, page, tmp_path):
     assert "models=['last_touch', 'linear']" in (tmp_path / "credits.py").read_text()
 
 
+@pytest.mark.slow
 def test_an_error_is_told_where_it_happened_and_can_be_mended(app, page):
     page.goto(app)
     page.get_by_role("button", name="Open").click()
@@ -161,6 +162,7 @@ def test_the_keyboard_alone_goes_from_opening_to_credits(app, page):
     page.screenshot(path=PICTURES / "app-keyboard.png", full_page=True)
 
 
+@pytest.mark.slow
 def test_a_press_sees_what_was_changed_an_instant_before(app, page):
     page.goto(app)
     page.get_by_role("button", name="Open").click()
@@ -198,6 +200,7 @@ def tab_to(page, label):
     pytest.fail(f"Tab never reaches {label!r}")
 
 
+@pytest.mark.slow
 def test_a_filter_narrows_a_search(app, page):
     page.goto(app)
     page.get_by_role("button", name="Open").click()
@@ -225,6 +228,7 @@ def test_a_filter_narrows_a_search(app, page):
     assert {row.get_by_role("cell").nth(column).inner_text() for row in rows} == {"FR"}
 
 
+@pytest.mark.slow
 def test_forms_work_in_jupyterlab(page, tmp_path):
     cells = ["from attrib_ds import forms, sample_project\n\nform = forms.insights(sample_project())\nform"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])

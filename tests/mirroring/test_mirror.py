@@ -505,7 +505,8 @@ print("done", flush=True)
 """
 
 
-def test_what_is_killed_goes_on(shop, tmp_path):
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_what_is_killed_goes_on(shop, tmp_path, kills):
     there, file = shop.transport.address, tmp_path / "mirror.duckdb"
     rows = [
         visit(number, userId=hex_id(800 + number % 20), nodeId="letter", startDate=f"2025-01-{number % 28 + 1:02}T10:00:00Z")
@@ -515,7 +516,7 @@ def test_what_is_killed_goes_on(shop, tmp_path):
     at.load(shop, interactions=table(*rows), events=table(*orders))
     shop.close()
     chance = random.Random(7)
-    for _ in range(3):
+    for _ in range(kills):
         child = subprocess.Popen(
             [sys.executable, "-c", SYNC, there, str(file)], stdout=subprocess.PIPE, text=True
         )

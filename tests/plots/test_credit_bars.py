@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from matplotlib import pyplot
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -254,7 +255,7 @@ def test_given_axes_are_used_and_their_figure_left_alone(credit):
     pd.testing.assert_frame_equal(frame, before)
 
 
-@settings(max_examples=40, deadline=None)  # each example draws
+@settings(max_examples=examples(40), deadline=None)  # each example draws
 @given(
     amounts=st.lists(st.integers(-50, 50), min_size=1, max_size=40),
     unattributed=st.integers(0, 9),

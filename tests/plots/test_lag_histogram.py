@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from matplotlib.figure import Figure
 
 from attrib_ds import plots
@@ -94,7 +95,7 @@ def test_refunds_do_not_break_the_histogram():
     assert legend(ax)[0] == "first touch (median 1.5 days)"
 
 
-@settings(max_examples=40, deadline=None)  # each example draws
+@settings(max_examples=examples(40), deadline=None)  # each example draws
 @given(
     st.lists(st.tuples(st.floats(0, 400), st.floats(0, 400), st.integers(0, 5)), min_size=1, max_size=30),
 )

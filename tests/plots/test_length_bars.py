@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from attrib_ds import conversion_paths, plots, sample_project
+from attrib_ds import conversion_paths, plots
 from attrib_ds.errors import InvalidRequest
 
 
@@ -30,8 +30,8 @@ def test_long_paths_share_the_last_bar():
     assert ticks(ax)[-1] == "4+"
 
 
-def test_of_the_sample_every_conversion_is_drawn():
-    paths = conversion_paths(sample_project(), event_type="order")
+def test_of_the_sample_every_conversion_is_drawn(sample):
+    paths = conversion_paths(sample, event_type="order")
     assert sum(heights(plots.lengths(paths.lengths()))) == pytest.approx(1_446)
 
 

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 
@@ -130,7 +131,7 @@ def test_many_nodes_and_long_names_draw():
     assert all(sum(heights) == 500 for column, heights in blocks(ax).items() if column > 0)
 
 
-@settings(max_examples=40, deadline=None)  # each example draws
+@settings(max_examples=examples(40), deadline=None)  # each example draws
 @given(
     paths=st.dictionaries(
         st.text("ef", min_size=1, max_size=5),

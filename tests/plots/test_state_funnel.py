@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from attrib_ds import event_insights, plots, sample_project
+from attrib_ds import event_insights, plots
 from attrib_ds.errors import InvalidRequest
 
 STEPS = pd.DataFrame(
@@ -51,10 +51,10 @@ def test_what_is_not_allowed_is_told(arguments, told):
         plots.funnel(**{"insights": STEPS, **arguments})
 
 
-def test_insights_of_events_are_lines_too():
+def test_insights_of_events_are_lines_too(sample):
     days = {"since": "2025-01-01T00:00:00Z", "until": "2025-06-30T00:00:00Z"}
     counted = event_insights(
-        sample_project(), metrics=["event-count", "turnover"], interval="month", group_by="event-type", **days
+        sample, metrics=["event-count", "turnover"], interval="month", group_by="event-type", **days
     )
     ax = plots.insights(counted)
     assert ax.get_ylabel() == "events"

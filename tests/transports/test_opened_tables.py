@@ -11,12 +11,6 @@ from attrib_ds import errors
 SINCE, UNTIL = "2025-01-01T00:00:00Z", "2025-06-30T23:59:59Z"
 
 
-@pytest.fixture(scope="module")
-def sample():
-    with at.sample_project() as project:
-        yield project
-
-
 def written(tables):
     named = {"interactions": tables.interactions, "events": tables.events, "metrics": tables.metrics}
     named |= {"nodes": tables.nodes, "spend": tables.outlays}

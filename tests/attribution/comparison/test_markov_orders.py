@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from attrib_ds import Paths, compare_orders
 from attrib_ds.attribution.paths.sequences import Sequences
@@ -105,7 +106,7 @@ journeys = st.lists(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(journeys, st.sampled_from([0.1, 1.0, 5.0]))
 @example([("a", False)] * 14, 1.0)
 @example([("a", True)] * 14, 1.0)

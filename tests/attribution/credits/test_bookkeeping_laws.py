@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from attrib_ds import Paths, attribute, credit_series
 
@@ -17,8 +18,8 @@ OF_NODES = {"c": timedelta(days=8)}
 MODELS = ["time_decay", "shapley", "fractribution"]
 
 #: Each example is computed several times over, so it holds many users instead.
-few = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-several = settings(few, max_examples=15)
+few = settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+several = settings(few, max_examples=examples(15))
 
 users = st.sampled_from("uvwxyz")
 nodes = st.sampled_from(["a", "b", "c"])

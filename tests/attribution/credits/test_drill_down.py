@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from attrib_ds import Paths, attribute, drill_down, errors, roll_up
 from attrib_ds.attribution.models.path_models import Fractribution, Markov
@@ -89,7 +90,7 @@ journeys = st.lists(st.tuples(steps.map(" ".join), st.integers(1, 9), st.integer
 COMMUTING = ["first_touch", "last_touch", "linear", "linear_ramp", "position_based", "j_shaped"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(journeys)
 @example([])
 @example([("shoes", 1, 0)])
@@ -103,7 +104,7 @@ def test_rules_that_ignore_nodes_can_be_rolled_up(rows):
         assert left == pytest.approx(right)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(journeys.filter(bool))
 @example([("shoes boots letter", 3, 1), ("generic", 1, 0)])
 def test_drilling_down_and_summing_gives_the_whole(rows):

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from support.reference_attribution import credits as reference_credits
 
 from attrib_ds import Paths, attribute
@@ -19,7 +20,7 @@ RULES = list(rule_models())
 KINDS = ["last_non_direct", "time_decay", "position_based", "participation"]
 NORMALISED = [rule for rule in RULES if rule != "participation"]
 
-few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 users = st.sampled_from(["u", "v", "w"])
 nodes = st.sampled_from(["a", "b", "direct"])

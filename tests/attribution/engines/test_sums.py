@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from attrib_ds import Paths, attribute
 from attrib_ds.attribution.engines.engine import engine
@@ -27,7 +28,7 @@ def summed(backend, values):
     return table.agg(sum=total(table.x)).to_pyarrow()["sum"][0].as_py()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(values=amounts, random=st.randoms())
 def test_a_sum_is_the_exact_one_rounded_once_in_whatever_order(backend, values, random):
     shuffled = random.sample(values, len(values))

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from attrib_ds import attribute, conversion_paths, incremental_effects, sample_project
+from attrib_ds import attribute, conversion_paths, incremental_effects
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 
 DAY = pd.Timedelta("1D")
@@ -17,9 +17,8 @@ MODEL = DiscreteHazard(half_lives=("3D",), shrinkage=1e-6, comparisons=60)
 
 
 @pytest.fixture(scope="module")
-def paths():
-    with sample_project() as shop:
-        yield conversion_paths(shop, event_type="order", level="channel")
+def paths(sample):
+    return conversion_paths(sample, event_type="order", level="channel")
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +82,7 @@ def written_out(paths, comparisons, seed):
     return pd.Series((1 - expit(without) / expit(line)[:, None]).sum(axis=0), channels)
 
 
+@pytest.mark.slow
 def test_credits_are_those_of_a_regression_written_out(paths, credits):
     # Two draws of days without an order, which move both by up to 30 conversions.
     expected = sum(written_out(paths, 30, seed) for seed in (1, 2)) / 2

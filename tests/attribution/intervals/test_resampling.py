@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from scipy.stats import chisquare, poisson
 
 from attrib_ds.attribution.intervals.resampling import Units, poisson_weights, random_bits
@@ -63,7 +64,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(rows, st.integers(0, 5), st.integers(1, 6))
 @example([], 0, 2)
 @example([(7, 0, 1.0, 1.0), (7, 0, 1.0, 1.0)], 0, 3)

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from scipy.stats import beta, gamma
 
 from attrib_ds import Paths, attribute, simulate
@@ -36,7 +37,7 @@ conversions = st.lists(
     st.tuples(users, st.integers(0, 24).map(lambda day: START + timedelta(day)), st.integers(-9, 50)),
     max_size=5,
 ).map(lambda rows: [(f"e{index}", *row) for index, row in enumerate(rows)])
-few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def paths_of(touched, converted):

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from support.journeys_as_paths import credited, journeys, paths_of
 from support.reference_path_models import conversion_rates as reference_credits
 
 from attrib_ds import attribute, errors
 from attrib_ds.attribution.models.path_models import ConversionRateShapley
 
-few = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_by_hand():

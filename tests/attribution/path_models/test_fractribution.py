@@ -3,13 +3,14 @@
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from support.journeys_as_paths import credited, journeys, paths_of, users_of
 from support.reference_path_models import fractribution as reference_credits
 
 from attrib_ds import attribute, errors
 from attrib_ds.attribution.models.path_models import Fractribution
 
-few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_by_hand():

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
 from support.reference_path_models import expected, normalised
 from support.reference_path_models import removal_effects as reference_effects
@@ -16,7 +17,7 @@ from attrib_ds import Paths, attribute, errors, removal_effects, transition_matr
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.models.path_models import Markov
 
-few = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 #: Six walks: two a > b convert, one b converts, two a and one b do not.
 SIX = [(("a", "b"), 2, 20.0, 0), (("b",), 1, 4.0, 1), (("a",), 0, 0.0, 2)]

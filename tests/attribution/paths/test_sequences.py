@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
+from law_examples import examples
 from scipy.stats import gamma, norm
 from scipy.stats import t as student
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
@@ -77,7 +78,7 @@ def test_nodes_are_left_out_of_paths_that_hold_others(path, options, expected, m
     assert {tuple((step, 1) for step in expected.split()): (2.0, 3.0)}.items() <= found.items()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(journeys("abc"))
 def test_leaving_out_is_having_paths_without(drawn):
     assume({"a", "c"} <= {node for path, *_ in drawn for node in path})

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
+from law_examples import examples
 from scipy.stats import chi2
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
 from support.reference_path_models import observed_sets
@@ -11,7 +12,7 @@ from attrib_ds import Paths, attribute, errors, position_credits
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.models.rules import OrderedShapley, Shapley
 
-few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_each_distinct_node_has_an_equal_part():

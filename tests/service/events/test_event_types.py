@@ -77,17 +77,6 @@ def test_a_reference_is_taken_for_ever(service):
         declare_order(service)
 
 
-def test_r092_an_entity_other_than_user_and_event_is_refused(service):
-    with pytest.raises(InvalidRequest, match="fields/0/entity: 'order' is not allowed"):
-        send(
-            service,
-            "create_event_type",
-            reference="x",
-            name="X",
-            fields=[declared("string", "order", "a")],
-        )
-
-
 def test_r270_to_r274_listing(service):
     for reference, name in (("call", "Phone call"), ("visit", "Store visit"), ("lead", "Lead")):
         send(service, "create_event_type", reference=reference, name=name)

@@ -165,18 +165,6 @@ def test_a_season_of_ten_thousand_years_has_each_label_once(service):
     assert list(counts(service, interval="weekOfYear", **ever)) == [str(week) for week in range(1, 54)]
 
 
-@pytest.mark.parametrize("asked", [{"interval": "hourOfDay"}, {"interval": "custom"}, {"group_by": "user"}])
-def test_r211_r212_other_choices_are_refused(service, asked):
-    with pytest.raises(InvalidRequest, match="is not allowed"):
-        insights(service, **asked)
-
-
-@pytest.mark.parametrize("missing", ["metrics", "since", "until", "group_by", "interval"])
-def test_r208_what_is_required(service, missing):
-    with pytest.raises(InvalidRequest, match=f"{missing}: missing"):
-        insights(service, **{missing: None})
-
-
 def test_r213_g111_g117_event_types():
     with opened() as service:
         send(service, "create_event_type", reference="call", name="Call")

@@ -6,6 +6,7 @@ from collections import Counter
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from support.identified_users import declare
 from support.service_records import hex_id, send, table, visit
 from support.user_invariants import assert_users_agree, rows_of
@@ -58,7 +59,7 @@ def partition(labels):
     return sorted(groups.values())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     visits=st.lists(VISIT, max_size=5),
     batches=st.lists(st.lists(EVENT, min_size=1, max_size=6), min_size=1, max_size=4),

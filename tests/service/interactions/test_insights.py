@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from support.service_records import hex_id, send, table, visit
 
 from attrib_ds import instants, schema
-from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import interaction, node
 from attrib_ds.service import Service
 
@@ -242,7 +242,9 @@ def moments():
     opened.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(span=st.one_of(st.integers(1, 60), st.integers(1, 10**13)), count=st.integers(1, 1_000))
 @example(span=7, count=3)
 @example(span=10**13, count=3)
@@ -292,7 +294,9 @@ def crowd():
     opened.close()
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     group=st.sampled_from([None, "geo.city", "type", "nodeId", "userLifetimeIndex", "isBot", "userId"]),
     interval=st.sampled_from([None, "day", "week", "dayOfWeek", "hourOfDay", "custom"]),
@@ -315,33 +319,3 @@ def test_sums_over_any_breakdown_are_those_of_the_search(crowd, group, interval,
     assert sums["durationSum"] == pytest.approx(whole["durationSum"])
     assert whole["durationSum"] == pytest.approx(sum(found.read()["duration"].to_pylist()))
     assert len({(each["group"], each["interval"]) for each in broken_down}) == len(broken_down)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"group": "geo"}, "group: 'geo' is not a single column"),
-        ({"group": ["geo.city", "type"]}, "group"),
-        ({"group": "startDate"}, "group"),
-        ({"interval": "fortnight"}, "interval: 'fortnight' is not allowed"),
-        ({"interval": "custom"}, "missing"),
-        ({"sort": {"duration": 1}}, "sort"),
-        ({"timezone": "Europe/Olso", "interval": "day"}, "timezone"),
-    ],
-)
-def test_what_is_not_allowed_names_the_argument(service, wrong, message):
-    with pytest.raises(InvalidRequest) as refusal:
-        insights(service, **wrong)
-    assert message in str(refusal.value)
-
-
-@pytest.mark.parametrize("segments", [0, 1_001, -1])
-def test_segments_are_1_to_1000(service, segments):
-    with pytest.raises(InvalidRequest, match="segments: .* is not allowed; allowed: 1 to 1000"):
-        insights(
-            service,
-            interval="custom",
-            segments=segments,
-            since="2025-01-01T00:00:00Z",
-            until="2025-01-02T00:00:00Z",
-        )

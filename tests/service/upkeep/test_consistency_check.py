@@ -102,11 +102,8 @@ def test_the_operation_answers_findings(project):
     assert (found.num_rows, found.schema) == (0, schema.FINDING)
 
 
-def test_the_sample_is_sound():
-    from attrib_ds import sample_project
-
-    with sample_project() as shop:
-        assert shop.send("check_project").read().num_rows == 0
+def test_the_sample_is_sound(sample):
+    assert sample.send("check_project").read().num_rows == 0
 
 
 #: Damage, and the findings it leads to: check, part of the problem, how many.

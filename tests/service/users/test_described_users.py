@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from support.order_events import declare_order, order
 from support.service_records import hex_id, send, table, uuid, visit
 from support.user_projects import AGGREGATIONS, clear, declare, event, moment, recomputed
@@ -139,7 +140,7 @@ def check_metrics(found, expected):
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(early=EVENTS, late=EVENTS, visits=VISITS, late_visits=VISITS)
 def test_r082_r087_counters_are_those_of_a_recomputation(opened, early, late, visits, late_visits):
     clear(opened)

@@ -9,7 +9,7 @@ from support.service_records import hex_id, order, send, table, uuid, visit
 
 from attrib_ds import schema
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.errors import NotFound
 from attrib_ds.service import Service
 
 ANNA, BEN = hex_id(1), hex_id(2)
@@ -134,13 +134,6 @@ def test_g153_deleted_metrics_are_not_listed(service):
     found = send(service, "list_user_metrics", id=BEN).read()
     assert "state-delay-confirmed" not in found["key"].to_pylist()
     assert found.num_rows == 3
-
-
-@pytest.mark.parametrize("arguments", [{"order": "asc"}, {"sort": "userId"}, {"limit": -1}])
-def test_g098_what_is_refused(service, arguments):
-    for operation in ("list_user_events", "list_user_metrics"):
-        with pytest.raises(InvalidRequest):
-            send(service, operation, id=ANNA, **arguments)
 
 
 def test_g101_many_events_come_in_batches_in_their_order(service):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from support.service_records import hex_id, send, table, visit
 from support.user_projects import clear
 
@@ -198,7 +199,7 @@ def empty():
 @given(st.lists(st.text(FOLDING, min_size=1, max_size=3).filter(str.strip), min_size=1, max_size=6))
 @example(["straße", "STRASSE", "strasse", "strassd"])
 @example(["ﬁn", "fim", "FIO"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_g106_text_sorts_by_code_point_of_its_folded_form(empty, names):
     clear(empty)
     visits = [visit(n, userId=hex_id(n), userData=json.dumps({"nick": name})) for n, name in enumerate(names)]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from pyarrow import parquet
 from support.scripted_service import RESET, Reply, page
 from support.service_records import hex_id
@@ -112,7 +113,9 @@ SORTS = [
     {"isBot": -1, "startDate": 1, "hitCount": -1},
 ]
 NARROW = [None, ["geo.city"], ["hitCount", "startDate"]]
-MANY = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @given(
