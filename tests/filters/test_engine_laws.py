@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 
 from attrib_ds.filters import to_json
 from attrib_ds.filters.engine import to_ibis

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_examples import examples
 from matplotlib import pyplot
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from support.law_examples import examples
 
 from attrib_ds import plots
 from attrib_ds.errors import InvalidRequest

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-
-from attrib_ds.sample import demand
+from sample_data import demand
 
 
 def test_the_half_year_is_181_days() -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.sample import demand
+from sample_data import demand
 from attrib_ds.schema import INSTANT
 from sample_data.columns import Objects, Seconds, known_only, table_of
 from sample_data.identifiers import object_ids, uuids

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from attrib_ds.sample import demand, tree
+from sample_data import demand, tree
 from sample_data.people import pick
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds import schema
-from attrib_ds.sample import demand
+from sample_data import demand
 from sample_data.columns import table_of
 from sample_data.identifiers import object_ids
 

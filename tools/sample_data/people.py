@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from attrib_ds.sample import devices, places
+from sample_data import devices, places
 
 #: Kinds of visitors, and how many there are of each.
 CROWD = {"customer": 5_050, "subscriber": 1_060, "staff": 56, "crawler": 175}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from attrib_ds import schema
-from attrib_ds.sample import demand, pages, tree
+from sample_data import demand, pages, tree
 from sample_data.columns import Objects, Seconds, known_only, table_of
 from sample_data.devices import AGENT_COLUMNS, user_agents
 from sample_data.identifiers import object_ids, uuids

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 
 from attrib_ds import Paths, compare_orders
 from attrib_ds.attribution.paths.sequences import Sequences

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, credit_series
 

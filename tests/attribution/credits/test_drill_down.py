@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, drill_down, errors, roll_up
 from attrib_ds.attribution.models.path_models import Fractribution, Markov

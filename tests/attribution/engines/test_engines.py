@@ -10,10 +10,9 @@ import sqlglot
 
 import attrib_ds as at
 from attrib_ds import Paths, errors
-from attrib_ds.attribution import shapley, touched_sets
 from attrib_ds.attribution.engines.engine import double, engine, engine_of, joined_in_order
 from attrib_ds.attribution.models.named import model_named, rule_models
-from attrib_ds.attribution.path_models import transitions
+from attrib_ds.attribution.path_models import node_sets, transitions
 from attrib_ds.attribution.paths.pairing import pair
 from attrib_ds.attribution.paths.sequences import Sequences, prepared
 from attrib_ds.attribution.paths.windows import Window
@@ -136,7 +135,6 @@ def paths_in(engine_name, table_of_engine):
 
 def queries(paths):
     """Return every expression that a model counts in the engine, by name."""
-    assert shapley  # its weights are known once it is loaded
     nodes = ["a", "b", "c"]
     sequences = Sequences(paths, nodes, 20)
     rules = {name: model_named(name) for name in rule_models()} | {
@@ -158,8 +156,8 @@ def queries(paths):
     ).table
     left_out = at.models.Fractribution(remove_if_not_all=("a",), remove_if_last_and_not_all=("b",))
     found["left out"] = prepared(sequences.converting(), left_out, nodes).table
-    found["sets"] = touched_sets._counted(sequences.converting())
-    found["null sets"] = touched_sets._counted(sequences.nulls())
+    found["sets"] = node_sets._counted(sequences.converting())
+    found["null sets"] = node_sets._counted(sequences.nulls())
     touches = paths.touches
     joined = joined_in_order(touches.node_id, touches.position, " > ")
     found["joined"] = touches.group_by("event_id").agg(path=joined)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 
 from attrib_ds import Paths, attribute
 from attrib_ds.attribution.engines.engine import engine

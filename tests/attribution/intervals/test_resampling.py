@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
 from scipy.stats import chisquare, poisson
+from support.law_examples import examples
 
 from attrib_ds.attribution.intervals.resampling import Units, poisson_weights, random_bits
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
 from scipy.stats import beta, gamma
+from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.credits.path_credits import credit

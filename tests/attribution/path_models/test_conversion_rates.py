@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
 from support.journeys_as_paths import credited, journeys, paths_of
+from support.law_examples import examples
 from support.reference_path_models import conversion_rates as reference_credits
 
 from attrib_ds import attribute, errors

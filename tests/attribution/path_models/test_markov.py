@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
+from support.law_examples import examples
 from support.reference_path_models import expected, normalised
 from support.reference_path_models import removal_effects as reference_effects
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
-from law_examples import examples
 from scipy.stats import gamma, norm
 from scipy.stats import t as student
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
+from support.law_examples import examples
 
 from attrib_ds import Paths, attribute
 from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov

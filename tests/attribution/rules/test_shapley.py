@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
-from law_examples import examples
 from scipy.stats import chi2
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
+from support.law_examples import examples
 from support.reference_path_models import observed_sets
 
 from attrib_ds import Paths, attribute, errors, position_credits

@@ -18,7 +18,7 @@ from attrib_ds.contract import OPERATIONS, build, from_wire
 from attrib_ds.errors import Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.http import writing
-from attrib_ds.service.interactions.search import open_interactions
+from attrib_ds.service.interactions.search import search_interactions
 from attrib_ds.service.store.store import Store
 
 SEARCH = "/api/v1/projects/big-shop/interactions/search"
@@ -95,7 +95,7 @@ def big_store(tmp_path):
 
 def search_of(store, body):
     operation = OPERATIONS["search_interactions"]
-    return open_interactions(store, from_wire(operation, path={"projectId": "shop"}, body=body))
+    return search_interactions(store, from_wire(operation, path={"projectId": "shop"}, body=body))
 
 
 def test_g104_rows_and_total_are_from_one_snapshot(big_store):
@@ -107,13 +107,13 @@ def test_g104_rows_and_total_are_from_one_snapshot(big_store):
     found.close()
     assert page["total"] == page["count"] == len(page["data"]) == 10_000
     later = search_of(big_store, {})
-    assert (later.total, later.count, list(later.batches)) == (0, 0, [])
+    assert (later.total, later.count, list(later)) == (0, 0, [])
     later.close()
 
 
 def test_what_is_held_at_one_time_is_a_batch(big_store):
     found = search_of(big_store, {})
-    assert [batch.num_rows for batch in found.batches] == [2_048, 2_048, 2_048, 2_048, 1_808]
+    assert [table.num_rows for table in found] == [2_048, 2_048, 2_048, 2_048, 1_808]
     found.close()
 
 

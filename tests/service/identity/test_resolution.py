@@ -6,8 +6,8 @@ from collections import Counter
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
 from support.identified_users import declare
+from support.law_examples import examples
 from support.service_records import hex_id, send, table, visit
 from support.user_invariants import assert_users_agree, rows_of
 

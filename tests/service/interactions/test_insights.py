@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 from support.service_records import hex_id, send, table, visit
 
 from attrib_ds import instants, schema

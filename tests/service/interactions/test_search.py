@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 from support.service_records import hex_id, send, table, utc, uuid, visit
 
 from attrib_ds import schema

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 from support.order_events import declare_order, order
 from support.service_records import hex_id, send, table, uuid, visit
 from support.user_projects import AGGREGATIONS, clear, declare, event, moment, recomputed

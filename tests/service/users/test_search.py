@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
+from support.law_examples import examples
 from support.service_records import hex_id, send, table, visit
 from support.user_projects import clear
 

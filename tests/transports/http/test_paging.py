@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from law_examples import examples
 from pyarrow import parquet
+from support.law_examples import examples
 from support.scripted_service import RESET, Reply, page
 from support.service_records import hex_id
 
