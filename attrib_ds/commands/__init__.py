@@ -1,4 +1,4 @@
-"""The command line, ``attrib-ds``; what a command needs is imported when it runs."""
+"""The command line, ``attrib-ds``; each command imports its modules when it runs."""
 
 import lazy_loader as lazy
 

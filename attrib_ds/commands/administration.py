@@ -1,4 +1,4 @@
-"""Administration of an embedded project: event types, integrations, backup, restore and check."""
+"""Commands that administer an embedded project: event types, integrations, backup, restore and check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import attrib_ds as at
-from attrib_ds.commands.projects import existing, in_use_elsewhere
+from attrib_ds.commands.projects import open_existing, project_in_use
 from attrib_ds.errors import AttribError, InvalidRequest, ProjectInUse
 from attrib_ds.project import home
 from attrib_ds.records.frames import to_pandas
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-#: Properties of an event type in a file, and the arguments they become.
+#: Arguments of ``create_event_type`` by property in a file.
 _ARGUMENTS = {
     "reference": "reference",
     "name": "name",
@@ -24,80 +24,81 @@ _ARGUMENTS = {
     "phoneParsingConfig": "phone_parsing_config",
     "expirationPolicy": "expiration_policy",
 }
-#: What a file that was exported holds beside them.
-_GIVEN_BY_THE_SERVICE = frozenset({"_id", "projectId", "createdAt", "updatedAt", "archivedAt"})
+#: Further properties of exported event types, which the service sets.
+_SET_BY_SERVICE = frozenset({"_id", "projectId", "createdAt", "updatedAt", "archivedAt"})
 
 
 def list_event_types(options: argparse.Namespace) -> None:
     """Print the event types of a project."""
-    with existing(options.project) as project:
-        found = at.list_event_types(project, archived=options.archived)
-    for each in found.to_dict("records"):
-        keys = " ".join(field["storageKey"] for field in json.loads(each["fields"]))
-        print(f"{each['reference']}\t{each['name']}\t{keys}")
+    with open_existing(options.project) as project:
+        event_types = at.list_event_types(project, archived=options.archived)
+    for event_type in event_types.to_dict("records"):
+        keys = " ".join(field["storageKey"] for field in json.loads(event_type["fields"]))
+        print(f"{event_type['reference']}\t{event_type['name']}\t{keys}")
 
 
 def create_event_types(options: argparse.Namespace) -> None:
-    """Make event types from a JSON file."""
+    """Create event types from a JSON file."""
     try:
-        declared = json.loads(options.file.read_bytes())
+        content = json.loads(options.file.read_bytes())
     except ValueError as error:
         raise InvalidRequest(f"{options.file}: is not JSON: {error}") from error
-    wanted = [
-        _event_type(options.file, each) for each in (declared if isinstance(declared, list) else [declared])
-    ]
-    with existing(options.project) as project:
-        for arguments in wanted:
-            made = at.create_event_type(project, **arguments)
-            print(f"Created the event type {made['reference']} with the id {made['_id']}")
+    definitions = content if isinstance(content, list) else [content]
+    event_types = [_event_type(options.file, definition) for definition in definitions]
+    with open_existing(options.project) as project:
+        for arguments in event_types:
+            created = at.create_event_type(project, **arguments)
+            print(f"Created the event type {created['reference']} with the id {created['_id']}")
 
 
-def _event_type(file: Path, declared: object) -> dict[str, Any]:
-    if not isinstance(declared, dict):
+def _event_type(file: Path, definition: object) -> dict[str, Any]:
+    if not isinstance(definition, dict):
         raise InvalidRequest(
-            f"{file}: {declared!r} is no event type; allowed: an object with a reference and a name"
+            f"{file}: {definition!r} is not an event type; allowed: an object with a reference and a name"
         )
-    for name in sorted(declared.keys() - _ARGUMENTS.keys() - _GIVEN_BY_THE_SERVICE):
+    for name in sorted(definition.keys() - _ARGUMENTS.keys() - _SET_BY_SERVICE):
         raise InvalidRequest.choice(f"{file}: property", name, _ARGUMENTS)
     for name in ("reference", "name"):
-        if name not in declared:
-            raise InvalidRequest(f"{file}: {name}: missing")
+        if name not in definition:
+            raise InvalidRequest(f"{file}: {name} is required")
     return {
-        argument: declared[name] for name, argument in _ARGUMENTS.items() if declared.get(name) is not None
+        argument: definition[name]
+        for name, argument in _ARGUMENTS.items()
+        if definition.get(name) is not None
     }
 
 
 def create_integration(options: argparse.Namespace) -> None:
-    """Make an integration, which campaigns belong to."""
-    with existing(options.project) as project:
-        made = at.admin.create_integration(
+    """Create an integration, which campaigns belong to."""
+    with open_existing(options.project) as project:
+        integration_id = at.admin.create_integration(
             project,
             options.vendor_id,
             name=options.name,
             currency=options.currency,
             channel=options.channel,
         )
-    print(f"Created the integration {options.vendor_id} with the id {made}")
+    print(f"Created the integration {options.vendor_id} with the id {integration_id}")
 
 
 def list_integrations(options: argparse.Namespace) -> None:
     """Print the integrations of a project."""
-    with existing(options.project) as project:
+    with open_existing(options.project) as project:
         integrations = to_pandas(project.send("list_integrations").read())
     for integration in integrations.to_dict("records"):
         print("\t".join(integration[name] for name in ("vendorId", "name", "currency", "_id")))
 
 
 def back_up(options: argparse.Namespace) -> None:
-    """Copy a project into a file."""
-    with existing(options.project, operation="back_up_project") as project:
+    """Copy a project to a file."""
+    with open_existing(options.project, operation="back_up_project") as project:
         at.admin.back_up(project, options.file)
     print(f"Copied {options.project} to {options.file}: {options.file.stat().st_size:,} bytes")
 
 
 def restore(options: argparse.Namespace) -> None:
-    """Replace a project by its backup."""
-    # The client loads the service only where it needs it.
+    """Restore a project from a backup."""
+    # The client imports the service only inside functions.
     from attrib_ds.service.upkeep.restoring import restore as restore_project
 
     file = home() / f"{options.project}.duckdb"
@@ -106,18 +107,19 @@ def restore(options: argparse.Namespace) -> None:
     except ProjectInUse as error:
         if error.field == "source":
             raise
-        raise in_use_elsewhere(options.project, "restore_project") from error
+        raise project_in_use(options.project, "restore_project") from error
     for table, count in counts.items():
         print(f"{count:,} {table.replace('_', ' ')}")
     print(f"Restored {options.project}: {file}")
 
 
 def check(options: argparse.Namespace) -> None:
-    """Print what is inconsistent in a project."""
-    with existing(options.project, operation="check_project") as project:
+    """Print the inconsistencies of a project."""
+    with open_existing(options.project, operation="check_project") as project:
         findings = at.admin.check(project)
-    for each in findings.to_dict("records"):
-        print(f"{each['check']}\t{each['records']:,}\t{each['problem']}: {', '.join(each['examples'])}")
+    for finding in findings.to_dict("records"):
+        examples = ", ".join(finding["examples"])
+        print(f"{finding['check']}\t{finding['records']:,}\t{finding['problem']}: {examples}")
     if len(findings):
-        raise AttribError(f"{len(findings)} checks of the project {options.project!r} fail")
-    print(f"{options.project} is sound")
+        raise AttribError(f"{len(findings)} checks of the project {options.project!r} failed")
+    print(f"{options.project} is consistent")

@@ -1,4 +1,4 @@
-"""``demo`` and ``attribute``: credits of the sample shop or of your own files, printed and as a report."""
+"""Commands ``demo`` and ``attribute``: credits of the sample shop or of users' files, with a report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 import attrib_ds as at
 from attrib_ds.commands.report import side_by_side, write_report
-from attrib_ds.importers.options import OPTIONS
+from attrib_ds.importers.column_options import OPTIONS
 from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _RETURNS = {
 
 
 def demo(options: argparse.Namespace) -> None:
-    """Credit the orders of the sample shop, and write the report."""
+    """Attribute the orders of the sample shop and write a report."""
     with at.sample_project() as shop:
         paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
         credits = at.attribute(paths, _DEMO_MODELS)
@@ -43,32 +43,32 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def attribute(options: argparse.Namespace) -> None:
-    """Credit the conversions in the files of the options."""
+    """Attribute the conversions in users' files and print the credits."""
     read = _read(options)
     default = _DEMO_MODELS if read.paths.has_dates else _SEQUENCE_MODELS
     models = default if options.models is None else [name.strip() for name in options.models.split(",")]
     spend, rejected = None, read.rejected
     if options.spend is not None:
-        spend, others = read_spend(options.spend, columns=_columns(options))
-        rejected = pd.concat([rejected, others], ignore_index=True)
+        spend, rejected_spend = read_spend(options.spend, columns=_columns(options))
+        rejected = pd.concat([rejected, rejected_spend], ignore_index=True)
     credits = at.attribute(read.paths, models, confidence=options.confidence, spend=spend)
-    counted = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
-    print(f"Read {counted}.")
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
+    print(f"Read {counts}.")
     for kind, columns in read.columns.items():
         print(f"Columns of {kind}: {', '.join(f'{role} = {column}' for role, column in columns.items())}")
     _report_rejected(rejected, options.out)
     _print_credited(credits, confidence=options.confidence)
     if options.out is not None:
-        notes = (f"{counted}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
+        notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
         report = write_report(options.out, credits, read.paths, title="Credited conversions", notes=notes)
         print(f"\nReport: {report.page}\nCredits: {report.credits}")
 
 
 def _read(options: argparse.Namespace) -> FilePaths:
     if options.paths is None and options.touchpoints is None:
-        options.wrong_usage("give --touchpoints FILE (with --conversions FILE), or --paths FILE")
+        options.wrong_usage("--touchpoints FILE (with --conversions FILE) or --paths FILE is required")
     if options.paths is not None and (options.touchpoints or options.conversions) is not None:
-        options.wrong_usage("--paths FILE stands instead of --touchpoints and --conversions")
+        options.wrong_usage("--paths FILE cannot be combined with --touchpoints or --conversions")
     columns = _columns(options)
     if options.paths is not None:
         return read_sequences(options.paths, columns=columns, separator=options.separator)
@@ -87,9 +87,9 @@ def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
     listed.parent.mkdir(parents=True, exist_ok=True)
     rejected.to_csv(listed, index=False)
     first = rejected.iloc[0]
-    counted = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
+    count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     print(
-        f"attrib-ds: {counted} could not be read, the first is row {first['row']} of "
+        f"attrib-ds: {count} could not be read, the first is row {first['row']} of "
         f"{first['file']} ({first['reason']}); all are listed in {listed}",
         file=sys.stderr,
     )
@@ -110,7 +110,7 @@ def _print_credited(credits: pd.DataFrame, *, confidence: float | None) -> None:
 
 
 def _with_bounds(credits: pd.DataFrame) -> pd.Series[Any]:
-    """Write credited conversions with their bounds, where they have any."""
+    """Format credited conversions with their bounds, if they have any."""
     cells = [
         f"{credited:,.1f}" if pd.isna(low) else f"{credited:,.1f} ({low:,.1f} to {high:,.1f})"
         for credited, low, high in credits[["conversions", "low", "high"]].itertuples(index=False)
@@ -119,10 +119,10 @@ def _with_bounds(credits: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _texts_side_by_side(credits: pd.DataFrame, cells: pd.Series[Any]) -> pd.DataFrame:
-    """Lay a text for each row of credits side by side by model; currencies stay apart."""
+    """Return one row per node and currency and one column per model, filled with ``cells``."""
     models = list(dict.fromkeys(credits["model"]))
     keys = ["node_id", "node_name", "currency"]
-    # The order of the last model, and unattributed conversions at the end.
+    # In the order of the last model, with unattributed conversions at the end.
     rows: pd.DataFrame = pd.concat(
         [credits.loc[credits["model"] == model, keys] for model in reversed(models)]
     )
@@ -133,8 +133,8 @@ def _texts_side_by_side(credits: pd.DataFrame, cells: pd.Series[Any]) -> pd.Data
         texts = credits.loc[of_model, keys].assign(**{model: cells[of_model]})
         rows = rows.merge(texts, on=keys, how="left")
     rows.insert(0, "node", rows["node_name"].where(rows["node_id"].notna(), "unattributed"))
-    several = len(credits["currency"].dropna().unique()) > 1
-    return rows[["node", *(["currency"] if several else []), *models]].fillna("")
+    has_currencies = len(credits["currency"].dropna().unique()) > 1
+    return rows[["node", *(["currency"] if has_currencies else []), *models]].fillna("")
 
 
 def _print_credits(credits: pd.DataFrame) -> None:

@@ -1,6 +1,6 @@
 """The command ``attrib-ds``.
 
-Exit codes: 0 done, 1 a failure reported in one line on standard error, 2 wrong usage.
+Exit codes: 0 success, 1 a failure reported in one line on standard error, 2 wrong usage.
 """
 
 from __future__ import annotations

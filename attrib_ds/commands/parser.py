@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrib_ds import commands
 from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
-from attrib_ds.importers.options import OPTIONS
+from attrib_ds.importers.column_options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

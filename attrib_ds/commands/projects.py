@@ -1,4 +1,4 @@
-"""Embedded projects on the command line: make, list, load, mirror and export them."""
+"""Commands that create, list, load, mirror and export projects."""
 
 from __future__ import annotations
 
@@ -18,54 +18,57 @@ if TYPE_CHECKING:
     from attrib_ds.filters import Predicate
 
 
-def existing(project_id: str, *, operation: str | None = None) -> at.Project:
-    """Open an embedded project that must be there.
+def open_existing(project_id: str, *, operation: str | None = None) -> at.Project:
+    """Open an embedded project that must already exist.
 
     Parameters
     ----------
     project_id : str
-        The project.
+        Id of the project.
     operation : str, optional
-        What a server that has it open can be asked to do instead.
+        Operation to request from the server instead, if a server has the project open.
 
     Returns
     -------
     Project
-        To be closed.
+        The caller closes it.
 
     Raises
     ------
     NotFound
-        If there is none.
+        If the project does not exist.
     ProjectInUse
         If another process has it open.
     """
     file = home() / f"{project_id}.duckdb"
     if not file.exists():
-        raise NotFound(f"there is no project {project_id!r}; `attrib-ds projects create` makes one: {file}")
+        raise NotFound(
+            f"there is no project {project_id!r} ({file}); create it with `attrib-ds projects create`"
+        )
     try:
         return at.connect(project_id, path=file)
     except ProjectInUse as error:
-        raise in_use_elsewhere(project_id, operation) if operation else error from error
+        raise project_in_use(project_id, operation) if operation else error from error
 
 
-def in_use_elsewhere(project_id: str, operation: str) -> ProjectInUse:
-    """Return the error for a project that another process holds, with the request its server takes."""
-    declared = OPERATIONS[operation]
-    path = BASES[declared.base] + declared.path.format(projectId=project_id)
+def project_in_use(project_id: str, operation: str) -> ProjectInUse:
+    """Return the error for a project that another process has open, with the request to its server."""
+    declaration = OPERATIONS[operation]
+    path = BASES[declaration.base] + declaration.path.format(projectId=project_id)
     return ProjectInUse(
-        f"another process has the project {project_id!r} open; stop it, or where it is `attrib-ds serve` ask "
-        f"that: {declared.method} {path}, with a token of the scope admin"
+        f"another process has the project {project_id!r} open; stop it, or if it is `attrib-ds serve`, send "
+        f"it {declaration.method} {path} with a token of the scope admin"
     )
 
 
 def create(options: argparse.Namespace) -> None:
-    """Make an embedded project."""
+    """Create an embedded project."""
     file = home() / f"{options.project}.duckdb"
     if file.exists():
-        raise InvalidRequest(f"the project {options.project!r} is there already: {file}")
-    made = at.connect(options.project, path=file, currency=options.currency, timezone=options.timezone)
-    with made as project:
+        raise InvalidRequest(f"the project {options.project!r} already exists: {file}")
+    with at.connect(
+        options.project, path=file, currency=options.currency, timezone=options.timezone
+    ) as project:
         print(f"Created {project!r}")
 
 
@@ -78,30 +81,30 @@ def list_all(_: argparse.Namespace) -> None:
 def load(options: argparse.Namespace) -> None:
     """Load files into a project."""
     resources = ("nodes", "interactions", "hits", "events", "spend")
-    given = {name: getattr(options, name) for name in resources if getattr(options, name) is not None}
-    if not given:
+    files = {name: getattr(options, name) for name in resources if getattr(options, name) is not None}
+    if not files:
         raise InvalidRequest(
-            f"there is nothing to load; give one of {', '.join(f'--{name} FILE' for name in resources)}"
+            f"there is nothing to load; pass one of {', '.join(f'--{name} FILE' for name in resources)}"
         )
     with at.connect(options.project) as project:
-        report = at.load(project, **given)
+        report = at.load(project, **files)
     for kind, count in report.counts.items():
         print(f"{count:,} {kind.replace('_', ' ')}")
     if len(report.rejected):
         first = report.rejected.iloc[0]
-        where = ""
+        listing = ""
         if options.rejected is not None:
             report.rejected.to_csv(options.rejected, index=False)
-            where = f"; all are listed in {options.rejected}"
+            listing = f"; all are listed in {options.rejected}"
         print(
-            f"attrib-ds: {len(report.rejected):,} rows did not fit, the first is row {first['row']} of "
-            f"{first['table']} ({first['reason']}){where}",
+            f"attrib-ds: {len(report.rejected):,} rows were rejected, the first is row {first['row']} of "
+            f"{first['table']} ({first['reason']}){listing}",
             file=sys.stderr,
         )
 
 
 def sync(options: argparse.Namespace) -> None:
-    """Mirror a remote project into a file."""
+    """Mirror a remote project to a file."""
     with (
         _source(options) as source,
         at.sync(
@@ -117,21 +120,21 @@ def sync(options: argparse.Namespace) -> None:
     ):
         interactions = mirror.send("search_interactions", limit=0, filtered=None, bots=None).total
         users = mirror.send("search_users", fields=(), limit=0).total
-    print(f"{options.to} holds {interactions:,} interactions and {users:,} users of {options.project}")
+    print(f"{options.to} has {interactions:,} interactions and {users:,} users of {options.project}")
 
 
 def _source(options: argparse.Namespace) -> at.Project:
-    """Open the project of a service, or where none is known the embedded one, which must be there."""
+    """Open the project of a service, or the existing embedded project if no service is configured."""
     is_embedded = options.url is None and find_remote({"key": options.key}) is None
     if is_embedded:
-        return existing(options.project)
+        return open_existing(options.project)
     return at.connect(options.project, url=options.url, key=options.key)
 
 
 def export(options: argparse.Namespace) -> None:
     """Write the users of a project to a file."""
     where = None if options.where is None else _filter(options.where)
-    with existing(options.project) as project:
+    with open_existing(options.project) as project:
         file = at.export_users(
             project,
             options.file,
@@ -142,7 +145,7 @@ def export(options: argparse.Namespace) -> None:
             delimiter=options.delimiter,
             encoding=options.encoding,
             sanitize_formulas=not options.keep_formulas,
-            transformers=[_json(each, "--transform") for each in options.transform],
+            transformers=[_json(transformer, "--transform") for transformer in options.transform],
         )
     print(f"Wrote {file}")
 

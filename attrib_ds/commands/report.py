@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.paths.paths import Paths
 
-#: Above so many rows the flow of paths is left out of the report: it is for looking, not for counting.
-_MOST_TOUCHES = 200_000
+#: Maximum number of touches for the flow diagram of paths, which is slow to compute for more.
+_MAX_TOUCHES = 200_000
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -45,12 +45,12 @@ footer { margin-top: 3rem; color: #566074; font-size: .85rem; }
 
 @dataclass(frozen=True)
 class Report:
-    """Where a report was written.
+    """Files of a report.
 
     Attributes
     ----------
     page : Path
-        The HTML page, with its plots inside.
+        The HTML page, with embedded plots.
     credits : Path
         The credits as CSV, UTF-8, one row per model, node and currency.
     """
@@ -72,11 +72,11 @@ def write_report(
     Parameters
     ----------
     folder : str or Path
-        Made if it is not there; files of the same names in it are replaced.
+        Created if it does not exist; files with the same names are replaced.
     credits : DataFrame
         From :func:`attrib_ds.attribute`.
     paths : Paths
-        What the credits were computed from.
+        The paths that were attributed.
     title : str
         Heading of the page.
     notes : tuple of str
@@ -102,31 +102,31 @@ def write_report(
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    written = Report(target / "report.html", target / "credits.csv")
-    credits.to_csv(written.credits, index=False)
-    written.page.write_text(_page(credits, paths, title=title, notes=notes), encoding="utf-8")
-    return written
+    report = Report(target / "report.html", target / "credits.csv")
+    credits.to_csv(report.credits, index=False)
+    report.page.write_text(_page(credits, paths, title=title, notes=notes), encoding="utf-8")
+    return report
 
 
 def _page(credits: pd.DataFrame, paths: Paths, *, title: str, notes: tuple[str, ...]) -> str:
     sections = [_section(heading, body) for heading, body in _sections(credits, paths)]
-    said = "".join(f'<p class="lead">{escape(note)}</p>' for note in notes)
+    lead = "".join(f'<p class="lead">{escape(note)}</p>' for note in notes)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
-        f"<body><main><h1>{escape(title)}</h1>{said}{''.join(sections)}"
+        f"<body><main><h1>{escape(title)}</h1>{lead}{''.join(sections)}"
         "<footer>Rule-based models divide conversions among the touchpoints before them. They do not measure "
-        "what a touchpoint caused. The credits are in credits.csv beside this page.</footer>"
+        "causal effects. The credits are in credits.csv in the same folder.</footer>"
         "</main></body></html>\n"
     )
 
 
 def _sections(credits: pd.DataFrame, paths: Paths) -> list[tuple[str, str]]:
-    """Return heading and HTML of what the data has something to show for."""
+    """Return heading and HTML of each section that the data supports."""
     currencies = [None] if credits["currency"].isna().all() else sorted(credits["currency"].dropna().unique())
     main = currencies[0] if len(currencies) == 1 else _largest(credits)
     models = list(dict.fromkeys(credits["model"]))
-    found = [
+    sections = [
         ("Credited conversions by model", _table(credits, "conversions")),
         (
             "Models side by side",
@@ -141,21 +141,21 @@ def _sections(credits: pd.DataFrame, paths: Paths) -> list[tuple[str, str]]:
         for currency in currencies:
             rows = credits if currency is None else credits[credits["currency"] == currency]
             unit = "" if currency is None else f" in {currency}"
-            found.append((f"Credited value{unit} by model", _table(rows, "value")))
+            sections.append((f"Credited value{unit} by model", _table(rows, "value")))
     if "spend" in credits.columns and credits["roas"].notna().any():
-        drawing = _figure(
+        figure = _figure(
             "spend against credited value", lambda: plots.returns(credits, model=models[-1], currency=main)
         )
-        found.append((f"Returns under {models[-1]}", drawing))
-    if paths.touches.count().to_pyarrow().as_py() <= _MOST_TOUCHES:
+        sections.append((f"Returns under {models[-1]}", figure))
+    if paths.touches.count().to_pyarrow().as_py() <= _MAX_TOUCHES:
         touches = paths.to_pandas()
-        found.append(
+        sections.append(
             ("The last touchpoints before a conversion", _figure("flow", lambda: plots.paths(touches)))
         )
     if paths.has_dates:
         lags = paths.lags()
-        found.append(("From touchpoint to conversion", _figure("time lags", lambda: plots.lags(lags))))
-    return found
+        sections.append(("From touchpoint to conversion", _figure("time lags", lambda: plots.lags(lags))))
+    return sections
 
 
 def _largest(credits: pd.DataFrame) -> str:
@@ -171,10 +171,10 @@ def _figure(description: str, draw: Callable[[], Axes]) -> str:
     figure = axes.get_figure(root=True)
     if figure is None:
         raise AssertionError("a plot draws on a figure")
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=160, bbox_inches="tight", metadata={"Software": None})
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=160, bbox_inches="tight", metadata={"Software": None})
     pyplot.close(figure)
-    encoded = base64.b64encode(picture.getvalue()).decode("ascii")
+    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
     return f'<figure><img alt="{escape(description)}" src="data:image/png;base64,{encoded}"></figure>'
 
 
@@ -185,9 +185,9 @@ def _table(credits: pd.DataFrame, by: str) -> str:
 
 
 def side_by_side(credits: pd.DataFrame, *, by: str) -> pd.DataFrame:
-    """Lay models side by side for reading: nodes by name, the largest credit of the last model first.
+    """Return one row per node and one column per model, by descending credit of the last model.
 
-    Counts are summed over currencies; values are not.
+    Conversions are summed over currencies; values are not.
     """
     models = list(dict.fromkeys(credits["model"]))
     compared = compare_models(credits, by=by)
@@ -197,5 +197,5 @@ def side_by_side(credits: pd.DataFrame, *, by: str) -> pd.DataFrame:
     ordered = compared.sort_values(models[-1], ascending=False, kind="stable")
     ordered = pd.concat([ordered[ordered["node_id"].notna()], ordered[ordered["node_id"].isna()]])
     ordered["node"] = ordered["node_name"].where(ordered["node_id"].notna(), "unattributed")
-    several = len(ordered["currency"].dropna().unique()) > 1
-    return ordered[["node", *(["currency"] if several else []), *models]].reset_index(drop=True)
+    has_currencies = len(ordered["currency"].dropna().unique()) > 1
+    return ordered[["node", *(["currency"] if has_currencies else []), *models]].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""``serve``, ``keys`` and ``app``: a server of the embedded projects, keys for its clients, and the app."""
+"""Commands ``serve``, ``keys`` and ``app``: HTTP server of embedded projects, client keys, and the app."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ if TYPE_CHECKING:
 
     from attrib_ds.service.http.settings import Rates
 
-_NUMBERS: Final = ("threads", "most_waiting", "seconds_to_stop")
+_LIMITS: Final = ("threads", "most_waiting", "seconds_to_stop")
 
 
 def serve(options: argparse.Namespace) -> None:
     """Serve the embedded projects over HTTP."""
-    # Only these commands load the service.
+    # The client imports the service only inside functions.
     from attrib_ds.service.http.serving import serve
     from attrib_ds.service.http.settings import Rates, Settings
 
     if options.no_rates and options.rate:
-        raise InvalidRequest("--no-rates and --rate contradict each other; give one of them")
+        raise InvalidRequest("--no-rates and --rate contradict each other; pass only one of them")
     rates = None if options.no_rates else Rates()
     for text in options.rate:
         rates = _with_rate(rates or Rates(), text)
-    given = {name: getattr(options, name) for name in _NUMBERS}
-    numbers = {name: number for name, number in given.items() if number is not None}
-    settings = Settings(rates=rates, sql=not options.no_sql, **numbers)
+    limits = {name: getattr(options, name) for name in _LIMITS if getattr(options, name) is not None}
+    settings = Settings(rates=rates, sql=not options.no_sql, **limits)
     serve(home(), host=options.host, port=options.port, url=options.url, settings=settings)
 
 
@@ -41,19 +40,21 @@ def app(options: argparse.Namespace) -> None:
 
 
 def _with_rate(rates: Rates, text: str) -> Rates:
-    by_name = {getattr(rates, each.name).name: each.name for each in fields(rates)}
+    by_name = {getattr(rates, field.name).name: field.name for field in fields(rates)}
     name, _, rate = text.partition("=")
     amount, _, seconds = rate.partition("/")
     if name not in by_name:
-        raise InvalidRequest(f"--rate: {name!r} is not known; allowed: {', '.join(by_name)}")
+        raise InvalidRequest(f"--rate: {name!r} is not a rate limit; allowed: {', '.join(by_name)}")
     if not all(number.isascii() and number.isdecimal() and int(number) for number in (amount, seconds)):
-        raise InvalidRequest(f"--rate: {text!r} is not a rate; expected whole numbers, such as {name}=600/60")
-    chosen = replace(getattr(rates, by_name[name]), amount=int(amount), seconds=float(seconds))
-    return replace(rates, **{by_name[name]: chosen})
+        raise InvalidRequest(
+            f"--rate: {text!r} is not a rate; allowed: whole numbers above 0, such as {name}=600/60"
+        )
+    limit = replace(getattr(rates, by_name[name]), amount=int(amount), seconds=float(seconds))
+    return replace(rates, **{by_name[name]: limit})
 
 
 def create_key(options: argparse.Namespace) -> None:
-    """Make a service account and its key file."""
+    """Create a service account and its key file."""
     from attrib_ds.service.accounts.administration import create_key
 
     if not (home() / f"{options.project}.duckdb").exists():

@@ -1,4 +1,4 @@
-"""Forms for notebooks: controls that make a call, and the code of that call.
+"""Forms for notebooks: controls that call a public function and show the code of the call.
 
 Each form displays itself and has ``.value``, ``.code`` and ``.run()``. Forms need the extra ``[widgets]``.
 """

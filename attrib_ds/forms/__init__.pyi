@@ -1,7 +1,7 @@
-from .connecting import connection as connection
-from .crediting import attribution as attribution
-from .interactions import insights as insights
-from .interactions import search as search
-from .predicates import filters as filters
-from .sending import send_events as send_events
-from .users import export as export
+from .attribution_form import attribution as attribution
+from .connection_form import connection as connection
+from .event_form import send_events as send_events
+from .export_form import export as export
+from .filter_form import filters as filters
+from .interaction_forms import insights as insights
+from .interaction_forms import search as search

@@ -1,4 +1,4 @@
-"""Serves the workbench in a browser."""
+"""Serve the workbench in a browser with Voilà."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def run_app(*, port: int, opens_browser: bool) -> int:
     Parameters
     ----------
     port : int
-        To listen on, on the loopback address only.
+        TCP port, on the loopback address only.
     opens_browser : bool
-        Whether a browser opens on it.
+        Whether to open the page in a browser.
 
     Returns
     -------
     int
-        The exit code of Voilà.
+        Exit code of Voilà.
 
     Raises
     ------
@@ -36,4 +36,4 @@ def run_app(*, port: int, opens_browser: bool) -> int:
     command = [sys.executable, "-m", "voila", str(notebook), f"--port={port}", "--Voila.ip=127.0.0.1"]
     if not opens_browser:
         command.append("--no-browser")
-    return subprocess.run(command, check=False).returncode  # noqa: S603  (a command of our own)
+    return subprocess.run(command, check=False).returncode  # noqa: S603  (the command has no user input but the port)

@@ -1,4 +1,4 @@
-"""A control for each kind of answer, with a label that people and screen readers find."""
+"""The widgets of form fields: text boxes, menus, lists and date pickers, each with a label."""
 
 from __future__ import annotations
 
@@ -12,224 +12,223 @@ import ipywidgets
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.forms.questions import Question
+from attrib_ds.forms.form_fields import FormField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _STYLE: Final = {"description_width": "11em"}
 _WIDE: Final = {"width": "32em", "max_width": "98%"}
-_NOTHING: Final = ""
-#: Rows that a list shows at once.
-_MOST_ROWS: Final = 8
+#: Rows of a list that are visible without scrolling.
+_MAX_ROWS: Final = 8
 
 
 class Control:
-    """Base of the controls: a widget, and the answer it holds as the function takes it.
+    """A widget and its value, as the function takes it.
 
     Parameters
     ----------
-    question : Question
-        What is asked.
+    form_field : FormField
+        The argument that the control edits.
     widget : ipywidgets.Widget
-        What is shown.
+        The widget to display.
 
     Attributes
     ----------
     value : object
-        The answer; the question's default without one. May be set.
+        The value entered, or the field's default. May be set.
     """
 
-    def __init__(self, question: Question, widget: Any) -> None:
-        self.question = question
+    def __init__(self, form_field: FormField, widget: Any) -> None:
+        self.form_field = form_field
         self.widget = widget
 
     @property
     def value(self) -> Any:
-        """The answer."""
+        """The value entered, or the field's default."""
         return self.widget.value
 
     @value.setter
-    def value(self, answer: Any) -> None:
-        self.widget.value = answer
+    def value(self, value: Any) -> None:
+        self.widget.value = value
 
     @property
     def source(self) -> str:
-        """The answer as Python."""
+        """The value as a Python expression."""
         return repr(self.value)
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever the answer changes."""
+        """Call a function whenever the value changes."""
         self.widget.observe(lambda _: changed(), names="value")
 
-    def suggest(self, answers: Sequence[str]) -> None:
-        """Offer answers, where the control has room for it; any other is as good."""
+    def suggest(self, values: Sequence[str]) -> None:
+        """Suggest values, if the control can; other values stay allowed."""
 
 
-class Flag(Control):
-    """Yes or no."""
+class Checkbox(Control):
+    """A checkbox for a boolean."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, form_field: FormField) -> None:
         box = ipywidgets.Checkbox(
-            bool(question.default), description=question.label, indent=False, tooltip=question.help
+            bool(form_field.default), description=form_field.label, indent=False, tooltip=form_field.help
         )
-        super().__init__(question, box)
+        super().__init__(form_field, box)
 
 
-class Chosen(Control):
-    """One of a closed list.
+class Choice(Control):
+    """A menu with one choice.
 
     Parameters
     ----------
-    question : Question
-        What is asked.
+    form_field : FormField
+        The argument that the control edits.
     options : sequence of (str, object)
-        Words and answer of each.
+        Label and value of each choice.
     """
 
-    def __init__(self, question: Question, options: Sequence[tuple[str, Any]]) -> None:
-        # A menu takes the value None for "nothing is chosen", so it holds words and not answers.
-        self._answers = dict(options)
+    def __init__(self, form_field: FormField, options: Sequence[tuple[str, Any]]) -> None:
+        # A Dropdown reads the value None as "nothing selected", so its options are the labels alone.
+        self._values = dict(options)
         menu = ipywidgets.Dropdown(
-            options=list(self._answers),
-            description=question.label,
-            tooltip=question.help,
+            options=list(self._values),
+            description=form_field.label,
+            tooltip=form_field.help,
             style=_STYLE,
             layout=_WIDE,
         )
-        super().__init__(question, menu)
-        if not question.is_required:
-            self.value = question.default
+        super().__init__(form_field, menu)
+        if not form_field.is_required:
+            self.value = form_field.default
 
     @property
     def value(self) -> Any:
-        """The chosen answer."""
-        return self._answers[self.widget.value]
+        """The chosen value."""
+        return self._values[self.widget.value]
 
     @value.setter
-    def value(self, answer: Any) -> None:
-        for words, known in self._answers.items():
-            if type(known) is type(answer) and known == answer:
-                self.widget.value = words
+    def value(self, value: Any) -> None:
+        for label, option in self._values.items():
+            if type(option) is type(value) and option == value:
+                self.widget.value = label
                 return
-        allowed = [str(each) for each in self._answers.values()]
-        raise InvalidRequest.choice(self.question.name, answer, allowed)
+        raise InvalidRequest.choice(
+            self.form_field.name, value, [str(option) for option in self._values.values()]
+        )
 
 
-class Several(Control):
-    """Some of a list, none of them by default."""
+class MultipleChoice(Control):
+    """A list in which several values can be selected; none is selected at first."""
 
-    def __init__(self, question: Question) -> None:
-        options = question.allowed
+    def __init__(self, form_field: FormField) -> None:
+        options = form_field.allowed
         box = ipywidgets.SelectMultiple(
             options=options,
-            rows=min(len(options), _MOST_ROWS) or 1,
-            description=question.label,
-            tooltip=question.help,
+            rows=min(len(options), _MAX_ROWS) or 1,
+            description=form_field.label,
+            tooltip=form_field.help,
             style=_STYLE,
             layout=_WIDE,
         )
-        super().__init__(question, box)
+        super().__init__(form_field, box)
 
     @property
     def value(self) -> list[str] | None:
-        """The chosen ones, in the order of the list."""
-        return list(self.widget.value) or self.question.default
+        """The selected values, in the order of the list."""
+        return list(self.widget.value) or self.form_field.default
 
     @value.setter
-    def value(self, answer: Sequence[str] | None) -> None:
-        self.widget.value = tuple(answer or ())
+    def value(self, value: Sequence[str] | None) -> None:
+        self.widget.value = tuple(value or ())
 
 
-class Written(Control):
-    """A text, a number or a list of texts, as it is typed; empty is the default."""
+class TextInput(Control):
+    """A text box; an empty box means the default."""
 
     def __init__(
         self,
-        question: Question,
+        form_field: FormField,
         *,
-        read: Callable[[str], Any] = str,
-        write: Callable[[Any], str] = str,
+        parse: Callable[[str], Any] = str,
         placeholder: str = "",
-        offered: Sequence[str] = (),
+        suggested: Sequence[str] = (),
     ) -> None:
         box = ipywidgets.Combobox(
-            value=_NOTHING if question.default is None else write(question.default),
+            value="" if form_field.default is None else str(form_field.default),
             placeholder=placeholder,
-            options=tuple(offered),
+            options=tuple(suggested),
             ensure_option=False,
             continuous_update=False,
-            description=question.label,
-            tooltip=question.help,
+            description=form_field.label,
+            tooltip=form_field.help,
             style=_STYLE,
             layout=_WIDE,
         )
-        super().__init__(question, box)
-        self._read, self._write = read, write
+        super().__init__(form_field, box)
+        self._parse = parse
 
     @property
     def value(self) -> Any:
-        """What was typed, read."""
-        typed = self.widget.value.strip()
-        if typed:
-            return self._read(typed)
-        return None if self.question.is_required else self.question.default
+        """The text, parsed."""
+        text = self.widget.value.strip()
+        if text:
+            return self._parse(text)
+        return None if self.form_field.is_required else self.form_field.default
 
     @value.setter
-    def value(self, answer: Any) -> None:
-        self.widget.value = _NOTHING if answer is None else self._write(answer)
+    def value(self, value: Any) -> None:
+        self.widget.value = "" if value is None else str(value)
 
-    def suggest(self, answers: Sequence[str]) -> None:
-        """Offer answers while somebody types."""
-        self.widget.options = tuple(answers)
-
-
-class Number(Written):
-    """A number; whole ones stay whole."""
-
-    def __init__(self, question: Question, *, placeholder: str = "a number") -> None:
-        super().__init__(question, read=partial(_number, question.name), placeholder=placeholder)
+    def suggest(self, values: Sequence[str]) -> None:
+        """Suggest values while the user types."""
+        self.widget.options = tuple(values)
 
 
-class Lines(Control):
-    """Texts, or numbers, one a line; without one the default."""
+class NumberInput(TextInput):
+    """A text box for a number: int if it is whole, otherwise float."""
+
+    def __init__(self, form_field: FormField, *, placeholder: str = "a number") -> None:
+        super().__init__(form_field, parse=partial(_parse_number, form_field.name), placeholder=placeholder)
+
+
+class TextLines(Control):
+    """A text area with one text or number per line; an empty area means the default."""
 
     def __init__(
-        self, question: Question, *, has_numbers: bool = False, placeholder: str = "one a line"
+        self, form_field: FormField, *, has_numbers: bool = False, placeholder: str = "one per line"
     ) -> None:
         box = ipywidgets.Textarea(
-            value=_lines(question.default),
+            value=_join_lines(form_field.default),
             placeholder=placeholder,
             rows=3,
             continuous_update=False,
-            description=question.label,
-            tooltip=question.help,
+            description=form_field.label,
+            tooltip=form_field.help,
             style=_STYLE,
             layout=_WIDE,
         )
-        super().__init__(question, box)
-        self._read = partial(_number, question.name) if has_numbers else str
+        super().__init__(form_field, box)
+        self._parse = partial(_parse_number, form_field.name) if has_numbers else str
 
     @property
     def value(self) -> list[Any] | None:
-        """What stands on each line."""
-        typed = [line.strip() for line in self.widget.value.splitlines()]
-        found = [self._read(line) for line in typed if line]
-        return found or (None if self.question.is_required else self.question.default)
+        """The lines, parsed; empty lines are skipped."""
+        lines = [line.strip() for line in self.widget.value.splitlines()]
+        values = [self._parse(line) for line in lines if line]
+        return values or (None if self.form_field.is_required else self.form_field.default)
 
     @value.setter
-    def value(self, answer: Sequence[Any] | None) -> None:
-        self.widget.value = _lines(answer)
+    def value(self, value: Sequence[Any] | None) -> None:
+        self.widget.value = _join_lines(value)
 
 
-class Moment(Control):
-    """An instant in UTC."""
+class InstantPicker(Control):
+    """A date and time picker for an instant in UTC."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, form_field: FormField) -> None:
         picker = ipywidgets.NaiveDatetimePicker(
-            description=f"{question.label} (UTC)", tooltip=question.help, style=_STYLE, layout=_WIDE
+            description=f"{form_field.label} (UTC)", tooltip=form_field.help, style=_STYLE, layout=_WIDE
         )
-        super().__init__(question, picker)
+        super().__init__(form_field, picker)
 
     @property
     def value(self) -> str | None:
@@ -238,80 +237,80 @@ class Moment(Control):
         return None if picked is None else f"{picked.isoformat()}Z"
 
     @value.setter
-    def value(self, answer: datetime | str | None) -> None:
-        if answer is None:
+    def value(self, value: datetime | str | None) -> None:
+        if value is None:
             self.widget.value = None
         else:
-            moment = instants.parse(answer, argument=self.question.name)
-            self.widget.value = moment.astimezone(UTC).replace(tzinfo=None)
+            instant = instants.parse(value, argument=self.form_field.name)
+            self.widget.value = instant.astimezone(UTC).replace(tzinfo=None)
 
 
-class Order(Control):
-    """A property to order by, and whether from the lowest or the highest."""
+class SortOrder(Control):
+    """Two menus: the property to sort by, and the direction."""
 
-    def __init__(self, question: Question) -> None:
-        words = [("as it comes", None), *((each, each) for each in question.allowed)]
-        self._by = Chosen(replace(question, default=None), words)
-        direction = Question("direction", "choice", default=1)
-        self._direction = Chosen(direction, [("ascending", 1), ("descending", -1)])
-        super().__init__(question, ipywidgets.VBox([self._by.widget, self._direction.widget]))
+    def __init__(self, form_field: FormField) -> None:
+        options = [("(unsorted)", None), *((name, name) for name in form_field.allowed)]
+        self._by = Choice(replace(form_field, default=None), options)
+        direction = FormField("direction", "choice", default=1)
+        self._direction = Choice(direction, [("ascending", 1), ("descending", -1)])
+        super().__init__(form_field, ipywidgets.VBox([self._by.widget, self._direction.widget]))
 
     @property
     def value(self) -> dict[str, int] | None:
-        """The property with 1 or -1."""
+        """The property with 1 (ascending) or -1 (descending)."""
         return None if self._by.value is None else {self._by.value: self._direction.value}
 
     @value.setter
-    def value(self, answer: dict[str, int] | None) -> None:
-        self._by.value, self._direction.value = next(iter((answer or {}).items()), (None, 1))
+    def value(self, value: dict[str, int] | None) -> None:
+        self._by.value, self._direction.value = next(iter((value or {}).items()), (None, 1))
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever either changes."""
-        for part in (self._by, self._direction):
-            part.watch(changed)
+        """Call a function whenever the property or the direction changes."""
+        for menu in (self._by, self._direction):
+            menu.watch(changed)
 
 
-def control_of(question: Question) -> Control:
-    """Make the control that a question asks for.
+def control_for(form_field: FormField) -> Control:
+    """Make the control for a form field.
 
     Parameters
     ----------
-    question : Question
-        Of any kind but predicates and frames, which need to know the project.
+    form_field : FormField
+        Of any kind except predicates and frames.
 
     Returns
     -------
     Control
-        With the question's default in it.
+        Showing the field's default.
     """
-    if question.kind == "flag":
-        return Flag(question)
-    if question.kind == "three_state":
-        return Chosen(question, [("no", False), ("yes", True), ("both", None)])
-    if question.kind == "choice":
-        listed: list[tuple[str, Any]] = [(each, each) for each in question.allowed]
-        if not question.is_required and question.default is None:
-            listed.insert(0, ("(none)", None))
-        return Chosen(question, listed)
-    if question.kind == "choices":
-        return Several(question)
-    if question.kind == "instant":
-        return Moment(question)
-    if question.kind == "sort":
-        return Order(question)
-    if question.kind == "texts":
-        return Lines(question)
-    if question.kind in ("whole", "number"):
-        return Number(question)
-    return Written(question)
+    if form_field.kind == "flag":
+        return Checkbox(form_field)
+    if form_field.kind == "three_state":
+        return Choice(form_field, [("no", False), ("yes", True), ("both", None)])
+    if form_field.kind == "choice":
+        options: list[tuple[str, Any]] = [(value, value) for value in form_field.allowed]
+        if not form_field.is_required and form_field.default is None:
+            options.insert(0, ("(none)", None))
+        return Choice(form_field, options)
+    if form_field.kind == "choices":
+        return MultipleChoice(form_field)
+    if form_field.kind == "instant":
+        return InstantPicker(form_field)
+    if form_field.kind == "sort":
+        return SortOrder(form_field)
+    if form_field.kind == "texts":
+        return TextLines(form_field)
+    if form_field.kind in ("whole", "number"):
+        return NumberInput(form_field)
+    return TextInput(form_field)
 
 
-def _lines(values: Sequence[Any] | None) -> str:
+def _join_lines(values: Sequence[Any] | None) -> str:
     return "\n".join(map(str, values or ()))
 
 
-def _number(argument: str, typed: str) -> int | float:
-    for kind in (int, float):
+def _parse_number(argument: str, text: str) -> int | float:
+    for number_type in (int, float):
         with suppress(ValueError):
-            return kind(typed)
-    raise InvalidRequest(f"{argument}: {typed!r} is not a number", field=argument)
+            return number_type(text)
+    raise InvalidRequest(f"{argument}: {text!r} is not a number", field=argument)

@@ -1,4 +1,4 @@
-"""Builds a predicate with controls: conditions inside conditions, fields from the contract."""
+"""Controls that build a predicate: nested groups of conditions on the fields of the contract."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from attrib_ds.errors import AttribError, InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
 from attrib_ds.filters.operators import OPERATORS, applying_to
 from attrib_ds.filters.vocabulary import FieldType, check_kind, is_open, resolve, vocabulary
-from attrib_ds.forms import look
-from attrib_ds.forms.controls import Chosen, Control, Lines, Moment, Number, Written
-from attrib_ds.forms.questions import Question
+from attrib_ds.forms import elements
+from attrib_ds.forms.controls import Choice, Control, InstantPicker, NumberInput, TextInput, TextLines
+from attrib_ds.forms.form_fields import FormField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
 
     Suggest = Callable[[str], Sequence[str]]
 
-#: How a group's members combine, in the words that drawings use.
-_COMBINED: Final[tuple[tuple[str, tuple[Combinator, bool]], ...]] = (
+#: Labels of the ways to combine conditions, as the HTML form of a predicate writes them.
+_COMBINATORS: Final[tuple[tuple[str, tuple[Combinator, bool]], ...]] = (
     ("all of these", ("AND", False)),
     ("any of these", ("OR", False)),
     ("not all of these", ("AND", True)),
     ("none of these", ("OR", True)),
 )
-#: How open fields may be read; their own type is the first that fits.
-_READINGS: Final = tuple(each.value for each in FieldType if each is not FieldType.OBJECT)
+#: Types that a field of undeclared type may be read as.
+_OPEN_TYPES: Final = tuple(field_type.value for field_type in FieldType if field_type is not FieldType.OBJECT)
 _NARROW: Final = {"width": "13em"}
 
 
 class FilterBuilder:
-    """Controls that make one predicate of a kind, or none.
+    """Controls for one predicate, which may be empty.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        What is filtered.
+        Kind of record to filter.
     suggest : callable, optional
-        Takes a field and returns values that it has.
+        Takes a field and returns values to suggest.
     label : str, optional
-        What the whole is called.
+        Label of the outermost group.
 
     Attributes
     ----------
     widget : ipywidgets.Widget
-        What is shown.
+        The widget to display.
     value : Predicate or None
-        The predicate; None without a condition. May be set.
+        The predicate; None without conditions. May be set.
     """
 
     def __init__(self, kind: Kind, *, suggest: Suggest | None = None, label: str = "") -> None:
@@ -65,22 +65,22 @@ class FilterBuilder:
 
     @property
     def value(self) -> Predicate | None:
-        """The predicate; one condition alone stands for itself."""
-        built = self._group.value
-        is_bare = len(built.rules) == 1 and not built.negated
-        return (built.rules[0] if is_bare else built) if built.rules else None
+        """The predicate; a single condition is returned without its group."""
+        group = self._group.value
+        is_single = len(group.rules) == 1 and not group.negated
+        return (group.rules[0] if is_single else group) if group.rules else None
 
     @value.setter
     def value(self, predicate: Predicate | None) -> None:
         if predicate is None:
             predicate = Condition(self.kind, "AND")
         if not isinstance(predicate, Predicate) or predicate.kind != self.kind:
-            found = predicate.kind if isinstance(predicate, Predicate) else type(predicate).__name__
+            got = predicate.kind if isinstance(predicate, Predicate) else type(predicate).__name__
             raise InvalidRequest(
-                f"value: a predicate on {found} is not allowed; allowed: {self.kind}(…)", field="value"
+                f"value: a predicate on {got} is not allowed; allowed: {self.kind}(…)", field="value"
             )
-        whole = predicate if isinstance(predicate, Condition) else Condition(self.kind, "AND", (predicate,))
-        self._group.value = whole
+        group = predicate if isinstance(predicate, Condition) else Condition(self.kind, "AND", (predicate,))
+        self._group.value = group
         self.changed()
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -88,12 +88,12 @@ class FilterBuilder:
         self._watchers.append(changed)
 
     def changed(self) -> None:
-        """Tell those who watch."""
-        for each in self._watchers:
-            each()
+        """Notify the watchers."""
+        for watcher in self._watchers:
+            watcher()
 
     def suggestions(self, field: str) -> Sequence[str]:
-        """Return values that a field has; none where the service refuses or cannot be reached."""
+        """Return values to suggest for a field; none if the service fails or cannot be reached."""
         try:
             return self._suggest(field)
         except AttribError:
@@ -101,33 +101,33 @@ class FilterBuilder:
 
 
 class _Group:
-    """Conditions that combine in one way."""
+    """A group of conditions combined by one logical operator."""
 
     def __init__(self, builder: FilterBuilder, *, name: str) -> None:
         self._builder, self._name = builder, name
         self._members: list[_Row | _Group] = []
-        self._combined = ipywidgets.Dropdown(
-            options=_COMBINED, description=name.capitalize(), style={"description_width": "auto"}
+        self._combination = ipywidgets.Dropdown(
+            options=_COMBINATORS, description=name.capitalize(), style={"description_width": "auto"}
         )
-        self._combined.observe(lambda _: builder.changed(), names="value")
+        self._combination.observe(lambda _: builder.changed(), names="value")
         self._box = ipywidgets.VBox(layout={"padding": "0 0 0 1.5em", "border_left": "2px solid #DDDDDD"})
         buttons = [
-            look.button("Add condition", lambda: self._add(_Row(builder)), problem=builder.problem),
-            look.button(
+            elements.button("Add condition", lambda: self._add(_Row(builder)), problem=builder.problem),
+            elements.button(
                 "Add group", lambda: self._add(_Group(builder, name="group")), problem=builder.problem
             ),
         ]
-        self.widget = ipywidgets.VBox([self._combined, self._box, ipywidgets.HBox(buttons)])
+        self.widget = ipywidgets.VBox([self._combination, self._box, ipywidgets.HBox(buttons)])
 
     @property
     def value(self) -> Condition:
-        combinator, is_negated = self._combined.value
-        rules = tuple(each.value for each in self._members)
+        combinator, is_negated = self._combination.value
+        rules = tuple(member.value for member in self._members)
         return Condition(self._builder.kind, combinator, rules, negated=is_negated)
 
     @value.setter
     def value(self, condition: Condition) -> None:
-        self._combined.value = (condition.combinator, condition.negated)
+        self._combination.value = (condition.combinator, condition.negated)
         members: list[_Row | _Group] = []
         for rule in condition.rules:
             if isinstance(rule, Condition):
@@ -149,124 +149,126 @@ class _Group:
         self._show()
         self._builder.changed()
 
-    def _removal(self, member: _Row | _Group) -> Any:
-        return look.button("Remove", partial(self._remove, member), problem=self._builder.problem)
+    def _remove_button(self, member: _Row | _Group) -> Any:
+        return elements.button("Remove", partial(self._remove, member), problem=self._builder.problem)
 
     def _show(self) -> None:
-        self._box.children = [ipywidgets.HBox([each.widget, self._removal(each)]) for each in self._members]
+        self._box.children = [
+            ipywidgets.HBox([member.widget, self._remove_button(member)]) for member in self._members
+        ]
 
 
 class _Row:
-    """One field, an operator that its type allows, and what the operator takes."""
+    """One condition: a field, an operator allowed for its type, and the operator's values."""
 
     def __init__(self, builder: FilterBuilder) -> None:
         self._builder = builder
-        known = list(vocabulary(builder.kind))
+        fields = list(vocabulary(builder.kind))
         self._field = ipywidgets.Combobox(
-            value=known[0],
-            options=known,
+            value=fields[0],
+            options=fields,
             ensure_option=False,
             continuous_update=False,
             description="Field",
             style={"description_width": "auto"},
             layout={"width": "20em"},
         )
-        self._reading = ipywidgets.Dropdown(
-            options=_READINGS, description="read as", style={"description_width": "auto"}, layout=_NARROW
+        self._open_type = ipywidgets.Dropdown(
+            options=_OPEN_TYPES, description="read as", style={"description_width": "auto"}, layout=_NARROW
         )
         self._operator = ipywidgets.Dropdown(
             description="Operator", style={"description_width": "auto"}, layout={"width": "18em"}
         )
         self._inputs: list[Control] = []
-        self._taken: tuple[str, FieldType] | None = None
+        self._input_key: tuple[str, FieldType] | None = None
         self._problem = ipywidgets.HTML()
         self._line = ipywidgets.HBox(layout={"flex_flow": "row wrap"})
         self.widget = ipywidgets.VBox([self._line, self._problem])
-        self._field.observe(lambda _: self._retype(), names="value")
-        self._reading.observe(lambda _: self._retype(), names="value")
-        self._operator.observe(lambda _: self._reshape(), names="value")
-        self._retype()
+        self._field.observe(lambda _: self._update_operators(), names="value")
+        self._open_type.observe(lambda _: self._update_operators(), names="value")
+        self._operator.observe(lambda _: self._update_inputs(), names="value")
+        self._update_operators()
 
     @property
     def value(self) -> Comparison:
-        reading = self._reading.value if is_open(self._builder.kind, self._field.value) else None
-        answers = [each.value for each in self._inputs]
+        open_type = self._open_type.value if is_open(self._builder.kind, self._field.value) else None
+        values = [control.value for control in self._inputs]
         shape = OPERATORS[self._operator.value].shape
-        given: Any = {"none": None, "pair": tuple(answers)}.get(shape, answers[0] if answers else None)
-        if shape != "none" and (given in (None, "", []) or (shape == "pair" and None in given)):
+        operand: Any = {"none": None, "pair": tuple(values)}.get(shape, values[0] if values else None)
+        if shape != "none" and (operand in (None, "", []) or (shape == "pair" and None in operand)):
             raise InvalidRequest(
-                f"{self._field.value}: the condition has no value yet; give one, or remove the condition",
+                f"{self._field.value}: the condition has no value; enter a value or remove the condition",
                 field=self._field.value,
             )
-        return Comparison(self._builder.kind, self._field.value, self._operator.value, given, reading)
+        return Comparison(self._builder.kind, self._field.value, self._operator.value, operand, open_type)
 
     @value.setter
     def value(self, comparison: Comparison) -> None:
         self._field.value = comparison.field
         if is_open(comparison.kind, comparison.field):
-            self._reading.value = comparison.operator_type
+            self._open_type.value = comparison.operator_type
         self._operator.value = comparison.operator
         shape = OPERATORS[comparison.operator].shape
-        given: Any = comparison.value
-        several = given if shape == "pair" else (given,)
-        for control, each in zip(self._inputs, several or (), strict=False):
-            control.value = each
+        operand: Any = comparison.value
+        values = operand if shape == "pair" else (operand,)
+        for control, value in zip(self._inputs, values or (), strict=False):
+            control.value = value
 
     def _type(self) -> FieldType:
         declared = resolve(self._builder.kind, self._field.value, argument="field")
-        return FieldType(self._reading.value) if declared is None else declared
+        return FieldType(self._open_type.value) if declared is None else declared
 
-    def _retype(self) -> None:
-        """Offer the operators of the field's type; where there is no such field, say so beside it."""
+    def _update_operators(self) -> None:
+        """Offer the operators of the field's type, or show that the field does not exist."""
         try:
             allowed = applying_to(self._type())
         except InvalidRequest as error:
-            self._problem.value = look.warned(error.message)
+            self._problem.value = elements.alert(error.message)
             self._builder.changed()
             return
         self._problem.value = ""
-        kept = self._operator.value
-        self._operator.options = [(each.words, each.name) for each in allowed]
-        names = [each.name for each in allowed]
-        self._operator.value = kept if kept in names else names[0]
-        self._reshape()
+        previous = self._operator.value
+        self._operator.options = [(operator.words, operator.name) for operator in allowed]
+        names = [operator.name for operator in allowed]
+        self._operator.value = previous if previous in names else names[0]
+        self._update_inputs()
 
-    def _reshape(self) -> None:
-        """Show what the operator takes."""
+    def _update_inputs(self) -> None:
+        """Show the inputs for the operator's values."""
         if self._operator.value is None:
             return
         shape = OPERATORS[self._operator.value].shape
         labels = {"none": (), "pair": ("From", "To"), "values": ("Values",)}.get(shape, ("Value",))
-        taken = (shape, self._type())
-        if taken != self._taken:
+        input_key = (shape, self._type())
+        if input_key != self._input_key:
             self._inputs = [self._input(label, has_several=shape == "values") for label in labels]
-            self._taken = taken
-        reading = [self._reading] if is_open(self._builder.kind, self._field.value) else []
-        line = [self._field, *reading, self._operator, *(each.widget for each in self._inputs)]
-        # What stays is left alone: somebody may be typing in it already.
+            self._input_key = input_key
+        open_type = [self._open_type] if is_open(self._builder.kind, self._field.value) else []
+        line = [self._field, *open_type, self._operator, *(control.widget for control in self._inputs)]
+        # Unchanged widgets are not replaced: the user may be typing in one.
         if list(self._line.children) != line:
             self._line.children = line
-        if any(isinstance(each, Written) for each in self._inputs):
-            offered = self._builder.suggestions(self._field.value)
+        if any(isinstance(control, TextInput) for control in self._inputs):
+            suggestions = self._builder.suggestions(self._field.value)
             for control in self._inputs:
-                control.suggest(offered)
+                control.suggest(suggestions)
         self._builder.changed()
 
     def _input(self, label: str, *, has_several: bool) -> Control:
-        kind = self._type()
-        question = Question(label.lower(), "text", is_required=True)
+        field_type = self._type()
+        form_field = FormField(label.lower(), "text", is_required=True)
         control: Control
         if has_several:
-            control = Lines(question, has_numbers=kind is FieldType.NUMBER)
-        elif kind is FieldType.FLAG:
-            control = Chosen(question, [("true", True), ("false", False)])
-        elif kind is FieldType.INSTANT:
-            control = Moment(question)
-        elif kind is FieldType.NUMBER:
-            control = Number(question)
+            control = TextLines(form_field, has_numbers=field_type is FieldType.NUMBER)
+        elif field_type is FieldType.FLAG:
+            control = Choice(form_field, [("true", True), ("false", False)])
+        elif field_type is FieldType.INSTANT:
+            control = InstantPicker(form_field)
+        elif field_type is FieldType.NUMBER:
+            control = NumberInput(form_field)
         else:
-            control = Written(question)
-            # Told key by key: suggestions that come later redraw the box with what it has told.
+            control = TextInput(form_field)
+            # Each keystroke is sent: late suggestions redraw the box with the last text sent.
             control.widget.continuous_update = True
         control.widget.style = {"description_width": "auto"}
         control.widget.layout = {"width": "18em"}
@@ -275,11 +277,11 @@ class _Row:
 
 
 class Filter(Control):
-    """A predicate as the answer to a question."""
+    """The filter builder as the control of a form field."""
 
-    def __init__(self, question: Question, kind: Kind, *, suggest: Suggest | None = None) -> None:
-        self._builder = FilterBuilder(kind, suggest=suggest, label=question.label)
-        super().__init__(question, self._builder.widget)
+    def __init__(self, form_field: FormField, kind: Kind, *, suggest: Suggest | None = None) -> None:
+        self._builder = FilterBuilder(kind, suggest=suggest, label=form_field.label)
+        super().__init__(form_field, self._builder.widget)
 
     @property
     def value(self) -> Predicate | None:

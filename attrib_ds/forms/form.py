@@ -1,4 +1,4 @@
-"""A form: the questions of one call, the code of that call, and what it answers."""
+"""A form in a notebook: controls for the arguments of a call, its code and its result."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import ipywidgets
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.forms import look
-from attrib_ds.forms.controls import Control, control_of
-from attrib_ds.forms.questions import Question, questions_of
-from attrib_ds.forms.writing import write_call, write_imports
+from attrib_ds.forms import elements
+from attrib_ds.forms.controls import Control, control_for
+from attrib_ds.forms.form_fields import FormField, form_fields
+from attrib_ds.forms.generated_code import write_call, write_imports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,27 +21,27 @@ _WORKING: Final = "Working …"
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a form, whose result is the first argument of the next.
+    """One call of a form; its result is the first argument of the next step.
 
     Parameters
     ----------
     function : callable
         A public function.
     result : str
-        The variable that takes the result in the code.
+        Variable that the code assigns the result to.
     leave_out : tuple of str
-        Arguments that the form does not ask for.
+        Arguments without a control.
     first : tuple of str
-        Arguments to show at once; the others are behind "More options".
-    made : mapping of str to callable
-        Controls that need to know more than the question, by argument; each takes the question.
+        Arguments that are always visible; the others are under "More options".
+    custom_controls : mapping of str to callable
+        By argument: a function that takes the form field and returns its control.
     """
 
     function: Callable[..., Any]
     result: str
     leave_out: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
-    made: Mapping[str, Callable[[Question], Control]] = field(default_factory=dict)
+    custom_controls: Mapping[str, Callable[[FormField], Control]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -49,26 +49,26 @@ class Step:
         return self.function.__name__
 
     def controls(self) -> dict[str, Control]:
-        """Make a control for each question, those to show at once in their order first."""
-        asked = questions_of(self.function, also=self.made)
-        asked = {name: question for name, question in asked.items() if name not in self.leave_out}
-        order = [*self.first, *(name for name in asked if name not in self.first)]
-        return {name: self.made.get(name, control_of)(asked[name]) for name in order}
+        """Make a control for each form field, the visible ones first."""
+        fields = form_fields(self.function, also=self.custom_controls)
+        hidden = {*self.first, *self.leave_out}
+        order = [*self.first, *(name for name in fields if name not in hidden)]
+        return {name: self.custom_controls.get(name, control_for)(fields[name]) for name in order}
 
 
 class Form:
     """Controls for the arguments of a call, from one of the functions of :mod:`attrib_ds.forms`.
 
-    It displays itself in a notebook. Everything works without one, too.
+    It displays itself in a notebook and can also be used from a script.
 
     Attributes
     ----------
     widget : ipywidgets.Widget
-        What is shown.
+        The widget to display.
     result : object
-        What the last run answered; None before.
+        Result of the last run; None before the first.
     error : Exception or None
-        What the last run or change failed with.
+        Error of the last run or change.
     """
 
     def __init__(
@@ -83,91 +83,90 @@ class Form:
     ) -> None:
         self.result: Any = None
         self.error: Exception | None = None
-        self._takers: list[Callable[[Any], None]] = []
+        self._result_callbacks: list[Callable[[Any], None]] = []
         self._steps, self._subject, self._opening, self._show = list(steps), subject, opening, show
         self._controls = {step.name: step.controls() for step in self._steps}
         self._code = ipywidgets.HTML()
         self._status = ipywidgets.HTML()
         self._messages = ipywidgets.Output()
-        self._shown = ipywidgets.VBox()
-        self._run = look.button(action, self.run, problem=self._status, is_main=True)
-        self.widget = ipywidgets.VBox([ipywidgets.HTML(f"<h3>{title}</h3>"), *self._laid_out()])
+        self._output = ipywidgets.VBox()
+        self._run = elements.button(action, self.run, problem=self._status, is_main=True)
+        self.widget = ipywidgets.VBox([ipywidgets.HTML(f"<h3>{title}</h3>"), *self._layout()])
         for controls in self._controls.values():
             for control in controls.values():
-                control.watch(self._rewrite)
-        self._rewrite()
+                control.watch(self._refresh)
+        self._refresh()
 
     @property
     def value(self) -> dict[str, Any]:
-        """The arguments that were answered otherwise than by default; may be set, to some or all of them."""
-        return {name: each for step in self._steps for name, each in self._answers(step).items()}
+        """The arguments that differ from their default; setting it changes the arguments given."""
+        return {name: value for step in self._steps for name, value in self._arguments(step).items()}
 
     @value.setter
     def value(self, arguments: Mapping[str, Any]) -> None:
-        known = {name: control for each in self._controls.values() for name, control in each.items()}
-        for name, answer in arguments.items():
-            if name not in known:
-                raise InvalidRequest.choice("value", name, known)
-            known[name].value = answer
-        self._rewrite()
+        controls = self._controls_by_name()
+        for name, value in arguments.items():
+            if name not in controls:
+                raise InvalidRequest.choice("value", name, controls)
+            controls[name].value = value
+        self._refresh()
 
     @property
     def code(self) -> str:
-        """Python that makes the same call."""
+        """Python code of the call."""
         lines = [self._opening] if self._opening else []
         subject = "" if self._subject is None else "project"
         for step in self._steps:
-            sources = {name: control.source for name, control in self._answered(step).items()}
+            sources = {name: control.source for name, control in self._filled_in(step).items()}
             lines.append(write_call(step.name, subject, sources, result=step.result))
             subject = step.result
         code = "\n".join(lines)
         return f"{write_imports(code)}\n\n{code}"
 
-    def on_result(self, take: Callable[[Any], None]) -> None:
-        """Call a function with what each run answers."""
-        self._takers.append(take)
+    def on_result(self, callback: Callable[[Any], None]) -> None:
+        """Call a function with the result of each run."""
+        self._result_callbacks.append(callback)
 
     def control(self, argument: str) -> Control:
         """Return the control of an argument."""
-        for controls in self._controls.values():
-            if argument in controls:
-                return controls[argument]
-        known = [name for controls in self._controls.values() for name in controls]
-        raise InvalidRequest.choice("argument", argument, known)
+        controls = self._controls_by_name()
+        if argument not in controls:
+            raise InvalidRequest.choice("argument", argument, controls)
+        return controls[argument]
 
     def run(self) -> Any:
-        """Make the call, show what it answers, and return that.
+        """Make the call, show its result and return it.
 
         Raises
         ------
         Exception
-            What the call failed with, after the form has shown it.
+            Any exception of the call, after the form has shown it.
         """
         self.error = None
-        self._status.value = look.said(_WORKING)
+        self._status.value = elements.status(_WORKING)
         self._run.disabled = True
-        failed: Exception | None = None
-        # Where there is a notebook, what is printed on the way (progress, waits) appears in the form. Its
-        # block would swallow an exception, so none leaves it.
+        failure: Exception | None = None
+        # In a notebook, the Output widget shows what the call prints, such as progress. It would swallow an
+        # exception, so none may leave the block.
         with self._messages:
             try:
                 result = self._subject
                 for step in self._steps:
-                    before = () if result is None else (result,)
-                    result = step.function(*before, **self._answers(step))
-                shown = [ipywidgets.HTML(each) for each in self._show(result, self)]
+                    first = () if result is None else (result,)
+                    result = step.function(*first, **self._arguments(step))
+                output = [ipywidgets.HTML(html) for html in self._show(result, self)]
             except Exception as error:  # noqa: BLE001  (shown in the form, and raised below)
-                failed = error
+                failure = error
         self._messages.outputs = ()
         self._run.disabled = False
-        if failed is not None:
-            self._fail(failed)
-            raise failed
+        if failure is not None:
+            self._fail(failure)
+            raise failure
         self.result = result
-        self._status.value = look.said("Done.")
-        self._shown.children = shown
-        for take in self._takers:
-            take(result)
+        self._status.value = elements.status("Done.")
+        self._output.children = output
+        for callback in self._result_callbacks:
+            callback(result)
         return result
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -178,52 +177,55 @@ class Form:
 
     def _fail(self, error: Exception) -> None:
         self.error = error
-        self._shown.children = []
-        self._status.value = look.warned(look.in_words(error))
+        self._output.children = []
+        self._status.value = elements.alert(elements.error_message(error))
 
-    def _rewrite(self) -> None:
-        """Write the code of what is answered now, or what it waits for."""
+    def _refresh(self) -> None:
+        """Show the code of the current values, or why they are incomplete."""
         self.error = None
         try:
-            self._code.value = look.code_block(self.code)
+            self._code.value = elements.code_block(self.code)
             self._status.value = ""
         except Exception as error:  # noqa: BLE001  (shown in the form)
             self.error = error
             self._code.value = ""
-            self._status.value = look.said(look.in_words(error))
+            self._status.value = elements.status(elements.error_message(error))
 
-    def _answers(self, step: Step) -> dict[str, Any]:
-        return {name: control.value for name, control in self._answered(step).items()}
+    def _controls_by_name(self) -> dict[str, Control]:
+        return {name: control for controls in self._controls.values() for name, control in controls.items()}
 
-    def _answered(self, step: Step) -> dict[str, Control]:
-        """Return the controls that hold another answer than the default."""
-        answered = {}
+    def _arguments(self, step: Step) -> dict[str, Any]:
+        return {name: control.value for name, control in self._filled_in(step).items()}
+
+    def _filled_in(self, step: Step) -> dict[str, Control]:
+        """Return the controls whose value differs from the default."""
+        filled_in = {}
         for name, control in self._controls[step.name].items():
-            answer, question = control.value, control.question
-            if answer is None and question.is_required:
-                raise InvalidRequest(f"{name}: there is no answer yet; it is needed", field=name)
-            if question.is_required or not _same(answer, question.default):
-                answered[name] = control
-        return answered
+            value, form_field = control.value, control.form_field
+            if value is None and form_field.is_required:
+                raise InvalidRequest(f"{name} is required", field=name)
+            if form_field.is_required or not _equal(value, form_field.default):
+                filled_in[name] = control
+        return filled_in
 
-    def _laid_out(self) -> list[Any]:
-        shown: list[Any] = []
-        further: list[Any] = []
+    def _layout(self) -> list[Any]:
+        visible: list[Any] = []
+        optional: list[Any] = []
         for step in self._steps:
             for name, control in self._controls[step.name].items():
-                (shown if name in step.first or not step.first else further).append(control.widget)
-        more = ipywidgets.Accordion([ipywidgets.VBox(further)], titles=("More options",))
+                (visible if name in step.first or not step.first else optional).append(control.widget)
+        more = ipywidgets.Accordion([ipywidgets.VBox(optional)], titles=("More options",))
         code = ipywidgets.Accordion([self._code], titles=("Code",))
         return [
-            *shown,
-            *([more] if further else []),
+            *visible,
+            *([more] if optional else []),
             self._run,
             self._status,
             self._messages,
-            self._shown,
+            self._output,
             code,
         ]
 
 
-def _same(answer: Any, default: Any) -> bool:
-    return type(answer) is type(default) and bool(answer == default)
+def _equal(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)

@@ -1,4 +1,4 @@
-"""The workbench: a project, and the forms that ask it."""
+"""The workbench: opens a project and shows its forms in tabs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
-from attrib_ds.forms import look
-from attrib_ds.forms.connecting import connection
-from attrib_ds.forms.crediting import attribution
-from attrib_ds.forms.interactions import insights, search
-from attrib_ds.forms.sending import send_events
-from attrib_ds.forms.users import export
+from attrib_ds.forms import elements
+from attrib_ds.forms.attribution_form import attribution
+from attrib_ds.forms.connection_form import connection
+from attrib_ds.forms.event_form import send_events
+from attrib_ds.forms.export_form import export
+from attrib_ds.forms.interaction_forms import insights, search
 from attrib_ds.project import connect, home
 from attrib_ds.sample.shop import sample_project
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SAMPLE: Final = "The sample shop"
 _ANOTHER: Final = "Another project …"
-#: The forms of a project by the title of their tab.
+#: Forms of a project by tab title.
 _FORMS: Final[dict[str, Callable[[Project], Form]]] = {
     "Attribution": attribution,
     "Interactions": search,
@@ -34,62 +34,62 @@ _FORMS: Final[dict[str, Callable[[Project], Form]]] = {
 
 
 class Workbench:
-    """A project to choose, and a tab for each of its forms, from :func:`workbench`.
+    """A menu of projects and a tab for each form of the open one, from :func:`workbench`.
 
     Attributes
     ----------
     widget : ipywidgets.Widget
-        What is shown.
+        The widget to display.
     project : Project or None
-        The one that is open.
+        The open project.
     forms : dict of str to Form
-        Its forms by the title of their tab.
+        Forms of the open project by tab title.
     """
 
     def __init__(self) -> None:
         self.project: Project | None = None
         self.forms: dict[str, Form] = {}
-        known = sorted(each.stem for each in home().glob("*.duckdb")) if home().is_dir() else []
+        projects = sorted(file.stem for file in home().glob("*.duckdb")) if home().is_dir() else []
         self._choice = ipywidgets.Dropdown(
-            options=[_SAMPLE, *known, _ANOTHER], description="Project", style={"description_width": "auto"}
+            options=[_SAMPLE, *projects, _ANOTHER], description="Project", style={"description_width": "auto"}
         )
         self._connection = connection()
         self._status = ipywidgets.HTML()
         self._tabs = ipywidgets.Tab()
-        self._place = ipywidgets.VBox()
-        pressed = look.button("Open", self._open, problem=self._status, is_main=True)
-        opening = ipywidgets.HBox([self._choice, pressed])
+        self._connection_area = ipywidgets.VBox()
+        button = elements.button("Open", self._open, problem=self._status, is_main=True)
+        menu = ipywidgets.HBox([self._choice, button])
         title = ipywidgets.HTML("<h2>Attribution workbench</h2>")
-        self.widget = ipywidgets.VBox([title, opening, self._place, self._status, self._tabs])
-        self._choice.observe(lambda _: self._ask(), names="value")
-        self._connection.on_result(self._take)
+        self.widget = ipywidgets.VBox([title, menu, self._connection_area, self._status, self._tabs])
+        self._choice.observe(lambda _: self._toggle_connection(), names="value")
+        self._connection.on_result(self._open_connected)
 
     def open(self, project: Project) -> None:
-        """Show the forms of a project, in place of those of the one before, which is closed."""
+        """Show the forms of a project and close the previous one."""
         if self.project is not None and self.project is not project:
             self.project.close()
         self.project = project
         self.forms = {title: form(project) for title, form in _FORMS.items()}
-        self._tabs.children = [each.widget for each in self.forms.values()]
+        self._tabs.children = [form.widget for form in self.forms.values()]
         self._tabs.titles = tuple(self.forms)
-        self._status.value = look.said(f"Open: {project.project_id} at {project.transport.address}")
+        self._status.value = elements.status(f"Open: {project.project_id} at {project.transport.address}")
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return self.widget._repr_mimebundle_(**options)
 
-    def _ask(self) -> None:
-        """Show the form of connections where the project is none of the list."""
+    def _toggle_connection(self) -> None:
+        """Show the connection form if the project is not in the menu."""
         is_another = self._choice.value == _ANOTHER
-        self._place.children = [self._connection.widget] if is_another else []
+        self._connection_area.children = [self._connection.widget] if is_another else []
 
-    def _take(self, project: Project) -> None:
-        self._place.children = []
+    def _open_connected(self, project: Project) -> None:
+        self._connection_area.children = []
         self.open(project)
 
     def _open(self) -> None:
         if self._choice.value == _ANOTHER:
             return
-        self._status.value = look.said("Opening …")
+        self._status.value = elements.status("Opening …")
         chosen = self._choice.value
         self.open(sample_project() if chosen == _SAMPLE else connect(chosen))
 
@@ -100,7 +100,7 @@ def workbench() -> Workbench:
     Returns
     -------
     Workbench
-        It displays itself in a notebook.
+        Displays itself in a notebook.
 
     Examples
     --------

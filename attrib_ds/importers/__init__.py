@@ -1,1 +1,1 @@
-"""Readers of what other services export: sessions, conversions and traffic sources as frames."""
+"""Importers for exports of other services and for users' own files."""

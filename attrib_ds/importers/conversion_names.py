@@ -1,4 +1,4 @@
-"""The names of events that are conversions, and the references of event types made of them."""
+"""Derive the references of event types from the names of conversion events."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def references(names: Sequence[str] | str) -> dict[str, str]:
-    """Return the reference of the event type of each name.
+    """Return the reference of an event type for each name.
 
     Raises
     ------
     InvalidRequest
-        If there is none, one has no letter or digit, or two have the same reference.
+        If there are no names, one has no letter or digit, or two have the same reference.
 
     Examples
     --------
@@ -26,24 +26,25 @@ def references(names: Sequence[str] | str) -> dict[str, str]:
     {'purchase': 'purchase', 'Generate Lead': 'generate_lead'}
     """
     listed = [names] if isinstance(names, str) else list(names)
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name in listed:
         if not isinstance(name, str) or not re.search("[A-Za-z0-9]", name):
             raise InvalidRequest(
                 f"conversions: {name!r} is not allowed; allowed: names of events", field="conversions"
             )
         reference = re.sub("[^a-z0-9]+", "_", name.casefold()).strip("_")[:64].strip("_")
-        if reference in found.values() and found.get(name) != reference:
+        if reference in by_name.values() and by_name.get(name) != reference:
             raise InvalidRequest(
-                f"conversions: {name!r} and another name are both {reference!r}", field="conversions"
+                f"conversions: {name!r} and another name both have the reference {reference!r}",
+                field="conversions",
             )
-        found[name] = reference
-    if not found:
-        raise InvalidRequest("conversions: there is none; allowed: at least one event", field="conversions")
-    return found
+        by_name[name] = reference
+    if not by_name:
+        raise InvalidRequest("conversions: at least one event name is required", field="conversions")
+    return by_name
 
 
-def renamed(column: str, found: dict[str, str]) -> str:
-    """Return SQL for the reference of the event named in a column, NULL where it is no conversion."""
-    cases = " ".join(f"WHEN {literal(name)} THEN {literal(to)}" for name, to in found.items())
+def reference_sql(column: str, by_name: dict[str, str]) -> str:
+    """Return SQL for the reference of the event named in a column, NULL if it is not a conversion."""
+    cases = " ".join(f"WHEN {literal(name)} THEN {literal(reference)}" for name, reference in by_name.items())
     return f"CASE {column} {cases} END"

@@ -1,4 +1,4 @@
-"""Reads the export of Google Analytics 4 to BigQuery."""
+"""Read the BigQuery export of Google Analytics 4."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
-from attrib_ds.importers.conversion_names import references, renamed
-from attrib_ds.importers.exports import NOTHING, Export, gather, open_exports
+from attrib_ds.importers.conversion_names import reference_sql, references
+from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_exports
+from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 TRAFFIC: Final = ("session", "last_click")
 
-_NEEDED: Final = (("event_timestamp",), ("event_name",), ("event_params",))
+_REQUIRED: Final = (("event_timestamp",), ("event_name",), ("event_params",))
 _OPAQUE: Final = ("event_params", "user_properties", "items", "item_params")
 _PARAMS: Final = (
     '[{"key":"VARCHAR","value":{"string_value":"VARCHAR","int_value":"VARCHAR",'
     '"float_value":"VARCHAR","double_value":"VARCHAR"}}]'
 )
-#: The type of those, told to the engine, which cannot see it where an export has none.
+#: SQL type of the parsed parameters, which DuckDB cannot infer if an export has none.
 _PARAM_TYPE: Final = (
     'STRUCT("key" VARCHAR, "value" STRUCT(string_value VARCHAR, int_value VARCHAR, float_value VARCHAR, '
     "double_value VARCHAR))[]"
@@ -47,10 +47,10 @@ _WANTED: Final = (
     "currency",
     "ignore_referrer",
 )
-#: What an event tells of where its session came from.
+#: Fields of an event that identify the traffic source.
 _MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term", "gclid", "dclid")
-#: The id of a session is the second it began in, but where an app or a server chooses it.
-_A_DAY: Final = 86_400_000_000
+#: A session id is the session's start in seconds, unless an app or a server set another one.
+_DAY_MICROS: Final = 86_400_000_000
 
 
 def read_ga4(
@@ -67,28 +67,28 @@ def read_ga4(
     ----------
     exports : str, Path, DataFrame, pyarrow.Table, or a list of those
         Rows of ``events_YYYYMMDD``: JSON lines (``.json``, ``.ndjson``, ``.jsonl``, also with ``.gz``),
-        Parquet, or what a BigQuery client answers with. Days may overlap. A session that goes on past
-        midnight is whole only if both days are given.
+        Parquet, or a result of a BigQuery client. Days may overlap. A session past midnight is complete only
+        if both days are given.
     conversions : sequence of str, default ("purchase",)
-        Names of the events that are conversions; each is an event type.
-    traffic : str, default "session"
-        Where a session came from: ``"session"`` is what its own events collected
-        (``collected_traffic_source``, else the event parameters), direct if nothing; ``"last_click"`` is what
-        reports of Google Analytics show (``session_traffic_source_last_click``), where a direct session has
-        the campaign of an earlier one, and so is a touchpoint of it once more.
+        Names of the events that are conversions; each becomes an event type.
+    traffic : {"session", "last_click"}, default "session"
+        Traffic source of a session: ``"session"`` uses the session's own events
+        (``collected_traffic_source``, else the event parameters), otherwise direct; ``"last_click"`` is the
+        source in Google Analytics reports (``session_traffic_source_last_click``), which gives a direct
+        session the campaign of an earlier session, and thus counts the campaign again as a touchpoint.
     stitch : bool, default True
-        Whether sessions of a device without a ``user_id`` belong to the user who was seen on it, if only one
-        was. Without it they belong to the device, as in reports of Google Analytics.
+        Whether to assign sessions without a ``user_id`` to the user seen on the device, if there is exactly
+        one. Otherwise they belong to the device, as in Google Analytics reports.
     currency : str, optional
-        Of revenue that comes without one.
+        Currency of revenue that has none.
 
     Returns
     -------
     Journeys
         Sessions by ``ga_session_id``; page views; the conversions with the statistic ``revenue``
         (``ecommerce.purchase_revenue``, else the parameter ``value``), one per ``transaction_id``; the tree
-        of sources, media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` makes
-        paths.
+        of sources, media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds
+        the paths.
 
     Raises
     ------
@@ -114,9 +114,9 @@ def read_ga4(
     """
     if traffic not in TRAFFIC:
         raise InvalidRequest.choice("traffic", traffic, TRAFFIC)
-    kinds = references(conversions)
+    references_by_name = references(conversions)
     connection = duckdb.connect()
-    opened = open_exports(connection, exports, argument="exports", needed=_NEEDED, opaque=_OPAQUE)
+    opened = open_exports(connection, exports, argument="exports", required=_REQUIRED, opaque=_OPAQUE)
     gather(
         connection,
         opened,
@@ -125,18 +125,18 @@ def read_ga4(
             "micros IS NULL": "event_timestamp is not a number of microseconds",
             "event_name IS NULL": "event_name is missing",
             "device IS NULL AND account IS NULL": "user_pseudo_id and user_id are missing",
-            "is_open": "event_params is no list of keys and values",
+            "has_invalid_params": "event_params is not a list of keys and values",
         },
     )
-    _tell_events_apart(connection)
-    _find_visits(connection, is_last_click=traffic == "last_click")
-    _find_views(connection)
-    _find_conversions(connection, kinds)
+    _deduplicate_events(connection)
+    _create_visits(connection, is_last_click=traffic == "last_click")
+    _create_views(connection)
+    _create_conversions(connection, references_by_name)
     return assemble(connection, "ga4", stitch=stitch, currency=currency)
 
 
 def _columns(export: Export) -> dict[str, str]:
-    """Return the fields of an event that matter, whatever an export calls them."""
+    """Return the SQL expressions of the fields used, by name."""
     last_click = "session_traffic_source_last_click"
     collected = "collected_traffic_source"
     fields = {
@@ -166,7 +166,7 @@ def _columns(export: Export) -> dict[str, str]:
         "transaction": export.text("ecommerce.transaction_id"),
         "purchase_revenue": f"TRY_CAST({export.text('ecommerce.purchase_revenue')} AS DOUBLE)",
         "revenue_in_usd": f"TRY_CAST({export.text('ecommerce.purchase_revenue_in_usd')} AS DOUBLE)",
-        "agent": NOTHING,
+        "agent": NULL_TEXT,
         "browser": export.text("device.web_info.browser", "device.browser"),
         "browser_version": export.text("device.web_info.browser_version", "device.browser_version"),
         "system": export.text("device.operating_system"),
@@ -185,7 +185,7 @@ def _columns(export: Export) -> dict[str, str]:
 
 
 def _params(export: Export) -> dict[str, str]:
-    """Return SQL for the parameters that matter; Parquet of BigQuery may wrap repeated fields."""
+    """Return SQL for the parameters used; Parquet files of BigQuery may wrap repeated fields."""
     text = export.text("event_params")
     whole = f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
     unwrapped = (
@@ -196,19 +196,19 @@ def _params(export: Export) -> dict[str, str]:
     wanted = ", ".join(f"'{name}'" for name in _WANTED)
     read = f"CAST(TRY(from_json({unwrapped}, '{_PARAMS}')) AS {_PARAM_TYPE})"
     return {
-        "params": f"list_filter({read}, lambda each: each.key IN ({wanted}))",
-        "is_open": f"{text} IS NOT NULL AND {read} IS NULL",
+        "params": f"list_filter({read}, lambda param: param.key IN ({wanted}))",
+        "has_invalid_params": f"{text} IS NOT NULL AND {read} IS NULL",
     }
 
 
 def _parameter(name: str) -> str:
-    value = f"list_filter(params, lambda each: each.key = '{name}')[1].value"
+    value = f"list_filter(params, lambda param: param.key = '{name}')[1].value"
     kinds = ", ".join(f"{value}.{kind}_value" for kind in ("string", "int", "double", "float"))
     return f"nullif(trim(coalesce({kinds})), '')"
 
 
-def _tell_events_apart(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make ``happenings``: each event once, with its parameters and what it collected, in order."""
+def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create ``source_events``: each event once, with its parameters and its traffic source."""
     parameters = ", ".join(f"{_parameter(name)} AS p_{name}" for name in _WANTED)
     has_collected = " OR ".join(f"collected_{name} IS NOT NULL" for name in _MARKS)
     marks = ", ".join(
@@ -218,9 +218,9 @@ def _tell_events_apart(connection: duckdb.DuckDBPyConnection) -> None:
     )
     connection.execute(
         f"""
-        CREATE TABLE happenings AS
+        CREATE TABLE source_events AS
         WITH parsed AS (
-            SELECT * EXCLUDE (params, is_open), {parameters}, {has_collected} AS has_collected,
+            SELECT * EXCLUDE (params, has_invalid_params), {parameters}, {has_collected} AS has_collected,
                 coalesce(device, account) AS visitor FROM records
         ), marked AS (
             SELECT *, {marks}, try_cast(p_ga_session_id AS BIGINT) AS session,
@@ -228,23 +228,23 @@ def _tell_events_apart(connection: duckdb.DuckDBPyConnection) -> None:
                     AS event_key
             FROM parsed
         )
-        SELECT *, make_timestamp(micros) AS moment,
+        SELECT *, make_timestamp(micros) AS occurred,
             coalesce({", ".join(_MARKS)}) IS NOT NULL AND coalesce(source, '') <> '(direct)' AS is_marked,
             visitor || '.' || session AS visit_key,
             {{'micros': micros, 'ordering': coalesce(ordering, 0), 'event_index': coalesce(event_index, 0),
-              'key': event_key}} AS place
+              'key': event_key}} AS event_order
         FROM marked
-        -- Days of an export overlap where it was read again.
+        -- Exported days may overlap.
         QUALIFY row_number() OVER (PARTITION BY event_key ORDER BY file, row) = 1
         """
     )
 
 
-def _find_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
-    first = "FIRST({} ORDER BY place)".format
-    own = ", ".join(f"FIRST({name} ORDER BY place) FILTER (is_marked) AS {name}" for name in _MARKS)
-    known = ", ".join(
-        f"FIRST({name} ORDER BY place) FILTER ({name} IS NOT NULL) AS {name}"
+def _create_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
+    first = "FIRST({} ORDER BY event_order)".format
+    own = ", ".join(f"FIRST({name} ORDER BY event_order) FILTER (is_marked) AS {name}" for name in _MARKS)
+    first_filled = ", ".join(
+        f"FIRST({name} ORDER BY event_order) FILTER ({name} IS NOT NULL) AS {name}"
         for name in (
             "browser", "browser_version", "system", "system_version", "device_type", "region", "city",
             "agent", "channel", "ads_campaign", "ads_campaign_id", "ads_group",
@@ -255,22 +255,25 @@ def _find_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) 
     connection.execute(
         f"""
         CREATE TABLE sessions AS
-        SELECT visit_key, any_value(device) AS device, LAST(account ORDER BY place)
+        SELECT visit_key, any_value(device) AS device, LAST(account ORDER BY event_order)
                 FILTER (account IS NOT NULL) AS account,
-            min(micros) AS began, max(micros) AS ended, any_value(session) * 1000000 AS told,
-            {own}, {known}, bool_or(is_marked) AS is_marked,
+            min(micros) AS started, max(micros) AS ended, any_value(session) * 1000000 AS session_start,
+            {own}, {first_filled}, bool_or(is_marked) AS is_marked,
             coalesce(max(try_cast(p_ga_session_number AS BIGINT)) = 1, false) AS is_first,
             {first("first_source")} AS first_source, {first("first_medium")} AS first_medium,
             {first("first_campaign")} AS first_campaign
-        FROM happenings WHERE visit_key IS NOT NULL GROUP BY visit_key
+        FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key
         """
     )
-    began = f"CASE WHEN told BETWEEN began - {_A_DAY} AND began THEN told ELSE began END"
+    started = (
+        f"CASE WHEN session_start BETWEEN started - {_DAY_MICROS} AND started THEN session_start "
+        "ELSE started END"
+    )
     is_ad = "is_marked AND gclid IS NOT NULL"
     has_last = (
         f"{str(is_last_click).lower()} AND coalesce(last_source, last_medium, last_campaign) IS NOT NULL"
     )
-    # Of a user's very first session that told nothing itself, the source of the user is known.
+    # If a user's first session has no traffic source of its own, the user's source is that of the session.
     is_user = "NOT is_marked AND is_first"
     case = (
         f"CASE WHEN {has_last} THEN {{}} WHEN {is_ad} THEN {{}} WHEN is_marked THEN {{}} ELSE {{}} END".format
@@ -290,7 +293,7 @@ def _find_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) 
         "ad": case("last_content", "content", "content", "NULL"),
         "keyword": case("last_term", "term", "term", "NULL"),
         "channel": case("channel", "NULL", f"CASE WHEN {same} THEN channel END", "NULL"),
-        "began": f"make_timestamp({began})",
+        "started": f"make_timestamp({started})",
         "ended": "make_timestamp(ended)",
         "page": "p_page_location",
         "referrer": "p_page_referrer",
@@ -301,26 +304,25 @@ def _find_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) 
     create_table(connection, "visits", VISITS, columns, "FROM sessions")
 
 
-def _find_views(connection: duckdb.DuckDBPyConnection) -> None:
-    columns = {"view_key": "event_key", "seen": "moment", "page": "p_page_location"}
+def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
+    columns = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
     where = "WHERE event_name IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
-    create_table(connection, "views", VIEWS, columns, f"FROM happenings {where}")
+    create_table(connection, "views", VIEWS, columns, f"FROM source_events {where}")
 
 
-def _find_conversions(connection: duckdb.DuckDBPyConnection, kinds: dict[str, str]) -> None:
+def _create_conversions(connection: duckdb.DuckDBPyConnection, references_by_name: dict[str, str]) -> None:
     transaction = "nullif(coalesce(transaction, p_transaction_id), '(not set)')"
     in_usd = "purchase_revenue IS NOT NULL AND p_currency IS NULL AND revenue_in_usd IS NOT NULL"
     columns = {
         "source_id": f"coalesce({transaction}, event_key)",
-        "kind": renamed("event_name", kinds),
+        "kind": reference_sql("event_name", references_by_name),
         "name": "event_name",
-        # Whoever signed in later in the session is meant already.
-        "account": "coalesce(happenings.account, sessions.account)",
-        "device": "happenings.device",
-        "happened": "moment",
+        # A user who signed in later in the session has the account from the start.
+        "account": "coalesce(source_events.account, sessions.account)",
+        "device": "source_events.device",
         "amount": f"CASE WHEN {in_usd} THEN revenue_in_usd "
         "ELSE coalesce(purchase_revenue, try_cast(p_value AS DOUBLE)) END",
         "currency": f"CASE WHEN {in_usd} THEN 'USD' ELSE p_currency END",
     }
-    rows = f"FROM happenings LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
+    rows = f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
     create_table(connection, "conversions", CONVERSIONS, columns, rows)

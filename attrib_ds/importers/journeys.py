@@ -1,4 +1,4 @@
-"""What an export holds, as frames that a project takes and that paths are made of."""
+"""The result of an importer: frames to load into a project or to build paths from."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from attrib_ds.api.loading import Loaded
     from attrib_ds.project import Project
 
-#: Column of events that holds what the source knows them by.
+#: Column of events with their id in the source.
 SOURCE_ID = "event.sourceId"
-#: The statistic that holds what conversions are worth.
+#: Statistic with the value of conversions.
 REVENUE = "statistics.revenue"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Journeys:
-    """Interactions, events and nodes that were read from an export.
+    """Interactions, events and nodes read from an export.
 
-    Made by :func:`attrib_ds.read_ga4`, :func:`attrib_ds.read_snowplow`, :func:`attrib_ds.read_matomo` and
-    :func:`attrib_ds.read_journeys`. The frames are what :func:`attrib_ds.load` takes. Ids follow from those
-    of the source, so that what is read twice has the same ids.
+    Returned by :func:`attrib_ds.read_ga4`, :func:`attrib_ds.read_snowplow`, :func:`attrib_ds.read_matomo` and
+    :func:`attrib_ds.read_journeys`. The frames have the columns that :func:`attrib_ds.load` takes. Ids are
+    derived from those of the source, so that reading the same data again gives the same ids.
 
     Attributes
     ----------
     interactions : DataFrame
         One row per session or touchpoint, by date.
     events : DataFrame
-        One row per conversion, by date; ``event.sourceId`` is what the source knows it by.
+        One row per conversion, by date; ``event.sourceId`` is its id in the source.
     nodes : DataFrame
         The tree of traffic sources, parents before children.
     hits : DataFrame
-        One row per page view; without rows where the source has none.
+        One row per page view; empty if the source has none.
     rejected : DataFrame
-        ``file`` (str), ``row`` (Int64, from 0), ``reason`` (str) of what could not be read.
+        Rows that could not be read: ``file`` (str), ``row`` (Int64, from 0), ``reason`` (str).
     repeated : int
-        Conversions that were there more than once, and are kept once.
+        Number of duplicate conversions that were dropped.
     columns : dict of str to dict
-        The columns taken, by kind and role, where they were looked for.
+        The columns used, by kind and role, if they were matched by name.
     """
 
     interactions: pd.DataFrame
@@ -60,15 +60,15 @@ class Journeys:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows by kind."""
+        """Number of rows by kind."""
         frames = {"interactions": self.interactions, "events": self.events, "hits": self.hits}
         return {name: len(frame) for name, frame in frames.items() if len(frame) or name != "hits"}
 
     def load(self, project: Project) -> Loaded:
         """Load everything into an embedded project.
 
-        What is there already under the same id is replaced if it tells something else, and never doubled, so
-        that the days of an export may overlap.
+        Records with the same id are replaced if they differ and never duplicated, so that the days of an
+        export may overlap.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Journeys:
         Returns
         -------
         Loaded
-            Counts of what is new or changed, and rejected rows.
+            Counts of new and changed records, and rejected rows.
         """
         frames = {
             "nodes": self.nodes,
@@ -86,7 +86,6 @@ class Journeys:
             "hits": self.hits,
             "events": self.events,
         }
-        # A frame without rows has nothing to load.
         return load(project, **{name: frame for name, frame in frames.items() if len(frame)}, replace=True)
 
     def paths(
@@ -96,12 +95,12 @@ class Journeys:
         lookback: str | timedelta = "30D",
         level: str | None = None,
     ) -> Paths:
-        """Make paths of conversions without a project.
+        """Build the paths of conversions without a project.
 
         Parameters
         ----------
         event_type : str, optional
-            Which events are conversions; may be left out where all are of one type.
+            Type of the events that are conversions; required if there are several.
         lookback : str or timedelta, default "30D"
             As in ``Paths.from_frames``.
         level : str, optional
@@ -111,24 +110,25 @@ class Journeys:
         Returns
         -------
         Paths
-            Conversions are known by what the source knows them by, and bots are left out.
+            Conversions are identified by their id in the source; bots are left out.
 
         Raises
         ------
         InvalidRequest
-            If the event type is not there, or there are several and none is named.
+            If the event type does not exist, or there are several and none is given.
         """
-        known = sorted(set(self.events["eventType"]))
-        if event_type is None and len(known) > 1:
+        event_types = sorted(set(self.events["eventType"]))
+        if event_type is None and len(event_types) > 1:
             raise InvalidRequest(
-                f"event_type: there are several; allowed: {', '.join(known)}", field="event_type"
+                f"event_type is required with several event types; allowed: {', '.join(event_types)}",
+                field="event_type",
             )
-        # Without a conversion there is no path, whatever its type; days without one are nothing wrong.
-        if event_type is not None and known and event_type not in known:
-            raise InvalidRequest.choice("event_type", event_type, known)
+        # Days without any conversion are not an error: they have no paths, for any event type.
+        if event_type is not None and event_types and event_type not in event_types:
+            raise InvalidRequest.choice("event_type", event_type, event_types)
         events = self.events if event_type is None else self.events[self.events["eventType"] == event_type]
-        people = self.interactions[~self.interactions["isBot"].astype(bool)]
-        touchpoints = people[["_id", "userId", "nodeId", "startDate"]].set_axis(
+        human = self.interactions[~self.interactions["isBot"].astype(bool)]
+        touchpoints = human[["_id", "userId", "nodeId", "startDate"]].set_axis(
             ["touch_id", "user_id", "node_id", "date"], axis="columns"
         )
         if level is not None:
@@ -143,5 +143,5 @@ class Journeys:
         return replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]])
 
     def __repr__(self) -> str:
-        counted = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())
-        return f"<Journeys of {counted}, {len(self.nodes):,} nodes; {len(self.rejected):,} rows rejected>"
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())
+        return f"<Journeys of {counts}, {len(self.nodes):,} nodes; {len(self.rejected):,} rows rejected>"

@@ -1,4 +1,4 @@
-"""Reads the visits that Matomo answers with (``Live.getLastVisitsDetails``)."""
+"""Read visits from the reporting API of Matomo (``Live.getLastVisitsDetails``)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
-from attrib_ds.importers.exports import NOTHING, Export, gather, open_exports
+from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_exports
+from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
 
 if TYPE_CHECKING:
     from attrib_ds.importers.journeys import Journeys
@@ -25,29 +25,29 @@ _ACTIONS: Final = (
     '"orderId":"VARCHAR","revenue":"VARCHAR","goalId":"VARCHAR","goalName":"VARCHAR","goalPageId":"VARCHAR"}]'
 )
 _ACTIONS_READ: Final = f"TRY(from_json(details, '{_ACTIONS}'))"
-_NEEDED: Final = (("idVisit",), ("firstActionTimestamp", "lastActionTimestamp", "serverTimestamp"))
+_REQUIRED: Final = (("idVisit",), ("firstActionTimestamp", "lastActionTimestamp", "serverTimestamp"))
 
 
 def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = None) -> Journeys:
-    """Read visits with their actions as the reporting API of Matomo answers.
+    """Read visits with their actions from the reporting API of Matomo.
 
     Parameters
     ----------
     visits : list of dict, str, Path, DataFrame, or a list of those
-        Answers of ``Live.getLastVisitsDetails`` with ``format=JSON``: the records of one, or files (``.json``
-        with the whole answer, or one visit per line). Answers may overlap.
+        Responses of ``Live.getLastVisitsDetails`` with ``format=JSON``: the records of one response, or files
+        (``.json`` with a whole response, or one visit per line). Responses may overlap.
     stitch : bool, default True
-        Whether visits of a ``visitorId`` without a ``userId`` belong to the user who was seen with it, if
-        only one was.
+        Whether to assign visits without a ``userId`` to the user seen with the same ``visitorId``, if there
+        is exactly one.
     currency : str, optional
-        Of revenue where the answer has no ``siteCurrency``.
+        Currency of revenue if the response has no ``siteCurrency``.
 
     Returns
     -------
     Journeys
-        Visits as they are; page views; orders as the event type ``order`` (once per ``orderId``) and each
-        goal as ``goal_<id>``, with the statistic ``revenue``; the tree of channels, campaigns and keywords.
-        ``journeys.load(project)`` loads them, ``journeys.paths()`` makes paths.
+        Visits; page views; orders as the event type ``order`` (once per ``orderId``) and goals as the event
+        types ``goal_<id>``, with the statistic ``revenue``; the tree of channels, campaigns and keywords.
+        ``journeys.load(project)`` loads them, ``journeys.paths()`` builds the paths.
 
     Raises
     ------
@@ -67,57 +67,57 @@ def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = N
     0  organic-search/Google   30.0      EUR
     """
     connection = duckdb.connect()
-    opened = open_exports(connection, visits, argument="visits", needed=_NEEDED, opaque=_OPAQUE)
+    opened = open_exports(connection, visits, argument="visits", required=_REQUIRED, opaque=_OPAQUE)
     gather(
         connection,
         opened,
         _columns,
         rules={
             "visit IS NULL": "idVisit is missing",
-            "began IS NULL": "firstActionTimestamp and serverTimestamp are no numbers of seconds",
+            "started IS NULL": "firstActionTimestamp and serverTimestamp are not numbers of seconds",
             "device IS NULL AND account IS NULL": "visitorId and userId are missing",
-            f"details IS NOT NULL AND {_ACTIONS_READ} IS NULL": "actionDetails is no list of actions",
+            f"details IS NOT NULL AND {_ACTIONS_READ} IS NULL": "actionDetails is not a list of actions",
         },
     )
-    # The answer that was asked for last knows most of a visit that went on.
+    # If responses overlap, the latest one is the most complete.
     connection.execute(
-        "CREATE TABLE told AS SELECT * FROM records "
+        "CREATE TABLE latest_visits AS SELECT * FROM records "
         "QUALIFY row_number() OVER (PARTITION BY visit ORDER BY ended DESC, file, row) = 1"
     )
-    _find_visits(connection)
+    _create_visits(connection)
     connection.execute(
-        f"CREATE TABLE actions AS SELECT visit, device, account, site_currency, place, action.* FROM ("
+        f"CREATE TABLE actions AS SELECT visit, device, account, site_currency, number, action.* FROM ("
         f"SELECT *, unnest({_ACTIONS_READ}) AS action, "
-        "generate_subscripts(from_json(details, '[\"JSON\"]'), 1) AS place FROM told)"
+        "generate_subscripts(from_json(details, '[\"JSON\"]'), 1) AS number FROM latest_visits)"
     )
     connection.execute(
-        "INSERT INTO rejected SELECT 'visits', NULL, 'action ' || place || ' of the visit ' || visit || ' ("
+        "INSERT INTO rejected SELECT 'visits', NULL, 'action ' || number || ' of visit ' || visit || ' ("
         "' || type || ') has no timestamp' FROM actions "
         "WHERE try_cast(timestamp AS BIGINT) IS NULL AND type IN ('action', 'ecommerceOrder', 'goal')"
     )
-    seen = {
-        "view_key": "visit || '.' || coalesce(pageId, idpageview, timestamp || '.' || place)",
+    columns = {
+        "view_key": "visit || '.' || coalesce(pageId, idpageview, timestamp || '.' || number)",
         "visit_key": "visit",
-        "seen": "make_timestamp(try_cast(timestamp AS BIGINT) * 1000000)",
+        "viewed": "make_timestamp(try_cast(timestamp AS BIGINT) * 1000000)",
         "page": "url",
     }
     is_view = "type = 'action' AND try_cast(timestamp AS BIGINT) IS NOT NULL"
     rows = (
-        f"FROM actions WHERE {is_view} QUALIFY row_number() OVER (PARTITION BY view_key ORDER BY place) = 1"
+        f"FROM actions WHERE {is_view} QUALIFY row_number() OVER (PARTITION BY view_key ORDER BY number) = 1"
     )
-    create_table(connection, "views", VIEWS, seen, rows)
-    _find_conversions(connection)
+    create_table(connection, "views", VIEWS, columns, rows)
+    _create_conversions(connection)
     return assemble(connection, "matomo", stitch=stitch, currency=currency)
 
 
 def _columns(export: Export) -> dict[str, str]:
-    """Return the fields of a visit that matter, whatever an answer calls them."""
+    """Return the SQL expressions of the fields used, by name."""
     ended = export.whole("lastActionTimestamp", "serverTimestamp")
     fields = {
         "visit": f"coalesce({export.text('idSite')}, '1') || '.' || {export.text('idVisit')}",
         "device": export.text("visitorId"),
         "account": export.text("userId"),
-        "began": f"coalesce({export.whole('firstActionTimestamp')}, "
+        "started": f"coalesce({export.whole('firstActionTimestamp')}, "
         f"{ended} - coalesce({export.whole('visitDuration')}, 0))",
         "ended": ended,
         "details": export.text("actionDetails"),
@@ -126,7 +126,7 @@ def _columns(export: Export) -> dict[str, str]:
         "referrer_name": export.text("referrerName"),
         "referrer_keyword": export.text("referrerKeyword"),
         "referrer": export.text("referrerUrl"),
-        "agent": NOTHING,
+        "agent": NULL_TEXT,
         "browser": export.text("browserName"),
         "browser_version": export.text("browserVersion"),
         "system": export.text("operatingSystemName"),
@@ -136,7 +136,7 @@ def _columns(export: Export) -> dict[str, str]:
         "region": export.text("region"),
         "city": export.text("city"),
     }
-    # Members that the plug-in for campaigns adds.
+    # Members added by the plug-in Marketing Campaigns Reporting.
     names = (
         "campaignSource",
         "campaignMedium",
@@ -148,7 +148,7 @@ def _columns(export: Export) -> dict[str, str]:
     return fields | {name: export.text(name) for name in names}
 
 
-def _find_visits(connection: duckdb.DuckDBPyConnection) -> None:
+def _create_visits(connection: duckdb.DuckDBPyConnection) -> None:
     is_campaign = "kind = 'campaign'"
     medium = (
         "CASE kind WHEN 'search' THEN 'organic' WHEN 'social' THEN 'social' WHEN 'website' THEN 'referral' "
@@ -158,8 +158,8 @@ def _find_visits(connection: duckdb.DuckDBPyConnection) -> None:
     first = "json_extract_string(CASE WHEN json_valid(details) THEN details::JSON END, '$[0].url')"
     columns = {
         "visit_key": "visit",
-        "began": "make_timestamp(began * 1000000)",
-        "ended": "make_timestamp(coalesce(greatest(ended, began), began) * 1000000)",
+        "started": "make_timestamp(started * 1000000)",
+        "ended": "make_timestamp(coalesce(greatest(ended, started), started) * 1000000)",
         "source": f"CASE WHEN {is_campaign} THEN campaignSource WHEN kind <> 'direct' THEN referrer_name END",
         "medium": f"CASE WHEN {is_campaign} THEN coalesce(campaignMedium, CASE WHEN campaignSource IS NULL "
         f"THEN 'campaign' END) ELSE {medium} END",
@@ -173,12 +173,12 @@ def _find_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "page": first,
         "is_bot": "false",
     }
-    create_table(connection, "visits", VISITS, columns, "FROM told")
+    create_table(connection, "visits", VISITS, columns, "FROM latest_visits")
 
 
-def _find_conversions(connection: duckdb.DuckDBPyConnection) -> None:
+def _create_conversions(connection: duckdb.DuckDBPyConnection) -> None:
     is_order = "type = 'ecommerceOrder'"
-    # A goal is reached once in a visit, or once at each of its pages if it may be reached again.
+    # A goal is converted once per visit, or once per page if the goal allows several conversions.
     goal = "visit || '.' || goalId || '.' || coalesce(goalPageId, timestamp)"
     revenue = "try_cast(revenue AS DOUBLE)"
     columns = {
@@ -186,8 +186,8 @@ def _find_conversions(connection: duckdb.DuckDBPyConnection) -> None:
         f"ELSE {goal} END",
         "kind": f"CASE WHEN {is_order} THEN 'order' ELSE 'goal_' || goalId END",
         "name": f"CASE WHEN {is_order} THEN 'ecommerceOrder' ELSE goalName END",
-        "happened": "make_timestamp(try_cast(timestamp AS BIGINT) * 1000000)",
-        # A goal without revenue is told as one of 0.
+        "occurred": "make_timestamp(try_cast(timestamp AS BIGINT) * 1000000)",
+        # Matomo reports a goal without revenue as revenue 0.
         "amount": f"CASE WHEN {is_order} THEN {revenue} ELSE nullif({revenue}, 0) END",
         "currency": "site_currency",
     }

@@ -1,6 +1,6 @@
-"""Touchpoints and conversions in a user's own files, their columns found by common names.
+"""Read touchpoints and conversions from users' own files, whose columns are matched by common names.
 
-Rows that cannot be read are counted and listed, never lost in silence; the rest goes on.
+Rows that cannot be read are listed with the reason; the others are used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
 from attrib_ds.importers.conversion_names import references
+from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import ROW, Source, instant, literal, open_source, quoted
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from attrib_ds.importers.journeys import Journeys
-from attrib_ds.importers.options import OPTIONS
+from attrib_ds.importers.column_options import OPTIONS
 
-#: Common names of columns by role, the most telling first; case and punctuation do not matter.
-GUESSES: dict[str, tuple[str, ...]] = {
+#: Common names of columns by role, in order of preference; case and punctuation do not matter.
+COMMON_NAMES: dict[str, tuple[str, ...]] = {
     "user": (
         "user_id",
         "user",
@@ -103,18 +103,18 @@ _THOUSANDS = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"
 
 @dataclass(frozen=True)
 class FilePaths:
-    """Paths that were read from files.
+    """Paths read from files.
 
     Attributes
     ----------
     paths : Paths
-        Ready for attribution.
+        Paths to attribute.
     counts : dict of str to int
-        Rows read, by kind.
+        Number of rows read, by kind.
     columns : dict of str to dict
-        The columns taken, by kind and role.
+        The columns used, by kind and role.
     rejected : DataFrame
-        ``file`` (str), ``row`` (Int64, from 0, the header not counted), ``reason`` (str).
+        ``file`` (str), ``row`` (Int64, from 0, without the header), ``reason`` (str).
     """
 
     paths: Paths
@@ -124,59 +124,59 @@ class FilePaths:
 
 
 class _Table:
-    """One file, read column by column into the roles it plays."""
+    """A file or frame whose columns are selected by role."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, given: object, argument: str) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, rows: object, argument: str) -> None:
         self.connection = connection
         self.argument = argument
-        self.name = str(given) if isinstance(given, str | Path) else argument
-        self.source: Source = open_source(connection, given, argument=argument)
+        self.name = str(rows) if isinstance(rows, str | Path) else argument
+        self.source: Source = open_source(connection, rows, argument=argument)
         self.columns: dict[str, str] = {}
         self._select: dict[str, str] = {}
-        self._wrong: list[tuple[str, str]] = []
+        self._rules: list[tuple[str, str]] = []
 
     def find(self, role: str, named: Mapping[str, str], *, required: bool = True) -> str | None:
-        """Return the column that plays a role: the one named, else the first common name there is."""
-        given = named.get(role)
-        if given is not None:
-            if given not in self.source.columns:
+        """Return the column of a role: the one named, else the first with a common name."""
+        name = named.get(role)
+        if name is not None:
+            if name not in self.source.columns:
                 raise InvalidRequest(
-                    f"{role}: {self.name} has no column {given!r}{closest(given, self.source.columns)}; "
+                    f"{role}: {self.name} has no column {name!r}{closest(name, self.source.columns)}; "
                     f"columns: {', '.join(self.source.columns)}",
                     field=role,
                 )
-            return given
+            return name
         folded = {_fold(column): column for column in self.source.columns}
-        common = [folded[_fold(name)] for name in GUESSES[role] if _fold(name) in folded]
-        # Exports carry columns that nothing fills; such a column plays no role.
-        found = next((column for column in common if self._is_filled(column)), next(iter(common), None))
-        if found is None and required:
+        common = [folded[_fold(name)] for name in COMMON_NAMES[role] if _fold(name) in folded]
+        # Empty columns, which exports often have, are used only if there is no other.
+        column = next((column for column in common if self._is_filled(column)), next(iter(common), None))
+        if column is None and required:
             raise InvalidRequest(
                 f"{self.argument}: {self.name} has no column that looks like the {role}; columns: "
                 f"{', '.join(self.source.columns)}; name it with columns={{{role!r}: COLUMN}}, or "
                 f"{OPTIONS[role]} COLUMN in the command",
                 field=role,
             )
-        return found
+        return column
 
     def _is_filled(self, column: str) -> bool:
         query = f"SELECT count({self.source.word(column)}) > 0 FROM {self.source.relation}"
         return bool(self.connection.execute(query).fetchall()[0][0])
 
     def take(self, role: str, column: str | None, sql: str | None, complaint: str) -> None:
-        """Add a column to what is read; a row where it is NULL is unreadable."""
+        """Select a column; rows where it is NULL are rejected."""
         if column is None or sql is None:
             return
         self.columns[role] = column
         self._select[role] = sql
-        self._wrong.append((f"{sql} IS NULL", f"{column} {complaint}"))
+        self._rules.append((f"{sql} IS NULL", f"{column} {complaint}"))
 
     def take_word(self, role: str, column: str | None) -> None:
-        """Read text that must be there."""
+        """Select a column of text, which is required in every row."""
         self.take(role, column, column and self.source.word(column), "is missing")
 
     def take_number(self, role: str, column: str | None, *, minimum: float | None = None) -> None:
-        """Read a number; a comma between thousands is no obstacle."""
+        """Select a column of numbers, with or without thousands separators."""
         if column is None:
             return
         word = self.source.word(column)
@@ -185,11 +185,11 @@ class _Table:
         )
         number = f"TRY_CAST({plain} AS DOUBLE)"
         allowed = f"isfinite({number})" + ("" if minimum is None else f" AND {number} >= {minimum}")
-        complaint = "is not a number" if minimum is None else f"is not a number from {minimum:g} up"
+        complaint = "is not a number" if minimum is None else f"is not a number of at least {minimum:g}"
         self.take(role, column, f"CASE WHEN {allowed} THEN {number} END", complaint)
 
     def take_instant(self, role: str, column: str | None) -> None:
-        """Read an instant; without an offset it is UTC, without a time it is midnight."""
+        """Select a column of instants; the default offset is UTC, the default time midnight."""
         if column is None:
             return
         word = self.source.word(column)
@@ -201,31 +201,30 @@ class _Table:
         self.take(role, column, moment, "is not an instant")
 
     def read(self, *, where: str = "true") -> tuple[pa.Table, pd.DataFrame]:
-        """Return the rows that can be read, and the others with the reason."""
+        """Return the valid rows, and the rejected rows with the reason."""
         row = quoted(ROW)
-        wrong = " OR ".join(f"({condition})" for condition, _ in self._wrong)
+        is_invalid = " OR ".join(f"({condition})" for condition, _ in self._rules)
         reasons = ", ".join(
-            f"CASE WHEN {condition} THEN {literal(why)} END" for condition, why in self._wrong
+            f"CASE WHEN {condition} THEN {literal(reason)} END" for condition, reason in self._rules
         )
         columns = ", ".join(f"{sql} AS {role}" for role, sql in self._select.items())
         relation = self.source.relation
-        good = self.connection.execute(
-            f"SELECT {row} AS row, {columns} FROM {relation} WHERE ({where}) AND NOT ({wrong}) ORDER BY {row}"
+        valid = self.connection.execute(
+            f"SELECT {row} AS row, {columns} FROM {relation}"
+            f" WHERE ({where}) AND NOT ({is_invalid}) ORDER BY {row}"
         ).to_arrow_table()
-        bad = self.connection.execute(
+        invalid = self.connection.execute(
             f"SELECT {row} AS row, concat_ws('; ', {reasons}) AS reason FROM {relation}"
-            f" WHERE ({where}) AND ({wrong}) ORDER BY {row}"
+            f" WHERE ({where}) AND ({is_invalid}) ORDER BY {row}"
         ).to_arrow_table()
         rejected = to_pandas(
-            pa.concat_tables([self.source.unreadable, bad.cast(self.source.unreadable.schema)])
+            pa.concat_tables([self.source.unreadable, invalid.cast(self.source.unreadable.schema)])
         )
         rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype="str"))
-        if not good.num_rows:
-            problem = (
-                "holds no row" if not len(rejected) else f"holds no row that can be read ({_first(rejected)})"
-            )
+        if not valid.num_rows:
+            problem = f"has no readable rows ({_first(rejected)})" if len(rejected) else "has no rows"
             raise InvalidRequest(f"{self.argument}: {self.name} {problem}", field=self.argument)
-        return good, rejected
+        return valid, rejected
 
 
 def read_journeys(
@@ -235,33 +234,33 @@ def read_journeys(
     columns: Mapping[str, str] | None = None,
     event_type: str = "conversion",
 ) -> Journeys:
-    """Read touchpoints and conversions of any origin by the common names of columns.
+    """Read touchpoints and conversions from files or frames of any source.
 
     Parameters
     ----------
     touchpoints : str, Path, DataFrame or pyarrow.Table
         One row per touchpoint: a CSV, NDJSON or Parquet file, or a table.
     conversions : str, Path, DataFrame or pyarrow.Table, optional
-        The same of conversions; without it, touchpoints whose flag column is 1 or true are conversions.
+        One row per conversion; without it, touchpoints whose flag column is 1 or true are conversions.
     columns : mapping of str to str, optional
-        Role (``user``, ``node``, ``date``, ``touch``, ``conversion``, ``conversion_date``, ``flag``,
-        ``value``, ``currency``) to the column that plays it, where its name is not a common one. Times
-        without an offset are UTC.
+        Column by role (``user``, ``node``, ``date``, ``touch``, ``conversion``, ``conversion_date``,
+        ``flag``, ``value``, ``currency``), for columns without a common name. Times without an offset are
+        UTC.
     event_type : str, default "conversion"
-        What the conversions are called in a project.
+        Event type of the conversions in a project.
 
     Returns
     -------
     Journeys
-        Each touchpoint as a session without hits, each conversion with the statistic ``revenue`` where there
-        is a value, a node (of the type ``channel``) for each name. ``journeys.paths()`` makes paths,
+        Each touchpoint as a session without hits, each conversion with the statistic ``revenue`` if it has a
+        value, a node (of type ``channel``) for each name. ``journeys.paths()`` builds the paths,
         ``journeys.load(project)`` loads everything into a project.
 
     Raises
     ------
     InvalidRequest
-        If a file, a column or a role is not there, nothing can be read, or an identifier of conversions is
-        there twice.
+        If a file, column or role does not exist, there are no readable rows, or identifiers of conversions
+        are not unique.
 
     Examples
     --------
@@ -281,31 +280,35 @@ def read_journeys(
         if role not in OPTIONS:
             raise InvalidRequest.choice("columns", role, OPTIONS)
     connection = duckdb.connect()
-    touched = _Table(connection, touchpoints, "touchpoints")
+    touch_table = _Table(connection, touchpoints, "touchpoints")
     for role in ("user", "node"):
-        touched.take_word(role, touched.find(role, named))
-    touched.take_instant("date", touched.find("date", named))
-    touched.take_word("touch", touched.find("touch", named, required=False))
-    points, rejected = touched.read()
-    is_own = conversions is not None
-    converted = _Table(connection, conversions if is_own else touchpoints, "conversions")
+        touch_table.take_word(role, touch_table.find(role, named))
+    touch_table.take_instant("date", touch_table.find("date", named))
+    touch_table.take_word("touch", touch_table.find("touch", named, required=False))
+    points, rejected = touch_table.read()
+    has_own_table = conversions is not None
+    conversion_table = _Table(connection, conversions if has_own_table else touchpoints, "conversions")
     where = "true"
-    if not is_own:
-        flag = converted.find("flag", named)
-        where = f"coalesce({converted.source.flag(flag or '')}, false)"
+    if not has_own_table:
+        flag = conversion_table.find("flag", named)
+        where = f"coalesce({conversion_table.source.flag(flag or '')}, false)"
     elif "conversion_date" in named:
         named["date"] = named["conversion_date"]
-    events, others = _read_conversions(converted, named, where, own_file=is_own)
-    _visits(connection, points)
-    _conversions(connection, events, reference)
-    if is_own:
-        # One file for both is read twice, and what cannot be read in it is the same.
-        rejected = pd.concat([rejected, others], ignore_index=True)
-    connection.register("told", pa.Table.from_pandas(rejected, preserve_index=False))
-    connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM told")
+    events, rejected_conversions = _read_conversions(
+        conversion_table, named, where, has_own_table=has_own_table
+    )
+    _create_visits(connection, points)
+    _create_conversions(connection, events, reference)
+    if has_own_table:
+        # A single file for both has the same rejected rows.
+        rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
+    connection.register("rejected_rows", pa.Table.from_pandas(rejected, preserve_index=False))
+    connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM rejected_rows")
     create_table(connection, "views", VIEWS, dict.fromkeys(VIEWS, "NULL"), "WHERE false")
     journeys = assemble(connection, "journeys", stitch=False, currency=None, has_units=False)
-    return replace(journeys, columns={"touchpoints": touched.columns, "conversions": converted.columns})
+    return replace(
+        journeys, columns={"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
+    )
 
 
 def read_paths(
@@ -315,21 +318,21 @@ def read_paths(
     columns: Mapping[str, str] | None = None,
     lookback: str | timedelta = "30D",
 ) -> FilePaths:
-    """Read touchpoints and conversions from files, as :func:`read_journeys` does, and make paths of them."""
+    """Read touchpoints and conversions from files as :func:`read_journeys` does, and build the paths."""
     journeys = read_journeys(touchpoints, conversions, columns=columns)
     counts = {"touchpoints": len(journeys.interactions), "conversions": len(journeys.events)}
     return FilePaths(journeys.paths(lookback=lookback), counts, journeys.columns, journeys.rejected)
 
 
-def _visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> None:
+def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> None:
     connection.register("points", points)
-    # Touchpoints that are alike in everything are several all the same.
+    # Identical touchpoints are distinct visits.
     order = 'row_number() OVER (PARTITION BY "user", node, date ORDER BY row)'
     key = f'concat_ws(chr(31), "user", node, epoch_us(date), {order})'
     columns: dict[str, str] = dict.fromkeys(VISITS, "NULL") | {
         "visit_key": "'id ' || touch" if "touch" in points.column_names else f"'as ' || {key}",
         "account": '"user"',
-        "began": "date",
+        "started": "date",
         "ended": "date",
         "node": "node",
         "is_bot": "false",
@@ -338,40 +341,40 @@ def _visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> None:
     connection.unregister("points")
 
 
-def _conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str) -> None:
+def _create_conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str) -> None:
     connection.register("events", events)
     order = 'row_number() OVER (PARTITION BY "user", date ORDER BY row)'
     key = f"concat_ws(' ', \"user\", strftime(date, '%Y-%m-%dT%H:%M:%S.%fZ'), nullif({order}, 1))"
-    known = events.column_names
+    present = events.column_names
     columns: dict[str, str] = dict.fromkeys(CONVERSIONS, "NULL") | {
-        "source_id": "conversion" if "conversion" in known else key,
+        "source_id": "conversion" if "conversion" in present else key,
         "kind": literal(reference),
         "account": '"user"',
-        "happened": "date",
-        "amount": "value" if "value" in known else "NULL",
-        "currency": "currency" if "currency" in known else "NULL",
+        "occurred": "date",
+        "amount": "value" if "value" in present else "NULL",
+        "currency": "currency" if "currency" in present else "NULL",
     }
     create_table(connection, "conversions", CONVERSIONS, columns, "FROM events")
     connection.unregister("events")
 
 
 def _read_conversions(
-    converted: _Table, named: Mapping[str, str], where: str, *, own_file: bool
+    table: _Table, named: Mapping[str, str], where: str, *, has_own_table: bool
 ) -> tuple[pa.Table, pd.DataFrame]:
-    converted.take_word("user", converted.find("user", named))
-    converted.take_instant("date", converted.find("date", named))
-    if own_file or "conversion" in named:
-        converted.take_word("conversion", converted.find("conversion", named, required=False))
-    converted.take_number("value", converted.find("value", named, required=False))
-    converted.take_word("currency", converted.find("currency", named, required=False))
-    events, rejected = converted.read(where=where)
+    table.take_word("user", table.find("user", named))
+    table.take_instant("date", table.find("date", named))
+    if has_own_table or "conversion" in named:
+        table.take_word("conversion", table.find("conversion", named, required=False))
+    table.take_number("value", table.find("value", named, required=False))
+    table.take_word("currency", table.find("currency", named, required=False))
+    events, rejected = table.read(where=where)
     if "conversion" in events.column_names:
-        doubled = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
-        if doubled:
+        duplicates = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
+        if duplicates:
             raise InvalidRequest(
-                f"conversion: {converted.name} has {doubled:,} rows more than distinct values of "
-                f"{converted.columns['conversion']!r}; add up the rows of a conversion first, or name the "
-                "column that tells conversions apart with columns={'conversion': COLUMN}, or "
+                f"conversion: {table.name} has {duplicates:,} rows more than distinct values of "
+                f"{table.columns['conversion']!r}; aggregate the rows of a conversion first, or name the "
+                "column with unique ids of conversions with columns={'conversion': COLUMN}, or "
                 "--conversion COLUMN in the command",
                 field="conversion",
             )
@@ -381,26 +384,26 @@ def _read_conversions(
 def read_sequences(
     file: Path, *, columns: Mapping[str, str] | None = None, separator: str = " > "
 ) -> FilePaths:
-    """Read already aggregated paths from a file.
+    """Read aggregated paths from a file.
 
     Parameters
     ----------
     file : Path
         CSV, NDJSON or Parquet file, one row per distinct path.
     columns : mapping of str to str, optional
-        Role (``path``, ``conversions``, ``total_value``, ``nulls``) to the column that plays it.
+        Column by role (``path``, ``conversions``, ``total_value``, ``nulls``).
     separator : str, default " > "
-        What stands between two nodes.
+        Separator between nodes.
 
     Returns
     -------
     FilePaths
-        Paths, counts, the columns taken and the rows that could not be read.
+        Paths, counts, the columns used and the rejected rows.
 
     Raises
     ------
     InvalidRequest
-        If the file or a column is missing, or nothing can be read.
+        If the file or a column is missing, or there are no readable rows.
     """
     named = dict(columns or {})
     table = _Table(duckdb.connect(), file, "paths")
@@ -421,7 +424,7 @@ def read_sequences(
 
 
 def read_spend(file: Path, *, columns: Mapping[str, str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the spend of nodes from a file: ``node_id``, ``spend``, ``currency``, and the unreadable rows."""
+    """Read the spend of nodes from a file; return ``node_id``, ``spend``, ``currency``, and rejected rows."""
     named = dict(columns or {})
     table = _Table(duckdb.connect(), file, "spend")
     table.take_word("node_id", table.find("node", named))

@@ -1,4 +1,4 @@
-"""Reads enriched events of Snowplow: the table ``atomic.events``, or the tab-separated files before it."""
+"""Read Snowplow's enriched events, from the table ``atomic.events`` or from tab-separated files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import duckdb
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.assembling import CONVERSIONS, VIEWS, VISITS, assemble, create_table
-from attrib_ds.importers.conversion_names import references, renamed
-from attrib_ds.importers.exports import NOTHING, Export, gather, open_exports
+from attrib_ds.importers.conversion_names import reference_sql, references
+from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_exports
+from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
 from attrib_ds.records.numbered_rows import copy_text
 from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
 
@@ -48,7 +48,7 @@ FIELDS: Final = (
 
 _TABLES: Final = (".parquet", ".pq", ".csv", ".ndjson", ".jsonl", ".json")
 _INSTANTS: Final = ("true_tstamp", "derived_tstamp", "collector_tstamp")
-_NEEDED: Final = (("event_id",), ("event_name", "event"), _INSTANTS)
+_REQUIRED: Final = (("event_id",), ("event_name", "event"), _INSTANTS)
 _OPAQUE: Final = ("contexts", "unstruct_event", "derived_contexts")
 _ORDER: Final = "com.snowplowanalytics.snowplow.ecommerce/transaction"
 _SESSION: Final = "com.snowplowanalytics.snowplow/client_session"
@@ -71,21 +71,22 @@ def read_snowplow(
         enriched events as the pipeline writes them: tab-separated without a header, whatever their names,
         also with ``.gz``.
     conversions : sequence of str, default ("transaction",)
-        Values of ``event_name`` (or ``event``) that are conversions; each is an event type.
-        ``"transaction"`` stands for orders of the e-commerce plug-in too.
+        Values of ``event_name`` (or ``event``) that are conversions; each becomes an event type.
+        ``"transaction"`` includes orders of the e-commerce plug-in.
     stitch : bool, default True
-        Whether events of a ``domain_userid`` without a ``user_id`` belong to the user who was seen with it,
-        if only one was.
+        Whether to assign events without a ``user_id`` to the user seen with the same ``domain_userid``, if
+        there is exactly one.
     currency : str, optional
-        Of revenue that comes without one.
+        Currency of revenue that has none.
 
     Returns
     -------
     Journeys
-        Sessions by ``domain_sessionid`` (or by ``domain_userid`` and ``domain_sessionidx``), each from where
-        its first view came from: the marketing fields ``mkt_*``, else the referrer, else direct; page views;
-        the conversions with the statistic ``revenue``, orders once per ``tr_orderid``; the tree of sources,
-        media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` makes paths.
+        Sessions by ``domain_sessionid`` (or by ``domain_userid`` and ``domain_sessionidx``) with the traffic
+        source of their first view: the marketing fields ``mkt_*``, else the referrer, else direct; page
+        views; the conversions with the statistic ``revenue``, orders once per ``tr_orderid``; the tree of
+        sources, media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds the
+        paths.
 
     Raises
     ------
@@ -107,10 +108,10 @@ def read_snowplow(
           node_id  conversions
     0  google/cpc          1.0
     """
-    kinds = references(conversions)
+    references_by_name = references(conversions)
     connection = duckdb.connect()
     opened = open_exports(
-        connection, events, argument="events", needed=_NEEDED, opaque=_OPAQUE, opening=_open
+        connection, events, argument="events", required=_REQUIRED, opaque=_OPAQUE, open_path=_open
     )
     gather(
         connection,
@@ -118,26 +119,26 @@ def read_snowplow(
         _columns,
         rules={
             "event_id IS NULL": "event_id is missing",
-            "moment IS NULL": "derived_tstamp and collector_tstamp are no instants",
+            "occurred IS NULL": "derived_tstamp and collector_tstamp are not instants",
             "device IS NULL AND account IS NULL": "domain_userid, network_userid and user_id are missing",
         },
     )
-    _tell_events_apart(connection)
-    _find_visits(connection)
-    columns = {"view_key": "event_id", "seen": "moment"}
+    _deduplicate_events(connection)
+    _create_visits(connection)
+    columns = {"view_key": "event_id", "viewed": "occurred"}
     create_table(
         connection,
         "views",
         VIEWS,
         columns,
-        "FROM happenings WHERE kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL",
+        "FROM source_events WHERE kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL",
     )
-    _find_conversions(connection, kinds)
+    _create_conversions(connection, references_by_name)
     return assemble(connection, "snowplow", stitch=stitch, currency=currency)
 
 
 def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
-    """Open a table by the ending of its name, and as lines of the pipeline what has another one."""
+    """Open a file with the ending of a table, or else as tab-separated lines of the pipeline."""
     if path.name.casefold().removesuffix(".gz").endswith(_TABLES):
         return open_source(connection, path, argument="events", opaque=_OPAQUE)
     if not path.is_file():
@@ -148,7 +149,7 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
             path,
             list(FIELDS),
             read={"column_names": list(FIELDS)},
-            # A quotation mark is part of the JSON that some fields hold.
+            # Quotation marks belong to the JSON in some fields.
             parse={
                 "delimiter": "\t",
                 "quote_char": False,
@@ -161,23 +162,23 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
         reason = str(error).split("\n")[0]
         raise InvalidRequest(f"events: {str(path)!r} cannot be read: {reason}", field="events") from error
     rows = connection.execute(f"SELECT count(*) FROM {copied}").fetchall()[0][0]
-    told = [
-        # There is no header, so that the first line is the first row.
-        (row + 1, reason.replace("where the header has", "where an enriched event has"))
+    rejected = [
+        # There is no header, so the first line is the first row.
+        {"row": row + 1, "reason": reason.replace("where the header has", "where an enriched event has")}
         for row, reason in sorted(unreadable)
     ]
-    listed = pa.Table.from_pylist([{"row": row, "reason": reason} for row, reason in told], schema=UNREADABLE)
-    return Source(copied, dict.fromkeys(FIELDS, "VARCHAR"), rows, listed)
+    unreadable_rows = pa.Table.from_pylist(rejected, schema=UNREADABLE)
+    return Source(copied, dict.fromkeys(FIELDS, "VARCHAR"), rows, unreadable_rows)
 
 
 def _columns(export: Export) -> dict[str, str]:
-    """Return the fields of an event that matter, whatever an export calls them."""
+    """Return the SQL expressions of the fields used, by name."""
     session, order = _entity(export, _SESSION), _entity(export, _ORDER)
     robot = _entity(export, _ROBOT)
     fields = {
         "event_id": export.text("event_id"),
         "kind": f"coalesce({export.text('event_name')}, {export.text('event')})",
-        "moment": _instant(export, *_INSTANTS),
+        "occurred": _instant(export, *_INSTANTS),
         "account": export.text("user_id"),
         "device": f"coalesce({export.text('domain_userid')}, {_member(session, 'userId')}, "
         f"{export.text('network_userid')})",
@@ -189,7 +190,7 @@ def _columns(export: Export) -> dict[str, str]:
         "browser": export.text("br_family", "br_name"),
         "browser_version": export.text("br_version"),
         "system": export.text("os_family", "os_name"),
-        "system_version": NOTHING,
+        "system_version": NULL_TEXT,
         "device_type": export.text("dvce_type"),
         "country": export.text("geo_country"),
         "region": export.text("geo_region_name", "geo_region"),
@@ -216,33 +217,33 @@ def _columns(export: Export) -> dict[str, str]:
 
 
 def _instant(export: Export, *columns: str) -> str:
-    """Return SQL for the first instant; the pipeline writes UTC without saying so."""
-    found = []
+    """Return SQL for the first instant; the pipeline writes UTC without an offset."""
+    instants = []
     for column in filter(None, map(export.column, columns)):
-        found += [export.source.instant(column), f"TRY_CAST({export.source.word(column)} AS TIMESTAMP)"]
-    return f"coalesce({', '.join([*found, 'CAST(NULL AS TIMESTAMP)'])})"
+        instants += [export.source.instant(column), f"TRY_CAST({export.source.word(column)} AS TIMESTAMP)"]
+    return f"coalesce({', '.join([*instants, 'CAST(NULL AS TIMESTAMP)'])})"
 
 
 def _entity(export: Export, schema: str) -> str:
-    """Return SQL for the first entity of a schema, as JSON, NULL where there is none.
+    """Return SQL for the first entity of a schema, as JSON; NULL without one.
 
-    In files all entities are in one list; in tables each has a column, named after its schema and version.
+    In files, all entities are in one list; in tables, each schema version has a column.
     """
     column = "contexts_" + schema.translate(str.maketrans("./", "__"))
     columns = [name for name in export.source.types if name.casefold().startswith(f"{column}_")]
-    found = [f"json_extract({_json(export.source.text(name))}, '$[0]')" for name in columns]
+    candidates = [f"json_extract({_json(export.source.text(name))}, '$[0]')" for name in columns]
     for name in ("contexts", "derived_contexts"):
         if export.column(name) is not None:
             entities = f"json_extract({_json(export.text(name))}, '$.data[*]')"
-            fits = f"json_extract_string(each, '$.schema') LIKE {literal(f'iglu:{schema}/%')}"
-            found.append(f"json_extract(list_filter({entities}, lambda each: {fits})[1], '$.data')")
-    return f"coalesce({', '.join(found)})" if found else "CAST(NULL AS JSON)"
+            fits = f"json_extract_string(entity, '$.schema') LIKE {literal(f'iglu:{schema}/%')}"
+            candidates.append(f"json_extract(list_filter({entities}, lambda entity: {fits})[1], '$.data')")
+    return f"coalesce({', '.join(candidates)})" if candidates else "CAST(NULL AS JSON)"
 
 
 def _member(entity: str, name: str) -> str:
     """Return SQL for a member of an entity as text; tables name it in snake case."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    texts = [f"json_extract_string({entity}, '$.{each}')" for each in dict.fromkeys((name, snake))]
+    texts = [f"json_extract_string({entity}, '$.{member}')" for member in dict.fromkeys((name, snake))]
     return f"nullif(coalesce({', '.join(texts)}), '')"
 
 
@@ -250,29 +251,29 @@ def _json(text: str) -> str:
     return f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
 
 
-def _tell_events_apart(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make ``happenings``: each event once, as pipelines deliver at least once."""
+def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create ``source_events``: each event once, because the pipeline delivers at least once."""
     connection.execute(
-        "CREATE TABLE happenings AS SELECT * EXCLUDE (visit), visit AS visit_key, "
-        "{'moment': moment, 'event_id': event_id} AS place FROM records "
+        "CREATE TABLE source_events AS SELECT * EXCLUDE (visit), visit AS visit_key, "
+        "{'occurred': occurred, 'event_id': event_id} AS event_order FROM records "
         "QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY file, row) = 1"
     )
 
 
-def _find_visits(connection: duckdb.DuckDBPyConnection) -> None:
-    # What opens a session says where it came from; a ping may be there before the view of a page that hung.
+def _create_visits(connection: duckdb.DuckDBPyConnection) -> None:
+    # The first view has the traffic source; a page ping can be recorded before the view of a slow page.
     opening = ["mkt_medium", "mkt_source", "mkt_term", "mkt_content", "mkt_campaign", "mkt_clickid"]
     opening += ["mkt_network", "refr_medium", "refr_source", "refr_urlhost", "page", "referrer"]
-    known = ["agent", "browser", "browser_version", "system", "system_version", "device_type"]
-    known += ["country", "region", "city"]
-    by_place = "(kind NOT IN ('page_view', 'screen_view'), place)"
-    first = ", ".join(f"arg_min_null({name}, {by_place}) AS {name}" for name in opening)
-    rest = ", ".join(f"arg_min({name}, place) AS {name}" for name in known)
+    rest = ["agent", "browser", "browser_version", "system", "system_version", "device_type"]
+    rest += ["country", "region", "city"]
+    views_first = "(kind NOT IN ('page_view', 'screen_view'), event_order)"
+    source = ", ".join(f"arg_min_null({name}, {views_first}) AS {name}" for name in opening)
+    details = ", ".join(f"arg_min({name}, event_order) AS {name}" for name in rest)
     connection.execute(
         "CREATE TABLE sessions AS SELECT visit_key, min(device) AS device, "
-        "arg_max(account, place) AS account, "
-        f"min(moment) AS began, max(moment) AS ended, bool_or(is_bot) AS is_bot, {first}, {rest} "
-        "FROM happenings WHERE visit_key IS NOT NULL GROUP BY visit_key"
+        "arg_max(account, event_order) AS account, "
+        f"min(occurred) AS started, max(occurred) AS ended, bool_or(is_bot) AS is_bot, {source}, {details} "
+        "FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key"
     )
     is_marked = "coalesce(mkt_source, mkt_medium, mkt_campaign) IS NOT NULL"
     is_click = f"NOT ({is_marked}) AND coalesce(mkt_clickid, mkt_network) IS NOT NULL"
@@ -297,18 +298,17 @@ def _find_visits(connection: duckdb.DuckDBPyConnection) -> None:
     create_table(connection, "visits", VISITS, columns, "FROM sessions")
 
 
-def _find_conversions(connection: duckdb.DuckDBPyConnection, kinds: dict[str, str]) -> None:
-    # Orders of the e-commerce plug-in are actions with an entity of the order.
+def _create_conversions(connection: duckdb.DuckDBPyConnection, references_by_name: dict[str, str]) -> None:
+    # Orders of the e-commerce plug-in are actions with a transaction entity.
     is_order = "has_order AND kind = 'snowplow_ecommerce_action'"
-    name = f"CASE WHEN {is_order} THEN 'transaction' ELSE happenings.kind END"
+    name = f"CASE WHEN {is_order} THEN 'transaction' ELSE source_events.kind END"
     columns = {
         "source_id": "CASE WHEN order_id IS NOT NULL THEN order_id ELSE event_id END",
-        "kind": renamed(f"({name})", kinds),
-        "name": "happenings.kind",
-        "account": "coalesce(happenings.account, sessions.account)",
-        "device": "happenings.device",
-        "happened": "moment",
+        "kind": reference_sql(f"({name})", references_by_name),
+        "name": "source_events.kind",
+        "account": "coalesce(source_events.account, sessions.account)",
+        "device": "source_events.device",
         "currency": "money",
     }
-    rows = f"FROM happenings LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
-    create_table(connection, "conversions", CONVERSIONS, columns, f"{rows} AND NOT happenings.is_bot")
+    rows = f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
+    create_table(connection, "conversions", CONVERSIONS, columns, f"{rows} AND NOT source_events.is_bot")

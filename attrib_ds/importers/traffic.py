@@ -1,4 +1,4 @@
-"""Where visits came from, as chains of nodes: channel or source and medium, then campaign, ad and keyword."""
+"""Map traffic sources to chains of nodes: channel or source and medium, then campaign, ad and keyword."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Names of direct traffic, and of sources and media that nothing is known of.
-_NOTHING: Final = frozenset({"", "(none)", "(not set)", "(not provided)", "(data deleted)", "(unavailable)"})
+#: Placeholders for an unknown source or medium.
+_UNKNOWN: Final = frozenset({"", "(none)", "(not set)", "(not provided)", "(data deleted)", "(unavailable)"})
 _DIRECT: Final = frozenset({"direct", "(direct)"})
-#: What Google Analytics calls the campaign of a visit that has none.
+#: Placeholders of Google Analytics for the campaign of a visit without a campaign.
 _NO_CAMPAIGN: Final = frozenset({"(direct)", "(organic)", "(referral)", "(content)"})
 
 _SEARCH: Final = (
@@ -25,8 +25,8 @@ _SOCIAL: Final = (
 )
 _ASSISTANT: Final = r"(^|\.)(chatgpt|openai|perplexity|gemini|copilot|claude|mistral)\b"
 
-#: Channel, pattern of the medium, pattern of the source; the first that fits is the channel. The names are
-#: those of the default channel group of Google Analytics.
+#: Channel, pattern of the medium, pattern of the source; the first match counts. The channels are those of
+#: the default channel group of Google Analytics.
 _CHANNELS: Final = (
     ("Affiliates", r"affiliates?", None),
     ("Email", r"e[-_ ]?mail|newsletter", None),
@@ -48,7 +48,7 @@ _CHANNELS: Final = (
     ("Organic Social", r"referral|link|app", _SOCIAL),
     ("Referral", r"referral|link|app", None),
 )
-#: Channels of visits that came by themselves, each with the id of its node.
+#: Unpaid channels with the id of their node.
 _UNPAID: Final = {
     "Organic Search": "organic-search",
     "Organic Social": "organic-social",
@@ -64,23 +64,23 @@ _REFERRER_TYPES: Final = {
     "AI Assistants": "ai",
     "Referral": "referral",
 }
-_LONGEST: Final = 128
+_MAX_LENGTH: Final = 128
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Where a visit came from, as its export names it.
+    """The traffic source of a visit, in the words of its export.
 
     Attributes
     ----------
     source, medium, campaign, adset, ad, keyword : str, optional
-        From the address of the landing page, from the ad platform, or from the referrer.
+        From the URL of the landing page, the ad platform or the referrer.
     campaign_id : str, optional
-        What the ad platform knows the campaign by.
+        Id of the campaign in the ad platform.
     channel : str, optional
-        Where the export tells it; found by source and medium otherwise.
+        Channel in the export; derived from source and medium otherwise.
     node : str, optional
-        The name of the node, where the source knows nothing above it and nothing below.
+        Name of a node without parent and children.
     """
 
     source: str | None = None
@@ -96,7 +96,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Node:
-    """One node of the tree, with the columns that nodes are loaded with."""
+    """A node of the tree, with the columns for loading it."""
 
     node_id: str
     parent_id: str | None
@@ -110,10 +110,10 @@ class Node:
 
 
 def chain(traffic: Traffic) -> tuple[Node, ...]:
-    """Return the nodes that a visit came through, from the root down.
+    """Return the nodes of a visit, from the root down.
 
-    Visits that came by themselves hang below their channel, by the site they came from; all others below
-    their source and medium, by campaign, ad group, ad and keyword as far as these are known.
+    Unpaid visits have a channel and the referring site; all others have source and medium, then campaign, ad
+    group, ad and keyword if they are known.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def chain(traffic: Traffic) -> tuple[Node, ...]:
             return (root,)
         name = _id(root.node_id, source)
         return root, Node(name, root.node_id, "referrer", source, channel, source, medium)
-    names = [each for each in (source, medium) if each is not None] or ["(not set)"]
+    names = [name for name in (source, medium) if name is not None] or ["(not set)"]
     nodes = [Node(_id(*names), None, "integration", " / ".join(names), channel, source, medium)]
     below = (
         ("campaign", campaign),
@@ -168,7 +168,7 @@ def chain(traffic: Traffic) -> tuple[Node, ...]:
 
 
 def channel_of(source: str | None, medium: str | None, campaign: str | None = None) -> str:
-    """Return the channel of a source and a medium, by the rules that Google Analytics publishes.
+    """Return the channel of a source and a medium, by the published rules of Google Analytics.
 
     Examples
     --------
@@ -186,36 +186,36 @@ def channel_of(source: str | None, medium: str | None, campaign: str | None = No
 
 
 def referrer_type(leaf: Node) -> str:
-    """Return what kind of referrer a visit through a node has."""
+    """Return the type of referrer of a visit through a node."""
     return _REFERRER_TYPES.get(leaf.channel, "campaign") if leaf.slug is None else "campaign"
 
 
 def tree(chains: Iterable[tuple[Node, ...]]) -> list[Node]:
-    """Return the nodes of all chains, each once, parents before children.
+    """Return the distinct nodes of all chains, parents before children.
 
-    A campaign whose id is known in one chain has it, whatever the others tell.
+    A campaign has an external id if any of its chains has one.
     """
-    found: dict[str, Node] = {}
+    by_id: dict[str, Node] = {}
     for node in (node for nodes in chains for node in nodes):
-        known = found.get(node.node_id)
-        if known is None or (known.external_id is None and node.external_id is not None):
-            found[node.node_id] = node
-    return sorted(found.values(), key=lambda node: (node.node_id.count("/"), node.node_id))
+        previous = by_id.get(node.node_id)
+        if previous is None or (previous.external_id is None and node.external_id is not None):
+            by_id[node.node_id] = node
+    return sorted(by_id.values(), key=lambda node: (node.node_id.count("/"), node.node_id))
 
 
 def _word(text: str | None) -> str | None:
     word = (text or "").strip()
-    return None if word.casefold() in _NOTHING else word
+    return None if word.casefold() in _UNKNOWN else word
 
 
 def _id(*parts: str) -> str:
-    """Return an id that reads like a path; a slash within a name is no level of it."""
+    """Return an id in the form of a path; slashes within names are escaped."""
     return _short("/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts))
 
 
 def _short(path: str) -> str:
-    if len(path) <= _LONGEST:
+    if len(path) <= _MAX_LENGTH:
         return path
-    # The whole path decides, so that long names that begin alike stay apart.
-    mark = hashlib.md5(path.encode(), usedforsecurity=False).hexdigest()[:24]
-    return f"{path[: _LONGEST - len(mark) - 1]}~{mark}"
+    # A hash of the whole path distinguishes long paths with the same beginning.
+    digest = hashlib.md5(path.encode(), usedforsecurity=False).hexdigest()[:24]
+    return f"{path[: _MAX_LENGTH - len(digest) - 1]}~{digest}"

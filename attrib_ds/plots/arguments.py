@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def require_frame(argument: str, frame: object, columns: Collection[str]) -> pd.DataFrame:
-    """Return ``frame`` if it is a DataFrame with ``columns``; fail with what is missing otherwise."""
+    """Return ``frame`` if it is a DataFrame with ``columns``; otherwise raise and name the missing ones."""
     if not isinstance(frame, pd.DataFrame):
         raise InvalidRequest(
             f"{argument}: expected a pandas DataFrame, got {type(frame).__name__}", field=argument
@@ -29,13 +29,13 @@ def require_frame(argument: str, frame: object, columns: Collection[str]) -> pd.
 
 
 def require_choice(argument: str, got: object, allowed: Collection[str]) -> None:
-    """Fail unless ``got`` is one of ``allowed``."""
+    """Raise unless ``got`` is one of ``allowed``."""
     if not isinstance(got, str) or got not in allowed:
         raise InvalidRequest.choice(argument, got, allowed)
 
 
 def require_count(argument: str, got: object) -> None:
-    """Fail unless ``got`` is a whole number of at least 1."""
+    """Raise unless ``got`` is a whole number of at least 1."""
     if not isinstance(got, int) or isinstance(got, bool) or got < 1:
         raise InvalidRequest(
             f"{argument}: {got!r} is not allowed; allowed: whole numbers from 1", field=argument
@@ -43,10 +43,10 @@ def require_count(argument: str, got: object) -> None:
 
 
 def numbers(argument: str, frame: pd.DataFrame, column: str) -> pd.Series[float]:
-    """Return a column as float64 whatever numeric dtype it has, null as NaN."""
+    """Return a column of any numeric dtype as float64, with null as NaN."""
     try:
         return pd.to_numeric(frame[column]).astype("Float64").astype("float64")
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError) as error:
         raise InvalidRequest(
             f"{argument}: column {column!r} is {frame[column].dtype}; allowed: numbers", field=argument
-        ) from problem
+        ) from error

@@ -1,4 +1,4 @@
-"""Bars of credit per node."""
+"""Bar chart of credit per node."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_choice, require_count, require_frame
 from attrib_ds.plots.credit_rows import (
     COLUMNS,
     MEASURES,
-    Lines,
+    NodeRows,
     axis_label,
     empty_message,
-    lines,
+    node_rows,
     select_currency,
     select_model,
 )
@@ -44,22 +44,22 @@ def credits(
     by : {"conversions", "value", "share"}, default "conversions"
         The length of a bar.
     model : str, optional
-        A name in column ``model``; needed when there is more than one.
+        A name in column ``model``; required when there is more than one.
     currency : str, optional
-        Keep the rows in this currency only; needed by value when there is more than one, because
-        amounts in several currencies are never summed.
+        Keep the rows in this currency only; required with ``by="value"`` when there is more than one, because
+        amounts in different currencies are never summed.
     top : int, default 20
-        Nodes with a bar of their own, largest magnitude first; the rest is summed into one bar.
+        Maximum number of nodes with their own bar, largest magnitude first; the rest is summed into one bar.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     Axes
-        From top to bottom: nodes by falling credit, "other (n nodes)", "unattributed". By conversions,
-        each bar of a node carries its interval when ``low`` and ``high`` are there: sampling error, not
-        bias. Value, share and sums (of nodes, of one node over currencies) carry none, because bounds
-        of conversions are not theirs and do not add up.
+        From top to bottom: nodes in descending order of credit, "other (n nodes)", "unattributed". With
+        ``by="conversions"`` and columns ``low`` and ``high``, each bar of a node has its interval, which
+        shows sampling error, not bias. Value, share and sums (of nodes, or of one node over currencies) have
+        no interval, because bounds of conversions do not apply to them and do not add up.
 
     Raises
     ------
@@ -83,50 +83,50 @@ def credits(
     require_count("top", top)
     rows, model = select_model(credits, model)
     rows, currency = select_currency(rows, currency, amounts=["value"] if by == "value" else [])
-    shown = lines(rows, by, top=top)
+    shown = node_rows(rows, by, top=top)
 
-    ax = look.axes_of(ax, width=8.0, height=1.3 + 0.27 * max(len(shown.labels), 3))
+    ax = style.axes_or_new(ax, width=8.0, height=1.3 + 0.27 * max(len(shown.labels), 3))
     name = f", {shorten(model)}" if model else ""
-    look.dress(ax, title=f"{MEASURES[by].capitalize()} per node{name}", grid="x")
+    style.format_axes(ax, title=f"{MEASURES[by].capitalize()} per node{name}", grid="x")
     ax.set_xlabel(axis_label(by, currency))
     if not shown.labels:
-        look.say_empty(ax, empty_message(by))
+        style.write_empty(ax, empty_message(by))
         return ax
     _draw_bars(ax, shown)
     if by == "conversions" and {"low", "high"} <= set(rows.columns):
         drawn = _draw_intervals(ax, shown, rows)
-        apart = (
+        note = (
             "lines from low to high: sampling error, not bias"
             if drawn
             else "no intervals: bounds do not add up"
         )
         if drawn or rows["low"].notna().any():
-            ax.set_xlabel(f"{ax.get_xlabel()}\n{apart}")
+            ax.set_xlabel(f"{ax.get_xlabel()}\n{note}")
     if by == "share":
-        look.write_percent(ax.xaxis)
+        style.format_percent(ax.xaxis)
     else:
-        look.write_thousands(ax.xaxis)
+        style.format_thousands(ax.xaxis)
     if shown.without_amount:
-        left_out = look.count(shown.without_amount, "node")
+        left_out = style.format_count(shown.without_amount, "node")
         ax.set_xlabel(f"{ax.get_xlabel()}\n{left_out} without {MEASURES[by]} not drawn")
     return ax
 
 
-def _draw_bars(ax: Axes, shown: Lines) -> None:
+def _draw_bars(ax: Axes, shown: NodeRows) -> None:
     positions = np.arange(len(shown.labels))
-    tones = look.tones(ax)
-    colours = [tones.colours[0] if node is not None else tones.colours[4] for node in shown.node_ids]
+    palette = style.palette(ax)
+    colours = [palette.colours[0] if node is not None else palette.colours[4] for node in shown.node_ids]
     if shown.unattributed:
-        colours[-1] = look.GREY
+        colours[-1] = style.GREY
     ax.barh(positions, shown.amounts.iloc[:, 0].to_numpy(), height=0.72, color=colours)
     ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown.labels) - 0.4, -0.6)
-    ax.axvline(0.0, color=tones.muted, linewidth=0.8)
+    ax.axvline(0.0, color=palette.muted, linewidth=0.8)
 
 
-def _draw_intervals(ax: Axes, shown: Lines, rows: pd.DataFrame) -> bool:
-    """Draw the bounds of each line that is one row (several do not add up); return whether any was."""
+def _draw_intervals(ax: Axes, shown: NodeRows, rows: pd.DataFrame) -> bool:
+    """Draw the bounds of nodes with a single row (bounds do not add up); return whether any was drawn."""
     bounds = rows[["node_id"]].assign(
         low=numbers("credits", rows, "low"), high=numbers("credits", rows, "high")
     )
@@ -144,13 +144,13 @@ def _draw_intervals(ax: Axes, shown: Lines, rows: pd.DataFrame) -> bool:
     if not any(drawn):
         return False
     low, high = (single.loc[drawn, bound].to_numpy() for bound in ("low", "high"))
-    # Drawn from bound to bound, not around the bar's end: an estimate may lie outside its own interval.
+    # Drawn from bound to bound, not around the bar's end: an estimate can lie outside its interval.
     ax.errorbar(
         (low + high) / 2,
         [positions[key] for key in keys if key in positions],
         xerr=np.abs(high - low) / 2,
         fmt="none",
-        ecolor=look.tones(ax).ink,
+        ecolor=style.palette(ax).text,
         elinewidth=1.1,
         capsize=2.5,
     )

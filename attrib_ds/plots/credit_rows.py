@@ -1,4 +1,4 @@
-"""Reduce a frame of credits to the lines a plot shows."""
+"""Reduce a frame of credits to one row per node for plotting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots.arguments import numbers
 from attrib_ds.plots.labels import distinct, names_of_nodes
-from attrib_ds.plots.look import count
+from attrib_ds.plots.style import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,21 +24,21 @@ MEASURES: Final = {
 
 
 @dataclass(frozen=True)
-class Lines:
-    """What a plot shows from top to bottom: nodes, then the rest together, then the unattributed.
+class NodeRows:
+    """Rows of a plot from top to bottom: nodes, the sum of other nodes, unattributed.
 
     Attributes
     ----------
     labels : tuple of str
-        One per line.
+        Label of each row.
     node_ids : tuple of str or None
-        The node of each line; none for the two summary lines.
+        Node of each row; None for the two summary rows.
     amounts : DataFrame
-        One row per line, one column per model in order of appearance; NaN where a model has none.
+        One row per label, one column per model in order of appearance; NaN if a model has no amount.
     unattributed : bool
-        Whether the last line is the unattributed one.
+        Whether the last row is the unattributed one.
     without_amount : int
-        Nodes left out because no model gives them an amount.
+        Number of nodes left out because no model gives them an amount.
     """
 
     labels: tuple[str, ...]
@@ -56,18 +56,18 @@ def axis_label(by: str, currency: str | None) -> str:
 
 
 def empty_message(by: str) -> str:
-    """Return what axes without anything to show say."""
+    """Return the message of an empty plot."""
     return "no credited value" if by == "value" else "no credited conversions"
 
 
 def select_model(credits: pd.DataFrame, model: str | None) -> tuple[pd.DataFrame, str | None]:
-    """Return the rows of one model and its name; the name may be left out if there is one only."""
+    """Return the rows of one model and its name, which is required if there are several models."""
     models = [str(name) for name in credits["model"].dropna().unique()]
     if not models:
         return credits, model
     if model is None and len(models) > 1:
         raise InvalidRequest(
-            f"model: None is not allowed where credits hold {len(models)} models; "
+            f"model: None is not allowed because credits have {len(models)} models; "
             f"allowed: {', '.join(sorted(models))}",
             field="model",
         )
@@ -83,38 +83,38 @@ def select_currency(
     *,
     amounts: Sequence[str],
 ) -> tuple[pd.DataFrame, str | None]:
-    """Return the rows whose ``amounts`` may be summed, and their currency if it has a name."""
-    known = credits["currency"].dropna().unique().tolist()
+    """Return the rows whose ``amounts`` can be summed, and their currency if it has a name."""
+    currencies = credits["currency"].dropna().unique().tolist()
     if currency is not None:
-        if known and currency not in known:
-            raise InvalidRequest.choice("currency", currency, known)
-        if not known and len(credits):
+        if currencies and currency not in currencies:
+            raise InvalidRequest.choice("currency", currency, currencies)
+        if not currencies and len(credits):
             raise InvalidRequest(
-                f"currency: {currency!r} is not allowed, since the amounts in credits name no currency; "
+                f"currency: {currency!r} is not allowed because the amounts in credits have no currency; "
                 "allowed: None",
                 field="currency",
             )
         return credits[credits["currency"] == currency], currency
-    filled = credits["currency"].notna() & False
+    has_amount = credits["currency"].notna() & False
     for column in amounts:
-        filled |= numbers("credits", credits, column).fillna(0.0) != 0.0
-    found = credits.loc[filled, "currency"]
-    named = sorted(found.dropna().unique())
-    if len(named) > 1 or (named and found.isna().any()):
-        kinds = [*named, *(["none"] if found.isna().any() else [])]
+        has_amount |= numbers("credits", credits, column).fillna(0.0) != 0.0
+    used = credits.loc[has_amount, "currency"]
+    named = sorted(used.dropna().unique())
+    if len(named) > 1 or (named and used.isna().any()):
+        conflicting = [*named, *(["none"] if used.isna().any() else [])]
         raise InvalidRequest(
-            f"currency: None is not allowed where credits hold amounts in {len(kinds)} currencies "
-            f"({', '.join(kinds)}), which are never summed; allowed: {', '.join(named)}",
+            f"currency: None is not allowed because credits have amounts in {len(conflicting)} currencies "
+            f"({', '.join(conflicting)}), which are never summed; allowed: {', '.join(named)}",
             field="currency",
         )
-    return credits, named[0] if named else (known[0] if len(known) == 1 else None)
+    return credits, named[0] if named else (currencies[0] if len(currencies) == 1 else None)
 
 
-def lines(credits: pd.DataFrame, measure: str, *, top: int) -> Lines:
-    """Sum a measure per node and model, and keep the ``top`` nodes apart.
+def node_rows(credits: pd.DataFrame, measure: str, *, top: int) -> NodeRows:
+    """Sum a measure per node and model, with separate rows for the ``top`` nodes only.
 
-    The nodes kept are those with the largest magnitude in any model, so that large negative credit is
-    not hidden; they are ordered by their mean over the models, largest first, then by identifier.
+    These are the nodes with the largest magnitude in any model, so that large negative credit is not hidden;
+    they are ordered by their mean over the models, largest first, then by identifier.
     """
     rows = credits[["model", "node_id", "node_name"]].assign(amount=numbers("credits", credits, measure))
     by_model = {str(model): part for model, part in rows.groupby("model", sort=False)}
@@ -140,12 +140,12 @@ def lines(credits: pd.DataFrame, measure: str, *, top: int) -> Lines:
     labels = list(distinct({node: names[node] for node in kept}).values())
     parts = [nodes.loc[kept]]
     if rest:
-        labels.append(f"other ({count(len(rest), 'node')})")
+        labels.append(f"other ({format_count(len(rest), 'node')})")
         parts.append(nodes.loc[rest].sum(min_count=1).to_frame().T)
     if unattributed.notna().any():
         labels.append("unattributed")
         parts.append(unattributed.to_frame().T)
-    return Lines(
+    return NodeRows(
         labels=tuple(labels),
         node_ids=(*kept, *[None] * (len(labels) - len(kept))),
         amounts=pd.concat(parts, ignore_index=True) if labels else nodes,

@@ -1,4 +1,4 @@
-"""Lines of insights over time."""
+"""Line chart of insights over time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import require_choice, require_count, require_frame
 from attrib_ds.plots.insight_rows import OTHER, VALUES, rows_of_events, table_of_groups
 from attrib_ds.plots.interval_labels import complete
@@ -29,18 +29,18 @@ def insights(
         ``sessionCount``, ``hitCount``, ``durationSum`` (seconds); or as ``event_insights`` does:
         ``identifier``, ``interval``, ``values.<metric>``.
     value : str, optional
-        The height of a line: one of the three, ``"sessionCount"`` by default; or a metric of events, by
-        default the first.
+        Column to draw: ``"sessionCount"`` (default), ``"hitCount"`` or ``"durationSum"``; for events, a
+        metric, by default the first.
     top : int, default 8
-        Groups with a line of their own, largest first; the rest is summed into one grey line.
+        Maximum number of groups with their own line, largest first; the rest is summed into one grey line.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     Axes
-        Intervals in order from left to right. An interval without a record counts as 0, also where no
-        group has one, between the first and the last.
+        Intervals in order from left to right. An interval without a record counts as 0, including intervals
+        between the first and the last that no group has.
 
     Raises
     ------
@@ -66,38 +66,38 @@ def insights(
     require_choice("value", value, labels)
     table = table_of_groups(insights, value, top=top)
 
-    ax = look.axes_of(ax, width=9.0, height=4.2)
-    several = len(table) > 1
+    ax = style.axes_or_new(ax, width=9.0, height=4.2)
+    has_groups = len(table) > 1
     title = labels[value].partition(" (")[0]
     title = title[:1].upper() + title[1:]
-    look.dress(ax, title=f"{title} per interval{' and group' if several else ''}", grid="y")
+    style.format_axes(ax, title=f"{title} per interval{' and group' if has_groups else ''}", grid="y")
     ax.set_ylabel(labels[value])
     ax.set_xlabel("interval")
     if table.empty:
-        look.say_empty(ax, f"no {title.lower()}")
+        style.write_empty(ax, f"no {title.lower()}")
         return ax
     intervals = complete(list(table.columns))
     table = table.reindex(columns=intervals, fill_value=0.0)
-    places = range(len(intervals))
+    positions = range(len(intervals))
     marker = "o" if len(intervals) <= 60 else ""
-    colours, handles = look.tones(ax).colours, []
+    colours, handles = style.palette(ax).colours, []
     for rank, (label, heights) in enumerate(table.iterrows()):
-        rest = several and rank == top and str(label).startswith(OTHER)
+        is_rest = has_groups and rank == top and str(label).startswith(OTHER)
         (handle,) = ax.plot(
-            places,
+            positions,
             heights.to_numpy(),
-            color=look.GREY if rest else colours[rank % len(colours)],
-            linestyle="--" if rest else ("-", ":", "-.")[rank // len(colours) % 3],
+            color=style.GREY if is_rest else colours[rank % len(colours)],
+            linestyle="--" if is_rest else ("-", ":", "-.")[rank // len(colours) % 3],
             marker=marker,
             markersize=3.5,
             linewidth=1.6,
         )
         handles.append(handle)
-    look.write_thousands(ax.yaxis)
+    style.format_thousands(ax.yaxis)
     if table.to_numpy().min() >= 0:
         ax.set_ylim(bottom=0)
-    if several or table.index[0]:
-        look.draw_legend(ax, handles, [str(label) for label in table.index])
-    look.settle(ax)
-    look.write_thinned(ax, intervals)
+    if has_groups or table.index[0]:
+        style.draw_legend(ax, handles, [str(label) for label in table.index])
+    style.apply_layout(ax)
+    style.label_ticks(ax, intervals)
     return ax

@@ -1,4 +1,4 @@
-"""Order the interval labels of insights and fill the gaps between them."""
+"""Sort the interval labels of insights and fill the gaps between them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _part_number(parts: int) -> Callable[[str], int]:
     return lambda label: int(label[:4]) * parts + int(re.sub(r"^.{5}\D?", "", label)) - 1
 
 
-# Pattern of a label, its place among all such labels, and the label at a place.
-_KINDS: Final[tuple[tuple[str, Callable[[str], int], Callable[[int], str]], ...]] = (
+# Pattern of a label, label to ordinal number, ordinal number to label.
+_FORMATS: Final[tuple[tuple[str, Callable[[str], int], Callable[[int], str]], ...]] = (
     (r"\d{1,4}", int, str),
     (r"\d{4}-S\d", _part_number(2), lambda number: f"{number // 2:04}-S{number % 2 + 1}"),
     (r"\d{4}-Q\d", _part_number(4), lambda number: f"{number // 4:04}-Q{number % 4 + 1}"),
@@ -56,9 +56,9 @@ _KINDS: Final[tuple[tuple[str, Callable[[str], int], Callable[[int], str]], ...]
 
 
 def complete(labels: Collection[str]) -> list[str]:
-    """Return the labels in order, with those between them that insights leave out as empty.
+    """Return the labels in order, including intervals that insights leave out because they are empty.
 
-    Labels of no known kind (instants of custom segments) are only sorted.
+    Labels of other formats (instants of custom segments) are only sorted.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def complete(labels: Collection[str]) -> list[str]:
     >>> complete(["10", "8"])
     ['8', '9', '10']
     """
-    for pattern, number_of, label_of in _KINDS:
+    for pattern, number_of, label_of in _FORMATS:
         if labels and all(re.fullmatch(pattern, label) for label in labels):
             try:
                 numbers = {label: number_of(label) for label in labels}
@@ -81,29 +81,29 @@ def complete(labels: Collection[str]) -> list[str]:
 
 
 def season_of(labels: Collection[str], interval: str | None) -> tuple[list[str], list[str]]:
-    """Return every label of a seasonal interval in order, and the name of each.
+    """Return all labels of a seasonal interval in order, and their display names.
 
-    Without ``interval``, exactly 1 to 7 are taken for weekdays; other labels run from the lowest to
-    the highest and name themselves.
+    Without ``interval``, labels that are exactly 1 to 7 are weekdays; other labels run from the lowest to the
+    highest and are their own names.
     """
     wrong = sorted(label for label in labels if not re.fullmatch(r"\d{1,3}", label))
     if wrong:
         raise InvalidRequest(
-            f"insights: interval {wrong[0]!r} is not seasonal; allowed: whole numbers, as asked for by "
+            f"insights: interval {wrong[0]!r} is not seasonal; allowed: whole numbers, as returned for "
             f"{', '.join(SEASONS)}",
             field="insights",
         )
-    found = sorted({int(label) for label in labels})
+    present = sorted({int(label) for label in labels})
     if interval is None:
-        interval = "dayOfWeek" if found == list(range(1, 8)) else None
-    low, high = SEASONS[interval] if interval else (found[0], found[-1])
-    if found[0] < low or found[-1] > high:
-        outside = next(label for label in found if not low <= label <= high)
+        interval = "dayOfWeek" if present == list(range(1, 8)) else None
+    low, high = SEASONS[interval] if interval else (present[0], present[-1])
+    if present[0] < low or present[-1] > high:
+        outside = next(label for label in present if not low <= label <= high)
         raise InvalidRequest(
-            f"interval: {interval!r} is not allowed where insights hold the label '{outside}'; its labels "
+            f"interval: {interval!r} is not allowed because insights have the label '{outside}'; its labels "
             f"are {low} to {high}",
             field="interval",
         )
     names = {"dayOfWeek": WEEKDAYS, "monthOfYear": MONTHS}.get(interval or "")
-    every = [str(label) for label in range(low, high + 1)]
-    return every, list(names or every)
+    season = [str(label) for label in range(low, high + 1)]
+    return season, list(names or season)

@@ -1,4 +1,4 @@
-"""Name nodes and groups so that each label is short and no two are the same."""
+"""Short, distinct labels for nodes and groups."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def shorten(name: str, *, width: int = WIDTH) -> str:
 
 
 def names_of_nodes(rows: pd.DataFrame) -> dict[str, str]:
-    """Return the name of each node id in ``rows``: its last known name, or the id itself."""
+    """Return the name of each node id in ``rows``: the last name in the frame, or the id itself."""
     named = rows[["node_id", "node_name"]].dropna().drop_duplicates()
     names = dict(zip(named["node_id"], named["node_name"], strict=True))
     return {node: str(names.get(node, node)) for node in rows["node_id"].dropna().unique()}
 
 
 def distinct(names: Mapping[str, str], *, width: int = WIDTH) -> dict[str, str]:
-    """Return one short label per identifier, no two the same.
+    """Return a short, distinct label per identifier.
 
-    Equal names get their identifier. Names that a cut in the middle makes equal are cut around the
-    place where they part; what is still equal then is numbered.
+    Equal names get their identifier as a suffix. Names that would be equal after shortening keep the part in
+    which they differ; labels that are still equal are numbered.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def distinct(names: Mapping[str, str], *, width: int = WIDTH) -> dict[str, str]:
     short = {name: label for label, names_of_label in alike.items() for name in names_of_label}
     for names_of_label in alike.values():
         if len(names_of_label) > 1:
-            short |= _around_partings(sorted(set(names_of_label)), width)
+            short |= _keep_differences(sorted(set(names_of_label)), width)
     labels: dict[str, str] = {}
     taken: set[str] = set()
     for key, name in full.items():
@@ -70,19 +70,19 @@ def distinct(names: Mapping[str, str], *, width: int = WIDTH) -> dict[str, str]:
     return labels
 
 
-def _around_partings(names: list[str], width: int) -> dict[str, str]:
-    """Return each name's beginning and the part from the word that sets it apart from its neighbours.
+def _keep_differences(names: list[str], width: int) -> dict[str, str]:
+    """Shorten sorted names to their beginning and the part from the first word that differs.
 
-    Of sorted names, the one that shares the longest beginning with a name stands next to it.
+    In sorted order, the name with the longest common beginning is a neighbour.
     """
     shared = [0, *(len(_common_start(one, two)) for one, two in itertools.pairwise(names)), 0]
     head = width // 3
     room = width - head - 2
     labels = {}
-    for place, name in enumerate(names):
-        parting = max(shared[place], shared[place + 1])
-        word = name.rfind(" ", 0, parting) + 1
-        begin = max(word if parting - word < room // 2 else parting - 3, head)
+    for position, name in enumerate(names):
+        difference = max(shared[position], shared[position + 1])
+        word = name.rfind(" ", 0, difference) + 1
+        begin = max(word if difference - word < room // 2 else difference - 3, head)
         if begin + room + 1 >= len(name):
             labels[name] = f"{name[:head]}…{name[len(name) - room - 1 :]}"
         else:

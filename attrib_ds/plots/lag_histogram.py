@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_frame
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("event_id", "conversions", "first_lag_days", "last_lag_days")
 _HOUR: Final = 1 / 24
 _MINUTE: Final = _HOUR / 60
-# Ticks for lags over several orders of magnitude, and finer ones for when fewer than four of them fit.
+# Ticks for lags over several orders of magnitude, and finer ones if fewer than four of these fit.
 _COARSE: Final = (_MINUTE, 10 * _MINUTE, _HOUR, 6 * _HOUR, 1.0, 7.0, 30.0, 90.0, 365.0, 1825.0)
 _FINE: Final = (
     *(factor * _MINUTE for factor in (1, 2, 5, 10, 20, 30)),
@@ -38,14 +38,14 @@ def lags(lags: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         As ``Paths.lags()`` returns it, one row per conversion: ``event_id``, ``conversions`` (weight),
         ``first_lag_days``, ``last_lag_days`` (days; null for a conversion without a touch).
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     Axes
-        Two step histograms of weighted conversions over bins of equal ratio between one minute, which
-        takes shorter lags too, and the longest lag; dashed lines mark the weighted medians. Conversions
-        without a touch are counted below the axis.
+        Two step histograms of weighted conversions over logarithmic bins from one minute (shorter lags are in
+        the first bin) to the longest lag; dashed lines mark the weighted medians. The number of conversions
+        without a touch is below the axis.
 
     Raises
     ------
@@ -69,26 +69,26 @@ def lags(lags: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     for column, days in (("first_lag_days", first), ("last_lag_days", last)):
         if (days < 0).any():
             raise InvalidRequest(
-                f"lags: column {column!r} holds {np.nanmin(days)}; allowed: days from 0", field="lags"
+                f"lags: column {column!r} contains {np.nanmin(days)}; allowed: days from 0", field="lags"
             )
 
-    ax = look.axes_of(ax, width=8.0, height=4.2)
-    look.dress(ax, title="Time from first and last touch to conversion", grid="y", lift=26.0)
+    ax = style.axes_or_new(ax, width=8.0, height=4.2)
+    style.format_axes(ax, title="Time from first and last touch to conversion", grid="y", lift=26.0)
     ax.set_ylabel("conversions per bar")
     untouched = float(weights[np.isnan(first) | np.isnan(last)].sum())
-    note = f"\n{look.count(untouched, 'conversion')} without a touch not drawn" if untouched else ""
+    note = f"\n{style.format_count(untouched, 'conversion')} without a touch not drawn" if untouched else ""
     ax.set_xlabel(f"time to conversion (log scale){note}")
     touched = ~(np.isnan(first) | np.isnan(last))
     if not touched.any():
-        look.say_empty(ax, "no conversions with a touch" if len(lags) else "no credited conversions")
+        style.write_empty(ax, "no conversions with a touch" if len(lags) else "no credited conversions")
         return ax
     weights, first, last = weights[touched], first[touched], last[touched]
     edges = _bin_edges(np.concatenate([first, last]))
     ax.set_xscale("log")
     handles, names = [], []
     for name, days, colour, dashes in (
-        ("first touch", first, look.tones(ax).colours[0], (0, (6, 3))),
-        ("last touch", last, look.tones(ax).colours[3], (0, (2, 2))),
+        ("first touch", first, style.palette(ax).colours[0], (0, (6, 3))),
+        ("last touch", last, style.palette(ax).colours[3], (0, (2, 2))),
     ):
         heights, _ = np.histogram(np.clip(days, edges[0], edges[-1]), bins=edges, weights=weights)
         ax.stairs(heights, edges, fill=True, color=colour, alpha=0.15)
@@ -101,10 +101,10 @@ def lags(lags: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.set_ylim(bottom=0)
     ax.set_xticks(*_ticks(edges[0], edges[-1], shorter=bool((last < edges[0]).any())))
     ax.minorticks_off()
-    look.write_thousands(ax.yaxis)
+    style.format_thousands(ax.yaxis)
     if (weights == np.round(weights)).all():
         ax.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    look.draw_legend(ax, handles, names, above=True)
+    style.draw_legend(ax, handles, names, above=True)
     return ax
 
 
@@ -116,15 +116,15 @@ def _bin_edges(days: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
 
 
 def _weighted_median(days: npt.NDArray[np.floating], weights: npt.NDArray[np.floating]) -> float:
-    """Return the lag that half of the weight does not exceed; plain if no weight is positive."""
+    """Return the weighted median; the unweighted one if no weight is positive."""
     weights = np.maximum(weights, 0.0)
     if not weights.any():
         return float(np.median(days))
     order = np.argsort(days, kind="stable")
-    reached = np.cumsum(weights[order])
-    low = np.searchsorted(reached, reached[-1] / 2, side="left")
-    high = np.searchsorted(reached, reached[-1] / 2, side="right")
-    # Exactly half the weight on either side: the middle of the two neighbours, as in a plain median.
+    cumulative = np.cumsum(weights[order])
+    low = np.searchsorted(cumulative, cumulative[-1] / 2, side="left")
+    high = np.searchsorted(cumulative, cumulative[-1] / 2, side="right")
+    # With exactly half the weight on either side: the mean of the two neighbours, as in an unweighted median.
     return float((days[order][low] + days[order][min(high, len(days) - 1)]) / 2)
 
 
@@ -135,18 +135,18 @@ def _duration(days: float) -> str:
 
 
 def _ticks(low: float, high: float, *, shorter: bool) -> tuple[list[float], list[str]]:
-    # Edges come from logarithms: a tick on the edge itself must not fall outside by rounding.
-    places = [tick for tick in _COARSE if low * 0.999 <= tick <= high * 1.001]
-    if len(places) < 4:
-        places = [tick for tick in _FINE if low * 0.999 <= tick <= high * 1.001]
-    names = [_tick_name(tick) for tick in places]
+    # Edges come from logarithms: the tolerance keeps a tick on the edge despite rounding.
+    ticks = [tick for tick in _COARSE if low * 0.999 <= tick <= high * 1.001]
+    if len(ticks) < 4:
+        ticks = [tick for tick in _FINE if low * 0.999 <= tick <= high * 1.001]
+    names = [_tick_name(tick) for tick in ticks]
     if shorter and names:
         names[0] = f"≤ {names[0]}"
-    return places, names
+    return ticks, names
 
 
 def _tick_name(days: float) -> str:
     for unit, name in ((1.0, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
         if days >= unit * 0.999:
-            return look.count(round(days / unit), name)
+            return style.format_count(round(days / unit), name)
     return f"{days:g} days"

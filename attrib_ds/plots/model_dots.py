@@ -1,4 +1,4 @@
-"""Dots of credit per node, one for each model."""
+"""Dot plot of credit per node and model."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import require_choice, require_count, require_frame
 from attrib_ds.plots.credit_rows import (
     COLUMNS,
     MEASURES,
-    Lines,
+    NodeRows,
     axis_label,
     empty_message,
-    lines,
+    node_rows,
     select_currency,
 )
 from attrib_ds.plots.labels import distinct
@@ -33,7 +33,7 @@ def model_comparison(
     currency: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw what each model credits to each node, as dots on one line per node.
+    """Draw the credit of each node by model, as dots on one row per node.
 
     Parameters
     ----------
@@ -43,17 +43,17 @@ def model_comparison(
     by : {"conversions", "value", "share"}, default "share"
         The position of a dot.
     top : int, default 15
-        Nodes with a line of their own, largest magnitude in any model first; the rest is summed.
+        Maximum number of nodes with their own row, largest magnitude in any model first; the rest is summed.
     currency : str, optional
-        Keep the rows in this currency only; needed by value when there is more than one.
+        Keep the rows in this currency only; required with ``by="value"`` when there is more than one.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     Axes
-        From top to bottom: nodes by falling mean over the models, "other (n nodes)", "unattributed". A
-        grey line spans the models; a model without a row for a node has no dot there.
+        From top to bottom: nodes in descending order of the mean over models, "other (n nodes)",
+        "unattributed". A grey line spans the models; a model without a row for a node has no dot there.
 
     Raises
     ------
@@ -75,59 +75,59 @@ def model_comparison(
     require_choice("by", by, MEASURES)
     require_count("top", top)
     rows, currency = select_currency(credits, currency, amounts=["value"] if by == "value" else [])
-    shown = lines(rows, by, top=top)
+    shown = node_rows(rows, by, top=top)
     models = [str(name) for name in shown.amounts.columns]
 
     step = 0.3 + 0.02 * len(models)
-    ax = look.axes_of(ax, width=9.0, height=1.3 + step * max(len(shown.labels), 3))
-    look.dress(ax, title=f"{MEASURES[by].capitalize()} per node and model", grid="x")
+    ax = style.axes_or_new(ax, width=9.0, height=1.3 + step * max(len(shown.labels), 3))
+    style.format_axes(ax, title=f"{MEASURES[by].capitalize()} per node and model", grid="x")
     ax.set_xlabel(axis_label(by, currency))
     if not shown.labels:
-        look.say_empty(ax, empty_message(by))
+        style.write_empty(ax, empty_message(by))
         return ax
     handles = _draw_dots(ax, shown)
-    look.draw_legend(ax, handles, list(distinct({model: model for model in models}, width=30).values()))
+    style.draw_legend(ax, handles, list(distinct({model: model for model in models}, width=30).values()))
     if by == "share":
-        look.write_percent(ax.xaxis)
+        style.format_percent(ax.xaxis)
     else:
-        look.write_thousands(ax.xaxis)
+        style.format_thousands(ax.xaxis)
     return ax
 
 
-def _draw_dots(ax: Axes, shown: Lines) -> list[Line2D]:
+def _draw_dots(ax: Axes, shown: NodeRows) -> list[Line2D]:
     positions = np.arange(len(shown.labels))
     amounts = shown.amounts.to_numpy(dtype="float64")
     for position in positions[::2]:
-        ax.axhspan(position - 0.5, position + 0.5, color=look.GREY, alpha=0.14, linewidth=0)
+        ax.axhspan(position - 0.5, position + 0.5, color=style.GREY, alpha=0.14, linewidth=0)
     ax.hlines(
         positions,
         np.nanmin(amounts, axis=1),
         np.nanmax(amounts, axis=1),
-        color=look.tones(ax).muted,
+        color=style.palette(ax).muted,
         linewidth=1.1,
         zorder=1.5,
     )
     models = amounts.shape[1]
-    # Models that agree would hide each other; each keeps to its own height within the line.
+    # Each model has its own height within the row, so that models that agree do not hide each other.
     heights = np.linspace(-0.3, 0.3, models) if models > 1 else np.zeros(1)
     handles = []
     for model in range(models):
-        marker, size = look.MARKERS[model % len(look.MARKERS)]
+        marker, size = style.MARKERS[model % len(style.MARKERS)]
         (handle,) = ax.plot(
             amounts[:, model],
             positions + heights[model],
             linestyle="none",
             marker=marker,
-            color=look.tones(ax).colours[model % len(look.tones(ax).colours)],
+            color=style.palette(ax).colours[model % len(style.palette(ax).colours)],
             markersize=size,
-            markeredgecolor=look.tones(ax).ground,
+            markeredgecolor=style.palette(ax).background,
             markeredgewidth=0.5,
         )
         handles.append(handle)
     ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown.labels) - 0.5, -0.5)
-    ax.axvline(0.0, color=look.tones(ax).muted, linewidth=0.8, zorder=1.2)
+    ax.axvline(0.0, color=style.palette(ax).muted, linewidth=0.8, zorder=1.2)
     if shown.unattributed:
-        ax.get_yticklabels()[-1].set_color(look.tones(ax).muted)
+        ax.get_yticklabels()[-1].set_color(style.palette(ax).muted)
     return handles

@@ -1,4 +1,4 @@
-"""A line of how well Markov chains of each order tell the paths of unseen users."""
+"""Line chart of the held-out log-likelihood of Markov chains by order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_frame
 
 if TYPE_CHECKING:
@@ -17,21 +17,20 @@ _COLUMNS = ("order", "held_out", "behind", "behind_error", "is_best", "is_parsim
 
 
 def orders(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Draw how far Markov chains of each order are behind the best one.
+    """Draw the held-out log-likelihood of Markov chains by order, relative to the best.
 
     Parameters
     ----------
     compared : DataFrame
         As ``compare_orders`` returns it.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     Axes
-        One point per order, the best at 0, with one standard error to either side: the log-likelihood per
-        path of users left out, less that of the best order. The lowest order whose bar reaches 0 is filled,
-        and named.
+        One point per order: held-out log-likelihood per path minus that of the best order, with one standard
+        error to either side. The lowest order whose error bar reaches 0 is filled and labelled.
 
     Raises
     ------
@@ -49,46 +48,46 @@ def orders(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     'order: touchpoints that the next step depends on'
     """
     require_frame("compared", compared, _COLUMNS)
-    ax = look.axes_of(ax, width=6.2, height=4.2)
-    look.dress(ax, title="Markov chains of each order, on users they have not seen", grid="y")
+    ax = style.axes_or_new(ax, width=6.2, height=4.2)
+    style.format_axes(ax, title="Markov chains by order, on held-out users", grid="y")
     ax.set_xlabel("order: touchpoints that the next step depends on")
-    ax.set_ylabel("log-likelihood per path, less the best")
+    ax.set_ylabel("log-likelihood per path minus the best")
     if compared.empty:
-        look.say_empty(ax, "nothing to compare")
+        style.write_empty(ax, "nothing to compare")
         return ax
     order, behind, error = (
         numbers("compared", compared, name).to_numpy() for name in ("order", "behind", "behind_error")
     )
     chosen = compared["is_parsimonious"].to_numpy(dtype=bool)
-    ax.axhline(0.0, color=look.tones(ax).muted, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
-    ax.plot(order, -behind, color=look.tones(ax).colours[0], linewidth=1.4, zorder=2)
+    ax.axhline(0.0, color=style.palette(ax).muted, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
+    ax.plot(order, -behind, color=style.palette(ax).colours[0], linewidth=1.4, zorder=2)
     ax.vlines(
-        order, -behind - error, -behind + error, color=look.tones(ax).colours[0], linewidth=1.6, zorder=2
+        order, -behind - error, -behind + error, color=style.palette(ax).colours[0], linewidth=1.6, zorder=2
     )
     for is_filled in (False, True):
-        which = chosen == is_filled
+        group = chosen == is_filled
         ax.plot(
-            order[which],
-            -behind[which],
+            order[group],
+            -behind[group],
             linestyle="none",
             marker="o",
             markersize=7.0 if is_filled else 6.0,
-            color=look.tones(ax).colours[0],
-            markerfacecolor=look.tones(ax).colours[0] if is_filled else look.tones(ax).ground,
+            color=style.palette(ax).colours[0],
+            markerfacecolor=style.palette(ax).colours[0] if is_filled else style.palette(ax).background,
             markeredgewidth=1.4,
             zorder=3,
         )
-    for place, height in zip(order[chosen][:1], -behind[chosen][:1], strict=True):
-        name = ax.annotate(
-            f"order {place:g}",
-            (place, height),
+    for best, height in zip(order[chosen][:1], -behind[chosen][:1], strict=True):
+        label = ax.annotate(
+            f"order {best:g}",
+            (best, height),
             xytext=(0, 9),
             textcoords="offset points",
             ha="center",
             fontsize="small",
-            color=look.tones(ax).ink,
+            color=style.palette(ax).text,
         )
-        look.outline(name, ax)
+        style.outline(label, ax)
     ax.set_xticks(np.sort(order))
     ax.set_xlim(order.min() - 0.5, order.max() + 0.5)
     ax.margins(y=0.18)

@@ -1,4 +1,4 @@
-"""Flow between nodes along the last touches before a conversion."""
+"""Flow diagram of the nodes touched last before a conversion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_count, require_frame
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
 
@@ -27,29 +27,28 @@ _BLOCK: Final = 0.07  # width of a block, in distances between columns
 
 
 def paths(touches: pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | None = None) -> Axes:
-    """Draw how paths run through the nodes of their last touches to the conversion.
+    """Draw the flow of paths through their last touches to the conversion.
 
     Parameters
     ----------
     touches : DataFrame
-        As ``Paths.to_pandas()`` returns it, one row per touchpoint: ``event_id`` (null: no conversion,
-        left out), ``user_id``, ``node_id``, ``node_name``, ``date``, ``position`` (from 1), ``length``
-        (0: a conversion without a touch), and perhaps ``conversions``, the weight of the event (1
-        without the column; events of weight 0 or less are left out).
+        As ``Paths.to_pandas()`` returns it, one row per touchpoint: ``event_id`` (rows without one are left
+        out), ``user_id``, ``node_id``, ``node_name``, ``date``, ``position`` (from 1), ``length`` (0: a
+        conversion without a touch), and optionally ``conversions``, the weight of the event (1 without the
+        column; events of weight 0 or less are left out).
     top : int, default 8
-        Nodes with blocks of their own, by weighted touches among those drawn; the rest is one block "other".
+        Maximum number of nodes with their own blocks, by weighted touches; the rest is one block "other".
     steps : int, default 4
-        Touches before the conversion that are drawn.
+        Number of touches before the conversion.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     Axes
-        One column per step, aligned at the conversion; the height of a block is the number of
-        conversions whose path touches the node there, the height of a band those that go on to the
-        next block. A path with fewer touches begins at a later column; conversions without a touch are
-        counted below.
+        One column per step, aligned at the conversion; the height of a block is the number of conversions
+        whose path touches the node at that step, the height of a band the number that continue to the next
+        block. Shorter paths begin at a later column; the number of conversions without a touch is below.
 
     Raises
     ------
@@ -75,33 +74,33 @@ def paths(touches: pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | Non
     rows = _last_touches(weighted, steps)
     events = rows.drop_duplicates("event_id")["weight"]
 
-    ax = look.axes_of(ax, width=2.6 + 1.5 * min(steps + 1, 9), height=5.2)
+    ax = style.axes_or_new(ax, width=2.6 + 1.5 * min(steps + 1, 9), height=5.2)
     last = "Last touch" if steps == 1 else f"Last {steps} touches"
-    look.dress(ax, title=f"{last} before {look.count(events.sum(), 'conversion')}", grid=None)
+    style.format_axes(ax, title=f"{last} before {style.format_count(events.sum(), 'conversion')}", grid=None)
     ax.spines[:].set_visible(False)
     untouched = weighted[weighted["length"] == 0].drop_duplicates("event_id")["weight"].sum()
     if untouched:
-        ax.set_xlabel(f"{look.count(untouched, 'conversion')} without a touch not drawn")
+        ax.set_xlabel(f"{style.format_count(untouched, 'conversion')} without a touch not drawn")
     if not len(events):
-        look.say_empty(ax, "no paths to a conversion" if len(touches) else "no credited conversions")
+        style.write_empty(ax, "no paths to a conversion" if len(touches) else "no credited conversions")
         return ax
     names, others = _rank_nodes(rows, top)
-    labels = [*distinct(names).values(), f"other ({look.count(others, 'node')})"]
-    every = look.tones(ax).colours
-    colours = [*(every[rank % len(every)] for rank in range(len(names))), look.GREY]
+    labels = [*distinct(names).values(), f"other ({style.format_count(others, 'node')})"]
+    cycle = style.palette(ax).colours
+    colours = [*(cycle[rank % len(cycle)] for rank in range(len(names))), style.GREY]
     sequences = _sequences(rows, names, steps)
     weights = events.to_numpy()
     blocks = _stack_blocks(sequences, weights)
     _draw_bands(ax, sequences, weights, blocks, colours)
     for (column, node), block in blocks.items():
-        colour = look.tones(ax).ink if column == steps else colours[node]
+        colour = style.palette(ax).text if column == steps else colours[node]
         corner = (column - _BLOCK / 2, block.start)
         ax.add_patch(Rectangle(corner, _BLOCK, block.height, color=colour, linewidth=0))
     _label_columns(ax, blocks, steps)
     shown = sorted({node for column, node in blocks if column < steps})
     handles = [Rectangle((0, 0), 1, 1, color=colours[node]) for node in shown]
-    look.draw_legend(ax, handles, [labels[node] for node in shown])
-    look.settle(ax)
+    style.draw_legend(ax, handles, [labels[node] for node in shown])
+    style.apply_layout(ax)
     _name_blocks(ax, blocks, steps, labels)
     return ax
 
@@ -123,19 +122,19 @@ def _weigh(touches: pd.DataFrame) -> pd.DataFrame:
 
 
 def _last_touches(rows: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """Return the touches drawn, with the column of each: 0 is the earliest."""
+    """Return the touches within the last ``steps``, with their column (0 is the earliest)."""
     rows = rows.assign(column=steps - 1 - (rows["length"] - rows["position"]))
     rows = rows[(rows["length"] > 0) & rows["column"].between(0, steps - 1)]
-    nowhere = rows["node_id"].isna()
+    is_missing = rows["node_id"].isna()
     return rows.assign(
         column=rows["column"].astype(int),
-        node_id=rows["node_id"].mask(nowhere, ""),
-        node_name=rows["node_name"].mask(nowhere, "no node"),
+        node_id=rows["node_id"].mask(is_missing, ""),
+        node_name=rows["node_name"].mask(is_missing, "no node"),
     )
 
 
 def _rank_nodes(rows: pd.DataFrame, top: int) -> tuple[dict[str, str], int]:
-    """Return the names of the ``top`` nodes by touches, and how many others there are."""
+    """Return the names of the ``top`` nodes by touches, and the number of other nodes."""
     uses = rows.groupby("node_id")["weight"].sum().rename("uses").reset_index()
     uses = uses.sort_values(["uses", "node_id"], ascending=[False, True])
     names = names_of_nodes(rows)
@@ -143,7 +142,7 @@ def _rank_nodes(rows: pd.DataFrame, top: int) -> tuple[dict[str, str], int]:
 
 
 def _sequences(rows: pd.DataFrame, names: Mapping[str, str], steps: int) -> npt.NDArray[np.int64]:
-    """Return one row per path and one column per step: the rank of the node there, -1 before the start."""
+    """Return the rank of the node by path (rows) and step (columns); -1 before the start of the path."""
     ranks = {node: rank for rank, node in enumerate(names)}
     path, _ = pd.factorize(rows["event_id"])
     sequences = np.full((path.max() + 1, steps), -1)
@@ -206,7 +205,7 @@ def _draw_bands(
 def _draw_band(
     ax: Axes, *, x: tuple[float, float], left: float, right: float, height: float, colour: str
 ) -> None:
-    """Draw a band of even height between two blocks, its edges leaving and arriving level."""
+    """Draw a band of constant height between two blocks as a Bézier curve."""
     start, end = x
     middle = (start + end) / 2
     corners = [
@@ -219,7 +218,7 @@ def _draw_band(
 
 
 def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int) -> None:
-    """Name the columns below and write the conversions that reach it above each."""
+    """Label the columns below, and write the number of conversions above each."""
     before = [f"{steps - 1 - column} before" for column in range(steps - 1)]
     ax.set_xticks(range(steps + 1), labels=[*before, "last touch", "conversion"], va="baseline")
     ax.set_yticks([])
@@ -230,8 +229,8 @@ def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: in
         totals[column] += block.height
     for column, total in totals.items():
         ax.annotate(
-            look.number(total), (column, 0), xytext=(0, 4), textcoords="offset points",
-            ha="center", va="bottom", fontsize="small", color=look.tones(ax).ink,
+            style.format_number(total), (column, 0), xytext=(0, 4), textcoords="offset points",
+            ha="center", va="bottom", fontsize="small", color=style.palette(ax).text,
         )  # fmt: skip
     lowest = max(block.start + block.height for block in blocks.values())
     ax.set_ylim(1.01 * lowest, -0.07 * lowest)
@@ -240,16 +239,18 @@ def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: in
 def _name_blocks(
     ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int, labels: Sequence[str]
 ) -> None:
-    """Write the node's name beside each block that is high enough for a line of text."""
+    """Write the node's name next to each block that is high enough for a line of text."""
     points = 72 / ax.figure.dpi
-    line = look.points(10) / (ax.get_window_extent().height * points) * abs(np.diff(ax.get_ylim()).item())
+    line = (
+        style.scale_points(10) / (ax.get_window_extent().height * points) * abs(np.diff(ax.get_ylim()).item())
+    )
     pitch = ax.get_window_extent().width * points / (steps + 0.3)
-    characters = max(int((1 - 1.5 * _BLOCK) * pitch / look.points(5)), 4)
+    characters = max(int((1 - 1.5 * _BLOCK) * pitch / style.scale_points(5)), 4)
     for (column, node), block in blocks.items():
         if column < steps and block.height >= line:
             text = ax.text(
                 column + 0.8 * _BLOCK, block.start + block.height / 2,
                 shorten(labels[node], width=characters),
-                va="center", fontsize=look.points(8), color=look.tones(ax).ink, parse_math=False,
+                va="center", fontsize=style.scale_points(8), color=style.palette(ax).text, parse_math=False,
             )  # fmt: skip
-            look.outline(text, ax)
+            style.outline(text, ax)

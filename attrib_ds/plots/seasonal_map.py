@@ -1,10 +1,10 @@
-"""Heat map of insights over a season."""
+"""Heat map of insights by group and seasonal interval, such as day of week."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import require_choice, require_count, require_frame
 from attrib_ds.plots.insight_rows import VALUES, table_of_groups
 from attrib_ds.plots.interval_labels import SEASONS, season_of
@@ -34,12 +34,12 @@ def seasonality(
     value : {"sessionCount", "hitCount", "durationSum"}, default "sessionCount"
         The colour of a cell.
     interval : str, optional
-        The seasonal interval asked for, such as ``"dayOfWeek"``: gives the axis its name and its full
-        range. Without it, labels that are exactly 1 to 7 are taken for weekdays.
+        Seasonal interval of the insights, such as ``"dayOfWeek"``; sets the name and the full range of the
+        axis. Without it, labels that are exactly 1 to 7 are taken as weekdays.
     top : int, default 15
-        Groups with a row of their own, largest first; the rest is summed into one row.
+        Maximum number of groups with their own row, largest first; the rest is summed into one row.
     ax : Axes, optional
-        Where to draw; a new figure by default. The colour bar takes its room from there.
+        Axes to draw on, which the colour bar makes smaller; a new figure by default.
 
     Returns
     -------
@@ -69,35 +69,35 @@ def seasonality(
     if interval is not None:
         require_choice("interval", interval, SEASONS)
     table = table_of_groups(insights, value, top=top)
-    every, names = season_of(list(table.columns), interval) if len(table) else ([], [])
+    season, names = season_of(list(table.columns), interval) if len(table) else ([], [])
 
-    ax = look.axes_of(ax, width=9.0, height=1.5 + 0.3 * max(len(table), 2))
+    ax = style.axes_or_new(ax, width=9.0, height=1.5 + 0.3 * max(len(table), 2))
     title = VALUES[value].partition(" (")[0]
-    name = _spoken(interval) if interval else ("day of week" if names[:1] == ["Mon"] else "interval")
-    look.dress(ax, title=f"{title.capitalize()} by {name}", grid=None)
+    name = _words(interval) if interval else ("day of week" if names[:1] == ["Mon"] else "interval")
+    style.format_axes(ax, title=f"{title.capitalize()} by {name}", grid=None)
     ax.set_xlabel(name)
     if table.empty:
-        look.say_empty(ax, f"no {title}")
+        style.write_empty(ax, f"no {title}")
         return ax
-    cells = table.reindex(columns=every, fill_value=0.0).to_numpy()
-    # The rest together may dwarf every group; it must not take their colours.
+    cells = table.reindex(columns=season, fill_value=0.0).to_numpy()
+    # The sum of the rest may dwarf every group, so it does not set the colour range.
     low, high = min(cells[:top].min(), 0.0), cells[:top].max()
     image = ax.imshow(cells, aspect="auto", cmap="cividis", vmin=low, vmax=high, interpolation="nearest")
-    beyond = "max" if cells.max() > high else "neither"
-    bar = ax.figure.colorbar(image, ax=ax, label=VALUES[value], pad=0.02, extend=beyond)
-    bar.ax.yaxis.label.set_color(look.tones(ax).ink)
+    extend = "max" if cells.max() > high else "neither"
+    bar = ax.figure.colorbar(image, ax=ax, label=VALUES[value], pad=0.02, extend=extend)
+    bar.ax.yaxis.label.set_color(style.palette(ax).text)
     bar.outline.set_visible(False)
-    look.write_thousands(bar.ax.yaxis)
-    bar.ax.tick_params(color=look.tones(ax).muted, labelcolor=look.tones(ax).ink, labelsize="small")
+    style.format_thousands(bar.ax.yaxis)
+    bar.ax.tick_params(color=style.palette(ax).muted, labelcolor=style.palette(ax).text, labelsize="small")
     labels = [str(label) for label in table.index] if any(table.index) else [""]
     ax.set_yticks(range(len(labels)), labels=labels, parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.spines[:].set_visible(False)
-    look.settle(ax)
-    look.write_thinned(ax, names)
+    style.apply_layout(ax)
+    style.label_ticks(ax, names)
     return ax
 
 
-def _spoken(interval: str) -> str:
+def _words(interval: str) -> str:
     """Return ``day of week`` for ``dayOfWeek``."""
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in interval)

@@ -1,11 +1,11 @@
-"""Bars of how many events reached each state."""
+"""Funnel chart of events by state."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_frame
 from attrib_ds.plots.labels import distinct
 
@@ -16,33 +16,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PREFIX: Final = "values."
-#: Metrics that are a mean time and no number of events.
+#: Prefix of metrics that are a mean time, not a number of events.
 _DELAY: Final = "state-delay-"
 
 
 def funnel(insights: pd.DataFrame, *, steps: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw how many events there were, and how many of them reached each state.
+    """Draw the number of events and of those that reached each state.
 
     Parameters
     ----------
     insights : DataFrame
         As ``event_insights`` returns it for ``"event-count"`` and states; its rows are summed.
     steps : sequence of str, optional
-        Metrics in the order in which events go through them; by default all that are counts, in the order of
-        the columns.
+        Metrics in the order of the funnel; by default all counts, in the order of the columns.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     Axes
-        One bar per step from above, with its number of events, its share of the first step and that of the
-        step before.
+        One bar per step from top to bottom, with its number of events and its share of the first and of the
+        previous step.
 
     Raises
     ------
     InvalidRequest
-        If a step is no metric of the frame, or there is none.
+        If a step is not a metric of the frame, or there are no steps.
 
     Examples
     --------
@@ -53,45 +52,45 @@ def funnel(insights: pd.DataFrame, *, steps: Sequence[str] | None = None, ax: Ax
     [100, 25]
     """
     require_frame("insights", insights, ())
-    known = [name.removeprefix(PREFIX) for name in insights.columns if str(name).startswith(PREFIX)]
-    chosen = [name for name in known if not name.startswith(_DELAY)] if steps is None else list(steps)
+    metrics = [name.removeprefix(PREFIX) for name in insights.columns if str(name).startswith(PREFIX)]
+    chosen = [name for name in metrics if not name.startswith(_DELAY)] if steps is None else list(steps)
     for step in chosen:
-        if step not in known:
-            raise InvalidRequest.choice("steps", step, known)
+        if step not in metrics:
+            raise InvalidRequest.choice("steps", step, metrics)
     if not chosen:
-        raise InvalidRequest("steps: there is none; needed: at least one metric of events", field="steps")
-    counted = [float(numbers("insights", insights, f"{PREFIX}{step}").sum()) for step in chosen]
+        raise InvalidRequest("steps: at least one metric of events is required", field="steps")
+    counts = [float(numbers("insights", insights, f"{PREFIX}{step}").sum()) for step in chosen]
 
-    ax = look.axes_of(ax, width=7.5, height=1.2 + 0.55 * len(chosen))
-    look.dress(ax, title="Events that reached each state", grid="x", lift=10)
+    ax = style.axes_or_new(ax, width=7.5, height=1.2 + 0.55 * len(chosen))
+    style.format_axes(ax, title="Events that reached each state", grid="x", lift=10)
     ax.set_xlabel("events")
-    places = range(len(chosen))
-    ax.barh(places, counted, color=look.tones(ax).colours[0], height=0.62)
+    positions = range(len(chosen))
+    ax.barh(positions, counts, color=style.palette(ax).colours[0], height=0.62)
     names = distinct({step: "events" if step == "event-count" else step for step in chosen})
-    ax.set_yticks(places, labels=[names[step] for step in chosen], parse_math=False)
+    ax.set_yticks(positions, labels=[names[step] for step in chosen], parse_math=False)
     ax.invert_yaxis()
-    ax.set_xlim(0, max(*counted, 1.0) * 1.45)
-    for place, number in enumerate(counted):
+    ax.set_xlim(0, max(*counts, 1.0) * 1.45)
+    for position, count in enumerate(counts):
         ax.annotate(
-            _note(counted, place),
-            (number, place),
+            _note(counts, position),
+            (count, position),
             (4, 0),
             textcoords="offset points",
             va="center",
             fontsize="small",
-            color=look.tones(ax).ink,
+            color=style.palette(ax).text,
         )
-    look.write_thousands(ax.xaxis)
-    look.settle(ax)
+    style.format_thousands(ax.xaxis)
+    style.apply_layout(ax)
     return ax
 
 
-def _note(counted: Sequence[float], place: int) -> str:
-    """Write a number of events, and how many that is of all and of the step before."""
+def _note(counts: Sequence[float], position: int) -> str:
+    """Return the number of events of a step with its shares of the first and of the previous step."""
     shares = []
-    if place and counted[0]:
-        shares.append(f"{counted[place] / counted[0]:.1%} of all")
-    if place > 1 and counted[place - 1]:
-        shares.append(f"{counted[place] / counted[place - 1]:.1%} of the step before")
-    note = look.number(counted[place])
+    if position and counts[0]:
+        shares.append(f"{counts[position] / counts[0]:.1%} of all")
+    if position > 1 and counts[position - 1]:
+        shares.append(f"{counts[position] / counts[position - 1]:.1%} of the previous step")
+    note = style.format_number(counts[position])
     return f"{note}  ({', '.join(shares)})" if shares else note

@@ -1,4 +1,4 @@
-"""The touchpoints of one conversion on the way to it, each with its part."""
+"""Timeline of the touchpoints of one conversion, with their shares of credit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_frame
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS: Final = ("position", "node_id", "node_name", "age_days", "weight")
-#: How much of the room of a node the largest part fills; the label stands above it.
-_HIGHEST: Final = 0.62
-#: The same where parts hang down too, towards those of the next node.
-_HIGHEST_OF_BOTH: Final = 0.3
+#: Height of the largest bar, as a fraction of a node's row; its label is above it.
+_MAX_HEIGHT: Final = 0.62
+#: The same if there are negative shares, whose bars point down towards the next row.
+_MAX_HEIGHT_SIGNED: Final = 0.3
 _UNITS: Final = ((1.0, "days"), (1 / 24, "hours"), (1 / 1440, "minutes"))
-#: Characters of a small label for a tenth of the width of a plot.
+#: Characters of a small label in a tenth of the width of a plot.
 _TENTH: Final = 6
 
 
 def explanation(explanation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Draw the touchpoints of one conversion in time, each with its part of it.
+    """Draw the touchpoints of one conversion over time, with their shares of credit.
 
     Parameters
     ----------
@@ -34,15 +34,15 @@ def explanation(explanation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         As :func:`attrib_ds.explain` returns it, one row per touchpoint: ``position``, ``node_id``,
         ``node_name``, ``age_days`` (null where paths have no dates), ``weight``.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
     Axes
-        One line per node, the one touched first on top, with a bar per touchpoint as high as its part of the
-        conversion, which stands at the right end. Parts are labelled as far as labels stand apart, the
-        largest first; on the right the part of the node. Parts below zero hang down. Touchpoints without a
-        part are grey marks. What is nobody's is told below.
+        One row per node, the one touched first on top, with a bar per touchpoint; its height is the
+        touchpoint's share of credit. The conversion is at the right end. Shares are labelled, largest first,
+        unless labels would overlap; the share of each node is on the right. Bars of negative shares point
+        down. Touchpoints without credit are grey marks. The baseline is noted below the axis.
 
     Raises
     ------
@@ -68,123 +68,126 @@ def explanation(explanation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     )
     touches = rows[rows["node_id"].notna()].sort_values(["age_days", "position"], ascending=[False, True])
     names = distinct(names_of_nodes(touches))
-    hangs_down = bool((touches["weight"] < 0).any())
-    ax = look.axes_of(ax, width=8.0, height=1.5 + (0.8 if hangs_down else 0.55) * max(len(names), 2))
-    look.dress(ax, title=_title(explanation), grid=None)
-    nobodys = float(rows.loc[rows["node_id"].isna(), "weight"].sum())
-    note = f"\n{_percent(nobodys)} of the conversion is nobody's" if round(nobodys, 9) else ""
+    has_negative = bool((touches["weight"] < 0).any())
+    ax = style.axes_or_new(ax, width=8.0, height=1.5 + (0.8 if has_negative else 0.55) * max(len(names), 2))
+    style.format_axes(ax, title=_title(explanation), grid=None)
+    baseline = float(rows.loc[rows["node_id"].isna(), "weight"].sum())
+    note = f"\n{_percent(baseline)} of the conversion is baseline" if round(baseline, 9) else ""
     if touches.empty:
-        look.say_empty(ax, "no touchpoint led to it")
+        style.write_empty(ax, "no credited touchpoint")
         ax.set_xlabel(note.strip())
         return ax
-    places, name = _places(touches)
+    positions, name = _positions(touches)
     ax.set_xlabel(f"{name}{note}")
-    lines = {node: len(names) - 1 - number for number, node in enumerate(names)}
-    base = np.array([lines[node] for node in touches["node_id"]], dtype=np.float64)
+    heights = {node: len(names) - 1 - number for number, node in enumerate(names)}
+    base = np.array([heights[node] for node in touches["node_id"]], dtype=np.float64)
     weight = touches["weight"].to_numpy()
     largest = float(np.abs(weight).max()) or 1.0
-    tip = base + (_HIGHEST_OF_BOTH if hangs_down else _HIGHEST) * weight / largest
-    _draw_bars(ax, places, base, tip, weight)
-    _label_parts(ax, places, base, tip, weight)
-    _label_nodes(ax, names, lines, touches)
+    tip = base + (_MAX_HEIGHT_SIGNED if has_negative else _MAX_HEIGHT) * weight / largest
+    _draw_bars(ax, positions, base, tip, weight)
+    _label_shares(ax, positions, base, tip, weight)
+    _label_nodes(ax, names, heights, touches)
     if touches["age_days"].notna().all():
-        ax.axvline(0.0, color=look.tones(ax).muted, linewidth=1.2)
-        ax.set_xlim(1.04 * max(places.max(), 1e-9), -0.02 * max(places.max(), 1e-9))
+        ax.axvline(0.0, color=style.palette(ax).muted, linewidth=1.2)
+        ax.set_xlim(1.04 * max(positions.max(), 1e-9), -0.02 * max(positions.max(), 1e-9))
     else:
-        ax.set_xlim(0.4, places.max() + 0.6)
+        ax.set_xlim(0.4, positions.max() + 0.6)
         ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-    ax.set_ylim(-0.6 if hangs_down else -0.35, len(names) - 1 + (0.6 if hangs_down else 0.95))
+    ax.set_ylim(-0.6 if has_negative else -0.35, len(names) - 1 + (0.6 if has_negative else 0.95))
     return ax
 
 
 def _title(explanation: pd.DataFrame) -> str:
-    """Name the conversion and the model, where the frame still tells them."""
+    """Return the title, with the conversion and the model if they are in the frame's ``attrs``."""
     event, model = (explanation.attrs.get(name) for name in ("event_id", "model"))
-    of_event = "the conversion" if event is None else event
-    return f"The way to {of_event}{'' if model is None else f', credited by {shorten(str(model))}'}"
+    conversion = "the conversion" if event is None else event
+    return f"Path to {conversion}{'' if model is None else f', credited by {shorten(str(model))}'}"
 
 
-def _places(touches: pd.DataFrame) -> tuple[npt.NDArray[np.float64], str]:
-    """Return where touchpoints stand, and what that is called."""
+def _positions(touches: pd.DataFrame) -> tuple[npt.NDArray[np.float64], str]:
+    """Return the positions of touchpoints on the x axis, and the label of the axis."""
     age = touches["age_days"].to_numpy()
     if np.isnan(age).any():
         return touches["position"].to_numpy(), "touchpoint"
-    unit, name = next((each for each in _UNITS if age.max() >= 2 * each[0]), _UNITS[-1])
+    unit, name = next(((unit, name) for unit, name in _UNITS if age.max() >= 2 * unit), _UNITS[-1])
     return age / unit, f"{name} before the conversion"
 
 
 def _draw_bars(
     ax: Axes,
-    places: npt.NDArray[np.float64],
+    positions: npt.NDArray[np.float64],
     base: npt.NDArray[np.float64],
     tip: npt.NDArray[np.float64],
     weight: npt.NDArray[np.float64],
 ) -> None:
-    ax.hlines(np.unique(base), *(0, 1), transform=ax.get_yaxis_transform(), color=look.GREY, linewidth=0.8)
-    for chosen, colour in ((weight > 0, look.tones(ax).colours[0]), (weight < 0, look.tones(ax).colours[3])):
-        ax.vlines(places[chosen], base[chosen], tip[chosen], color=colour, linewidth=3.0, alpha=0.85)
-        ax.plot(places[chosen], tip[chosen], "o", color=colour, markersize=4.0)
-    nothing = weight == 0
-    ax.plot(places[nothing], base[nothing], "|", color=look.tones(ax).muted, markersize=8.0)
+    ax.hlines(np.unique(base), 0, 1, transform=ax.get_yaxis_transform(), color=style.GREY, linewidth=0.8)
+    for chosen, colour in (
+        (weight > 0, style.palette(ax).colours[0]),
+        (weight < 0, style.palette(ax).colours[3]),
+    ):
+        ax.vlines(positions[chosen], base[chosen], tip[chosen], color=colour, linewidth=3.0, alpha=0.85)
+        ax.plot(positions[chosen], tip[chosen], "o", color=colour, markersize=4.0)
+    is_uncredited = weight == 0
+    ax.plot(positions[is_uncredited], base[is_uncredited], "|", color=style.palette(ax).muted, markersize=8.0)
 
 
-def _label_parts(
+def _label_shares(
     ax: Axes,
-    places: npt.NDArray[np.float64],
+    positions: npt.NDArray[np.float64],
     base: npt.NDArray[np.float64],
     tip: npt.NDArray[np.float64],
     weight: npt.NDArray[np.float64],
 ) -> None:
-    """Write the parts, the largest first, where none is written yet."""
-    room = max(float(np.ptp(places)), float(places.max()), 1e-9) / 10 / _TENTH
-    written: list[tuple[float, float, float]] = []
+    """Label the shares, largest first, without overlaps."""
+    character = max(float(np.ptp(positions)), float(positions.max()), 1e-9) / 10 / _TENTH
+    labelled: list[tuple[float, float, float]] = []
     for index in np.argsort(-np.abs(weight), kind="stable"):
         text = _percent(weight[index])
-        half = room * (len(text) + 1) / 2
-        meets = any(
-            line == base[index] and abs(place - places[index]) < half + width
-            for line, place, width in written
+        half = character * (len(text) + 1) / 2
+        overlaps = any(
+            row == base[index] and abs(position - positions[index]) < half + width
+            for row, position, width in labelled
         )
-        if weight[index] == 0 or meets:
+        if weight[index] == 0 or overlaps:
             continue
-        written.append((base[index], places[index], half))
+        labelled.append((base[index], positions[index], half))
         is_up = weight[index] > 0
         label = ax.annotate(
             text,
-            (places[index], tip[index]),
+            (positions[index], tip[index]),
             xytext=(0, 4 if is_up else -4),
             textcoords="offset points",
             ha="center",
             va="bottom" if is_up else "top",
             fontsize="x-small",
-            color=look.tones(ax).ink,
+            color=style.palette(ax).text,
         )
-        # The line of the conversion may run through it.
-        look.outline(label, ax)
+        # The line of the conversion may cross the label.
+        style.outline(label, ax)
 
 
-def _label_nodes(ax: Axes, names: dict[str, str], lines: dict[str, int], touches: pd.DataFrame) -> None:
-    ax.set_yticks([lines[node] for node in names], labels=list(names.values()), parse_math=False)
+def _label_nodes(ax: Axes, names: dict[str, str], heights: dict[str, int], touches: pd.DataFrame) -> None:
+    ax.set_yticks([heights[node] for node in names], labels=list(names.values()), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
-    parts = touches.groupby("node_id")["weight"].sum()
+    shares = touches.groupby("node_id")["weight"].sum()
     counts = touches.groupby("node_id")["weight"].count()
-    for node, line in lines.items():
-        many = f" from {counts[node]} touches" if counts[node] > 1 else ""
+    for node, height in heights.items():
+        note = f" from {counts[node]} touches" if counts[node] > 1 else ""
         ax.annotate(
-            f"{_percent(parts[node])}{many}",
-            (1.0, line),
+            f"{_percent(shares[node])}{note}",
+            (1.0, height),
             xycoords=ax.get_yaxis_transform(),
             xytext=(8, 0),
             textcoords="offset points",
             ha="left",
             va="center",
             fontsize="small",
-            color=look.tones(ax).ink,
+            color=style.palette(ax).text,
             annotation_clip=False,
         )
 
 
-def _percent(part: float) -> str:
-    text = f"{100 * part:.0f} %" if abs(part) >= 0.0995 or part == 0 else f"{100 * part:.2g} %"
+def _percent(share: float) -> str:
+    text = f"{100 * share:.0f} %" if abs(share) >= 0.0995 or share == 0 else f"{100 * share:.2g} %"
     return text.replace("-", "\N{MINUS SIGN}")

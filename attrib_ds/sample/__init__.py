@@ -1,4 +1,4 @@
-"""The shipped sample data: six months of an invented outdoor-goods shop."""
+"""The shipped sample data: six months of a fictional outdoor-goods shop."""
 
 from __future__ import annotations
 

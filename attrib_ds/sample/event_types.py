@@ -1,4 +1,4 @@
-"""The event types of the shop: what its orders and leads carry."""
+"""The event types of the sample shop: orders and leads with their fields and states."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 
 def event_types() -> list[dict[str, Any]]:
-    """Return the event types of the sample data, as they are created.
+    """Return the event types of the sample data, as arguments of ``create_event_type``.
 
     Returns
     -------
     list of dict
-        ``reference``, ``name`` and ``fields`` of each.
+        With ``reference``, ``name`` and ``fields``.
 
     Examples
     --------
-    >>> [each["reference"] for each in event_types()]
+    >>> [event_type["reference"] for event_type in event_types()]
     ['order', 'lead']
     """
     return [
@@ -23,7 +23,7 @@ def event_types() -> list[dict[str, Any]]:
             "reference": "order",
             "name": "Order",
             "fields": [
-                # Guests leave none.
+                # Guests order without an email.
                 {"type": "email", "entity": "user", "storageKey": "email", "optional": True},
                 {"type": "string", "entity": "event", "storageKey": "orderNumber"},
                 {"type": "currency", "entity": "event", "storageKey": "turnover"},

@@ -1,4 +1,4 @@
-"""The sample project: an invented outdoor-goods shop, loaded from the shipped files."""
+"""The sample project: a fictional outdoor-goods shop, loaded from the shipped files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def sample_project(path: str | Path = ":memory:") -> Project:
-    """Open an embedded project that holds the shipped sample data.
+    """Open an embedded project with the shipped sample data.
 
     Parameters
     ----------
     path : str or Path, default ":memory:"
-        Where to keep it. A file that holds the sample already is opened as it is.
+        File of the project. An existing file with the sample data is opened unchanged.
 
     Returns
     -------
     Project
         ``sample-shop``: half a year of an outdoor-goods shop, with campaigns, sessions, offline
-        interactions, bots, orders, leads and spend, with their event types. All of it is made up.
+        interactions, bots, orders, leads, spend and event types. All data is fictional.
 
     Examples
     --------
@@ -41,8 +41,9 @@ def sample_project(path: str | Path = ":memory:") -> Project:
         report = load(shop, **tables)
         if len(report.rejected):
             raise InvalidRequest(
-                f"path: the sample does not fit this project: {report.rejected.iloc[0].to_dict()}"
+                "path: the sample data cannot be loaded into this project: "
+                f"{report.rejected.iloc[0].to_dict()}"
             )
-        for each in sample.event_types():
-            shop.send("create_event_type", **each)
+        for event_type in sample.event_types():
+            shop.send("create_event_type", **event_type)
     return shop

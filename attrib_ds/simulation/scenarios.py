@@ -1,4 +1,4 @@
-"""The worlds to simulate: what channels there are, whom they reach and what they do."""
+"""Scenarios to simulate: channels, whom they reach, and their true effects."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from attrib_ds.errors import InvalidRequest
 
-#: How a channel finds the people it reaches, in a world where exposure follows intent.
+#: Targeting of a channel, in scenarios where exposure follows intent.
 Delivery = Literal["broad", "lookalikes", "category_search", "brand_search", "visitors", "subscribers"]
 
-#: How the effect of an exposure goes: it fades from the first day, or comes on over days and then fades.
+#: Adstock: the effect of an exposure decays from the first day, or builds up over days and then decays.
 Adstock = Literal["fading", "delayed"]
 
-#: How the effect of many exposures falls behind their number.
+#: Saturation curve: diminishing returns of repeated exposures.
 Saturation = Literal["hyperbola", "logarithm", "exponential"]
 
 
-#: Numbers of nodes and days are counted in few bytes.
-_MOST_CHANNELS: Final = 100
-_MOST_DAYS: Final = 1_000
+#: Limits of the integer types of nodes and days.
+_MAX_CHANNELS: Final = 100
+_MAX_DAYS: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class Channel:
     Parameters
     ----------
     node_id : str
-        Its name.
+        Name of the channel.
     half_life : float
-        Days after which half of an exposure's effect is left.
+        Half-life of an exposure's effect in days.
     rate : float
-        Exposures per user and day, 0 to 1; of a channel of searches in a world where exposure follows intent,
-        the share of searches that it is served for.
+        Exposures per user and day, 0 to 1; for search channels in scenarios where exposure follows intent,
+        the share of searches with an advertisement.
     delivery : str, default "broad"
-        Whom it reaches when exposure follows intent: anybody; ``lookalikes``, who resemble buyers;
-        who searches the category or the brand; ``visitors`` of the last seven days; ``subscribers``, mostly
-        those with the observed trait.
+        Targeting if exposure follows intent: ``"broad"`` (everybody), ``"lookalikes"`` (users similar to
+        buyers), ``"category_search"``, ``"brand_search"``, ``"visitors"`` (of the last seven days) or
+        ``"subscribers"`` (mostly users with the observed trait).
     direct : float, default 0
-        Growth of the hazard to convert per unit of saturated adstock.
+        Relative increase of the conversion hazard per unit of saturated adstock.
     upstream : float, default 0
-        Growth of the rates at which people become interested, per unit of saturated adstock.
+        Relative increase of the rates at which intent rises, per unit of saturated adstock.
     """
 
     node_id: str
@@ -70,26 +70,26 @@ class Channel:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A world to simulate.
+    """A scenario to simulate.
 
     Parameters
     ----------
     channels : tuple of Channel
-        The paid ones, 1 to 100; :data:`UNPAID` are there in every world and have no effect.
+        Paid channels, 1 to 100. All scenarios also have the channels :data:`UNPAID`, which have no effect.
     follows_intent : bool, default False
-        Whether who is about to buy anyway is reached more often (True), or exposure is random (False).
+        Whether users who are about to buy anyway are reached more often (True), or exposure is random
+        (False).
     synergies : tuple of (str, str, float)
-        Growth of the hazard per product of two channels' saturated adstocks.
+        Relative increase of the hazard per product of two channels' saturated adstocks.
     saturation : float, default 0.35
-        How fast a channel's adstock ``a`` saturates; 0 is never.
-    saturates : str, default "hyperbola"
-        ``a`` counts as ``a / (1 + s * a)``; as ``log(1 + s * a) / s`` (``"logarithm"``); or as
-        ``(1 - exp(-s * a)) / s`` (``"exponential"``), with ``s`` the saturation.
-    adstock : str, default "fading"
-        An exposure's effect fades from the first day on; or it is ``"delayed"``: half of what is still to
-        come comes on with each day, and fades from then on.
+        Rate of saturation ``s`` of a channel's adstock ``a``; 0 for none.
+    saturates : {"hyperbola", "logarithm", "exponential"}, default "hyperbola"
+        Saturation curve: ``a / (1 + s * a)``, ``log(1 + s * a) / s`` or ``(1 - exp(-s * a)) / s``.
+    adstock : {"fading", "delayed"}, default "fading"
+        An exposure's effect decays from the first day; or it is delayed: half of the pending effect arrives
+        on each day and decays from then on.
     days : int, default 30
-        How long everybody is observed, or until they convert; 1 to 1,000.
+        Days of observation of each user, or until the conversion; 1 to 1,000.
 
     Examples
     --------
@@ -107,30 +107,30 @@ class Scenario:
     days: int = field(default=30, kw_only=True)
 
     def __post_init__(self) -> None:
-        names = [getattr(each, "node_id", each) for each in self._as_tuple("channels")]
-        are_channels = all(isinstance(each, Channel) for each in self.channels)
-        are_told_apart = are_channels and len(set(names)) == len(names) and not set(names) & set(UNPAID)
-        if not 0 < len(names) <= _MOST_CHANNELS or not are_told_apart:
+        names = [getattr(channel, "node_id", channel) for channel in self._as_tuple("channels")]
+        are_channels = all(isinstance(channel, Channel) for channel in self.channels)
+        are_distinct = are_channels and len(set(names)) == len(names) and not set(names) & set(UNPAID)
+        if not 0 < len(names) <= _MAX_CHANNELS or not are_distinct:
             raise InvalidRequest(
-                f"channels: {names!r} is not allowed; allowed: one to {_MOST_CHANNELS} channels, each with a "
-                f"name of its own other than {', '.join(UNPAID)}",
+                f"channels: {names!r} is not allowed; allowed: one to {_MAX_CHANNELS} channels with distinct "
+                f"names other than {', '.join(UNPAID)}",
                 field="channels",
             )
-        for each in self._as_tuple("synergies"):
-            if not isinstance(each, tuple) or len(each) != 3:
+        for synergy in self._as_tuple("synergies"):
+            if not isinstance(synergy, tuple) or len(synergy) != 3:
                 raise InvalidRequest(
-                    f"synergies: {each!r} is not allowed; allowed: tuples of two channels and an effect",
+                    f"synergies: {synergy!r} is not allowed; allowed: tuples of two channels and an effect",
                     field="synergies",
                 )
-            for name in each[:2]:
+            for name in synergy[:2]:
                 if name not in names:
                     raise InvalidRequest.choice("synergies", name, names)
-            check_number("synergies", each[2], "an effect that is a finite number")
+            check_number("synergies", synergy[2], "an effect that is a finite number")
         check_number("saturation", self.saturation, "0 or more", minimum=0)
         for argument, allowed in (("saturates", Saturation), ("adstock", Adstock)):
             if getattr(self, argument) not in get_args(allowed):
                 raise InvalidRequest.choice(argument, getattr(self, argument), get_args(allowed))
-        check_whole("days", self.days, minimum=1, maximum=_MOST_DAYS)
+        check_whole("days", self.days, minimum=1, maximum=_MAX_DAYS)
 
     def _as_tuple(self, name: str) -> tuple[Any, ...]:
         try:
@@ -150,7 +150,7 @@ def check_number(
     minimum: float = -math.inf,
     maximum: float = math.inf,
 ) -> None:
-    """Refuse what is not a finite number within bounds, which ``allowed`` says in words."""
+    """Raise unless ``number`` is finite and within bounds; ``allowed`` describes them in the message."""
     is_number = isinstance(number, int | float | np.number) and not isinstance(number, bool)
     is_within = is_number and above < number < math.inf and minimum <= number <= maximum  # type: ignore[operator]
     if not is_within:
@@ -158,7 +158,7 @@ def check_number(
 
 
 def check_whole(argument: str, number: object, *, minimum: int, maximum: int | None = None) -> None:
-    """Refuse what is not a whole number within bounds."""
+    """Raise unless ``number`` is a whole number within bounds."""
     is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
     if not is_whole or number < minimum or (maximum is not None and number > maximum):  # type: ignore[operator]
         bounds = f"of {minimum} or more" if maximum is None else f"of {minimum} to {maximum:,}"
@@ -167,16 +167,16 @@ def check_whole(argument: str, number: object, *, minimum: int, maximum: int | N
         )
 
 
-#: What brings people without anybody paying for it, and has no effect of its own.
+#: Unpaid channels, which have no effect.
 UNPAID: Final = ("organic", "direct")
 
-# Half-lives, intents and hazards of the four worlds were given; rates, effects and synergies were searched,
-# and rounded, until credits that are conventions (first and last touch, linear, position, time decay, Markov
-# chains of order 1, Shapley values of observed sets) err by totals that were set beforehand, of a million
+# Half-lives, intents and hazards of the four scenarios were fixed first. Rates, effects and synergies were
+# then calibrated, and rounded, so that conventional credits (first and last touch, linear, position, time
+# decay, Markov chains of order 1, Shapley values of observed sets) have errors set beforehand, for a million
 # users: linear credit is 3.6, 1.8, 2.2 and 1.2 times what the channels cause (random, intent, synergy,
-# intent_synergy), and its shares are 5.8, 6.4, 7.0 and 5.6 points off; brand search causes some hundred
-# conversions, in "synergy" removals of single channels add up to 10,400. No model of effects and no
-# experiment was looked at: the worlds are tuned to none.
+# intent_synergy), and its shares are 5.8, 6.4, 7.0 and 5.6 points off; brand search causes about a hundred
+# conversions; in "synergy", removals of single channels add up to 10,400. Incremental models and experiments
+# were not used for the calibration, so the scenarios are not tuned to any of them.
 _RANDOM: Final = (
     Channel("display", 7, 0.04, "broad", direct=0.33),
     Channel("social", 5, 0.01, "lookalikes", direct=0.6),
@@ -204,7 +204,7 @@ _INTENT_SYNERGIES: Final = (
     ("display", "email", 1.8),
 )
 
-#: The scenarios to judge models by.
+#: Built-in scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
     "random": Scenario(_RANDOM),
     "intent": Scenario(_INTENT, follows_intent=True),
@@ -214,7 +214,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
 
 
 def scenario_named(scenario: str | Scenario) -> Scenario:
-    """Return a scenario by its name; a scenario is returned as it is."""
+    """Return a scenario by its name; a ``Scenario`` is returned unchanged."""
     if isinstance(scenario, Scenario):
         return scenario
     if not isinstance(scenario, str) or scenario not in SCENARIOS:
@@ -223,31 +223,31 @@ def scenario_named(scenario: str | Scenario) -> Scenario:
 
 
 def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
-    """Draw the parameters of a scenario afresh.
+    """Return a scenario with random parameters.
 
-    A model that is judged in one world alone can be tuned to it.
+    A model that is evaluated in one scenario alone can be tuned to it.
 
     Parameters
     ----------
     scenario : str or Scenario
-        What to vary; who is reached, and whether exposure follows intent, stay as they are.
+        Scenario to vary; targeting, and whether exposure follows intent, are kept.
     seed : int
-        Of the draw, 0 or more.
+        Seed of the random numbers, 0 or more.
 
     Returns
     -------
     Scenario
         Half-lives, rates, effects, synergies and the saturation are multiplied by random factors, most of
-        them between two thirds and one and a half (effects: half and double); the shapes of saturation
-        and adstock are drawn too.
+        them between 2/3 and 3/2 (effects: between 1/2 and 2); the saturation curve and the kind of adstock
+        are drawn at random.
 
     Examples
     --------
     >>> from attrib_ds import varied_scenario
-    >>> [round(each.half_life, 1) for each in varied_scenario("random", seed=1).channels[:2]]
+    >>> [round(channel.half_life, 1) for channel in varied_scenario("random", seed=1).channels[:2]]
     [7.8, 6.6]
     """
-    known = scenario_named(scenario)
+    original = scenario_named(scenario)
     check_whole("seed", seed, minimum=0)
     random = np.random.default_rng(seed)
 
@@ -256,19 +256,21 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
 
     channels = tuple(
         replace(
-            each,
-            half_life=each.half_life * factor(0.3),
-            rate=min(1.0, each.rate * factor(0.25)),
-            direct=each.direct * factor(0.5),
-            upstream=each.upstream * factor(0.35),
+            channel,
+            half_life=channel.half_life * factor(0.3),
+            rate=min(1.0, channel.rate * factor(0.25)),
+            direct=channel.direct * factor(0.5),
+            upstream=channel.upstream * factor(0.35),
         )
-        for each in known.channels
+        for channel in original.channels
     )
     return replace(
-        known,
+        original,
         channels=channels,
-        synergies=tuple((first, second, effect * factor(0.4)) for first, second, effect in known.synergies),
-        saturation=known.saturation * factor(0.4),
+        synergies=tuple(
+            (first, second, effect * factor(0.4)) for first, second, effect in original.synergies
+        ),
+        saturation=original.saturation * factor(0.4),
         saturates=str(random.choice(get_args(Saturation))),  # type: ignore[arg-type]
         adstock=str(random.choice(get_args(Adstock))),  # type: ignore[arg-type]
     )

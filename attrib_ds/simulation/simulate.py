@@ -1,4 +1,4 @@
-"""Makes journeys whose causes are known."""
+"""Simulate journeys with known causal effects."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.simulation.days import People, live, names_of
+from attrib_ds.simulation.daily_simulation import Population, node_names, run_days
 from attrib_ds.simulation.scenarios import Scenario, check_number, check_whole, scenario_named
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attrib_ds.simulation.days import Lived
+    from attrib_ds.simulation.daily_simulation import Outcomes
 
-#: Users whose days are lived together; bounds the memory.
-_TOGETHER: Final = 100_000
-#: Part of a day before which its touchpoints are, and after which its conversions.
+#: Users who are simulated together; bounds the memory.
+_BATCH_SIZE: Final = 100_000
+#: Fraction of a day that separates its touchpoints (before) from its conversions (after).
 _TOUCHES_UNTIL: Final = 0.9
 _MICROSECONDS: Final = 86_400_000_000
 _MEAN_VALUE: Final = 60.0
@@ -38,22 +38,22 @@ class Simulation:
     Attributes
     ----------
     scenario : Scenario
-        The world.
+        The simulated scenario.
     seed : int
-        Of its random numbers.
+        Seed of the random numbers.
     users : DataFrame
         One row per user: ``user_id`` (str), ``trait`` (boolean, observed), ``since`` and ``until``
-        (datetime64[us, UTC], the observation, which ends with the conversion or the last day).
+        (datetime64[us, UTC], the period of observation, which ends with the conversion or the last day).
     touchpoints : DataFrame
         One row per touchpoint: ``user_id``, ``node_id``, ``date``.
     conversions : DataFrame
         One row per conversion, at most one per user: ``event_id``, ``user_id``, ``date``, ``value``,
         ``currency``.
     withheld : DataFrame
-        One row per user and channel that was withheld from them at random: ``user_id``, ``node_id``.
+        One row per user and channel withheld from the user at random: ``user_id``, ``node_id``.
     opportunities : DataFrame
-        One row per touchpoint that a withheld user would have had: ``user_id``, ``node_id``, ``date``. A
-        server of advertisements knows it if it logs what it would have shown.
+        One row per touchpoint that was prevented because the channel was withheld: ``user_id``, ``node_id``,
+        ``date``. Ad servers with ghost ads log these.
     """
 
     scenario: Scenario
@@ -65,21 +65,21 @@ class Simulation:
     opportunities: pd.DataFrame
 
     def truth(self, *, shapley: bool = False) -> pd.DataFrame:
-        """Count the conversions that each channel caused, by living the same days without it.
+        """Count the conversions that each channel caused, by simulating the same days without it.
 
         Parameters
         ----------
         shapley : bool, default False
-            Whether to divide what the channels cause together too, for which every combination of channels
-            is lived: 64 worlds for six channels instead of seven.
+            Whether to compute Shapley values too, which simulates every combination of channels: 64 runs
+            for six channels instead of seven.
 
         Returns
         -------
         DataFrame
-            One row per node, unpaid ones last, which cause nothing: ``node_id`` (str), ``removal`` (float64,
-            conversions that would not have happened without the channel, all others running) and, if it was
-            asked for, ``shapley``. With synergies the removals add up to more than all channels cause.
-            Nobody is withheld from anything here.
+            One row per node, with the unpaid ones, which cause nothing, last: ``node_id`` (str), ``removal``
+            (float64, conversions lost without the channel, with all others running) and, with
+            ``shapley=True``, ``shapley``. With synergies, removals add up to more than the effect of all
+            channels. No channel is withheld from anybody here.
 
         Examples
         --------
@@ -89,26 +89,30 @@ class Simulation:
         """
         count = len(self.scenario.channels)
         everything = (True,) * count
-        worlds = [everything, *(_without(everything, position) for position in range(count))]
+        subsets = [everything, *(_without(everything, position) for position in range(count))]
         if shapley:
-            worlds = list(itertools.product((True, False), repeat=count))
-        caused = {world: self._conversions(world) for world in worlds}
-        removal = [caused[everything] - caused[_without(everything, each)] for each in range(count)]
-        unpaid = [0.0] * (len(names_of(self.scenario)) - count)
-        columns = {"node_id": names_of(self.scenario), "removal": [*map(float, removal), *unpaid]}
+            subsets = list(itertools.product((True, False), repeat=count))
+        conversions = {running: self._conversions(running) for running in subsets}
+        removal = [
+            conversions[everything] - conversions[_without(everything, position)] for position in range(count)
+        ]
+        unpaid = [0.0] * (len(node_names(self.scenario)) - count)
+        columns = {"node_id": node_names(self.scenario), "removal": [*map(float, removal), *unpaid]}
         if shapley:
-            columns["shapley"] = [*_shapley(caused, count), *unpaid]
+            columns["shapley"] = [*_shapley(conversions, count), *unpaid]
         return pd.DataFrame(columns).astype({"node_id": "str"})
 
     @cached_property
-    def _known(self) -> dict[tuple[bool, ...], int]:
+    def _conversion_counts(self) -> dict[tuple[bool, ...], int]:
         return {}
 
     def _conversions(self, running: tuple[bool, ...]) -> int:
-        if running not in self._known:
-            lived = _parts(self.scenario, len(self.users), self.seed, running=running, is_recorded=False)
-            self._known[running] = sum(int((part.converted >= 0).sum()) for _, part, _ in lived)
-        return self._known[running]
+        if running not in self._conversion_counts:
+            batches = _batches(self.scenario, len(self.users), self.seed, running=running, is_recorded=False)
+            self._conversion_counts[running] = sum(
+                int((outcomes.conversion_days >= 0).sum()) for _, outcomes, _ in batches
+            )
+        return self._conversion_counts[running]
 
 
 def simulate(
@@ -119,33 +123,33 @@ def simulate(
     holdout: float = 0.0,
     start: str = "2025-01-01",
 ) -> Simulation:
-    """Simulate journeys whose causes are known, to judge models by.
+    """Simulate journeys with known causal effects, for the evaluation of models.
 
-    Every user lives ``scenario.days`` days: interest comes and goes, channels reach people, people search and
-    come by themselves, and convert at most once, at a rate that what reached them before has raised. A
-    day's touchpoints come before its conversions.
+    Every user is simulated for ``scenario.days`` days: intent rises and falls, channels reach users, users
+    search and visit directly, and convert at most once, with a hazard that earlier exposures have raised.
+    The touchpoints of a day come before its conversions.
 
     Parameters
     ----------
     scenario : str or Scenario
-        ``"random"``: exposure is random, channels act directly. ``"intent"``: who is about to buy is reached
-        more often, display and social make people interested. ``"synergy"`` and ``"intent_synergy"``: the
-        same with channels that strengthen each other. Or a :class:`Scenario` of your own.
+        ``"random"``: exposure is random, channels have direct effects. ``"intent"``: users who are about to
+        buy are reached more often, display and social raise intent. ``"synergy"`` and ``"intent_synergy"``:
+        the same with synergies between channels. Or a :class:`Scenario`.
     users : int
-        How many, 1 or more. A million takes seconds.
+        Number of users, 1 or more. A million takes seconds.
     seed : int
-        Of the random numbers, 0 or more; the same seed gives the same bytes.
+        Seed of the random numbers, 0 or more; the same seed gives identical frames.
     holdout : float, default 0
-        Share of users, 0 to 0.5, that each channel is withheld from, drawn anew for every channel: a
+        Share of users, 0 to 0.5, that each channel is withheld from, drawn independently per channel: a
         randomised experiment.
     start : str, default "2025-01-01"
-        The first day, in UTC.
+        First day, in UTC.
 
     Returns
     -------
     Simulation
-        Its ``touchpoints``, ``conversions`` and ``users`` are what :meth:`attrib_ds.Paths.from_frames` takes;
-        its ``truth()`` is what the channels caused.
+        Its ``touchpoints``, ``conversions`` and ``users`` are arguments of
+        :meth:`attrib_ds.Paths.from_frames`; its ``truth()`` counts the conversions that channels caused.
 
     Raises
     ------
@@ -160,42 +164,41 @@ def simulate(
     >>> round(credits["conversions"].sum()) == len(world.conversions)
     True
     """
-    known = scenario_named(scenario)
+    simulated = scenario_named(scenario)
     check_whole("users", users, minimum=1)
     check_whole("seed", seed, minimum=0)
     check_number("holdout", holdout, "0 to 0.5", minimum=0, maximum=0.5)
     first_day = _midnight(start)
     users, seed = int(users), int(seed)
-    every = (True,) * len(known.channels)
+    everything = (True,) * len(simulated.channels)
+    batches = _batches(simulated, users, seed, running=everything, holdout=holdout)
     parts = [
-        _frames(known, part, people, withheld, first_day, beginning=beginning, seed=seed)
-        for beginning, (people, part, withheld) in _numbered(
-            _parts(known, users, seed, running=every, holdout=holdout)
-        )
+        _frames(simulated, outcomes, population, withheld, first_day, number=number, seed=seed)
+        for number, (population, outcomes, withheld) in enumerate(batches)
     ]
     joined = [pd.concat(frames, ignore_index=True) for frames in zip(*parts, strict=True)]
-    return Simulation(known, seed, *joined)
+    return Simulation(simulated, seed, *joined)
 
 
 def _midnight(start: object) -> pd.Timestamp:
-    """Read the first day, whose midnight in UTC everything is counted from."""
+    """Parse the first day; return its start in UTC."""
     try:
         if not isinstance(start, str | date | np.datetime64):
             raise TypeError
-        moment = pd.Timestamp(start)
-        first = moment.tz_localize("UTC") if moment.tz is None else moment.tz_convert("UTC")
+        instant = pd.Timestamp(start)
+        first = instant.tz_localize("UTC") if instant.tz is None else instant.tz_convert("UTC")
         if not 1700 <= first.year <= 2200:
             raise ValueError
     except (TypeError, ValueError) as error:
         raise InvalidRequest(
-            f"start: {start!r} is not allowed; allowed: a day such as '2025-01-31', of the years 1700 to "
+            f"start: {start!r} is not allowed; allowed: a day such as '2025-01-31', in the years 1700 to "
             "2200",
             field="start",
         ) from error
     return first.as_unit("us")
 
 
-def _parts(
+def _batches(
     scenario: Scenario,
     users: int,
     seed: int,
@@ -203,97 +206,97 @@ def _parts(
     running: Sequence[bool],
     holdout: float = 0.0,
     is_recorded: bool = True,
-) -> Iterator[tuple[People, Lived, NDArray[np.bool_] | None]]:
-    """Live the days of all users, some of them at a time."""
-    for number, beginning in enumerate(range(0, users, _TOGETHER)):
-        count = min(_TOGETHER, users - beginning)
-        people = People.draw(_random(seed, number, "people"), count)
+) -> Iterator[tuple[Population, Outcomes, NDArray[np.bool_] | None]]:
+    """Simulate the users in batches."""
+    for number, offset in enumerate(range(0, users, _BATCH_SIZE)):
+        count = min(_BATCH_SIZE, users - offset)
+        population = Population.draw(_random(seed, number, "population"), count)
         withheld = None
         if holdout:
             draws = _random(seed, number, "holdout").random((len(scenario.channels), count), np.float32)
             withheld = draws < holdout
-        lived = live(
+        outcomes = run_days(
             scenario,
-            people,
+            population,
             _random(seed, number, "days"),
             running=running,
             withheld=withheld,
             is_recorded=is_recorded,
         )
-        yield people, lived, withheld
+        yield population, outcomes, withheld
 
 
-def _numbered(parts: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-    return ((number * _TOGETHER, part) for number, part in enumerate(parts))
-
-
-def _random(seed: int, part: int, purpose: str) -> np.random.Generator:
-    # Streams of their own, so that an experiment or a time of day does not change what happens.
-    purposes = ("people", "days", "holdout", "times", "values", "opportunities")
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, part, purposes.index(purpose)])))
+def _random(seed: int, batch: int, purpose: str) -> np.random.Generator:
+    # Independent streams, so that a holdout or the time of day does not change other draws.
+    purposes = ("population", "days", "holdout", "times", "values", "opportunities")
+    return np.random.Generator(
+        np.random.SFC64(np.random.SeedSequence([seed, batch, purposes.index(purpose)]))
+    )
 
 
 def _frames(
     scenario: Scenario,
-    lived: Lived,
-    people: People,
+    outcomes: Outcomes,
+    population: Population,
     withheld: NDArray[np.bool_] | None,
     first_day: pd.Timestamp,
     *,
-    beginning: int,
+    number: int,
     seed: int,
 ) -> tuple[pd.DataFrame, ...]:
-    count = len(lived.converted)
-    number = beginning // _TOGETHER
-    user_ids = pd.Series([f"u{beginning + each:08d}" for each in range(count)], dtype="str")
-    names = pd.Series(names_of(scenario), dtype="str")
+    count = len(outcomes.conversion_days)
+    first_user = number * _BATCH_SIZE
+    user_ids = pd.Series([f"u{first_user + user:08d}" for user in range(count)], dtype="str")
+    names = pd.Series(node_names(scenario), dtype="str")
     times = _random(seed, number, "times")
-    touched = lived.days + _TOUCHES_UNTIL * times.random(len(lived.days))
-    chances = _random(seed, number, "opportunities").random(len(lived.missed_days))
-    missed = lived.missed_days + _TOUCHES_UNTIL * chances
-    bought = lived.converted + _TOUCHES_UNTIL + (1 - _TOUCHES_UNTIL) * times.random(count)
-    buyers = np.flatnonzero(lived.converted >= 0)
-    until = np.where(lived.converted >= 0, bought, float(scenario.days))
+    touch_times = outcomes.days + _TOUCHES_UNTIL * times.random(len(outcomes.days))
+    prevented_random = _random(seed, number, "opportunities")
+    prevented_times = outcomes.withheld_days + _TOUCHES_UNTIL * prevented_random.random(
+        len(outcomes.withheld_days)
+    )
+    conversion_times = outcomes.conversion_days + _TOUCHES_UNTIL + (1 - _TOUCHES_UNTIL) * times.random(count)
+    buyers = np.flatnonzero(outcomes.conversion_days >= 0)
+    until = np.where(outcomes.conversion_days >= 0, conversion_times, float(scenario.days))
     values = _random(seed, number, "values").lognormal(math.log(_MEAN_VALUE) - 0.32, 0.8, len(buyers))
-    order = np.lexsort((touched, lived.users))
-    missed_order = np.lexsort((missed, lived.missed_users))
-    held = np.nonzero(withheld) if withheld is not None else (np.empty(0, int), np.empty(0, int))
+    order = np.lexsort((touch_times, outcomes.users))
+    prevented_order = np.lexsort((prevented_times, outcomes.withheld_users))
+    held_out = np.nonzero(withheld) if withheld is not None else (np.empty(0, int), np.empty(0, int))
     return (
         pd.DataFrame(
             {
                 "user_id": user_ids,
-                "trait": pd.array(people.trait),
+                "trait": pd.array(population.trait),
                 "since": _instants(np.zeros(count), first_day),
                 "until": _instants(until, first_day),
             }
         ),
         pd.DataFrame(
             {
-                "user_id": user_ids.take(lived.users[order]).reset_index(drop=True),
-                "node_id": names.take(lived.nodes[order]).reset_index(drop=True),
-                "date": _instants(touched[order], first_day),
+                "user_id": user_ids.take(outcomes.users[order]).reset_index(drop=True),
+                "node_id": names.take(outcomes.nodes[order]).reset_index(drop=True),
+                "date": _instants(touch_times[order], first_day),
             }
         ),
         pd.DataFrame(
             {
                 "event_id": "e" + user_ids.take(buyers).str.slice(1).reset_index(drop=True),
                 "user_id": user_ids.take(buyers).reset_index(drop=True),
-                "date": _instants(bought[buyers], first_day),
+                "date": _instants(conversion_times[buyers], first_day),
                 "value": values.round(2),
                 "currency": pd.Series(["EUR"] * len(buyers), dtype="str"),
             }
         ),
         pd.DataFrame(
             {
-                "user_id": user_ids.take(held[1]).reset_index(drop=True),
-                "node_id": names.take(held[0]).reset_index(drop=True),
+                "user_id": user_ids.take(held_out[1]).reset_index(drop=True),
+                "node_id": names.take(held_out[0]).reset_index(drop=True),
             }
         ),
         pd.DataFrame(
             {
-                "user_id": user_ids.take(lived.missed_users[missed_order]).reset_index(drop=True),
-                "node_id": names.take(lived.missed_nodes[missed_order]).reset_index(drop=True),
-                "date": _instants(missed[missed_order], first_day),
+                "user_id": user_ids.take(outcomes.withheld_users[prevented_order]).reset_index(drop=True),
+                "node_id": names.take(outcomes.withheld_nodes[prevented_order]).reset_index(drop=True),
+                "date": _instants(prevented_times[prevented_order], first_day),
             }
         ),
     )
@@ -305,16 +308,16 @@ def _instants(days: NDArray[np.float64], first_day: pd.Timestamp) -> pd.Series[p
 
 
 def _without(running: tuple[bool, ...], position: int) -> tuple[bool, ...]:
-    return tuple(runs and each != position for each, runs in enumerate(running))
+    return tuple(is_running and index != position for index, is_running in enumerate(running))
 
 
-def _shapley(caused: dict[tuple[bool, ...], int], count: int) -> list[float]:
-    """Return each channel's mean contribution over all orders in which channels can begin to run."""
+def _shapley(conversions: dict[tuple[bool, ...], int], count: int) -> list[float]:
+    """Return the Shapley value of each channel: its mean marginal contribution over all orders."""
     values = [0.0] * count
-    for world, conversions in caused.items():
-        size = sum(world)
+    for running, total in conversions.items():
+        size = sum(running)
         for position in range(count):
-            if world[position]:
+            if running[position]:
                 weight = math.factorial(size - 1) * math.factorial(count - size) / math.factorial(count)
-                values[position] += weight * (conversions - caused[_without(world, position)])
+                values[position] += weight * (total - conversions[_without(running, position)])
     return values

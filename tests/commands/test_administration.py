@@ -1,4 +1,4 @@
-"""The commands that administer a project, as a user types them."""
+"""Commands that administer a project, called as a user does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def project(own_home, capsys):
 
 
 def failure(capsys, *arguments):
-    """Return the one line that a command tells on standard error when it fails."""
+    """Return the line that a failing command writes to standard error."""
     assert main([str(argument) for argument in arguments]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     return line
@@ -37,7 +37,7 @@ def write(path, value):
     return str(path)
 
 
-def test_event_types_are_made_from_a_file_and_listed(project, tmp_path, capsys):
+def test_event_types_are_created_from_a_file_and_listed(project, tmp_path, capsys):
     file = write(tmp_path / "types.json", [ORDER, {"reference": "lead", "name": "Lead", "_id": "f" * 24}])
     assert main(["event-types", "create", "shop", file]) == 0
     assert capsys.readouterr().out.count("Created the event type") == 2
@@ -48,27 +48,27 @@ def test_event_types_are_made_from_a_file_and_listed(project, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("content", "expected"),
     [
-        ({"reference": "order"}, "name: missing"),
+        ({"reference": "order"}, "name is required"),
         ({**ORDER, "filds": []}, "'filds' is not allowed (did you mean 'fields'?)"),
-        ("order", "is no event type"),
+        ("order", "'order' is not an event type"),
         ({**ORDER, "fields": [{"type": "mail"}]}, "mail"),
     ],
 )
-def test_a_file_of_something_else_is_refused_in_one_line(project, tmp_path, capsys, told, expected):
-    assert expected in failure(capsys, "event-types", "create", "shop", write(tmp_path / "t.json", told))
+def test_a_file_without_event_types_is_refused_in_one_line(project, tmp_path, capsys, content, expected):
+    assert expected in failure(capsys, "event-types", "create", "shop", write(tmp_path / "t.json", content))
     with connect("shop") as shop:
         assert list_event_types(shop).empty
 
 
-def test_a_file_that_is_no_json_is_refused(project, tmp_path, capsys):
+def test_a_file_that_is_not_json_is_refused(project, tmp_path, capsys):
     (tmp_path / "t.json").write_text("{")
     assert "is not JSON" in failure(capsys, "event-types", "create", "shop", tmp_path / "t.json")
     assert "No such file" in failure(capsys, "event-types", "create", "shop", tmp_path / "none.json")
 
 
-def test_a_project_is_backed_up_lost_and_restored(project, tmp_path, capsys):
+def test_a_project_is_restored_from_its_backup(project, tmp_path, capsys):
     backup = tmp_path / "backup.duckdb"
     assert main(["event-types", "create", "shop", write(tmp_path / "t.json", ORDER)]) == 0
     assert main(["backup", "shop", str(backup)]) == 0
@@ -84,27 +84,27 @@ def test_a_project_is_backed_up_lost_and_restored(project, tmp_path, capsys):
     assert "not 'other'" in failure(capsys, "restore", "other", backup)
 
 
-def test_a_check_tells_what_it_finds_and_fails(project, capsys):
+def test_a_check_prints_its_findings_and_fails(project, capsys):
     assert main(["check", "shop"]) == 0
-    assert capsys.readouterr().out == "shop is sound\n"
+    assert capsys.readouterr().out == "shop is consistent\n"
     with connect("shop") as shop:
         store = shop.transport._store
         store.write(lambda connection: connection.execute("INSERT INTO users VALUES ('x', now())"))
     assert main(["check", "shop"]) == 1
-    told = capsys.readouterr()
-    assert told.out == "users\t1\tlisted users without an event or interaction: x\n"
-    assert told.err == "attrib-ds: 1 checks of the project 'shop' fail\n"
+    printed = capsys.readouterr()
+    assert printed.out == "users\t1\tlisted users without an event or interaction: x\n"
+    assert printed.err == "attrib-ds: 1 checks of the project 'shop' failed\n"
 
 
 @pytest.mark.parametrize("command", [["check"], ["backup", "file"], ["event-types", "list"]])
-def test_a_project_that_is_not_there_is_not_made(own_home, capsys, command):
+def test_a_missing_project_is_not_created(own_home, capsys, command):
     name, *rest = command
     arguments = [name, *rest, "shop"] if name == "event-types" else [name, "shop", *rest]
     assert "there is no project 'shop'" in failure(capsys, *arguments)
     assert not (own_home / "shop.duckdb").exists()
 
 
-def test_a_project_that_is_served_says_what_to_ask_the_server(project, tmp_path, capsys):
+def test_the_error_for_a_served_project_names_the_request(project, tmp_path, capsys):
     code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(project)]
     backup = tmp_path / "backup.duckdb"
@@ -112,17 +112,17 @@ def test_a_project_that_is_served_says_what_to_ask_the_server(project, tmp_path,
     capsys.readouterr()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        asked = {
+        commands = {
             "GET /api/v1/projects/shop/backup": ["backup", "shop", tmp_path / "other.duckdb"],
             "GET /api/v1/projects/shop/check": ["check", "shop"],
             "PUT /api/v1/projects/shop/backup": ["restore", "shop", backup, "--replace"],
         }
-        for request, arguments in asked.items():
-            assert f"ask that: {request}, with a token of the scope admin" in failure(capsys, *arguments)
+        for request, arguments in commands.items():
+            assert f"send it {request} with a token of the scope admin" in failure(capsys, *arguments)
         process.kill()
 
 
-def test_wrong_usage_is_told_by_its_code(capsys):
+def test_wrong_usage_exits_with_2(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["restore", "shop"])
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""The command, as a user types it."""
+"""The command line, called as a user does."""
 
 import html
 import json
@@ -40,7 +40,7 @@ def test_demo_prints_credits_and_writes_a_report(tmp_path, capsys):
     assert credits.groupby("model")["conversions"].sum().tolist() == pytest.approx([1446.0] * 6)
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert page.count('src="data:image/png;base64,') >= 4
-    assert not re.search(r'(src|href)="(?!data:)', page), "the page needs nothing beside it"
+    assert not re.search(r'(src|href)="(?!data:)', page), "the page is self-contained"
 
 
 def test_attribute_prints_a_table(files, capsys):
@@ -53,7 +53,7 @@ def test_attribute_prints_a_table(files, capsys):
     assert row_of(printed, "unattributed") == [1.0, 1.0]
 
 
-def test_attribute_prints_the_intervals_that_were_asked_for(files, capsys):
+def test_attribute_prints_intervals(files, capsys):
     assert main(["attribute", *files, "--models", "linear", "--confidence", "0.95"]) == 0
     printed = capsys.readouterr().out
     assert "Credited conversions, with intervals at 95 %" in printed
@@ -99,12 +99,12 @@ def test_attribute_with_spend(files, tmp_path, capsys):
     assert search[["spend", "cpa", "roas"]].tolist() == [25.0, 50.0, 2.0]
 
 
-def test_rows_that_cannot_be_read_are_listed_in_a_file(files, tmp_path, capsys):
+def test_unreadable_rows_are_listed_in_a_file(files, tmp_path, capsys):
     (tmp_path / "touches.csv").write_text(TOUCHES + "u,soon,tv\n", encoding="utf-8")
     out = tmp_path / "out"
     assert main(["attribute", *files, "--out", str(out)]) == 0
-    told = capsys.readouterr()
-    assert "1 row could not be read, the first is row 3" in told.err
+    printed = capsys.readouterr()
+    assert "1 row could not be read, the first is row 3" in printed.err
     listed = pd.read_csv(out / "unreadable-rows.csv")
     assert listed[["row", "reason"]].to_numpy().tolist() == [[3, "date is not an instant"]]
 
@@ -116,7 +116,7 @@ def test_aggregated_paths(tmp_path, capsys):
     assert row_of(capsys.readouterr().out, "b")[:2] == [1.0, 4.0]
 
 
-def test_a_project_is_made_in_a_currency_and_a_time_zone(tmp_path, capsys):
+def test_a_project_has_the_currency_and_time_zone_of_the_options(tmp_path, capsys):
     create = ["projects", "create", "my-shop", "--home", str(tmp_path), "--currency", "NOK"]
     assert main([*create, "--timezone", "Europe/Oslo"]) == 0
     with connect("my-shop", path=tmp_path / "my-shop.duckdb", currency="NOK") as shop:
@@ -125,8 +125,8 @@ def test_a_project_is_made_in_a_currency_and_a_time_zone(tmp_path, capsys):
         connect("my-shop", path=tmp_path / "my-shop.duckdb", currency="EUR")
     with pytest.raises(InvalidRequest, match="timezone: 'UTC' is not that of the project"):
         connect("my-shop", path=tmp_path / "my-shop.duckdb", timezone="UTC")
-    wrong = ["projects", "create", "other", "--home", str(tmp_path), "--timezone", "Oslo"]
-    assert main(wrong) == 1
+    invalid = ["projects", "create", "other", "--home", str(tmp_path), "--timezone", "Oslo"]
+    assert main(invalid) == 1
     assert "timezone: 'Oslo' is not allowed" in capsys.readouterr().err
     assert not (tmp_path / "other.duckdb").exists()
 
@@ -134,7 +134,7 @@ def test_a_project_is_made_in_a_currency_and_a_time_zone(tmp_path, capsys):
 def test_projects_and_load(tmp_path, capsys, own_home):
     assert main(["projects", "create", "my-shop"]) == 0
     assert main(["projects", "create", "my-shop"]) == 1
-    assert "there already" in capsys.readouterr().err
+    assert "the project 'my-shop' already exists" in capsys.readouterr().err
     visits = tmp_path / "visits.ndjson"
     visits.write_text(
         '{"userId": "%s", "nodeId": "tv", "startDate": "2025-01-01T10:00:00Z", "geo": {"city": "Lyon"}}\n'
@@ -143,9 +143,9 @@ def test_projects_and_load(tmp_path, capsys, own_home):
     )
     rejected = tmp_path / "rejected.csv"
     assert main(["load", "my-shop", "--interactions", str(visits), "--rejected", str(rejected)]) == 0
-    told = capsys.readouterr()
-    assert "1 interactions" in told.out
-    assert "1 rows did not fit, the first is row 1" in told.err
+    printed = capsys.readouterr()
+    assert "1 interactions" in printed.out
+    assert "1 rows were rejected, the first is row 1" in printed.err
     assert pd.read_csv(rejected)["row"].tolist() == [1]
     assert main(["projects", "list"]) == 0
     assert "my-shop" in capsys.readouterr().out
@@ -164,11 +164,11 @@ def test_projects_and_load(tmp_path, capsys, own_home):
 )
 def test_failures_are_one_line_on_standard_error(arguments, message, capsys):
     assert main(arguments) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("attrib-ds: ")
-    assert told.err.count("\n") == 1
-    assert message in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("attrib-ds: ")
+    assert printed.err.count("\n") == 1
+    assert message in printed.err
 
 
 @pytest.mark.parametrize(
@@ -190,22 +190,22 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
     assert "usage: attrib-ds" in capsys.readouterr().err
 
 
-def test_integrations_are_made_and_listed(capsys):
+def test_integrations_are_created_and_listed(capsys):
     assert main(["projects", "create", "my-shop"]) == 0
     command = ["integrations", "create", "my-shop"]
     assert main([*command, "--vendor-id", "posters", "--name", "Posters", "--currency", "NOK"]) == 0
     assert main([*command, "--vendor-id", "my-ads", "--name", "My ads"]) == 0
-    told = capsys.readouterr().out
-    assert "Created the integration posters with the id " in told
+    printed = capsys.readouterr().out
+    assert "Created the integration posters with the id " in printed
     assert main(["integrations", "list", "my-shop"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [line[:3] for line in lines] == [["my-ads", "My ads", "EUR"], ["posters", "Posters", "NOK"]]
-    assert all(line[3] in told for line in lines)
+    assert all(line[3] in printed for line in lines)
     assert main([*command, "--vendor-id", "my-ads", "--name", "Again"]) == 1
     assert "an integration 'my-ads' exists already" in capsys.readouterr().err
 
 
-def test_an_integration_makes_no_project(own_home, capsys):
+def test_creating_an_integration_does_not_create_a_project(own_home, capsys):
     assert main(["integrations", "create", "my-shop", "--vendor-id", "my-ads", "--name", "My ads"]) == 1
     assert "there is no project 'my-shop'" in capsys.readouterr().err
     assert list(own_home.glob("*")) == []
@@ -217,11 +217,11 @@ def test_unknown_models_are_a_failure(files, capsys):
 
 
 def test_the_module_runs_as_a_command():
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "attrib_ds", "--help"], capture_output=True, text=True, check=True
     )
     for command in ("demo", "attribute", "projects", "load", "integrations"):
-        assert command in found.stdout
+        assert command in process.stdout
 
 
 def test_the_version_is_printed(capsys):
@@ -246,13 +246,13 @@ def test_help_lists_the_scopes_of_a_key(capsys):
         ('{"type": "nothing"}', "--where: /type: 'nothing' is not allowed"),
     ],
 )
-def test_a_filter_that_is_none_is_told_by_its_option(where, words, capsys, tmp_path):
+def test_an_invalid_filter_is_reported_with_its_option(where, words, capsys, tmp_path):
     command = ["export", "my-shop", str(tmp_path / "users.csv"), "--columns", "_id", "--where", where]
     assert main(command) == 1
     assert words in capsys.readouterr().err
 
 
-def test_keys_are_made_listed_and_revoked(tmp_path, capsys, own_home):
+def test_keys_are_created_listed_and_revoked(tmp_path, capsys, own_home):
     out = tmp_path / "key.json"
     assert main(["keys", "create", "my-shop", "--out", str(out)]) == 1
     assert "there is no project 'my-shop'" in capsys.readouterr().err

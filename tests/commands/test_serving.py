@@ -1,4 +1,4 @@
-"""The command that serves, with what the operator may choose."""
+"""The command ``serve`` with its options."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ SEARCH = {"fields": [], "sqlQuery": "SELECT _id FROM users"}
 
 @contextmanager
 def serving(home, *options):
-    """Serve a folder by the command and give back the address."""
+    """Serve a folder with the command; yield the URL."""
     command = [sys.executable, "-m", "attrib_ds", "serve", "--home", str(home), "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -27,7 +27,7 @@ def serving(home, *options):
             process.communicate(timeout=TIMEOUT)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
 @pytest.mark.parametrize(
     ("options", "statuses", "policies"),
     [
@@ -36,7 +36,7 @@ def serving(home, *options):
         (("--no-rates", "--most-waiting", "5", "--seconds-to-stop", "1"), [200, 200, 200], 0),
     ],
 )
-def test_what_the_operator_chooses_counts(tmp_path, options, statuses, policies):
+def test_the_server_has_the_settings_of_the_options(tmp_path, options, statuses, policies):
     assert main(["projects", "create", "shop", "--home", str(tmp_path)]) == 0
     key = create_key(tmp_path, tmp_path / "key.json")
     with serving(tmp_path, *options) as url:
@@ -44,28 +44,37 @@ def test_what_the_operator_chooses_counts(tmp_path, options, statuses, policies)
         by_sql = [
             call("POST", "/api/v2/projects/shop/users/search", {**SEARCH, "limit": 5}) for _ in range(2)
         ]
-        # Without a limit a search is heavy.
+        # A search without a limit counts as heavy.
         heavy = [call("POST", "/api/v1/projects/shop/interactions/search", {}) for _ in range(2)][-1]
-    assert [each.status for each in (*by_sql, heavy)] == statuses
-    told = heavy.headers.get("RateLimit-Policy", "")
-    assert told.count(";q=") == (policies if heavy.status == 200 else 1)
+    assert [reply.status for reply in (*by_sql, heavy)] == statuses
+    policy = heavy.headers.get("RateLimit-Policy", "")
+    assert policy.count(";q=") == (policies if heavy.status == 200 else 1)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        (["--rate", "events=200"], "--rate: 'events=200' is not a rate, such as events=600/60"),
-        (["--rate", "heavy=0/60"], "'0' is not allowed; allowed: a whole number above 0"),
-        (["--rate", "sql=1/1"], "'sql' is not known; allowed: requests, heavy, events, events-by-address"),
+        (
+            ["--rate", "events=200"],
+            "--rate: 'events=200' is not a rate; allowed: whole numbers above 0, such as events=600/60",
+        ),
+        (["--rate", "heavy=0/60"], "--rate: 'heavy=0/60' is not a rate; allowed: whole numbers above 0"),
+        (
+            ["--rate", "sql=1/1"],
+            "'sql' is not a rate limit; allowed: requests, heavy, events, events-by-address",
+        ),
         (["--rate", "heavy=1/60", "--no-rates"], "--no-rates and --rate contradict each other"),
     ],
 )
-def test_choices_that_cannot_be_are_told(tmp_path, capsys, options, told):
+def test_invalid_rates_are_refused(tmp_path, capsys, options, message):
     assert main(["serve", "--home", str(tmp_path), *options]) == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_number_of_nothing_is_wrong_usage(tmp_path, capsys):
+def test_an_option_that_is_not_a_number_is_wrong_usage(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--home", str(tmp_path), "--threads", "none"])
-    assert "'none' is not allowed; allowed: a whole number above 0" in capsys.readouterr().err
+    assert (
+        "argument --threads: 'none' is not allowed; expected a whole number above 0"
+        in capsys.readouterr().err
+    )

@@ -1,4 +1,4 @@
-"""Forms and the app in a real browser: found by label, by mouse and by keyboard alone."""
+"""Forms and the app in a real browser, with the mouse and with the keyboard alone."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import pytest
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-#: Pictures of what people see, kept to be looked at.
-PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
-#: Until a server or a kernel has started, on a machine that is busy.
-PATIENCE = 90
+#: Screenshots, kept for review.
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+#: Seconds until a server or a kernel has started on a busy machine.
+TIMEOUT = 90
 
 pytestmark = [
     pytest.mark.browser,
@@ -32,21 +32,21 @@ pytestmark = [
 
 
 def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 @contextlib.contextmanager
 def serving(command, port, folder, **environment):
-    """Run a server of our own until the block ends; it and its kernels are one process group."""
+    """Run a server until the block ends; the server and its kernels are one process group."""
     log = (folder / "server.log").open("w")
     process = subprocess.Popen(
         command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, cwd=folder,
         env={**os.environ, **environment},
     )  # fmt: skip
     try:
-        for _ in range(PATIENCE * 5):
+        for _ in range(TIMEOUT * 5):
             if process.poll() is not None:
                 pytest.fail(f"the server ended: {(folder / 'server.log').read_text()[-2000:]}")
             with contextlib.suppress(OSError):
@@ -68,18 +68,17 @@ def serving(command, port, folder, **environment):
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
 def page(browser):
-    PICTURES.mkdir(parents=True, exist_ok=True)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     context = browser.new_context(viewport={"width": 1200, "height": 1400}, accept_downloads=True)
-    context.set_default_timeout(PATIENCE * 1000)
-    opened = context.new_page()
-    yield opened
+    context.set_default_timeout(TIMEOUT * 1000)
+    yield context.new_page()
     context.close()
 
 
@@ -100,7 +99,7 @@ def test_from_the_sample_to_credited_nodes_with_the_mouse(app, page, tmp_path):
     attribution.get_by_label("Event type").press("Tab")
     attribution.get_by_label("Models").select_option(["linear", "last_touch"])
     attribution.get_by_label("Level").select_option("channel")
-    page.screenshot(path=PICTURES / "app-attribution-asked.png", full_page=True)
+    page.screenshot(path=SCREENSHOTS / "app-attribution-form.png", full_page=True)
     attribution.get_by_role("button", name="Credit").click()
     picture = attribution.get_by_role("img", name="Credits of several models")
     picture.wait_for()
@@ -108,7 +107,7 @@ def test_from_the_sample_to_credited_nodes_with_the_mouse(app, page, tmp_path):
     rows = attribution.get_by_role("table").get_by_role("row")
     headings = rows.first.get_by_role("columnheader").all_inner_texts()
     assert headings[:3] == ["model", "node_id", "node_name"]
-    page.screenshot(path=PICTURES / "app-attribution-answered.png", full_page=True)
+    page.screenshot(path=SCREENSHOTS / "app-attribution-result.png", full_page=True)
     with page.expect_download() as download:
         attribution.get_by_role("link", name="Save as CSV").click()
     download.value.save_as(tmp_path / "credits.csv")
@@ -126,7 +125,7 @@ def test_from_the_sample_to_credited_nodes_with_the_mouse(app, page, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_error_is_told_where_it_happened_and_can_be_mended(app, page):
+def test_an_error_is_shown_in_the_form_and_can_be_corrected(app, page):
     page.goto(app)
     page.get_by_role("button", name="Open").click()
     attribution = shown_tab(page)
@@ -135,7 +134,7 @@ def test_an_error_is_told_where_it_happened_and_can_be_mended(app, page):
     attribution.get_by_role("button", name="Credit").click()
     alert = attribution.get_by_role("alert")
     assert "did you mean 'order'" in alert.inner_text()
-    page.screenshot(path=PICTURES / "app-error.png", full_page=True)
+    page.screenshot(path=SCREENSHOTS / "app-error.png", full_page=True)
     attribution.get_by_label("Event type").fill("order")
     attribution.get_by_label("Event type").press("Tab")
     attribution.get_by_role("button", name="Credit").click()
@@ -143,7 +142,7 @@ def test_an_error_is_told_where_it_happened_and_can_be_mended(app, page):
     assert alert.count() == 0
 
 
-def test_the_keyboard_alone_goes_from_opening_to_credits(app, page):
+def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
     page.goto(app)
     page.get_by_role("button", name="Open").wait_for()
     tab_to(page, "Open")
@@ -159,43 +158,43 @@ def test_the_keyboard_alone_goes_from_opening_to_credits(app, page):
     page.keyboard.press("Enter")
     page.get_by_role("img", name="Credits of several models").wait_for()
     assert page.get_by_role("table").get_by_role("cell", name="first_touch").count() > 0
-    page.screenshot(path=PICTURES / "app-keyboard.png", full_page=True)
+    page.screenshot(path=SCREENSHOTS / "app-keyboard.png", full_page=True)
 
 
 @pytest.mark.slow
-def test_a_press_sees_what_was_changed_an_instant_before(app, page):
+def test_a_click_sees_an_edit_made_just_before(app, page):
     page.goto(app)
     page.get_by_role("button", name="Open").click()
-    # The page holds the second choice back while the kernel works on the first; the press goes past it.
+    # The page holds the second edit back while the kernel processes the first; the click overtakes it.
     shown_tab(page).get_by_label("Models").evaluate(
         """list => {
             for (const last of [0, 1, 2]) {
-                [...list.options].forEach((option, place) => { option.selected = place <= last; });
+                [...list.options].forEach((option, index) => { option.selected = index <= last; });
                 list.dispatchEvent(new Event("change", {bubbles: true}));
             }
-            [...document.querySelectorAll("button")].find(each => each.innerText === "Credit").click();
+            [...document.querySelectorAll("button")].find(button => button.innerText === "Credit").click();
         }"""
     )
-    answered = shown_tab(page).get_by_role("table")
-    answered.wait_for()
+    table = shown_tab(page).get_by_role("table")
+    table.wait_for()
     models = {"first_touch", "last_touch", "last_non_direct"}
-    assert set(answered.locator("tbody tr td:first-child").all_inner_texts()) == models
+    assert set(table.locator("tbody tr td:first-child").all_inner_texts()) == models
 
 
 def shown_tab(page):
-    """Return the panel of the tab that is open; the widgets give panels no role."""
+    """Return the panel of the open tab, which has no ARIA role."""
     return page.locator(".widget-tab-contents > .widget-vbox:not(.lm-mod-hidden)")
 
 
 def tab_to(page, label):
-    """Press Tab until the control with a label has the focus, as somebody without a mouse would."""
+    """Press Tab until the control with a label has the focus."""
     for _ in range(60):
         page.keyboard.press("Tab")
-        named = page.evaluate(
+        focused = page.evaluate(
             "() => { const e = document.activeElement;"
             " return e.labels && e.labels.length ? e.labels[0].innerText : e.innerText || ''; }"
         )
-        if named.strip() == label:
+        if focused.strip() == label:
             return
     pytest.fail(f"Tab never reaches {label!r}")
 
@@ -211,7 +210,7 @@ def test_a_filter_narrows_a_search(app, page):
     search.get_by_label("Field").press("Tab")
     search.get_by_label("Operator").select_option("equals")
     search.get_by_label("Value").press_sequentially("FR")
-    # The values of the field are offered when the service has told them; what was typed before stays.
+    # Suggestions arrive after the text was typed; they must not change it.
     search.locator("datalist option[value=FR]").first.wait_for(state="attached")
     assert search.get_by_label("Value").input_value() == "FR"
     search.get_by_label("Value").press("Tab")
@@ -220,7 +219,7 @@ def test_a_filter_narrows_a_search(app, page):
     search.get_by_role("button", name="Search").click()
     table = search.get_by_role("table")
     table.wait_for()
-    page.screenshot(path=PICTURES / "app-search.png", full_page=True)
+    page.screenshot(path=SCREENSHOTS / "app-search.png", full_page=True)
     headings = table.get_by_role("row").first.get_by_role("columnheader").all_inner_texts()
     column = headings.index("geo.countryCode")
     rows = table.get_by_role("row").all()[1:]
@@ -230,8 +229,8 @@ def test_a_filter_narrows_a_search(app, page):
 
 @pytest.mark.slow
 def test_forms_work_in_jupyterlab(page, tmp_path):
-    cells = ["from attrib_ds import forms, sample_project\n\nform = forms.insights(sample_project())\nform"]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    source = "from attrib_ds import forms, sample_project\n\nform = forms.insights(sample_project())\nform"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, tmp_path / "counts.ipynb")
     port = free_port()
@@ -246,10 +245,10 @@ def test_forms_work_in_jupyterlab(page, tmp_path):
         page.keyboard.press("Shift+Enter")
         page.get_by_label("Interval").select_option("month")
         page.get_by_role("button", name="Count", exact=True).click()
-        page.get_by_role("img", name="Interactions in time").wait_for()
+        page.get_by_role("img", name="Interactions over time").wait_for()
         months = (
             page.get_by_role("table").get_by_role("cell", name=re.compile(r"^2025-\d\d$")).all_inner_texts()
         )
         assert months == sorted(months)
         assert len(months) == 6
-        page.screenshot(path=PICTURES / "jupyterlab-insights.png")
+        page.screenshot(path=SCREENSHOTS / "jupyterlab-insights.png")

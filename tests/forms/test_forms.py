@@ -1,4 +1,4 @@
-"""Forms: what they ask, the call they make, its code, and what they say when it fails."""
+"""Forms: fields, calls, generated code and error messages."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from attrib_ds import (
     interaction,
     interaction_insights,
     list_user_events,
+    models,
     node,
     sample_project,
     search_interactions,
@@ -27,7 +28,8 @@ from attrib_ds import (
     user,
 )
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.forms.questions import questions_of
+from attrib_ds.forms.form_fields import form_fields
+from attrib_ds.forms.generated_code import write_call, write_imports
 from attrib_ds.forms.workbench import workbench
 
 
@@ -38,13 +40,13 @@ def shop():
 
 
 def executed(form, result, **names):
-    """Run the code of a form as somebody would who copied it, and return one of its variables."""
+    """Run the code of a form as a user who copied it, and return one of its variables."""
     exec(form.code, names)
     return names[result]
 
 
-#: Forms by name, with the functions they are made of.
-MADE_OF = {
+#: Functions that each form calls.
+FUNCTIONS = {
     "search": [search_interactions],
     "insights": [interaction_insights],
     "attribution": [conversion_paths, attribute],
@@ -52,7 +54,7 @@ MADE_OF = {
     "send_events": [attrib_ds.send_events],
 }
 
-ANSWERED = {
+VALUES = {
     "search": {
         "where": (interaction("geo.countryCode") == "FR") & interaction("startDate").between(
             "2025-02-01T00:00:00Z", "2025-05-01T00:00:00Z"
@@ -77,18 +79,18 @@ ANSWERED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MADE_OF)
-def test_a_form_asks_for_what_its_functions_take(name, shop):
-    """Whatever has a place in the signature has a control, but for what no form can ask for."""
-    asked = {each for function in MADE_OF[name] for each in questions_of(function)}
-    taken = {each for function in MADE_OF[name] for each in inspect.signature(function).parameters}
-    assert asked <= taken
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_form_has_a_control_for_each_argument_of_its_functions(name, shop):
+    """Only files, frames and mappings, which are for code, have no control."""
+    fields = {argument for function in FUNCTIONS[name] for argument in form_fields(function)}
+    arguments = {
+        argument for function in FUNCTIONS[name] for argument in inspect.signature(function).parameters
+    }
+    assert fields <= arguments
     form = getattr(forms, name)(shop)
-    offered = {each for each in taken if _has_control(form, each)}
-    # Files, frames and mappings are for code.
-    for_code = {"project", "paths", "to", "chunks", "journal", "spend"}
-    assert asked - offered <= for_code
-    assert {"where", "event_type", "path"} & taken <= offered
+    controlled = {argument for argument in arguments if _has_control(form, argument)}
+    assert fields - controlled <= {"project", "paths", "to", "chunks", "journal", "spend"}
+    assert {"where", "event_type", "path"} & arguments <= controlled
 
 
 def _has_control(form, argument):
@@ -99,18 +101,18 @@ def _has_control(form, argument):
     return True
 
 
-@pytest.mark.parametrize("name", ANSWERED)
-def test_values_come_back_as_they_were_set(name, shop):
+@pytest.mark.parametrize("name", VALUES)
+def test_values_are_returned_as_set(name, shop):
     form = getattr(forms, name)(shop)
-    form.value = ANSWERED[name]
-    assert form.value == {**form.value, **ANSWERED[name]}
+    form.value = VALUES[name]
+    assert form.value == {**form.value, **VALUES[name]}
     assert form.error is None
 
 
-@pytest.mark.parametrize("name", ANSWERED)
-def test_the_code_gives_what_the_form_gives(name, shop):
+@pytest.mark.parametrize("name", VALUES)
+def test_the_code_returns_the_result_of_the_form(name, shop):
     form = getattr(forms, name)(shop)
-    form.value = ANSWERED[name]
+    form.value = VALUES[name]
     result = form.run()
     assert len(result) > 0
     again = executed(
@@ -119,13 +121,13 @@ def test_the_code_gives_what_the_form_gives(name, shop):
     pd.testing.assert_frame_equal(result, again)
 
 
-def test_the_search_form_finds_what_the_function_finds(shop):
+def test_the_search_form_returns_the_result_of_the_function(shop):
     form = forms.search(shop)
-    form.value = ANSWERED["search"]
-    pd.testing.assert_frame_equal(form.run(), search_interactions(shop, **ANSWERED["search"]))
+    form.value = VALUES["search"]
+    pd.testing.assert_frame_equal(form.run(), search_interactions(shop, **VALUES["search"]))
 
 
-def test_code_opens_a_project_that_has_an_address(tmp_path):
+def test_the_code_opens_a_project_that_has_an_address(tmp_path):
     file = tmp_path / "shop.duckdb"
     with connect("my-shop", path=file) as project:
         code = forms.insights(project).code
@@ -135,14 +137,31 @@ def test_code_opens_a_project_that_has_an_address(tmp_path):
     names["project"].close()
 
 
-def test_without_an_answer_that_is_needed_there_is_no_code_and_the_form_says_why(shop):
+def test_imported_models_run_in_generated_code(shop):
+    paths = conversion_paths(shop, event_type="order", level="channel")
+    chosen = [models.TimeDecay(half_life="3D"), "linear", models.Markov(order=2)]
+    call = write_call("attribute", "paths", {"models": repr(chosen)}, result="credits")
+    code = f"{write_imports(call)}\n\n{call}"
+    assert code.startswith("from attrib_ds import attribute, models\n")
+    names = {"paths": paths}
+    exec(code, names)
+    pd.testing.assert_frame_equal(names["credits"], attribute(paths, models=chosen))
+
+
+def test_names_in_strings_are_neither_qualified_nor_imported():
+    call = write_call("search_users", "shop", {"query": repr("TimeDecay(7), models.Markov, it's")})
+    assert call == 'search_users(shop, query="TimeDecay(7), models.Markov, it\'s")'
+    assert write_imports(call) == "from attrib_ds import search_users"
+
+
+def test_a_missing_required_argument_is_named_and_there_is_no_code(shop):
     form = forms.export(shop)
-    with pytest.raises(InvalidRequest, match="path: there is no answer yet"):
+    with pytest.raises(InvalidRequest, match="^path is required$"):
         _ = form.code
-    assert "path: there is no answer yet" in shown(form)
+    assert "path is required" in shown(form)
 
 
-def test_an_error_is_told_in_the_form_and_raised_to_code(shop):
+def test_an_error_is_shown_in_the_form_and_raised(shop):
     form = forms.search(shop)
     form.value = {"limit": -4}
     with pytest.raises(InvalidRequest, match="limit: -4"):
@@ -155,7 +174,7 @@ def test_an_error_is_told_in_the_form_and_raised_to_code(shop):
     assert len(form.run()) == 4
 
 
-def test_a_button_shows_what_goes_wrong_and_the_next_press_works(shop):
+def test_a_button_shows_an_error_and_works_again_afterwards(shop):
     form = forms.search(shop)
     form.value = {"limit": -4}
     button(form.widget, "Search").click()
@@ -167,7 +186,7 @@ def test_a_button_shows_what_goes_wrong_and_the_next_press_works(shop):
     assert "Save as CSV" in shown(form)
 
 
-def test_what_is_not_even_typed_right_is_told_at_once(shop):
+def test_text_that_cannot_be_parsed_is_reported_at_once(shop):
     form = forms.search(shop)
     form.control("limit").widget.value = "many"
     assert "limit: &#x27;many&#x27; is not a number" in shown(form)
@@ -189,7 +208,7 @@ def broken(project, **arguments):
     return 1 / 0
 
 
-def test_an_answer_nobody_asked_for_is_refused(shop):
+def test_an_unknown_argument_is_refused(shop):
     with pytest.raises(InvalidRequest, match="did you mean 'limit'"):
         forms.search(shop).value = {"limits": 3}
 
@@ -223,7 +242,7 @@ def test_a_filter_holds_any_predicate(predicate):
     assert form.error is None
 
 
-def test_a_filter_counts_what_it_keeps(shop):
+def test_a_filter_counts_matching_interactions(shop):
     form = forms.filters(shop)
     form.value = interaction("geo.countryCode") == "FR"
     expected = search_interactions(shop, where=form.value)
@@ -238,11 +257,10 @@ def test_a_filter_is_built_with_buttons(shop):
     field, operator = (labelled(form.widget, label) for label in ("Field", "Operator"))
     field.value = "geo.countryCode"
     operator.value = "equals"
-    assert "no value yet" in shown(form)
+    assert "geo.countryCode: the condition has no value" in shown(form)
     value = labelled(form.widget, "Value")
-    # The most frequent first, out of the data.
-    counted = interaction_insights(shop, group="geo.countryCode", sort={"sessionCount": -1})["group"]
-    assert list(value.options) == counted.dropna().tolist()
+    countries = interaction_insights(shop, group="geo.countryCode", sort={"sessionCount": -1})["group"]
+    assert list(value.options) == countries.dropna().tolist()
     value.value = "FR"
     assert form.value == (interaction("geo.countryCode") == "FR")
     button(form.widget, "Add group").click()
@@ -264,7 +282,7 @@ def test_operators_and_inputs_follow_the_type_of_the_field():
     ]  # fmt: skip
     field.value = "duration"
     operator.value = "between"
-    assert [each.description for each in inputs(form.widget)] == ["From", "To"]
+    assert [widget.description for widget in inputs(form.widget)] == ["From", "To"]
     operator.value = "isNull"
     assert inputs(form.widget) == []
     field.value = "duratoin"
@@ -291,12 +309,12 @@ def test_events_are_sent_from_a_csv_file(tmp_path, monkeypatch):
         people = search_users(project, fields=["_id", "eventCount"])
         assert people["eventCount"].tolist() == [1, 1]
         assert len(list_user_events(project, people["_id"][0])) == 1
-        # The same code again: the same two rows of another call are two more events, as ever without nonces.
+        # Without nonces, sending the same rows again creates two more events.
         again = executed(form, "sent", project=project)
         assert again["status"].tolist() == ["processed", "processed"]
 
 
-def test_a_file_that_is_no_table_is_told(shop):
+def test_a_file_that_is_not_csv_is_reported(shop):
     form = forms.send_events(shop)
     upload(form.control("events"), "empty.csv", b"")
     assert "events: &#x27;empty.csv&#x27; is not a CSV file" in shown(form)
@@ -335,7 +353,7 @@ def test_a_connection_opens_a_project_and_shows_no_key(tmp_path):
     assert "project_id" in shown(form)
 
 
-def test_the_workbench_opens_one_project_after_the_other(tmp_path, monkeypatch):
+def test_the_workbench_switches_projects(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path))
     connect("bakery").close()
     bench = workbench()
@@ -352,7 +370,7 @@ def test_the_workbench_opens_one_project_after_the_other(tmp_path, monkeypatch):
 
 
 def test_every_control_has_a_label(shop):
-    for name in MADE_OF:
+    for name in FUNCTIONS:
         form = getattr(forms, name)(shop)
         for widget in walk(form.widget):
             if hasattr(widget, "description") and hasattr(widget, "value"):
@@ -372,21 +390,21 @@ def walk(widget):
 
 
 def shown(form):
-    return "\n".join(each.value for each in walk(form.widget) if type(each).__name__ == "HTML")
+    return "\n".join(widget.value for widget in walk(form.widget) if type(widget).__name__ == "HTML")
 
 
 def button(widget, label, *, last=False):
-    found = [each for each in walk(widget) if type(each).__name__ == "Button" and each.description == label]
-    return found[-1 if last else 0]
+    buttons = [part for part in walk(widget) if type(part).__name__ == "Button" and part.description == label]
+    return buttons[-1 if last else 0]
 
 
 def labelled(widget, label):
-    return next(each for each in walk(widget) if getattr(each, "description", None) == label)
+    return next(part for part in walk(widget) if getattr(part, "description", None) == label)
 
 
 def inputs(widget):
     return [
-        each for each in walk(widget) if getattr(each, "description", "") in ("Value", "Values", "From", "To")
+        part for part in walk(widget) if getattr(part, "description", "") in ("Value", "Values", "From", "To")
     ]
 
 
@@ -398,7 +416,7 @@ def upload(control, name, content):
     control.widget.value = (file,)
 
 
-def test_the_forms_are_functions_however_often_they_are_asked_for():
+def test_the_names_of_forms_are_functions_on_repeated_access():
     for _ in range(2):
         for name in forms.__all__:
             assert inspect.isfunction(getattr(forms, name)), name
@@ -412,5 +430,5 @@ def test_without_widgets_the_error_says_what_to_install():
         "try:\n    forms.search\n"
         "except attrib_ds.errors.NotSupported as error:\n    print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'attrib-ds[widgets]'" in said
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'attrib-ds[widgets]'" in output

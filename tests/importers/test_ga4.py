@@ -37,7 +37,7 @@ def rows(path):
     return [line for line in lines if isinstance(line["event_timestamp"], int)]
 
 
-def test_sessions_are_those_of_the_export():
+def test_sessions():
     journeys = at.read_ga4(DAYS)
     sessions = journeys.interactions
     assert sessions["nodeId"].tolist() == [SOCIAL, BOOTS, SEARCH, MAIL, "direct"]
@@ -85,7 +85,7 @@ def test_orders_are_kept_once_with_their_revenue():
     }
 
 
-def test_a_device_belongs_to_the_user_seen_on_it_if_that_is_wanted():
+def test_stitching_assigns_a_device_to_the_user_seen_on_it():
     apart = at.read_ga4(DAYS, stitch=False)
     # The search of the device before the login is somebody else's now.
     assert credited(apart) == {
@@ -113,14 +113,15 @@ def test_other_events_can_be_conversions():
     assert sorted(journeys.events["eventType"]) == ["generate_lead", "purchase", "purchase"]
     assert credited(journeys, "last_touch", event_type="generate_lead")["direct"] == (1.0, 10.0)
     with pytest.raises(
-        errors.InvalidRequest, match="event_type: there are several; allowed: generate_lead, pur"
+        errors.InvalidRequest,
+        match="event_type is required with several event types; allowed: generate_lead, pur",
     ):
         journeys.paths()
     with pytest.raises(errors.InvalidRequest, match="event_type: 'order' is not allowed"):
         journeys.paths(event_type="order")
 
 
-def test_rows_that_cannot_be_used_are_told():
+def test_invalid_rows_are_rejected_with_a_reason():
     rejected = at.read_ga4(DAYS).rejected
     listed = [(Path(row.file).name, row.row, row.reason) for row in rejected.itertuples()]
     assert listed == [
@@ -131,13 +132,13 @@ def test_rows_that_cannot_be_used_are_told():
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_parquet_says_the_same_as_json(tmp_path, wrapped):
+def test_parquet_gives_the_same_result_as_json(tmp_path, wrapped):
     files = []
     for day in DAYS:
         lines = rows(day)
         for line in lines:
             if wrapped:
-                # BigQuery writes repeated fields so where lists are not inferred.
+                # BigQuery writes repeated fields like this unless list inference is on.
                 line["event_params"] = {"list": [{"element": each} for each in line["event_params"]]}
             for each in line["event_params"] if not wrapped else ():
                 if "int_value" in each["value"]:
@@ -157,14 +158,14 @@ def _squared(lines):
     return [{name: line.get(name) for name in members} for line in lines]
 
 
-def test_frames_say_the_same_as_json():
+def test_frames_give_the_same_result_as_json():
     frame = pd.DataFrame.from_records([line for day in DAYS for line in rows(day)])
     read, expected = at.read_ga4(frame), at.read_ga4(DAYS)
     pd.testing.assert_frame_equal(read.interactions, expected.interactions)
     pd.testing.assert_frame_equal(read.events, expected.events)
 
 
-def test_days_that_overlap_say_nothing_twice():
+def test_overlapping_days_are_deduplicated():
     twice = at.read_ga4([*DAYS, *DAYS])
     once = at.read_ga4(DAYS)
     pd.testing.assert_frame_equal(twice.interactions, once.interactions)
@@ -183,10 +184,10 @@ def test_revenue_needs_a_currency():
             "ecommerce": [{"transaction_id": "T1", "purchase_revenue": 5.0}],
         }
     )
-    with pytest.raises(errors.InvalidRequest, match="currency: 1 conversions have revenue .* 'T1'; name it"):
+    with pytest.raises(errors.InvalidRequest, match="currency: 1 conversions have revenue .* 'T1'; pass one"):
         at.read_ga4(events)
-    told = at.read_ga4(events, currency="SEK").events
-    assert told[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
+    events_read = at.read_ga4(events, currency="SEK").events
+    assert events_read[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
         [5.0, "SEK"]
     ]
     with pytest.raises(
@@ -196,13 +197,13 @@ def test_revenue_needs_a_currency():
     small = events.assign(event_params=[[{"key": "currency", "value": {"string_value": "sek"}}]])
     assert at.read_ga4(small).events["statistics.revenue.currency"].tolist() == ["SEK"]
     in_usd = events.assign(ecommerce=[{"purchase_revenue": 5.0, "purchase_revenue_in_usd": 4.6}])
-    told = at.read_ga4(in_usd).events
-    assert told[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
+    events_read = at.read_ga4(in_usd).events
+    assert events_read[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
         [4.6, "USD"]
     ]
 
 
-def test_the_first_session_of_a_user_has_the_source_of_the_user_if_it_told_none():
+def test_the_first_session_without_a_source_has_that_of_the_user():
     def params(session, number):
         return [
             {"key": "ga_session_id", "value": {"int_value": session}},
@@ -290,12 +291,15 @@ def test_a_device_of_two_users_belongs_to_neither():
     ("arguments", "message"),
     [
         ({"traffic": "first"}, "traffic: 'first' is not allowed"),
-        ({"conversions": []}, "conversions: there is none"),
+        ({"conversions": []}, "conversions: at least one event name is required"),
         ({"conversions": ["?"]}, "conversions: '.' is not allowed"),
-        ({"conversions": ["a b", "a_b"]}, "conversions: 'a_b' and another name are both 'a_b'"),
+        (
+            {"conversions": ["a b", "a_b"]},
+            "conversions: 'a_b' and another name both have the reference 'a_b'",
+        ),
     ],
 )
-def test_arguments_that_are_not_allowed(arguments, message):
+def test_invalid_arguments_are_refused(arguments, message):
     with pytest.raises(errors.InvalidRequest, match=message):
         at.read_ga4(DAYS, **arguments)
 
@@ -311,7 +315,7 @@ def test_nothing_to_read():
         at.read_ga4(DATA)
 
 
-def test_what_is_no_export_is_refused():
+def test_files_of_other_kinds_are_refused():
     flat = pd.DataFrame({"event_timestamp": [1], "event_name": ["purchase"], "ga_session_id": [2]})
     with pytest.raises(
         errors.InvalidRequest,
@@ -325,13 +329,13 @@ def test_what_is_no_export_is_refused():
 
 
 @pytest.mark.parametrize("written", ["[{'key': 'ga_session_id'}]", '{"ga_session_id": 1}', "1"])
-def test_parameters_in_another_form_are_told(written):
+def test_parameters_in_another_format_are_rejected(written):
     event = {"event_timestamp": 1735725600000000, "event_name": "purchase", "user_pseudo_id": "a.1"}
     rejected = at.read_ga4(pd.DataFrame([event | {"event_params": written}])).rejected
-    assert rejected["reason"].tolist() == ["event_params is no list of keys and values"]
+    assert rejected["reason"].tolist() == ["event_params is not a list of keys and values"]
 
 
-def test_columns_in_capitals_are_the_same():
+def test_column_names_ignore_case():
     event = {"event_timestamp": 1735725600000000, "event_name": "purchase", "user_pseudo_id": "a.1"}
     session = [{"key": "ga_session_id", "value": {"int_value": 1735725600}}]
     frame = pd.DataFrame([event | {"event_params": session}])

@@ -1,4 +1,4 @@
-"""What was read, in a project and without one."""
+"""Imported journeys, loaded into a project and attributed without one."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def shop():
 
 
 @pytest.mark.parametrize("source", READ)
-def test_a_project_credits_what_paths_credit(shop, source):
+def test_a_project_and_paths_give_the_same_credits(shop, source):
     journeys = READ[source]()
     assert journeys.load(shop).rejected.empty
     paths = journeys.paths(event_type=TYPES[source])
@@ -38,7 +38,7 @@ def test_a_project_credits_what_paths_credit(shop, source):
 
 
 @pytest.mark.parametrize("source", READ)
-def test_what_is_loaded_twice_is_there_once(shop, source):
+def test_loading_twice_creates_no_duplicates(shop, source):
     first = READ[source]().load(shop)
     before = at.search_interactions(shop, bots=None)
     again = READ[source]().load(shop)
@@ -48,10 +48,10 @@ def test_what_is_loaded_twice_is_there_once(shop, source):
     assert first.counts["interactions"] == len(before)
 
 
-def test_days_that_come_later_go_on_where_the_others_ended(shop):
+def test_later_days_are_added(shop):
     at.read_ga4(DAYS[0]).load(shop)
     assert len(at.search_interactions(shop)) == 3
-    # The second day tells who the device of the first day belongs to.
+    # The second day identifies the user of the first day's device.
     at.read_ga4(DAYS).load(shop)
     assert len(at.search_interactions(shop)) == 5
     paths = at.conversion_paths(shop, event_type="purchase", statistic="revenue")
@@ -60,7 +60,7 @@ def test_days_that_come_later_go_on_where_the_others_ended(shop):
     )
 
 
-def test_frames_are_what_load_takes(shop):
+def test_frames_can_be_loaded(shop):
     journeys = READ["ga4"]()
     report = at.load(
         shop,
@@ -71,7 +71,7 @@ def test_frames_are_what_load_takes(shop):
     )
     assert report.rejected.empty
     assert report.counts["interactions"] == 5
-    # Without asking for it, nothing takes the place of what is there.
+    # Without replace=True, existing records are kept.
     assert len(at.load(shop, interactions=journeys.interactions).rejected) == 5
 
 
@@ -89,7 +89,7 @@ def test_levels(shop):
     }
 
 
-def test_bots_are_kept_and_have_no_credit(shop):
+def test_bots_are_loaded_and_have_no_credit(shop):
     journeys = READ["snowplow"]()
     journeys.load(shop)
     assert len(at.search_interactions(shop, bots=True)) == 1
@@ -103,10 +103,10 @@ def test_a_repr_counts():
     )
 
 
-def test_users_are_known_by_what_the_source_knows_them_by(shop):
+def test_users_have_the_account_of_the_source(shop):
     READ["ga4"]().load(shop)
-    found = at.search_interactions(shop, columns=["userData"])["userData"].map(str).tolist()
-    assert sum("cust-7" in each for each in found) == 2
+    user_data = at.search_interactions(shop, columns=["userData"])["userData"].map(str).tolist()
+    assert sum("cust-7" in identity for identity in user_data) == 2
 
 
 def test_an_export_without_conversions_or_without_visits(shop):

@@ -23,7 +23,7 @@ def records():
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
-def test_visits_are_those_of_the_answer():
+def test_visits():
     journeys = at.read_matomo(FILE)
     visits = journeys.interactions
     assert visits["nodeId"].tolist() == NODES
@@ -51,7 +51,7 @@ def test_orders_and_goals_are_conversions():
     assert set(credits["currency"]) == {"EUR"}
 
 
-def test_the_records_of_an_answer_say_the_same_as_files(tmp_path):
+def test_records_give_the_same_result_as_files(tmp_path):
     visits = records()
     lines = tmp_path / "visits.ndjson"
     lines.write_text("\n".join(json.dumps(visit) for visit in visits))
@@ -63,7 +63,7 @@ def test_the_records_of_an_answer_say_the_same_as_files(tmp_path):
         pd.testing.assert_frame_equal(read.hits, expected.hits)
 
 
-def test_a_visit_that_went_on_is_as_it_was_told_last():
+def test_the_latest_response_counts_for_a_visit():
     early, late = records()[0], records()[0]
     early["actionDetails"] = early["actionDetails"][:1]
     early["lastActionTimestamp"] -= 500
@@ -105,25 +105,25 @@ def test_a_goal_is_reached_once_at_each_of_its_pages():
     assert journeys.repeated == 1
 
 
-def test_visits_of_two_sites_are_two():
+def test_visits_of_two_sites_are_kept_apart():
     one, other = records()[0], records()[0] | {"idSite": "2"}
     assert at.read_matomo([one, other]).interactions["_id"].nunique() == 2
 
 
-def test_what_cannot_be_used_is_told():
+def test_invalid_rows_are_rejected_with_a_reason():
     assert at.read_matomo(FILE).rejected[["row", "reason"]].to_numpy().tolist() == [
         [
             5,
-            "firstActionTimestamp and serverTimestamp are no numbers of seconds; visitorId and userId are missing",
+            "firstActionTimestamp and serverTimestamp are not numbers of seconds; visitorId and userId are missing",
         ]
     ]
     visit = records()[0]
     del visit["actionDetails"][2]["timestamp"]
-    reason = "action 3 of the visit 1.103 (ecommerceOrder) has no timestamp"
+    reason = "action 3 of visit 1.103 (ecommerceOrder) has no timestamp"
     assert at.read_matomo([visit]).rejected["reason"].tolist() == [reason]
 
 
-def test_an_answer_that_is_an_error(tmp_path):
+def test_an_error_response_is_refused(tmp_path):
     path = tmp_path / "answer.json"
     path.write_text('[{"idVisit": 1}')
     with pytest.raises(errors.InvalidRequest, match="visits: .*answer.json' is not valid JSON"):
@@ -136,7 +136,7 @@ def test_an_answer_that_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("written", ["[{'type': 'action'}]", '{"type": "action"}', "1"])
-def test_actions_in_another_form_are_told(written):
+def test_actions_in_another_format_are_rejected(written):
     visit = {**records()[0], "actionDetails": written}
     rejected = at.read_matomo([visit]).rejected
-    assert rejected["reason"].tolist() == ["actionDetails is no list of actions"]
+    assert rejected["reason"].tolist() == ["actionDetails is not a list of actions"]

@@ -1,4 +1,4 @@
-"""Files of users: columns found by common names, rows that cannot be read listed."""
+"""Users' own files: columns matched by common names, rejected rows listed."""
 
 import gzip
 import io
@@ -36,7 +36,7 @@ def table(credits, *columns):
     return credits[list(columns)].to_numpy().tolist()
 
 
-def test_columns_are_found_by_common_names(write):
+def test_columns_are_matched_by_common_names(write):
     journeys = read_journeys(write("touches.csv", TOUCHES), write("orders.csv", ORDERS))
     assert journeys.counts == {"interactions": 3, "events": 2}
     assert journeys.columns == {
@@ -59,7 +59,7 @@ def test_columns_are_found_by_common_names(write):
 
 
 @pytest.mark.parametrize("kind", ["csv.gz", "ndjson", "parquet", "bom"])
-def test_files_come_in_many_forms(write, tmp_path, kind):
+def test_file_formats(write, tmp_path, kind):
     frame = pd.read_csv(write("touches.csv", TOUCHES))
     if kind == "csv.gz":
         file = tmp_path / "packed.csv.gz"
@@ -76,7 +76,7 @@ def test_files_come_in_many_forms(write, tmp_path, kind):
     assert attribute(journeys.paths(), "last_touch")["conversions"].sum() == 2
 
 
-def test_columns_are_named_where_their_names_are_not_common(write):
+def test_columns_without_common_names_can_be_named(write):
     touches = TOUCHES.replace("customer_id,time,channel", "kunde,wann,kanal")
     orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;kunde;am;umsatz")
     with pytest.raises(
@@ -100,7 +100,7 @@ def test_columns_are_named_where_their_names_are_not_common(write):
         read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"usr": "kunde"})
 
 
-def test_columns_that_nothing_fills_are_passed_over(write):
+def test_empty_columns_are_skipped(write):
     touches = "user_id,source,channel,date\nu,,search,2025-01-01\n"
     journeys = read_journeys(write("t.csv", touches), write("o.csv", ORDERS))
     assert journeys.columns["touchpoints"]["node"] == "channel"
@@ -109,7 +109,7 @@ def test_columns_that_nothing_fills_are_passed_over(write):
     assert journeys.columns["touchpoints"]["node"] == "source"
 
 
-def test_rows_that_cannot_be_read_are_listed_and_the_rest_goes_on(write):
+def test_unreadable_rows_are_listed_and_the_others_used(write):
     touches = TOUCHES + ",2025-01-01,search\nu,2025-02-30,search\nu,soon,\na,b\nu,2025-01-04,tv\n"
     orders = ORDERS + "3;u;2025-01-05;much;EUR\n4;u;;5;EUR\n"
     journeys = read_journeys(write("t.csv", touches), write("o.csv", orders))
@@ -125,19 +125,21 @@ def test_rows_that_cannot_be_read_are_listed_and_the_rest_goes_on(write):
     ]
 
 
-def test_a_file_with_nothing_to_read_is_refused(write):
-    with pytest.raises(errors.InvalidRequest, match="no row that can be read .row 0: time is not an instant"):
+def test_a_file_without_readable_rows_is_refused(write):
+    with pytest.raises(errors.InvalidRequest, match="has no readable rows .row 0: time is not an instant"):
         read_journeys(write("t.csv", "customer_id,time,channel\nu,soon,search\n"), write("o.csv", ORDERS))
-    with pytest.raises(errors.InvalidRequest, match="holds no row"):
+    with pytest.raises(errors.InvalidRequest, match="has no rows"):
         read_journeys(write("t.csv", "customer_id,time,channel\n"), write("o.csv", ORDERS))
 
 
-def test_conversions_that_are_there_twice_are_refused(write):
-    with pytest.raises(errors.InvalidRequest, match="1 rows more than distinct values of 'order_id'; add up"):
+def test_duplicate_conversions_are_refused(write):
+    with pytest.raises(
+        errors.InvalidRequest, match="1 rows more than distinct values of 'order_id'; aggregate"
+    ):
         read_journeys(write("t.csv", TOUCHES), write("o.csv", ORDERS + "2;v;2025-01-06;1;EUR\n"))
 
 
-def test_touchpoints_with_a_flag_are_conversions_too(write):
+def test_flagged_touchpoints_are_conversions(write):
     flagged = """user,time,channel,conversion,conversion_value
 u,2025-01-01T10:00:00Z,search,0,0
 u,2025-01-02T10:00:00Z,email,1,12.5
@@ -159,7 +161,7 @@ u,2025-01-03T10:00:00Z,tv,true,7.5
     }
 
 
-def test_conversions_without_an_identifier_have_ids_of_their_user_and_date(write):
+def test_conversions_without_an_identifier_have_ids_from_user_and_date(write):
     touches = write("t.csv", TOUCHES)
     orders = "user_id,date,value\nu,2025-01-05,5\nu,2025-01-05,5\nv,2025-01-06,7\n"
     first = read_journeys(touches, write("o.csv", orders)).events.set_index("event.sourceId")["_id"]
@@ -168,7 +170,7 @@ def test_conversions_without_an_identifier_have_ids_of_their_user_and_date(write
         "u 2025-01-05T00:00:00.000000Z 2",
         "v 2025-01-06T00:00:00.000000Z",
     ]
-    # Another file, another row: the same conversion is the same, and no other one takes its place.
+    # The same conversion in another row of another file has the same id, and no other conversion has it.
     orders = "user_id,date,value\nv,2025-01-06,7\nw,2025-01-07,1\n"
     later = read_journeys(touches, write("p.csv", orders)).events.set_index("event.sourceId")["_id"]
     assert set(later) & set(first) == {first["v 2025-01-06T00:00:00.000000Z"]}
@@ -184,14 +186,14 @@ def test_values_without_a_currency_are_plain_numbers(write):
         assert attribute(paths, "last_touch")["value"].sum() == 12
 
 
-def test_frames_are_read_too():
-    touched = pd.read_csv(io.StringIO(TOUCHES))
+def test_frames_are_read():
+    touches = pd.read_csv(io.StringIO(TOUCHES))
     orders = pd.read_csv(io.StringIO(ORDERS), sep=";")
-    journeys = read_journeys(touched, orders)
+    journeys = read_journeys(touches, orders)
     assert journeys.counts == {"interactions": 3, "events": 2}
     assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
-    with pytest.raises(errors.InvalidRequest, match="conversions: conversions holds no row"):
-        read_journeys(touched, orders.head(0))
+    with pytest.raises(errors.InvalidRequest, match="conversions: conversions has no rows"):
+        read_journeys(touches, orders.head(0))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_frames_are_read_too():
         ("2025-01-01t10:00:00.123456789z", "2025-01-01 10:00:00.123456+00:00"),
     ],
 )
-def test_instants_in_the_forms_that_exports_have(write, written, read):
+def test_formats_of_instants(write, written, read):
     touches = f"user_id,date,channel\nu,{written},search\n"
     journeys = read_journeys(write("t.csv", touches), write("o.csv", ORDERS))
     assert journeys.paths().to_pandas()["date"].dropna().astype(str).tolist() == [read]
@@ -218,7 +220,7 @@ def test_sequences(write):
         ["a", 600.0],
         ["b", 600.0],
     ]
-    assert sequences.rejected["reason"].tolist() == ["total_conversions is not a number from 0 up"]
+    assert sequences.rejected["reason"].tolist() == ["total_conversions is not a number of at least 0"]
     with pytest.raises(errors.InvalidRequest, match="looks like the conversions.*--path-conversions"):
         read_sequences(write("other.csv", "path,many\na,1\n"))
 
@@ -226,7 +228,7 @@ def test_sequences(write):
 def test_spend(write):
     spend, rejected = read_spend(write("spend.csv", "channel,cost,currency\nsearch,10,EUR\ntv,-5,EUR\n"))
     assert table(spend, "node_id", "spend", "currency") == [["search", 10.0, "EUR"]]
-    assert rejected["reason"].tolist() == ["cost is not a number from 0 up"]
+    assert rejected["reason"].tolist() == ["cost is not a number of at least 0"]
 
 
 @pytest.mark.real_data
@@ -235,10 +237,10 @@ class TestRealData:
 
     @pytest.fixture
     def folder(self):
-        named = os.environ.get("ATTRIB_DS_REAL_DATA")
-        if named is None:
-            pytest.skip("real data: ATTRIB_DS_REAL_DATA names no folder")
-        return Path(named)
+        path = os.environ.get("ATTRIB_DS_REAL_DATA")
+        if path is None:
+            pytest.skip("real data: ATTRIB_DS_REAL_DATA is not set")
+        return Path(path)
 
     def test_touches_with_a_flag(self, folder):
         journeys = read_journeys(folder / "touches.csv.gz")

@@ -42,7 +42,7 @@ def test_the_format_has_its_131_fields():
     )
 
 
-def test_sessions_come_from_where_their_first_view_came_from():
+def test_sessions_have_the_source_of_their_first_view():
     sessions = at.read_snowplow(FILE).interactions
     assert sessions["nodeId"].tolist() == [
         "direct",
@@ -71,7 +71,7 @@ def test_credits_of_orders():
     }
 
 
-def test_devices_stay_apart_if_that_is_wanted():
+def test_without_stitching_devices_are_kept_apart():
     apart = at.read_snowplow(FILE, stitch=False)
     # Who signed in during a session is meant by all of it; here both sessions have the user.
     assert apart.interactions["userId"].nunique() == 3
@@ -80,14 +80,14 @@ def test_devices_stay_apart_if_that_is_wanted():
     assert at.read_snowplow(frame, stitch=False).interactions["userId"].nunique() == 4
 
 
-def test_rows_of_the_table_say_the_same_as_files():
+def test_table_rows_give_the_same_result_as_files():
     read, expected = at.read_snowplow(table()), at.read_snowplow(FILE)
     pd.testing.assert_frame_equal(read.interactions, expected.interactions)
     pd.testing.assert_frame_equal(read.events, expected.events)
     pd.testing.assert_frame_equal(read.hits, expected.hits)
 
 
-def test_parquet_says_the_same_as_frames(tmp_path):
+def test_parquet_gives_the_same_result_as_frames(tmp_path):
     table().to_parquet(tmp_path / "events.parquet")
     read, expected = at.read_snowplow(tmp_path / "events.parquet"), at.read_snowplow(FILE)
     pd.testing.assert_frame_equal(read.interactions, expected.interactions)
@@ -109,7 +109,7 @@ def test_a_view_that_came_twice_is_one():
     assert journeys.interactions["hitCount"].tolist() == [1]
 
 
-def test_rows_that_cannot_be_used_are_told():
+def test_invalid_rows_are_rejected_with_a_reason():
     rejected = at.read_snowplow(FILE).rejected
     assert rejected[["row", "reason"]].to_numpy().tolist() == [
         [11, "3 cells where an enriched event has 131"],
@@ -117,7 +117,7 @@ def test_rows_that_cannot_be_used_are_told():
     ]
 
 
-def test_a_file_that_is_not_there():
+def test_a_missing_file_is_refused():
     with pytest.raises(errors.InvalidRequest, match="events: .*nothing' does not exist"):
         at.read_snowplow(FILE.parent / "nothing")
 
@@ -133,7 +133,7 @@ def test_a_file_that_is_not_there():
         ({}, "direct"),
     ],
 )
-def test_where_a_view_came_from(columns, node):
+def test_the_source_of_a_view(columns, node):
     event = {"event_id": "1", "event_name": "page_view", "domain_userid": "d", "domain_sessionidx": 1}
     frame = pd.DataFrame([event | {"collector_tstamp": "2025-01-01 10:00:00.000"} | columns])
     assert at.read_snowplow(frame).interactions["nodeId"].tolist() == [node]
@@ -155,14 +155,14 @@ def test_what_a_robot_orders_is_no_conversion(columns, orders):
     assert journeys.interactions["isBot"].tolist() == [not orders]
 
 
-def test_columns_in_capitals_are_the_same():
+def test_column_names_ignore_case():
     expected, found = (at.read_snowplow(each) for each in (table(), table().rename(columns=str.upper)))
     assert len(found.events)
     pd.testing.assert_frame_equal(found.interactions, expected.interactions)
     pd.testing.assert_frame_equal(found.events, expected.events)
 
 
-def test_what_holds_no_events_is_refused(tmp_path):
+def test_files_without_events_are_refused(tmp_path):
     with pytest.raises(
         errors.InvalidRequest, match="has no column true_tstamp or derived_tstamp or collector_"
     ):

@@ -34,7 +34,7 @@ def test_channels(source, medium, channel):
     assert channel_of(source, medium) == channel
 
 
-def test_each_level_is_there_as_far_as_it_is_known():
+def test_chains_have_all_known_levels():
     full = chain(Traffic("google", "cpc", "spring", "17", "shoes", "banner", "boots"))
     assert [(node.kind, node.name) for node in full] == [
         ("integration", "google / cpc"),
@@ -48,7 +48,7 @@ def test_each_level_is_there_as_far_as_it_is_known():
     assert ids(medium="campaign", campaign="spring") == ["campaign", "campaign/spring"]
 
 
-def test_what_says_that_nothing_is_known_is_nothing():
+def test_placeholders_count_as_missing():
     assert ids() == ids(source="(direct)", medium="(none)") == ids(source="(not set)") == ["direct"]
     assert ids(source="google", medium="organic", campaign="(organic)") == [
         "organic-search",
@@ -56,7 +56,7 @@ def test_what_says_that_nothing_is_known_is_nothing():
     ]
 
 
-def test_names_never_meet():
+def test_ids_are_distinct():
     assert ids(source="a/b", medium="cpc") != ids(source="a", medium="b/cpc")
     assert ids(source="a%2Fb", medium="cpc") != ids(source="a/b", medium="cpc")
     long, other = ids(source="s" * 200, medium="cpc"), ids(source="s" * 201, medium="cpc")
@@ -64,13 +64,13 @@ def test_names_never_meet():
     assert long != other
 
 
-def test_visits_by_a_campaign_that_is_called_organic_are_of_the_campaign():
+def test_a_campaign_with_an_organic_medium_is_a_campaign():
     leaf = chain(Traffic("google", "organic", "spring"))[-1]
     assert leaf.node_id == "google/organic/spring"
     assert referrer_type(leaf) == "campaign"
 
 
-def test_a_tree_has_each_node_once_and_the_id_of_a_campaign_wherever_it_was_told():
+def test_a_tree_has_distinct_nodes_with_the_external_id_of_campaigns():
     chains = [chain(Traffic("google", "cpc", "spring")), chain(Traffic("google", "cpc", "spring", "17"))]
     nodes = tree(chains)
     assert [(node.node_id, node.external_id) for node in nodes] == [

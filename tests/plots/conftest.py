@@ -1,4 +1,4 @@
-"""Draw without a screen, draw every figure a test leaves open, then close it."""
+"""Use a backend without a screen; draw and close every figure that a test leaves open."""
 
 import matplotlib
 import pandas as pd
@@ -13,7 +13,7 @@ def _figures():
     settings = dict(matplotlib.rcParams)
     yield
     for number in pyplot.get_fignums():
-        # Warnings are errors: a glyph, a layout or a locator that complains fails the test here.
+        # Warnings are errors, so a warning about a glyph, a layout or a locator fails the test.
         pyplot.figure(number).draw_without_rendering()
     pyplot.close("all")
     assert dict(matplotlib.rcParams) == settings
@@ -22,7 +22,7 @@ def _figures():
 
 @pytest.fixture
 def credit():
-    """Build a frame of credits from columns, with what is not given left empty as ``attribute`` leaves it."""
+    """Build a frame of credits from some columns; the others are empty, as in ``attribute``."""
 
     def build(**columns):
         frame = pd.DataFrame({"model": "linear", "currency": "EUR", "value": float("nan"), **columns})

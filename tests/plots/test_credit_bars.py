@@ -13,7 +13,7 @@ from support.law_examples import examples
 
 from attrib_ds import plots
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 
 
 def labels(ax):
@@ -28,7 +28,7 @@ def messages(ax):
     return [text.get_text() for text in ax.texts]
 
 
-def test_bars_stand_in_falling_order_with_the_unattributed_last(credit):
+def test_bars_are_in_descending_order_with_unattributed_last(credit):
     frame = credit(
         node_id=[None, "a", "b", "c"], node_name=[None, "Ads", "Mail", "Shop"], conversions=[9, 2, 5, 3]
     )
@@ -36,7 +36,7 @@ def test_bars_stand_in_falling_order_with_the_unattributed_last(credit):
     assert labels(ax) == ["Mail", "Shop", "Ads", "unattributed"]
     assert widths(ax) == [5, 3, 2, 9]
     assert ax.yaxis_inverted()
-    assert to_hex(ax.patches[-1].get_facecolor()).upper() == look.GREY
+    assert to_hex(ax.patches[-1].get_facecolor()).upper() == style.GREY
     assert ax.get_xlabel() == "credited conversions"
     assert ax.get_title(loc="left") == "Credited conversions per node, linear"
     assert not ax.spines["top"].get_visible()
@@ -93,7 +93,7 @@ def test_equal_and_missing_names_fall_back_on_the_id(credit):
     assert labels(plots.credits(frame)) == ["Mail (a)", "Mail (b)", "c"]
 
 
-def test_names_are_drawn_as_they_are(credit):
+def test_names_are_drawn_literally(credit):
     frame = credit(node_id=["a", "b"], node_name=["Save $5, get $10_x", "_mail\n2"], conversions=[3, 2])
     ax = plots.credits(frame)
     assert labels(ax) == ["Save $5, get $10_x", "_mail 2"]
@@ -105,7 +105,7 @@ def test_intervals_span_low_to_high_even_around_an_estimate_outside(credit):
         node_id=["a", "b", None], conversions=[5.0, 3.0, 1.0], low=[4.0, 3.5, 0.5], high=[7.0, 4.5, 2.0]
     )
     ax = plots.credits(frame)
-    (bars,) = [each for each in ax.containers if each.__class__.__name__ == "ErrorbarContainer"]
+    (bars,) = [part for part in ax.containers if part.__class__.__name__ == "ErrorbarContainer"]
     segments = bars.lines[2][0].get_segments()
     assert [tuple(map(tuple, segment)) for segment in segments] == [
         ((4.0, 0.0), (7.0, 0.0)),
@@ -132,7 +132,7 @@ def test_sums_carry_no_interval(credit):
     )
     ax = plots.credits(frame, top=2)
     assert widths(ax) == [6, 2, 1]
-    (bars,) = [each for each in ax.containers if each.__class__.__name__ == "ErrorbarContainer"]
+    (bars,) = [part for part in ax.containers if part.__class__.__name__ == "ErrorbarContainer"]
     assert [segment[0, 1] for segment in bars.lines[2][0].get_segments()] == [1]
     ax = plots.credits(frame.iloc[:2])
     assert len(ax.containers) == 1
@@ -185,12 +185,12 @@ def test_value_without_a_currency_is_a_currency_of_its_own(credit):
     )
     nameless = frame.assign(currency=pd.Series([None, None], dtype="str"))
     with pytest.raises(
-        InvalidRequest, match="currency: 'EUR' is not allowed.*name no currency; allowed: None"
+        InvalidRequest, match="currency: 'EUR' is not allowed.*have no currency; allowed: None"
     ):
         plots.credits(nameless, currency="EUR")
 
 
-def test_several_models_need_one_named(credit):
+def test_with_several_models_one_must_be_named(credit):
     frame = credit(node_id=["a", "a"], model=["linear", "last"], conversions=[3.0, 4.0])
     with pytest.raises(InvalidRequest, match=r"^model: None is not allowed.*2 models; allowed: last, linear"):
         plots.credits(frame)
@@ -209,7 +209,7 @@ def test_arguments_out_of_range_are_named(credit, argument, value, allowed):
         plots.credits(credit(node_id=["a"]), **{argument: value})
 
 
-def test_frames_that_are_no_credits_are_refused(credit):
+def test_frames_without_credits_are_refused(credit):
     with pytest.raises(
         InvalidRequest, match="credits: no column 'node_name', 'share' among .*; needed: model"
     ):
@@ -243,7 +243,7 @@ def test_nullable_integers_and_decimals_are_numbers(credit):
     assert (labels(ax), widths(ax)) == (["a"], [3])
 
 
-def test_given_axes_are_used_and_their_figure_left_alone(credit):
+def test_given_axes_are_used_and_their_figure_is_unchanged(credit):
     figure = Figure(figsize=(3, 3))
     ax = figure.subplots()
     frame = credit(node_id=["a", "b"], conversions=[1.0, 2.0])
@@ -261,7 +261,7 @@ def test_given_axes_are_used_and_their_figure_left_alone(credit):
     unattributed=st.integers(0, 9),
     top=st.integers(1, 45),
 )
-def test_bars_sum_to_the_model_total_whatever_is_grouped(amounts, unattributed, top):
+def test_bars_sum_to_the_model_total_for_any_top(amounts, unattributed, top):
     frame = pd.DataFrame({
         "model": "m", "node_id": [*(f"n{i}" for i in range(len(amounts))), None], "node_name": None,
         "conversions": [*amounts, unattributed], "value": None, "currency": None, "share": 0.0,

@@ -43,7 +43,7 @@ def ranges(ax):
     ]
 
 
-def test_nodes_come_by_effect_and_controls_last():
+def test_nodes_are_sorted_by_effect_with_controls_last():
     ax = plots.effects(effects_of([5.0, 9.0, 20.0, 7.0], controls=["n2"]))
     assert labels(ax) == ["N1", "N3", "N0", "N2 (control)"]
     assert ax.lines[1].get_xdata().tolist() == [18.0, 14.0, 10.0, 40.0]
@@ -52,7 +52,7 @@ def test_nodes_come_by_effect_and_controls_last():
     assert ax.get_xlabel() == "conversions"
 
 
-def test_an_experiment_has_a_range_of_its_own_and_decides_the_order():
+def test_an_experiment_has_its_own_interval_and_sets_the_order():
     frame = effects_of([5.0, 9.0], combined=[8.0, 1.0], combined_low=[7.0, 0.0], combined_high=[9.0, 2.0])
     ax = plots.effects(frame)
     assert labels(ax) == ["N0", "N1"]
@@ -60,21 +60,21 @@ def test_an_experiment_has_a_range_of_its_own_and_decides_the_order():
     assert names(ax)[2] == "caused, with the experiment"
 
 
-def test_the_rest_is_summed_without_a_range_and_controls_are_never_part_of_it():
+def test_the_rest_is_summed_without_an_interval_and_without_controls():
     ax = plots.effects(effects_of([5.0, 9.0, 1.0, 2.0], controls=["n2"]), top=1)
     assert labels(ax) == ["N1", "other (2 nodes)", "N2 (control)"]
     assert ranges(ax) == [[(6.0, 13.0), (7.0, 7.0), (-2.0, 5.0)]]
     assert ax.lines[1].get_xdata().tolist() == [18.0, 14.0, 2.0]
 
 
-def test_currencies_are_summed_and_ranges_as_of_independent_numbers():
+def test_currencies_are_summed_and_intervals_combined_as_independent():
     frame = pd.concat([effects_of([5.0]), effects_of([7.0]).assign(currency="USD")])
     ax = plots.effects(frame)
     assert ax.lines[1].get_xdata().tolist() == [24.0]
     assert ranges(ax)[0][0] == pytest.approx((12 - 3 * math.sqrt(2), 12 + 4 * math.sqrt(2)))
 
 
-def test_the_row_of_nobody_is_left_out():
+def test_the_baseline_row_is_left_out():
     frame = effects_of([5.0, 9.0])
     frame.loc[1, ["node_id", "node_name"]] = None
     assert labels(plots.effects(frame)) == ["N0"]
@@ -93,11 +93,11 @@ def test_bad_input_is_refused():
     with pytest.raises(InvalidRequest, match="top: 0 is not allowed"):
         plots.effects(frame, top=0)
     both = pd.concat([frame, frame.assign(model="other")])
-    with pytest.raises(InvalidRequest, match="model: None is not allowed where credits hold 2 models"):
+    with pytest.raises(InvalidRequest, match="model: None is not allowed because credits have 2 models"):
         plots.effects(both)
     assert names(plots.effects(both, model="other"))[1] == "caused, by other"
 
 
-def test_nothing_to_show_says_so():
+def test_an_empty_plot_says_so():
     ax = plots.effects(effects_of([5.0]).iloc[:0])
     assert [text.get_text() for text in ax.texts] == ["no effects"]

@@ -5,7 +5,7 @@ import pytest
 
 from attrib_ds import plots
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 
 
 def insights_of(rows):
@@ -48,7 +48,7 @@ def test_one_line_per_group_over_every_interval():
         ("durationSum", "duration (seconds)", 544.5),
     ],
 )
-def test_the_axis_names_what_is_drawn(value, label, first):
+def test_the_axis_label_names_the_value(value, label, first):
     ax = plots.insights(insights_of(TWO), value=value)
     assert ax.get_ylabel() == label
     assert series(ax)[0][0] == first
@@ -59,7 +59,7 @@ def test_groups_beyond_the_top_are_one_grey_line():
     ax = plots.insights(insights_of(rows), top=2)
     assert legend(ax) == ["b", "c", "other (2 groups)"]
     assert series(ax) == [[8], [4], [3]]
-    assert ax.get_lines()[-1].get_color() == look.GREY
+    assert ax.get_lines()[-1].get_color() == style.GREY
 
 
 def test_without_a_group_there_is_no_legend():
@@ -77,7 +77,7 @@ def test_a_single_group_and_interactions_without_one_are_named():
 
 @pytest.mark.parametrize("groups", [1, 3, 300])
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%G-W%V", "%Y-%m", "%Y-%m-%dT%H:%M:%S.000Z"])
-def test_tick_labels_stand_apart(groups, form):
+def test_tick_labels_do_not_overlap(groups, form):
     labels = dict.fromkeys(pd.date_range("2024-01-01", periods=366).strftime(form))
     rows = [
         (f"group {i} " + "x" * 60, label, i + 1)
@@ -107,7 +107,7 @@ def test_bad_input_is_refused():
     ("value", "message"),
     [("sessionCount", "no interactions"), ("hitCount", "no hits"), ("durationSum", "no duration")],
 )
-def test_nothing_to_show_says_so(value, message):
+def test_an_empty_plot_says_so(value, message):
     for frame in (insights_of(TWO).iloc[:0], insights_of([])):
         ax = plots.insights(frame, value=value)
         assert [text.get_text() for text in ax.texts] == [message]

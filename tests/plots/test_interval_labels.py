@@ -41,7 +41,7 @@ def test_other_labels_are_only_sorted(labels):
     assert complete(labels) == sorted(labels)
 
 
-def test_numbers_are_ordered_as_numbers_even_when_written_oddly():
+def test_numbers_with_leading_zeros_are_ordered_as_numbers():
     assert complete(["10", "09", "1"]) == ["1", "09", "10"]
 
 
@@ -67,12 +67,12 @@ def test_seasons_have_their_full_range_and_names():
     assert every == names == [str(hour) for hour in range(24)]
 
 
-def test_without_a_kind_only_one_to_seven_are_weekdays():
+def test_without_an_interval_only_one_to_seven_are_weekdays():
     assert season_of(list("7654321"), None)[1][0] == "Mon"
     assert season_of(["2", "5"], None) == (["2", "3", "4", "5"], ["2", "3", "4", "5"])
 
 
-def test_labels_outside_the_kind_are_refused():
+def test_labels_outside_the_interval_are_refused():
     with pytest.raises(
         InvalidRequest, match="interval: 'dayOfWeek' is not allowed .* label '8'; its labels are 1 to 7"
     ):

@@ -4,13 +4,13 @@ from hypothesis import strategies as st
 from attrib_ds.plots.labels import distinct, shorten
 
 
-def test_short_names_stay_and_white_space_is_folded():
+def test_short_names_are_kept_and_white_space_is_collapsed():
     assert shorten("Mail") == "Mail"
     assert shorten(" two\n lines\t") == "two lines"
     assert shorten("abcdefgh", width=5) == "ab…gh"
 
 
-def test_a_cut_keeps_what_sets_names_apart():
+def test_shortened_names_keep_the_part_that_differs():
     names = {str(year): f"Retargeting, spring {year}, all regions and devices" for year in (2023, 2024, 2025)}
     assert distinct(names, width=30) == {
         "2023": "Retargetin…2023, all regions …",
@@ -26,5 +26,5 @@ def test_labels_are_distinct_and_short(names, width):
     labels = distinct(names, width=width)
     assert list(labels) == list(names)
     assert len(set(labels.values())) == len(names)
-    # The number that tells the last equal labels apart may come on top.
+    # A number that distinguishes equal labels may exceed the width.
     assert all(len(label) <= width + 4 for label in labels.values())

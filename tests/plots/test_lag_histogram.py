@@ -88,7 +88,7 @@ def test_tick_labels_name_their_unit_and_stand_apart(low, high):
     assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))
 
 
-def test_refunds_do_not_break_the_histogram():
+def test_negative_weights_are_drawn():
     ax = plots.lags(lags_of([1, 2], [1, 2], [-1.0, -3.0]))
     assert histograms(ax)[0][0].sum() == -4
     assert ax.get_ylim()[0] < -3
@@ -109,12 +109,12 @@ def test_bad_input_is_refused():
     with pytest.raises(InvalidRequest, match="lags: no column 'first_lag_days'"):
         plots.lags(lags_of([1], [1]).drop(columns="first_lag_days"))
     with pytest.raises(
-        InvalidRequest, match=r"lags: column 'last_lag_days' holds -1.0; allowed: days from 0"
+        InvalidRequest, match=r"lags: column 'last_lag_days' contains -1.0; allowed: days from 0"
     ):
         plots.lags(lags_of([1, 1], [1, -1]))
 
 
-def test_nothing_to_show_says_so():
+def test_an_empty_plot_says_so():
     ax = plots.lags(lags_of([], []))
     assert [text.get_text() for text in ax.texts] == ["no credited conversions"]
     ax = plots.lags(lags_of([np.nan], [np.nan]))

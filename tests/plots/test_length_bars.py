@@ -17,7 +17,7 @@ def ticks(ax):
     return [label.get_text() for label in ax.get_xticklabels()]
 
 
-def test_a_bar_per_length_also_where_there_is_none():
+def test_a_bar_per_length_including_lengths_without_conversions():
     ax = plots.lengths(frame_of([(0, 4.0), (1, 5.0), (3, 2.0)]))
     assert heights(ax) == [4, 5, 0, 2]
     assert ticks(ax) == ["0", "1", "2", "3"]
@@ -30,24 +30,24 @@ def test_long_paths_share_the_last_bar():
     assert ticks(ax)[-1] == "4+"
 
 
-def test_of_the_sample_every_conversion_is_drawn(sample):
+def test_every_conversion_of_the_sample_is_drawn(sample):
     paths = conversion_paths(sample, event_type="order")
     assert sum(heights(plots.lengths(paths.lengths()))) == pytest.approx(1_446)
 
 
-def test_nothing_is_said_to_be_nothing():
+def test_an_empty_plot_says_so():
     assert [text.get_text() for text in plots.lengths(frame_of([])).texts] == ["no conversions"]
 
 
 @pytest.mark.parametrize(
-    ("frame", "arguments", "told"),
+    ("frame", "arguments", "message"),
     [
         (frame_of([]).drop(columns="length"), {}, "lengths: no column 'length'"),
         (frame_of([]), {"most": 0}, "most: 0 is not allowed"),
-        (frame_of([(1, 2.0), (None, 3.0)]), {}, "column 'length' holds nan; allowed: touchpoints from 0"),
-        (frame_of([(-1, 2.0)]), {}, "column 'length' holds -1; allowed: touchpoints from 0"),
+        (frame_of([(1, 2.0), (None, 3.0)]), {}, "column 'length' contains nan; allowed: touchpoints from 0"),
+        (frame_of([(-1, 2.0)]), {}, "column 'length' contains -1; allowed: touchpoints from 0"),
     ],
 )
-def test_what_is_not_allowed_is_told(frame, arguments, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_invalid_arguments_are_refused(frame, arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
         plots.lengths(frame, **arguments)

@@ -78,7 +78,7 @@ def test_top_counts_magnitude_in_any_model(credit):
 
 @pytest.mark.parametrize("count", [1, 2, 12])
 @pytest.mark.parametrize("nodes", [1, 3, 300])
-def test_every_model_looks_different_and_stays_in_its_row(credit, count, nodes):
+def test_markers_of_models_differ_and_stay_in_their_row(credit, count, nodes):
     frame = pd.concat(
         [
             credit(
@@ -121,7 +121,7 @@ def test_bad_input_is_refused(credit):
         plots.model_comparison(credit(node_id=["a"]).drop(columns="model"))
 
 
-def test_nothing_to_show_says_so(credit):
+def test_an_empty_plot_says_so(credit):
     ax = plots.model_comparison(credit(node_id=["a"]).iloc[:0])
     assert [text.get_text() for text in ax.texts] == ["no credited conversions"]
     ax = plots.model_comparison(credit(node_id=["a"], value=[math.nan]), by="value")

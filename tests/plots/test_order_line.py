@@ -10,16 +10,16 @@ def compared(behind, error, chosen):
     return pd.DataFrame(
         {
             "order": pd.array(range(1, count + 1), dtype="Int64"),
-            "held_out": [-5.0 - each for each in behind],
+            "held_out": [-5.0 - value for value in behind],
             "behind": behind,
             "behind_error": error,
-            "is_best": pd.array([each == 0 for each in behind], dtype="boolean"),
+            "is_best": pd.array([value == 0 for value in behind], dtype="boolean"),
             "is_parsimonious": pd.array([place == chosen for place in range(count)], dtype="boolean"),
         }
     )
 
 
-def test_points_bars_and_the_order_to_choose():
+def test_points_error_bars_and_the_parsimonious_order():
     ax = plots.orders(compared([0.1, 0.05, 0.0, 0.4], [0.02, 0.06, 0.0, 0.1], 1))
     line, others, chosen = (
         line for line in ax.get_lines() if len(line.get_xdata()) and line.get_zorder() >= 2
@@ -41,7 +41,7 @@ def test_one_order():
     assert ax.get_xlim() == (0.5, 1.5)
 
 
-def test_nothing_to_show_says_so():
+def test_an_empty_plot_says_so():
     ax = plots.orders(compared([], [], 0))
     assert [text.get_text() for text in ax.texts] == ["nothing to compare"]
 
@@ -51,7 +51,7 @@ def test_bad_input_is_refused():
         plots.orders(compared([0.0], [0.0], 0).drop(columns="behind"))
 
 
-def test_some_orders_have_no_name_where_the_chosen_one_is_left_out():
+def test_without_the_parsimonious_order_no_point_is_labelled():
     some = compared([-9.0, -8.0, -8.1], [1.0, 0.0, 0.1], 1).drop(index=1)
     ax = plots.orders(some)
     assert not ax.texts

@@ -32,23 +32,23 @@ def touches_of(paths, **columns):
 
 def blocks(ax):
     """Return the heights of the blocks of each column, from top to bottom."""
-    found = {}
+    blocks = {}
     for patch in ax.patches:
         if isinstance(patch, Rectangle):
             column = round(patch.get_x() + patch.get_width() / 2)
-            found.setdefault(column, []).append((patch.get_y(), patch.get_height()))
-    return {column: [height for _, height in sorted(parts)] for column, parts in found.items()}
+            blocks.setdefault(column, []).append((patch.get_y(), patch.get_height()))
+    return {column: [height for _, height in sorted(parts)] for column, parts in blocks.items()}
 
 
 def bands(ax):
     """Return (column, height) of each band, in the order they were drawn."""
-    found = []
+    bands = []
     for patch in ax.patches:
         if isinstance(patch, PathPatch):
             corners = patch.get_path().vertices
-            found.append((int(corners[0, 0]), round(corners[7, 1] - corners[0, 1], 9)))
-            assert corners[4, 1] - corners[3, 1] == pytest.approx(found[-1][1])
-    return found
+            bands.append((int(corners[0, 0]), round(corners[7, 1] - corners[0, 1], 9)))
+            assert corners[4, 1] - corners[3, 1] == pytest.approx(bands[-1][1])
+    return bands
 
 
 def legend(ax):
@@ -141,7 +141,7 @@ def test_many_nodes_and_long_names_draw():
     steps=st.integers(1, 5),
     top=st.integers(1, 6),
 )
-def test_what_enters_a_column_leaves_it(paths, steps, top):
+def test_the_flow_into_a_column_equals_the_flow_out(paths, steps, top):
     ax = plots.paths(touches_of(paths), steps=steps, top=top, ax=Figure().subplots())
     drawn = blocks(ax)
     for column in range(steps):
@@ -161,7 +161,7 @@ def test_bad_input_is_refused():
         plots.paths(touches, top="8")
 
 
-def test_nothing_to_show_says_so():
+def test_an_empty_plot_says_so():
     for frame in (touches_of(THREE).iloc[:0], touches_of({})):
         ax = plots.paths(frame)
         assert [text.get_text() for text in ax.texts] == ["no credited conversions"]

@@ -33,7 +33,7 @@ def test_points_lie_at_spend_and_value_with_lines_of_equal_return(credit):
     assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "linear")
 
 
-def test_wide_spend_is_drawn_on_logarithms_with_room_for_nothing_and_less(credit):
+def test_a_wide_range_of_spend_has_log_axes_with_room_for_zero_and_below(credit):
     frame = credit(node_id=["a", "b", "c"], value=[300.0, 9000.0, 80.0], spend=[10.0, 5000.0, 30.0])
     ax = plots.returns(frame)
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
@@ -47,7 +47,7 @@ def test_wide_spend_is_drawn_on_logarithms_with_room_for_nothing_and_less(credit
 
 
 @pytest.mark.parametrize("nodes", [1, 3, 25, 300])
-def test_names_cover_neither_each_other_nor_points_and_stay_inside(credit, nodes):
+def test_labels_overlap_neither_each_other_nor_points_and_stay_inside(credit, nodes):
     random = np.random.default_rng(3)
     spend = random.lognormal(6, 1.5, nodes)
     frame = credit(
@@ -80,11 +80,13 @@ def test_no_spend_is_refused(credit):
     with pytest.raises(InvalidRequest, match="credits: no column 'spend'"):
         plots.returns(frame)
     for spend in ([math.nan, math.nan], [0.0, math.nan], [math.nan, 7.0]):
-        with pytest.raises(InvalidRequest, match="credits: column 'spend' holds no spend of a node; needed"):
+        with pytest.raises(
+            InvalidRequest, match="credits: column 'spend' has no spend of a node; pass spend to attribute"
+        ):
             plots.returns(frame.assign(spend=spend))
 
 
-def test_one_model_and_one_currency_are_asked_for(credit):
+def test_one_model_and_one_currency_are_required(credit):
     frame = credit(
         node_id=["a", "b"], model=["x", "y"], value=[1.0, 0.0], spend=[2.0, 3.0], currency=["EUR", "USD"]
     )
@@ -98,7 +100,7 @@ def test_one_model_and_one_currency_are_asked_for(credit):
     assert (points(ax), ax.get_xlabel()) == ([[3, 0]], "spend (USD)")
 
 
-def test_nothing_to_show_says_so(credit):
+def test_an_empty_plot_says_so(credit):
     frame = credit(node_id=["a"], spend=[3.0])
     ax = plots.returns(frame)
     assert [text.get_text() for text in ax.texts] == ["no credited value"]
@@ -124,7 +126,7 @@ def test_values_carry_their_intervals_from_bound_to_bound(credit):
     assert "sampling error" not in without.get_xlabel()
 
 
-def test_room_for_nothing_is_small_where_nothing_is_lost(credit):
+def test_there_is_little_room_below_zero_without_negative_values(credit):
     frame = credit(node_id=["a", "b", "c"], value=[17_000.0, 800.0, 0.0], spend=[1100.0, 39.0, 480.0],
                    value_low=[15_000.0, 300.0, 0.0], value_high=[19_000.0, 1600.0, 0.0])  # fmt: skip
     ax = plots.returns(frame)

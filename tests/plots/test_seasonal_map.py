@@ -40,7 +40,7 @@ def test_groups_by_weekdays():
     assert colour_bar(ax).get_ylabel() == "interactions"
 
 
-def test_a_single_row_without_groups_and_weekdays_recognised():
+def test_weekdays_are_recognised_in_a_single_row_without_groups():
     ax = plots.seasonality(insights_of([(None, str(day), day) for day in range(1, 8)]), value="durationSum")
     assert cells(ax) == [[60.5 * day for day in range(1, 8)]]
     assert ticks(ax.xaxis)[0] == "Mon"
@@ -48,7 +48,7 @@ def test_a_single_row_without_groups_and_weekdays_recognised():
     assert colour_bar(ax).get_ylabel() == "duration (seconds)"
 
 
-def test_labels_of_no_named_kind_run_from_lowest_to_highest():
+def test_labels_of_an_unnamed_interval_run_from_lowest_to_highest():
     ax = plots.seasonality(insights_of([(None, "11", 1), (None, "9", 3)]))
     assert (ticks(ax.xaxis), cells(ax)) == (["9", "10", "11"], [[3, 0, 1]])
     assert ax.get_xlabel() == "interval"
@@ -64,7 +64,7 @@ def test_the_rest_does_not_take_the_colours_of_the_groups():
 
 
 @pytest.mark.parametrize("interval", ["dayOfYear", "weekOfYear", "dayOfMonth", "hourOfDay", "monthOfYear"])
-def test_tick_labels_stand_apart(interval):
+def test_tick_labels_do_not_overlap(interval):
     ax = plots.seasonality(insights_of([("x" * 60, "1", 3), ("y", "2", 1)]), interval=interval)
     ax.figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in ax.get_xticklabels()]
@@ -89,7 +89,7 @@ def test_bad_input_is_refused():
         plots.seasonality(frame.drop(columns="interval"))
 
 
-def test_nothing_to_show_says_so():
+def test_an_empty_plot_says_so():
     ax = plots.seasonality(insights_of([]), interval="hourOfDay")
     assert [text.get_text() for text in ax.texts] == ["no interactions"]
     assert ax.get_xlabel() == "hour of day"

@@ -16,53 +16,53 @@ STEPS = pd.DataFrame(
 )
 
 
-def test_a_bar_per_state_with_its_share_of_all_and_of_the_step_before():
+def test_a_bar_per_state_with_its_share_of_all_and_of_the_previous_step():
     ax = plots.funnel(STEPS)
     assert [bar.get_width() for bar in ax.patches] == [100, 50, 10]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["events", "qualified", "won"]
     assert [text.get_text() for text in ax.texts] == [
-        "100", "50  (50.0% of all)", "10  (10.0% of all, 20.0% of the step before)",
+        "100", "50  (50.0% of all)", "10  (10.0% of all, 20.0% of the previous step)",
     ]  # fmt: skip
     assert ax.get_xlabel() == "events"
 
 
-def test_steps_are_those_asked_for_in_their_order():
+def test_steps_are_drawn_in_the_given_order():
     ax = plots.funnel(STEPS, steps=["event-count", "won"])
     assert [bar.get_width() for bar in ax.patches] == [100, 10]
     assert ax.texts[1].get_text() == "10  (10.0% of all)"
 
 
-def test_nothing_is_divided_by_nothing():
+def test_zero_events_are_drawn_without_shares():
     ax = plots.funnel(STEPS.iloc[:0])
     assert [text.get_text() for text in ax.texts] == ["0", "0", "0"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"steps": ["one"]}, "steps: 'one'"),
-        ({"steps": []}, "steps: there is none"),
-        ({"insights": STEPS[["interval"]]}, "steps: there is none"),
+        ({"steps": []}, "steps: at least one metric of events is required"),
+        ({"insights": STEPS[["interval"]]}, "steps: at least one metric of events is required"),
         ({"insights": [1]}, "expected a pandas DataFrame"),
     ],
 )
-def test_what_is_not_allowed_is_told(arguments, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
         plots.funnel(**{"insights": STEPS, **arguments})
 
 
-def test_insights_of_events_are_lines_too(sample):
+def test_event_insights_are_drawn_as_lines(sample):
     days = {"since": "2025-01-01T00:00:00Z", "until": "2025-06-30T00:00:00Z"}
-    counted = event_insights(
+    counts = event_insights(
         sample, metrics=["event-count", "turnover"], interval="month", group_by="event-type", **days
     )
-    ax = plots.insights(counted)
+    ax = plots.insights(counts)
     assert ax.get_ylabel() == "events"
     total = sum(line.get_ydata().sum() for line in ax.get_lines())
-    assert total == counted["values.event-count"].sum() > 0
-    assert plots.insights(counted, value="turnover").get_ylabel() == "turnover"
+    assert total == counts["values.event-count"].sum() > 0
+    assert plots.insights(counts, value="turnover").get_ylabel() == "turnover"
     with pytest.raises(InvalidRequest, match="value: 'sessionCount'"):
-        plots.insights(counted, value="sessionCount")
+        plots.insights(counts, value="sessionCount")
 
 
 def test_one_project_is_one_line_without_a_name():

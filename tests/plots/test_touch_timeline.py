@@ -24,7 +24,7 @@ def names(ax):
 
 
 def tips(ax):
-    """Where each bar ends: place, and height above the line of its node."""
+    """Return position and height of each bar."""
     return [
         (float(end[0]), round(float(end[1] - start[1]), 9))
         for bars in ax.collections[1:]
@@ -32,11 +32,11 @@ def tips(ax):
     ]
 
 
-def test_a_bar_per_touchpoint_is_as_high_as_its_part():
+def test_bar_heights_are_shares_of_credit():
     ax = plots.explanation(rows_of(("search", 9, 0.4), ("email", 4, 0.2), ("search", 1, 0.4)))
     assert names(ax) == ["search", "email"]
-    found = dict(tips(ax))
-    assert found[9.0] == found[1.0] == pytest.approx(2 * found[4.0])
+    heights = dict(tips(ax))
+    assert heights[9.0] == heights[1.0] == pytest.approx(2 * heights[4.0])
     assert sorted(texts(ax)) == ["20 %", "20 %", "40 %", "40 %", "80 % from 2 touches"]
     assert ax.get_xlabel() == "days before the conversion"
     # Time runs from left to right; the conversion is on the right.
@@ -44,23 +44,23 @@ def test_a_bar_per_touchpoint_is_as_high_as_its_part():
     assert left > 9 > 0 > right
 
 
-def test_parts_below_zero_hang_down_and_none_is_a_mark():
+def test_negative_shares_point_down_and_zero_is_a_mark():
     ax = plots.explanation(rows_of(("a", 3, -0.1), ("a", 2, 0.0), ("b", 1, 0.5)))
-    found = dict(tips(ax))
-    assert found[3.0] < 0 < found[1.0]
-    assert 2.0 not in found
+    heights = dict(tips(ax))
+    assert heights[3.0] < 0 < heights[1.0]
+    assert 2.0 not in heights
     assert "\N{MINUS SIGN}10 %" in texts(ax)
 
 
-def test_what_is_nobodys_is_told_below():
+def test_the_baseline_is_noted_below_the_axis():
     rows = rows_of(("a", 3, 0.1), (None, np.nan, 0.9))
     assert (
         plots.explanation(rows).get_xlabel()
-        == "days before the conversion\n90 % of the conversion is nobody's"
+        == "days before the conversion\n90 % of the conversion is baseline"
     )
     alone = plots.explanation(rows_of((None, np.nan, 1.0)))
-    assert texts(alone) == ["no touchpoint led to it"]
-    assert alone.get_xlabel() == "100 % of the conversion is nobody's"
+    assert texts(alone) == ["no credited touchpoint"]
+    assert alone.get_xlabel() == "100 % of the conversion is baseline"
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_paths_without_dates_are_drawn_by_position():
     ax = plots.explanation(explain(paths, "linear", "0"))
     assert ax.get_xlabel() == "touchpoint"
     assert [place for place, _ in tips(ax)] == [1.0, 2.0, 3.0]
-    assert ax.get_title(loc="left") == "The way to 0, credited by linear"
+    assert ax.get_title(loc="left") == "Path to 0, credited by linear"
 
 
-def test_labels_of_forty_touchpoints_stand_apart():
+def test_labels_of_forty_touchpoints_do_not_overlap():
     random = np.random.default_rng(3)
     ages = np.sort(random.uniform(0, 28, 40))[::-1]
     weights = 2.0 ** (-ages / 7)
@@ -96,7 +96,7 @@ def test_labels_of_forty_touchpoints_stand_apart():
     assert f"{100 * weights.max() / weights.sum():.2g} %" in texts(ax)
 
 
-def test_a_name_is_text_and_no_formula():
+def test_names_are_not_parsed_as_mathematics():
     ax = plots.explanation(rows_of(("$a_b$", 1, 1.0)), ax=Figure().subplots())
     assert names(ax) == ["$a_b$"]
 
@@ -108,7 +108,7 @@ def test_bad_input_is_refused():
         plots.explanation(rows_of(("a", 1, "much")))
 
 
-def test_parts_that_hang_down_keep_clear_of_those_of_the_next_node():
+def test_negative_shares_do_not_overlap_the_next_node():
     parts = {"a": (-0.5, 0.5), "b": (0.5, -0.5), "c": (-0.5, 0.5), "d": (0.5, -0.5)}
     rows = [(node, age, part) for node, both in parts.items() for age, part in zip((9, 5), both, strict=True)]
     ax = plots.explanation(rows_of(*rows))

@@ -1,4 +1,4 @@
-"""The shipped tables, read once."""
+"""Fixtures of the shipped tables."""
 
 from __future__ import annotations
 

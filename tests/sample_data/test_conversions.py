@@ -22,7 +22,7 @@ def test_ids_are_well_formed_and_unique(events: pd.DataFrame) -> None:
     assert events["userId"].str.fullmatch(r"[0-9a-f]{24}").all()
 
 
-def test_there_are_orders_and_leads_by_date(events: pd.DataFrame) -> None:
+def test_orders_and_leads_are_sorted_by_date(events: pd.DataFrame) -> None:
     counts = events["eventType"].value_counts()
     assert set(counts.index) == {"order", "lead"}
     assert 1_250 < counts["order"] < 1_550
@@ -31,9 +31,9 @@ def test_there_are_orders_and_leads_by_date(events: pd.DataFrame) -> None:
     assert events["eventDate"].max() < pd.Timestamp("2025-07-01", tz="UTC")
 
 
-def test_events_belong_to_known_people_mostly(events: pd.DataFrame, interactions: pd.DataFrame) -> None:
-    known = events["userId"].isin(interactions["userId"])
-    assert 0.95 < known.mean() < 1
+def test_most_events_belong_to_visitors(events: pd.DataFrame, interactions: pd.DataFrame) -> None:
+    has_visits = events["userId"].isin(interactions["userId"])
+    assert 0.95 < has_visits.mean() < 1
     people = interactions[interactions["isBot"] | interactions["trafficFilterId"].notna()]
     assert not events["userId"].isin(people["userId"]).any()
 
@@ -102,7 +102,7 @@ def test_some_orders_have_no_visit_in_the_month_before(events: pd.DataFrame, vis
     assert 0.03 < (~attributed).mean() < 0.15
 
 
-def test_models_tell_different_stories(events: pd.DataFrame, visits: pd.DataFrame) -> None:
+def test_models_give_different_credits(events: pd.DataFrame, visits: pd.DataFrame) -> None:
     orders = events[events["eventType"] == "order"]
     touches = _attributed(orders, visits).groupby("_id")
     first = touches["channel"].first().value_counts()
@@ -114,7 +114,9 @@ def test_models_tell_different_stories(events: pd.DataFrame, visits: pd.DataFram
     assert (first < 0.5 * first.sum()).all()
 
 
-def test_chance_of_an_order_grows_with_visits(events: pd.DataFrame, visits: pd.DataFrame) -> None:
+def test_the_probability_of_an_order_increases_with_visits(
+    events: pd.DataFrame, visits: pd.DataFrame
+) -> None:
     buyers = set(events.loc[events["eventType"] == "order", "userId"])
     lengths = visits.groupby("userId").size()
     bought = pd.Series(lengths.index.isin(buyers), index=lengths.index)

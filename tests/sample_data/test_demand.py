@@ -17,15 +17,15 @@ def test_the_half_year_is_181_days() -> None:
 
 @given(st.integers(demand.OPENING, demand.CLOSING - 1))
 def test_calendar_agrees_with_the_standard_library(second: int) -> None:
-    known = datetime.fromtimestamp(second, tz=UTC)
+    expected = datetime.fromtimestamp(second, tz=UTC)
     seconds = np.array([second])
-    assert demand.weekday(seconds)[0] == known.weekday()
-    assert demand.hour(seconds)[0] == known.hour
-    assert demand.day_index(seconds)[0] == (known - datetime(2025, 1, 1, tzinfo=UTC)).days
+    assert demand.weekday(seconds)[0] == expected.weekday()
+    assert demand.hour(seconds)[0] == expected.hour
+    assert demand.day_index(seconds)[0] == (expected - datetime(2025, 1, 1, tzinfo=UTC)).days
 
 
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=20))
-def test_instants_keep_order_and_stay_inside(positions: list[float]) -> None:
+def test_instants_are_ordered_and_within_the_half_year(positions: list[float]) -> None:
     seconds = demand.instants(np.array(sorted(positions)))
     assert (np.diff(seconds) >= 0).all()
     assert seconds[0] >= demand.OPENING

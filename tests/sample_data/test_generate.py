@@ -1,4 +1,4 @@
-"""The generator and the files it wrote."""
+"""The generator and the shipped files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMAS = {
     "spend": schema.OUTLAY,
 }
 OPEN = ("states.", "statistics.", "event.", "user.")  # flat columns of the properties of events
-LEFT_OUT = {"projectId", "path", "userLifetimeIndex", "attributable"}  # the store knows or derives them
+EXCLUDED = {"projectId", "path", "userLifetimeIndex", "attributable"}  # set or derived by the store
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,7 @@ def tables() -> dict[str, pa.Table]:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_shipped_file_is_what_the_generator_writes(
-    name: str, tables: dict[str, pa.Table], tmp_path: Path
-) -> None:
+def test_shipped_files_are_up_to_date(name: str, tables: dict[str, pa.Table], tmp_path: Path) -> None:
     write({name: tables[name]}, tmp_path)
     assert pq.read_table(tmp_path / f"{name}.parquet").equals(pq.read_table(files()[name]))
 
@@ -50,11 +48,13 @@ def test_another_seed_gives_other_data(tables: dict[str, pa.Table]) -> None:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_columns_are_those_of_the_schema(name: str) -> None:
     shipped = pq.read_schema(files()[name])
-    known = SCHEMAS[name]
+    schema_of_resource = SCHEMAS[name]
     own = [column for column in shipped.names if not (name == "events" and column.startswith(OPEN))]
-    assert own == [column for column in known.names if column in own]
-    assert [shipped.field(column).type for column in own] == [known.field(column).type for column in own]
-    assert not LEFT_OUT & set(shipped.names)
+    assert own == [column for column in schema_of_resource.names if column in own]
+    assert [shipped.field(column).type for column in own] == [
+        schema_of_resource.field(column).type for column in own
+    ]
+    assert not EXCLUDED & set(shipped.names)
 
 
 def test_events_have_a_column_per_state_statistic_and_field() -> None:

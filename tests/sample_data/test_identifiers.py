@@ -1,4 +1,4 @@
-"""Layouts of identifiers."""
+"""Formats of identifiers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def test_object_id_is_time_process_counter() -> None:
 
 
 @given(st.lists(INSTANTS, min_size=1, max_size=50))
-def test_object_ids_grow_with_time(seconds: list[int]) -> None:
+def test_object_ids_are_sorted_by_time(seconds: list[int]) -> None:
     ids = object_ids(np.array(sorted(seconds)), "0000000001").tolist()
     assert ids == sorted(set(ids))
 
 
 @given(INSTANTS, st.integers(0, 4_095))
-def test_uuids_are_of_version_7_and_hold_the_millisecond(second: int, draw: int) -> None:
+def test_uuids_have_version_7_and_the_millisecond(second: int, draw: int) -> None:
     (text,) = uuids(np.array([second]), np.array([draw]), "f" * 15)
-    found = uuid.UUID(text)
-    assert str(found) == text
-    assert found.variant == uuid.RFC_4122
-    assert found.version == 7
-    assert found.int >> 80 == second * 1000
-    assert found.int >> 64 & 0xFFF == draw
+    parsed = uuid.UUID(text)
+    assert str(parsed) == text
+    assert parsed.variant == uuid.RFC_4122
+    assert parsed.version == 7
+    assert parsed.int >> 80 == second * 1000
+    assert parsed.int >> 64 & 0xFFF == draw

@@ -16,7 +16,7 @@ def test_ids_are_readable_and_unique(nodes: pd.DataFrame) -> None:
     assert nodes["_id"].str.len().max() <= 128  # G-217
 
 
-def test_parents_exist_and_nothing_is_its_own_ancestor(nodes: pd.DataFrame) -> None:
+def test_parents_exist_without_cycles(nodes: pd.DataFrame) -> None:
     parent_of = nodes.set_index("_id")["parentId"].dropna().to_dict()
     assert set(parent_of.values()) <= set(nodes["_id"])
     roots = set(nodes.loc[nodes["parentId"].isna(), "_id"])
@@ -37,7 +37,7 @@ def test_levels_go_down_the_tree(nodes: pd.DataFrame) -> None:
     assert set(roots) == {"integration", "channel"}
 
 
-def test_every_channel_of_the_story_is_there(nodes: pd.DataFrame) -> None:
+def test_all_channels_exist(nodes: pd.DataFrame) -> None:
     assert set(nodes["channel"]) == {
         "Paid Search",
         "Paid Social",
@@ -51,7 +51,7 @@ def test_every_channel_of_the_story_is_there(nodes: pd.DataFrame) -> None:
     }
 
 
-def test_each_campaign_and_nothing_else_has_a_slug_unique_in_its_integration(nodes: pd.DataFrame) -> None:
+def test_only_campaigns_have_a_slug_unique_in_their_integration(nodes: pd.DataFrame) -> None:
     is_campaign = nodes["type"] == "campaign"
     assert (nodes["campaignSlug"].notna() == is_campaign).all()
     assert not nodes[is_campaign].duplicated(["integrationId", "campaignSlug"]).any()

@@ -24,7 +24,7 @@ def test_weeks_cover_the_half_year_without_a_gap(spend: pd.DataFrame) -> None:
     assert ((spend["endDate"] - spend["startDate"]) <= pd.Timedelta(days=7)).all()
 
 
-def test_spend_is_of_campaigns(spend: pd.DataFrame, nodes: pd.DataFrame) -> None:
+def test_spend_belongs_to_campaigns(spend: pd.DataFrame, nodes: pd.DataFrame) -> None:
     campaigns = nodes[nodes["type"] == "campaign"].set_index("_id")
     assert set(spend["campaignId"]) <= set(campaigns.index)
     assert (spend["campaignId"].map(campaigns["integrationId"]) == spend["integrationId"]).all()
@@ -32,7 +32,7 @@ def test_spend_is_of_campaigns(spend: pd.DataFrame, nodes: pd.DataFrame) -> None
     assert set(paid) <= set(spend["campaignId"])
 
 
-def test_one_campaign_cost_money_and_brought_nobody(spend: pd.DataFrame, interactions: pd.DataFrame) -> None:
+def test_one_campaign_has_spend_and_no_visits(spend: pd.DataFrame, interactions: pd.DataFrame) -> None:
     visited = set(interactions["nodeId"].str.split("/").str[:2].str.join("/"))
     silent = spend[~spend["campaignId"].isin(visited)]
     assert set(silent["campaignId"]) == {"meta-ads/reels-test"}

@@ -20,7 +20,7 @@ def test_ids_are_well_formed_and_unique(interactions: pd.DataFrame, hits: pd.Dat
     assert hits["id"].str.fullmatch(UUID_7).all()
 
 
-def test_ids_hold_the_time_and_grow_with_it(interactions: pd.DataFrame, hits: pd.DataFrame) -> None:
+def test_ids_encode_the_time_and_are_sorted(interactions: pd.DataFrame, hits: pd.DataFrame) -> None:
     # G-045: the first 4 bytes of an object id are seconds, the first 6 of a UUID of version 7 milliseconds.
     assert interactions["_id"].is_monotonic_increasing
     assert interactions["startDate"].is_monotonic_increasing
@@ -30,7 +30,7 @@ def test_ids_hold_the_time_and_grow_with_it(interactions: pd.DataFrame, hits: pd
     assert (pd.to_datetime(stamps.astype("int64"), unit="ms", utc=True) == hits["serverDate"]).all()
 
 
-def test_everything_lies_in_the_half_year(interactions: pd.DataFrame) -> None:
+def test_dates_are_within_the_half_year(interactions: pd.DataFrame) -> None:
     assert interactions["startDate"].min() >= pd.Timestamp("2025-01-01", tz="UTC")
     assert interactions["startDate"].max() < pd.Timestamp("2025-07-01", tz="UTC")
 
@@ -75,7 +75,7 @@ def test_duration_is_the_time_between_start_and_end(interactions: pd.DataFrame, 
     assert (sessions.loc[sessions["hitCount"] == 1, "duration"] == 0).all()
 
 
-def test_offline_interactions_have_nothing_of_a_session(interactions: pd.DataFrame) -> None:
+def test_offline_interactions_have_no_session_properties(interactions: pd.DataFrame) -> None:
     offline = interactions[interactions["type"] == "offline"]
     assert len(offline) > 300
     for name in schema.SESSION_ONLY:
@@ -86,7 +86,7 @@ def test_offline_interactions_have_nothing_of_a_session(interactions: pd.DataFra
     assert offline["trafficFilterId"].isna().all()
 
 
-def test_offline_interactions_keep_what_they_were_created_from(interactions: pd.DataFrame) -> None:
+def test_offline_interactions_keep_their_raw_data(interactions: pd.DataFrame) -> None:
     offline = interactions[interactions["type"] == "offline"]
     node_data = offline["rawNodeData"].map(json.loads)
     assert (node_data.map(lambda data: data["vendorId"]) == offline["integrationId"]).all()
@@ -96,7 +96,7 @@ def test_offline_interactions_keep_what_they_were_created_from(interactions: pd.
     assert emails.groupby(offline["userId"]).nunique().max() == 1
 
 
-def test_sessions_have_all_of_a_session(interactions: pd.DataFrame) -> None:
+def test_sessions_have_all_session_properties(interactions: pd.DataFrame) -> None:
     sessions = interactions[interactions["type"] == "session"]
     needed = [
         "firstHitId",
@@ -131,7 +131,7 @@ def test_bots_are_marked_by_their_agents(interactions: pd.DataFrame, hits: pd.Da
     assert (hits["isBot"] == hits["sessionId"].isin(bots["_id"])).all()
 
 
-def test_internal_traffic_is_caught(interactions: pd.DataFrame) -> None:
+def test_internal_traffic_is_filtered(interactions: pd.DataFrame) -> None:
     assert set(interactions["trafficFilterId"].dropna()) == {"internal-traffic"}
     assert 0.01 < interactions["trafficFilterId"].notna().mean() < 0.03
 
@@ -144,7 +144,7 @@ def test_people_return_on_several_devices(visits: pd.DataFrame) -> None:
     assert set(visits["userAgent.device.type"].dropna()) == {"mobile", "desktop", "tablet"}
 
 
-def test_a_handful_of_visits_start_in_the_same_second(visits: pd.DataFrame) -> None:
+def test_a_few_visits_start_in_the_same_second(visits: pd.DataFrame) -> None:
     tied = visits[visits.duplicated(["userId", "startDate"], keep=False)]
     assert 3 <= tied["userId"].nunique() <= 30
     assert tied.groupby("userId")["userAgent.ua"].nunique().min() > 1
@@ -157,11 +157,11 @@ def test_visits_of_one_person_do_not_overlap(visits: pd.DataFrame) -> None:
     assert pause.dropna().min() > pd.Timedelta(seconds=1_800)
 
 
-def test_some_sessions_pass_midnight(interactions: pd.DataFrame) -> None:
+def test_some_sessions_span_midnight(interactions: pd.DataFrame) -> None:
     assert (interactions["startDate"].dt.date != interactions["endDate"].dt.date).sum() >= 3
 
 
-def test_demand_has_a_week_and_a_season(visits: pd.DataFrame) -> None:
+def test_demand_has_weekly_and_seasonal_patterns(visits: pd.DataFrame) -> None:
     monthly = visits.groupby(visits["startDate"].dt.month).size()
     assert monthly[5] > 1.5 * monthly[1]
     weekly = visits.groupby(visits["startDate"].dt.day_of_week).size()

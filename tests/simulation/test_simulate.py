@@ -1,4 +1,4 @@
-"""Simulated journeys: what they hold, that their truth is true, and that chance is drawn once for all worlds."""
+"""Simulated journeys: frames, causal effects, and common random numbers across counterfactuals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.simulation import days
+from attrib_ds.simulation import daily_simulation
 from attrib_ds.simulation.scenarios import SCENARIOS, Channel, Scenario, varied_scenario
 
 IDLE = Channel("poster", half_life=5, rate=0.1)
@@ -23,7 +23,7 @@ def world(request):
     return simulate(request.param, users=20_000, seed=7, holdout=0.1)
 
 
-def test_frames_are_those_that_paths_take(world):
+def test_paths_can_be_built_from_the_frames(world):
     assert list(world.touchpoints.columns) == ["user_id", "node_id", "date"]
     assert list(world.conversions.columns) == ["event_id", "user_id", "date", "value", "currency"]
     assert str(world.touchpoints["date"].dtype) == "datetime64[us, UTC]"
@@ -34,7 +34,7 @@ def test_frames_are_those_that_paths_take(world):
     assert credits["conversions"].sum() == pytest.approx(len(world.conversions))
 
 
-def test_nobody_is_touched_after_the_conversion_or_converts_twice(world):
+def test_there_are_no_touches_after_the_conversion_and_no_second_conversions(world):
     until = world.users.set_index("user_id")["until"]
     assert (world.touchpoints["date"] < world.touchpoints["user_id"].map(until)).all()
     assert world.conversions["user_id"].is_unique
@@ -44,7 +44,7 @@ def test_nobody_is_touched_after_the_conversion_or_converts_twice(world):
     assert (others == pd.Timestamp("2025-01-31", tz="UTC")).all()
 
 
-def test_who_a_channel_is_withheld_from_is_never_touched_by_it(world):
+def test_a_withheld_channel_never_touches_the_user(world):
     held = pd.MultiIndex.from_frame(world.withheld)
     touched = pd.MultiIndex.from_frame(world.touchpoints[["user_id", "node_id"]])
     assert not touched.isin(held).any()
@@ -52,43 +52,43 @@ def test_who_a_channel_is_withheld_from_is_never_touched_by_it(world):
     assert abs(len(held) - 12_000) < 5 * math.sqrt(12_000 * 0.9)
 
 
-def test_a_seed_gives_the_same_bytes_and_another_seed_others():
+def test_results_depend_on_the_seed():
     first, same, other = (simulate("intent", users=3_000, seed=seed) for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(first.touchpoints, same.touchpoints)
     pd.testing.assert_frame_equal(first.conversions, same.conversions)
     assert not first.touchpoints.equals(other.touchpoints)
 
 
-def test_an_experiment_changes_nothing_for_those_it_leaves_alone():
+def test_a_holdout_changes_nothing_for_other_users():
     plain, tried = (simulate("random", users=3_000, seed=1, holdout=share) for share in (0.0, 0.2))
-    left_alone = ~plain.users["user_id"].isin(tried.withheld["user_id"])
-    names = set(plain.users.loc[left_alone, "user_id"])
-    for frame in ("touchpoints", "conversions"):
-        rows = [getattr(each, frame) for each in (plain, tried)]
-        # The time of day is a matter of chance of its own.
-        kept = [
-            each[each["user_id"].isin(names)].assign(date=lambda rows: rows["date"].dt.floor("D"))
-            for each in rows
+    is_unaffected = ~plain.users["user_id"].isin(tried.withheld["user_id"])
+    unaffected = set(plain.users.loc[is_unaffected, "user_id"])
+    for name in ("touchpoints", "conversions"):
+        frames = [getattr(simulation, name) for simulation in (plain, tried)]
+        # The time of day is drawn independently.
+        selected = [
+            rows[rows["user_id"].isin(unaffected)].assign(date=lambda rows: rows["date"].dt.floor("D"))
+            for rows in frames
         ]
-        columns = [name for name in kept[0].columns if name != "value"]
-        sorted_rows = [each[columns].sort_values(columns, ignore_index=True) for each in kept]
+        columns = [column for column in selected[0].columns if column != "value"]
+        sorted_rows = [rows[columns].sort_values(columns, ignore_index=True) for rows in selected]
         assert len(sorted_rows[0])
         pd.testing.assert_frame_equal(*sorted_rows)
 
 
-def test_exposure_is_as_frequent_as_the_channel_says():
+def test_exposure_has_the_rate_of_the_channel():
     world = simulate(Scenario((IDLE,)), users=50_000, seed=3)
     observed = (world.users["until"] - pd.Timestamp("2025-01-01", tz="UTC")) / pd.Timedelta(days=1)
-    # A user who converts on a day has been there for the touchpoints of that day.
+    # A user who converts on a day was exposed to the touchpoints of that day.
     days = np.ceil(observed).sum()
     touched = (world.touchpoints["node_id"] == "poster").sum()
     assert touched == pytest.approx(0.1 * days, abs=5 * math.sqrt(0.09 * days))
 
 
 def converting(growth):
-    """Follow the three intents of a user by hand, over the latent propensity and the trait.
+    """Compute the conversion rate from the Markov chain of intents, integrated over propensity and trait.
 
-    ``growth`` is by how much the hazard is raised on each day, for everybody alike.
+    ``growth`` is the factor on the hazard of all users on each day.
     """
     start, hazard = np.array([0.84, 0.12, 0.04]), np.array([0.00025, 0.0015, 0.010])
     moves = np.array([[0.994, 0.006, 0], [0.05, 0.915, 0.035], [0, 0.07, 0.93]])
@@ -103,10 +103,10 @@ def converting(growth):
     return expected
 
 
-def test_without_effects_as_many_convert_as_the_rates_say():
+def test_without_effects_conversions_match_the_hazards():
     users, expected = 200_000, converting([1.0] * 30)
-    found = len(simulate(Scenario((IDLE,)), users=users, seed=11).conversions)
-    assert found == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
+    conversions = len(simulate(Scenario((IDLE,)), users=users, seed=11).conversions)
+    assert conversions == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
 
 
 @pytest.mark.parametrize("adstock", ["fading", "delayed"])
@@ -118,60 +118,62 @@ def test_without_effects_as_many_convert_as_the_rates_say():
         ("exponential", lambda a: (1 - math.exp(-0.5 * a)) / 0.5),
     ],
 )
-def test_a_channel_that_reaches_all_every_day_acts_as_its_shape_says(adstock, saturates, level):
+def test_conversions_match_the_adstock_and_saturation_of_a_channel_that_reaches_everybody(
+    adstock, saturates, level
+):
     """Everybody has the same adstock: one exposure a day, half of which is left after two days."""
     radio = Channel("radio", half_life=2, rate=1, direct=1.5)
     scenario = Scenario((radio,), saturation=0.5, saturates=saturates, adstock=adstock)
-    fade, stock, coming, growth = 2**-0.5, 0.0, 0.0, []
+    fade, stock, pending, growth = 2**-0.5, 0.0, 0.0, []
     for _ in range(30):
         stock *= fade
         if adstock == "fading":
             stock += 1
         else:
-            # What is still to come: one half of it comes on today, and today's exposure waits.
-            coming /= 2
-            stock += coming
-            coming += 1
+            # Half of the pending effect arrives today; today's exposure is pending.
+            pending /= 2
+            stock += pending
+            pending += 1
         growth.append(1 + 1.5 * level(stock))
     users, expected = 100_000, converting(growth)
-    found = len(simulate(scenario, users=users, seed=4).conversions)
-    assert found == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
+    conversions = len(simulate(scenario, users=users, seed=4).conversions)
+    assert conversions == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
 
 
-def test_a_varied_scenario_has_the_same_channels_and_other_numbers():
-    worlds = [varied_scenario("intent_synergy", seed) for seed in range(20)]
-    assert worlds[0] == varied_scenario("intent_synergy", 0)
-    assert {each.saturates for each in worlds} == {"hyperbola", "logarithm", "exponential"}
-    assert {each.adstock for each in worlds} == {"fading", "delayed"}
-    for each in worlds:
-        assert each.follows_intent
-        assert [c.node_id for c in each.channels] == [c.node_id for c in SCENARIOS["intent"].channels]
-        assert each.channels[0].half_life != 7
+def test_a_varied_scenario_has_the_same_channels_and_other_parameters():
+    scenarios = [varied_scenario("intent_synergy", seed) for seed in range(20)]
+    assert scenarios[0] == varied_scenario("intent_synergy", 0)
+    assert {scenario.saturates for scenario in scenarios} == {"hyperbola", "logarithm", "exponential"}
+    assert {scenario.adstock for scenario in scenarios} == {"fading", "delayed"}
+    for scenario in scenarios:
+        assert scenario.follows_intent
+        assert [c.node_id for c in scenario.channels] == [c.node_id for c in SCENARIOS["intent"].channels]
+        assert scenario.channels[0].half_life != 7
 
 
-def test_a_channel_without_effect_causes_nothing_and_others_something():
+def test_only_channels_with_an_effect_cause_conversions():
     scenario = Scenario((IDLE, Channel("radio", half_life=7, rate=0.2, direct=1.0)))
     truth = simulate(scenario, users=20_000, seed=5).truth(shapley=True).set_index("node_id")
     assert truth.loc["poster"].tolist() == [0.0, 0.0]
     assert truth.loc["radio", "removal"] > 100
-    # Alone, a channel causes the same whichever way it is asked.
+    # With a single effective channel, removal and Shapley value agree.
     assert truth.loc["radio", "removal"] == truth.loc["radio", "shapley"]
     assert truth.loc[["organic", "direct"]].to_numpy().tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
-def test_shapley_divides_what_all_channels_cause_and_synergies_are_removed_twice():
+def test_shapley_values_add_up_to_the_total_effect_and_removals_count_synergies_twice():
     channels = (Channel("a", 7, 0.2, direct=0.5), Channel("b", 7, 0.2, direct=0.5))
     world = simulate(Scenario(channels, synergies=(("a", "b", 2.0),)), users=30_000, seed=2)
     truth = world.truth(shapley=True)
-    nothing = simulate(Scenario((Channel("a", 7, 0.2), Channel("b", 7, 0.2))), users=30_000, seed=2)
-    caused = len(world.conversions) - len(nothing.conversions)
+    without_effects = simulate(Scenario((Channel("a", 7, 0.2), Channel("b", 7, 0.2))), users=30_000, seed=2)
+    caused = len(world.conversions) - len(without_effects.conversions)
     assert truth["shapley"].sum() == pytest.approx(caused)
     assert truth["removal"].sum() > 1.2 * caused
 
 
 @pytest.mark.parametrize("name", ["random", "synergy"])
-def test_users_lived_in_parts_are_as_many_as_asked_for(name, monkeypatch):
-    monkeypatch.setattr("attrib_ds.simulation.simulate._TOGETHER", 1_000)
+def test_the_number_of_users_does_not_depend_on_batches(name, monkeypatch):
+    monkeypatch.setattr("attrib_ds.simulation.simulate._BATCH_SIZE", 1_000)
     world = simulate(name, users=2_500, seed=1)
     assert world.users["user_id"].is_unique
     assert len(world.users) == 2_500
@@ -179,7 +181,7 @@ def test_users_lived_in_parts_are_as_many_as_asked_for(name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"users": 0}, "users: 0 is not allowed; allowed: a whole number of 1 or more"),
         ({"seed": -1}, "seed: -1 is not allowed"),
@@ -195,13 +197,13 @@ def test_users_lived_in_parts_are_as_many_as_asked_for(name, monkeypatch):
         ({"start": "1600-01-01"}, "start: '1600-01-01' is not allowed"),
     ],
 )
-def test_what_is_not_allowed_is_told(arguments, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
         simulate(**{"scenario": "random", "users": 10, "seed": 1} | arguments)
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: Channel("radio", half_life=0, rate=0.1), "half_life: 0 is not allowed"),
         (lambda: Channel("radio", half_life=1, rate=1.5), "rate: 1.5 is not allowed"),
@@ -220,8 +222,8 @@ def test_what_is_not_allowed_is_told(arguments, told):
         (lambda: Channel("", 1, 0.1), "node_id: '' is not allowed; allowed: a text"),
         (lambda: Scenario(("radio",)), "channels: .'radio'. is not allowed"),
         (
-            lambda: Scenario(tuple(replace(IDLE, node_id=f"c{each}") for each in range(101))),
-            "one to 100 channels",
+            lambda: Scenario(tuple(replace(IDLE, node_id=f"c{number}") for number in range(101))),
+            "one to 100 channels with distinct names",
         ),
         (
             lambda: Scenario((IDLE,), synergies=("poster", "poster", 1.0)),
@@ -235,20 +237,20 @@ def test_what_is_not_allowed_is_told(arguments, told):
         (lambda: varied_scenario("random", seed=-1), "seed: -1 is not allowed"),
     ],
 )
-def test_a_scenario_that_makes_no_sense_is_refused(make, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_an_invalid_scenario_is_refused(make, message):
+    with pytest.raises(InvalidRequest, match=message):
         make()
 
 
-def test_a_scenario_of_lists_and_numbers_of_numpy_is_the_same():
+def test_lists_and_numpy_numbers_give_the_same_scenario():
     first = simulate(Scenario([replace(IDLE, rate=np.float64(0.1))]), users=np.int64(50), seed=np.int64(1))
     second = simulate(Scenario((IDLE,)), users=50, seed=1, start="2025-01-01T01:00:00+01:00")
     assert hash(first.scenario) == hash(second.scenario)
     pd.testing.assert_frame_equal(first.touchpoints, second.touchpoints)
 
 
-def test_subsets_of_worlds_share_their_chance():
-    """Adding a channel never undoes a conversion: the same draw is compared with a greater hazard."""
+def test_counterfactuals_use_common_random_numbers():
+    """Adding a channel never removes a conversion: the same draw is compared with a higher hazard."""
     channels = tuple(Channel(name, 5, 0.2, direct=0.5) for name in "abc")
     world = simulate(Scenario(channels), users=5_000, seed=9)
     for running in itertools.product((True, False), repeat=3):
@@ -258,22 +260,22 @@ def test_subsets_of_worlds_share_their_chance():
 
 
 def test_opportunities_are_the_touchpoints_that_withheld_users_would_have_had():
-    """On the first day nothing that was withheld has had an effect yet, so that both worlds are alike."""
+    """On the first day no exposure has had an effect yet, so both simulations agree."""
     plain, tried = (simulate("random", users=5_000, seed=3, holdout=holdout) for holdout in (0.0, 0.3))
-    first = [
-        each.loc[each["date"] < "2025-01-02", ["user_id", "node_id"]]
-        for each in (plain.touchpoints, tried.touchpoints, tried.opportunities)
+    first_day = [
+        rows.loc[rows["date"] < "2025-01-02", ["user_id", "node_id"]]
+        for rows in (plain.touchpoints, tried.touchpoints, tried.opportunities)
     ]
-    touched, still, missed = (pd.MultiIndex.from_frame(each) for each in first)
-    assert len(missed)
-    assert missed.isin(pd.MultiIndex.from_frame(tried.withheld)).all()
-    assert sorted([*still, *missed]) == sorted(touched)
+    all_touches, remaining, prevented = (pd.MultiIndex.from_frame(rows) for rows in first_day)
+    assert len(prevented)
+    assert prevented.isin(pd.MultiIndex.from_frame(tried.withheld)).all()
+    assert sorted([*remaining, *prevented]) == sorted(all_touches)
     assert plain.opportunities.empty
     assert plain.opportunities.dtypes.equals(tried.opportunities.dtypes)
 
 
 def test_retargeting_follows_visits_of_the_last_seven_days_only():
-    """Whoever never came, or came long ago, is not reached, however long that is."""
+    """Users without a visit in the last seven days are never reached."""
     scenario = replace(SCENARIOS["intent"], days=160)
     world = simulate(scenario, users=3_000, seed=6)
     touched = world.touchpoints.assign(day=lambda rows: rows["date"].dt.floor("D"))
@@ -281,7 +283,7 @@ def test_retargeting_follows_visits_of_the_last_seven_days_only():
         touched["node_id"].isin(["organic", "direct", "generic_search", "brand_search", "email"])
     ]
     reached = touched[touched["node_id"] == "retargeting"]
-    # The last visit on a day before: those of the day itself may come after the exposure.
+    # The last visit on an earlier day: visits of the same day may come after the exposure.
     before = pd.merge_asof(
         reached.sort_values("day"),
         visits[["user_id", "day"]].assign(visited=visits["day"]).sort_values("day"),
@@ -292,8 +294,8 @@ def test_retargeting_follows_visits_of_the_last_seven_days_only():
 
 
 def test_searches_without_an_advertisement_end_with_organic_clicks(monkeypatch):
-    """Half of the searches are served, and 7 of 10 others end with a click: so do those of the withheld."""
-    monkeypatch.setitem(days._QUERIES, "category_search", np.zeros(3, np.float32))
+    """Half of the searches have an advertisement; 7 of 10 others, and of withheld users', end with a click."""
+    monkeypatch.setitem(daily_simulation._QUERIES, "category_search", np.zeros(3, np.float32))
     channel = Channel("brand", 1, 0.5, "brand_search")
     world = simulate(Scenario((channel,), follows_intent=True), users=120_000, seed=8, holdout=0.5)
     held = set(world.withheld["user_id"])
@@ -303,9 +305,9 @@ def test_searches_without_an_advertisement_end_with_organic_clicks(monkeypatch):
     # Of 200 searches 100 are served, and 70 clicks follow the others; withheld, 140 clicks follow the 200. A search
     # adds -0.7, 1 or 0 to the first difference (0.5, 0.35, 0.15), with variance 0.595, that is 1.7 per click
     # expected; to the second a click of 0.7 and, apart from it, -1.4 of 0.5: 0.7, that is 1 per click.
-    for found, expected, variance in (
+    for observed, expected, variance in (
         ((~clicks).sum(), 0.7 * served, 1.7),
         (clicks.sum(), 1.4 * missed, 1.0),
     ):
         assert expected > 5_000
-        assert found == pytest.approx(expected, abs=4 * math.sqrt(variance * expected))
+        assert observed == pytest.approx(expected, abs=4 * math.sqrt(variance * expected))

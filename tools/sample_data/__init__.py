@@ -1,1 +1,1 @@
-"""Generator of the sample data that ships with the package: ``cd tools && python -m sample_data.generate``."""
+"""Generator of the shipped sample data: ``cd tools && python -m sample_data.generate``."""

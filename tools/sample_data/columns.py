@@ -1,4 +1,4 @@
-"""Arrow columns of the sample tables, typed as the schema of their resource."""
+"""Build Arrow tables from columns, with the types of a schema."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MICROSECONDS = 1_000_000
 
 
 def table_of(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    """Make a table of the given columns, in schema order and with the schema's types.
+    """Build a table from columns, in the order and with the types of a schema.
 
     Parameters
     ----------
     columns : mapping of str to array
         Values by column name; instants as whole seconds since 1970, ``NaN``, ``NaT`` and None as nulls.
     schema : pyarrow.Schema
-        Holds every name of ``columns``; columns it has beyond them are left out.
+        Schema with every name of ``columns``; its other columns are left out.
 
     Returns
     -------
@@ -42,21 +42,21 @@ def table_of(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
     return pa.table([_column(columns[field.name], field.type) for field in fields], schema=pa.schema(fields))
 
 
-def known_only(values: npt.ArrayLike, known: npt.NDArray[np.bool_]) -> Objects:
-    """Return values as objects, with None where they are not known.
+def mask_unknown(values: npt.ArrayLike, is_known: npt.NDArray[np.bool_]) -> Objects:
+    """Return values as objects, with None where ``is_known`` is false.
 
     Examples
     --------
-    >>> known_only([1, 2], np.array([True, False])).tolist()
+    >>> mask_unknown([1, 2], np.array([True, False])).tolist()
     [1, None]
     """
-    kept = np.array(values, dtype=object)
-    kept[~known] = None
-    return kept
+    masked = np.array(values, dtype=object)
+    masked[~is_known] = None
+    return masked
 
 
-def _column(values: Any, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(kind):
+def _column(values: Any, data_type: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(data_type):
         seconds = pa.array(values, type=pa.int64(), from_pandas=True)
-        return pa.compute.multiply(seconds, _MICROSECONDS).cast(kind)
-    return pa.array(values, type=kind, from_pandas=True)
+        return pa.compute.multiply(seconds, _MICROSECONDS).cast(data_type)
+    return pa.array(values, type=data_type, from_pandas=True)

@@ -1,4 +1,4 @@
-"""Conversions: the orders and leads of the shop as events, with their states and statistics."""
+"""Generate orders and leads as events, with their states and statistics."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from sample_data import demand
 from attrib_ds.schema import INSTANT
-from sample_data.columns import Objects, Seconds, known_only, table_of
+from sample_data import demand
+from sample_data.columns import Objects, Seconds, mask_unknown, table_of
 from sample_data.identifiers import object_ids, uuids
 from sample_data.people import pick
 from sample_data.places import places
 
-#: Columns of the events: those of the resource, then one column per user field, event field and metric.
+#: Columns of the events: properties of the resource, then one column per user field, event field and metric.
 EVENTS = pa.schema(
     [
         ("_id", pa.string()),
@@ -37,8 +37,8 @@ EVENTS = pa.schema(
     ]
 )
 
-_STRANGERS = 45  # customers known to the till only
-_LATE_ORDERS = 70  # orders of people whose last visit is more than 30 days back
+_UNTRACKED_ORDERS = 45  # store orders of customers without a visit
+_LATE_ORDERS = 70  # orders of people whose last visit was more than 30 days ago
 _PRICES = np.array([24.90, 39.95, 59.95, 89.00, 119.95, 149.00, 189.95, 279.00])
 _PRICE_WEIGHTS = np.array([0.22, 0.22, 0.19, 0.14, 0.10, 0.07, 0.04, 0.02])
 
@@ -49,7 +49,7 @@ def event_table(rng: np.random.Generator, timeline: pd.DataFrame, people: pd.Dat
     Parameters
     ----------
     rng : numpy.random.Generator
-        Where the draws come from.
+        Source of random numbers.
     timeline : DataFrame
         From :func:`sample_data.visits.visits`.
     people : DataFrame
@@ -66,14 +66,14 @@ def event_table(rng: np.random.Generator, timeline: pd.DataFrame, people: pd.Dat
     >>> from sample_data.people import people
     >>> from sample_data.visits import visits
     >>> rng = np.random.default_rng(1)
-    >>> crowd = people(rng)
-    >>> drawn = event_table(rng, visits(rng, journeys(rng, crowd), crowd).timeline, crowd)
-    >>> drawn["eventType"].unique().sort().to_pylist()
+    >>> visitors = people(rng)
+    >>> events = event_table(rng, visits(rng, journeys(rng, visitors), visitors).timeline, visitors)
+    >>> events["eventType"].unique().sort().to_pylist()
     ['lead', 'order']
     """
-    drawn = [_orders(timeline), _leads(timeline), _late_orders(rng, timeline), _strangers(rng)]
-    events = pd.concat(drawn, ignore_index=True).sort_values(["date", "user_id", "type"], ignore_index=True)
-    # What lies after the last day is not known yet.
+    parts = [_orders(timeline), _leads(timeline), _late_orders(rng, timeline), _untracked_orders(rng)]
+    events = pd.concat(parts, ignore_index=True).sort_values(["date", "user_id", "type"], ignore_index=True)
+    # The data ends with the last day.
     events = events[events["date"] < demand.CLOSING].reset_index(drop=True)
     dates: Seconds = events["date"].to_numpy()
     is_order = (events["type"] == "order").to_numpy()
@@ -105,7 +105,7 @@ def _leads(timeline: pd.DataFrame) -> pd.DataFrame:
 
 
 def _late_orders(rng: np.random.Generator, timeline: pd.DataFrame) -> pd.DataFrame:
-    """Let people come back to the till 31 to 70 days after their last visit."""
+    """Draw store orders 31 to 70 days after the customer's last visit."""
     buyers = timeline[timeline["kind"].isin(["customer", "subscriber"])]
     last = buyers.groupby("person").tail(1)
     quiet = last[last["end"] < demand.CLOSING - 71 * demand.DAY]
@@ -114,8 +114,8 @@ def _late_orders(rng: np.random.Generator, timeline: pd.DataFrame) -> pd.DataFra
     return _rows("order", chosen, chosen["end"] + wait)
 
 
-def _strangers(rng: np.random.Generator) -> pd.DataFrame:
-    dates = np.sort(demand.instants(rng.random(_STRANGERS)))
+def _untracked_orders(rng: np.random.Generator) -> pd.DataFrame:
+    dates = np.sort(demand.instants(rng.random(_UNTRACKED_ORDERS)))
     ids = object_ids(dates, "9e41d7f20b")
     return pd.DataFrame({"type": "order", "user_id": ids, "person": -1, "date": dates})
 
@@ -129,7 +129,7 @@ def _rows(event_type: str, visits: pd.DataFrame, dates: pd.Series[int]) -> pd.Da
 def _emails(
     rng: np.random.Generator, events: pd.DataFrame, people: pd.DataFrame, is_order: npt.NDArray[np.bool_]
 ) -> pd.Series[str]:
-    """Return the email of those who gave one: every lead, most orders, nobody at the till."""
+    """Return the emails: of every lead, most online orders, and no untracked order."""
     guest = is_order & (rng.random(len(events)) < 0.04)
     return events["person"].map(people["email"]).mask(guest)
 
@@ -155,20 +155,20 @@ def _wait(rng: np.random.Generator, count: int, *, days: float) -> Seconds:
 
 
 def _state(
-    key: str, values: npt.NDArray[np.int64], dates: Seconds, known: npt.NDArray[np.bool_]
+    key: str, values: npt.NDArray[np.int64], dates: Seconds, is_set: npt.NDArray[np.bool_]
 ) -> dict[str, Objects]:
-    """Return the columns of one state; what lies after the last day is not known yet."""
-    known = known & (dates < demand.CLOSING)
+    """Return the columns of one state, which is unset if its date is after the last day."""
+    is_set = is_set & (dates < demand.CLOSING)
     return {
-        f"states.{key}": known_only(values, known),
-        f"states.{key}.date": known_only(dates, known),
+        f"states.{key}": mask_unknown(values, is_set),
+        f"states.{key}.date": mask_unknown(dates, is_set),
     }
 
 
 def _statistics(
     rng: np.random.Generator, events: pd.DataFrame, people: pd.DataFrame, is_order: npt.NDArray[np.bool_]
 ) -> dict[str, Objects]:
-    """Return what was bought: a first article, and more of the cheaper ones; Swiss orders are in francs."""
+    """Return turnover and number of items; Swiss orders are in francs."""
     items = 1 + pick(rng.random(len(events)), np.array([0.48, 0.26, 0.14, 0.08, 0.04]))
     first = _PRICES[pick(rng.random(len(events)), _PRICE_WEIGHTS)]
     other = _PRICES[pick(rng.random(len(events)), np.array([0.55, 0.45]))]
@@ -178,7 +178,7 @@ def _statistics(
     from_switzerland = events["person"].map(people["place"]).isin(swiss).to_numpy()
     currency = np.where(from_switzerland, "CHF", "EUR")
     return {
-        "statistics.turnover.amount": known_only(amount, is_order),
-        "statistics.turnover.currency": known_only(currency, is_order),
-        "statistics.items": known_only(items, is_order),
+        "statistics.turnover.amount": mask_unknown(amount, is_order),
+        "statistics.turnover.currency": mask_unknown(currency, is_order),
+        "statistics.items": mask_unknown(items, is_order),
     }

@@ -1,4 +1,4 @@
-"""When people visit the shop: the demand curve over the six months, hour by hour."""
+"""The demand curve of the shop over six months, hour by hour."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HOURS = np.array(
 
 
 def instants(positions: npt.NDArray[np.float64]) -> Seconds:
-    """Return the instants at which given fractions of the whole demand have passed.
+    """Return the instants at which the cumulative demand reaches given fractions.
 
-    Positions that are evenly spread give instants that follow week, hour, season and growth.
+    Uniformly distributed positions give instants that follow week, hour, season and growth.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ def instants(positions: npt.NDArray[np.float64]) -> Seconds:
     True
     """
     hourly = np.outer(_daily(), _HOURS).ravel()
-    passed = np.concatenate([[0.0], np.cumsum(hourly) / hourly.sum()])
-    edges = np.arange(len(passed)) * 3600.0
-    seconds: Seconds = np.floor(np.interp(positions, passed, edges)).astype(np.int64)
+    cumulative = np.concatenate([[0.0], np.cumsum(hourly) / hourly.sum()])
+    edges = np.arange(len(cumulative)) * 3600.0
+    seconds: Seconds = np.floor(np.interp(positions, cumulative, edges)).astype(np.int64)
     return OPENING + seconds
 
 

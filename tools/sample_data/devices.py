@@ -1,4 +1,4 @@
-"""The browsers the shop's visitors use, month by month."""
+"""Browsers and crawlers of the shop's visitors, month by month."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ CRAWLERS = len(_CRAWLERS)
 
 
 def shares() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the share of people whose first device is each one of the ``DEVICES``.
+    """Return the share of people by first device.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def shares() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def user_agents() -> pd.DataFrame:
-    """Return every device and crawler as it shows itself in each month.
+    """Return the user agents of all devices and crawlers in each month.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Generate the shipped sample data: ``cd tools && python -m sample_data.generate``.
 
-The same seed gives the same tables. Only uniform and whole-number draws are used, whose streams do not change
-from one release of NumPy to the next.
+The same seed gives the same tables. Only uniform and integer draws are used, whose streams are stable across
+releases of NumPy.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 SEED = 20250101
 
-# All different or nearly so: a dictionary of them would be larger than they are.
+# Columns of (almost) distinct values, for which dictionary encoding is larger than plain encoding.
 _DISTINCT = {"_id", "id", "sessionId", "firstHitId", "event.orderNumber"}
 
 
 def generate(*, seed: int = SEED) -> dict[str, pa.Table]:
-    """Draw the sample data.
+    """Generate the sample data.
 
     Parameters
     ----------
     seed : int
-        Another one gives another half-year of the same shop.
+        Seed of the random numbers.
 
     Returns
     -------
@@ -48,26 +48,26 @@ def generate(*, seed: int = SEED) -> dict[str, pa.Table]:
     ['nodes', 'interactions', 'hits', 'events', 'spend']
     """
     rng = np.random.default_rng(seed)
-    crowd = people(rng)
-    visited = visits(rng, journeys(rng, crowd), crowd)
+    visitors = people(rng)
+    visited = visits(rng, journeys(rng, visitors), visitors)
     return {
         "nodes": node_table(),
         "interactions": visited.interactions,
         "hits": visited.hits,
-        "events": event_table(rng, visited.timeline, crowd),
+        "events": event_table(rng, visited.timeline, visitors),
         "spend": outlay_table(rng, visited.timeline),
     }
 
 
 def write(tables: dict[str, pa.Table], folder: Path) -> None:
-    """Write each table into ``folder`` as a Parquet file of its name.
+    """Write each table to ``folder`` as a Parquet file with the table's name.
 
     Parameters
     ----------
     tables : dict of str to pyarrow.Table
         From :func:`generate`.
     folder : Path
-        An existing folder; files of the same names are replaced.
+        An existing folder; files with the same names are replaced.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Identifiers in the layouts the service uses: 24-hex ids and UUIDs of version 7."""
+"""Identifiers in the formats of the service: ids of 24 hexadecimal digits and UUIDs of version 7."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def object_ids(seconds: Seconds, process: str) -> Objects:
-    """Return ids of 4 bytes of time, 5 bytes of a process and a counter that follows the rows.
+    """Return ids of 4 bytes of time, 5 bytes of a process and a counter.
 
     Parameters
     ----------
     seconds : array of int64
-        Instants of creation since 1970; ids grow with the rows when these do not decrease.
+        Instants of creation since 1970; ids are sorted if these are.
     process : str
-        10 hexadecimal digits; two sets of ids with different ones never meet.
+        10 hexadecimal digits; sets of ids with different ones are disjoint.
 
     Returns
     -------
@@ -42,11 +42,11 @@ def uuids(seconds: Seconds, draws: npt.NDArray[np.int64], process: str) -> Objec
     Parameters
     ----------
     seconds : array of int64
-        Instants since 1970 that the ids begin with.
+        Instants since 1970, encoded at the beginning of the ids.
     draws : array of int64
-        Random numbers in [0, 4096), which keep ids of the same second apart.
+        Random numbers in [0, 4096), which distinguish ids of the same second.
     process : str
-        15 hexadecimal digits that all ids end with: chance compresses badly, and the files are shipped.
+        15 hexadecimal digits at the end of all ids; constant because random digits compress badly.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What visitors do: journeys of visits through sources, some of which end in an order."""
+"""Generate journeys: sequences of visits through traffic sources, some of which end in an order."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sample_data.people import pick
 if TYPE_CHECKING:
     from sample_data.columns import Objects, Seconds
 
-_LONGEST = 18
-_APART = 7_200  # the longest session and its timeout, within which another visit would be the same one
+_MAX_VISITS = 18
+_MIN_GAP = 7_200  # longest session plus timeout, within which another visit would be the same session
 _TUESDAY, _WEDNESDAY, _SUNDAY = 1, 2, 6
 
 
 @dataclass(frozen=True)
 class Source:
-    """How strongly a source draws people early, midway and late in a journey, and when it runs.
+    """A traffic source: its weight early, midway and late in a journey, and the days on which it runs.
 
-    ``push`` is what its last visit adds to the log-odds of an order.
+    ``push`` is the contribution of a last visit through it to the log-odds of an order.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Source:
     days: tuple[int, int] = (0, demand.DAYS)
 
 
-# Banners and social ads open journeys; the shop's name, coupons and typing the address close them.
+# Banners and social ads come first in journeys; brand searches, coupons and direct visits come last.
 SOURCES = (
     Source("meta-ads/prospecting", (30, 8, 2), -0.9),
     Source("google-ads/display", (20, 5, 1), -0.9),
@@ -55,10 +55,10 @@ SOURCES = (
     Source("store", (0.5, 4, 6), 0.4),
 )
 
-# Staff and crawlers go their own ways.
+# Sources of staff and crawlers.
 _STAFF_PULLS = {"direct": 8.0, "google-ads/brand": 1.0}
 _CRAWLER_PULLS = {"direct": 7.0, "google-ads/shopping": 2.0, "referral": 1.0}
-_AWAKENING = ("meta-ads/prospecting", "google-ads/display")
+_PROSPECTING = ("meta-ads/prospecting", "google-ads/display")
 
 
 def journeys(rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def journeys(rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     rng : numpy.random.Generator
-        Where the draws come from.
+        Source of random numbers.
     people : DataFrame
         From :func:`sample_data.people.people`.
 
@@ -98,42 +98,42 @@ def journeys(rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
 
 
 def _visits(rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
-    """Draw who visits when: even positions in the demand, so that visits follow week, hour and season."""
+    """Draw the times of visits, uniform in cumulative demand, so that they follow week, hour and season."""
     person = np.repeat(np.arange(len(people)), people["journeys"])
-    # Journeys that began in December are under way in January.
+    # Some journeys started in December.
     begin = rng.random(len(person)) * 1.08 - 0.08
     persistence = people["persistence"].to_numpy()[person]
     length = 1 + np.floor(np.log(1.0 - rng.random(len(person))) / np.log(persistence)).astype(np.int64)
-    length = np.minimum(length, _LONGEST)
+    length = np.minimum(length, _MAX_VISITS)
     journey = np.repeat(np.arange(len(person)), length)
     soon = rng.random(len(journey)) < 0.35
     gaps = -np.log(1.0 - rng.random(len(journey))) * np.where(soon, 0.4, 4.5) / demand.DAYS
-    passed = pd.Series(gaps).groupby(journey).cumsum().to_numpy()
-    position = begin[journey] + passed
-    known = (position >= 0) & (position < 1)
+    elapsed = pd.Series(gaps).groupby(journey).cumsum().to_numpy()
+    position = begin[journey] + elapsed
+    is_covered = (position >= 0) & (position < 1)
     visits = pd.DataFrame(
         {
-            "person": person[journey][known],
-            "journey": journey[known],
-            "start": demand.instants(position[known]),
+            "person": person[journey][is_covered],
+            "journey": journey[is_covered],
+            "start": demand.instants(position[is_covered]),
         }
     )
     visits["kind"] = people["kind"].to_numpy()[visits["person"]]
     visits = visits.sort_values(["person", "start", "journey"], ignore_index=True)
     since = visits.groupby("person")["start"].diff()
-    return visits[~(since < _APART)].reset_index(drop=True)
+    return visits[~(since < _MIN_GAP)].reset_index(drop=True)
 
 
 def _stages(rng: np.random.Generator, journey: pd.Series[int]) -> npt.NDArray[np.float64]:
-    """Return how far along its journey each visit is, from 0 to 1; a lone visit may be anywhere."""
+    """Return the relative position of each visit in its journey, 0 to 1; random for a single visit."""
     grouped = journey.groupby(journey)
     length = grouped.transform("size")
-    placed = ((grouped.cumcount() + 0.5) / length).to_numpy()
-    return np.where(length == 1, rng.random(len(journey)), placed)
+    stages = ((grouped.cumcount() + 0.5) / length).to_numpy()
+    return np.where(length == 1, rng.random(len(journey)), stages)
 
 
 def _weights(visits: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Return the pull of every source on every visit."""
+    """Return the weight of every source for every visit."""
     start = visits["start"].to_numpy()
     stage = visits["stage"].to_numpy()
     day, weekday, hour = demand.day_index(start), demand.weekday(start), demand.hour(start)
@@ -156,19 +156,19 @@ def _weights(visits: pd.DataFrame) -> npt.NDArray[np.float64]:
 
 
 def _entries(rng: np.random.Generator, sources: pd.Series[str]) -> Objects:
-    """Choose the node inside the source: the first of a source's entries draw the most."""
+    """Choose the node within the source; the first entries of a source have the highest weights."""
     nodes = np.empty(len(sources), dtype=object)
     draws = rng.random(len(sources))
     for source in SOURCES:
-        here = (sources == source.name).to_numpy()
+        is_source = (sources == source.name).to_numpy()
         entries = np.array(tree.entries(source.name), dtype=object)
-        steep = 3.0 if source.name == "organic-search" else 1.0  # one search engine has nearly everyone
-        nodes[here] = entries[pick(draws[here], (1.0 + np.arange(len(entries))) ** -steep)]
+        exponent = 3.0 if source.name == "organic-search" else 1.0  # one search engine dominates
+        nodes[is_source] = entries[pick(draws[is_source], (1.0 + np.arange(len(entries))) ** -exponent)]
     return nodes
 
 
 def _with_ties(visits: pd.DataFrame) -> pd.DataFrame:
-    """Let a few people open the shop on two devices in the same second."""
+    """Give a few visits on two devices the same start, as ties for tests of ordering."""
     previous = visits.shift()
     online = (visits["source"] != "store") & (previous["source"] != "store")
     inside = (visits["journey"] == previous["journey"]) & (visits["device"] != previous["device"])
@@ -181,22 +181,22 @@ def _with_ties(visits: pd.DataFrame) -> pd.DataFrame:
 def _with_outcomes(
     rng: np.random.Generator, visits: pd.DataFrame, chosen: npt.NDArray[np.int64]
 ) -> pd.DataFrame:
-    """Decide which journeys end in an order, and which visits in a lead.
+    """Draw which journeys end in an order, and which visits in a lead.
 
-    The chance of an order grows with the visits of a journey, with help from an early banner or social ad,
-    and depends on what the last visit came through.
+    The probability of an order increases with the number of visits and with a banner or social ad in the
+    journey, and depends on the source of the last visit.
     """
     journey = visits["journey"]
     grouped = journey.groupby(journey)
     length = grouped.transform("size").to_numpy()
     last = (grouped.cumcount() + 1).to_numpy() == length
     push = np.array([source.push for source in SOURCES])[chosen]
-    awakened = visits["source"].isin(_AWAKENING).groupby(journey).transform("any")
-    odds = -2.50 + 0.42 * np.minimum(length - 1, 6) + 0.25 * awakened.to_numpy() + push
+    is_prospected = visits["source"].isin(_PROSPECTING).groupby(journey).transform("any")
+    odds = -2.50 + 0.42 * np.minimum(length - 1, 6) + 0.25 * is_prospected.to_numpy() + push
     buyers = visits["kind"].isin(["customer", "subscriber"]).to_numpy()
     orders = last & buyers & (rng.random(len(visits)) < 1.0 / (1.0 + np.exp(-odds)))
     asks = buyers & (rng.random(len(visits)) < 0.023 + 0.02 * (visits["stage"].to_numpy() > 0.4))
-    # Orders in a session are placed on its last page; some people order by phone or in the app days later.
+    # Most orders are placed on the last page of the session; others by phone or in the app days later.
     later = rng.random(len(visits)) < 0.22
     wait = -np.log(1.0 - rng.random(len(visits)))
     hesitation = np.where(later, 3_600 + wait * 2.2 * demand.DAY, 0.0)

@@ -1,4 +1,4 @@
-"""What the campaigns cost, week by week."""
+"""Generate the weekly spend of campaigns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WEEK = 7 * demand.DAY
 
 @dataclass(frozen=True)
 class Price:
-    """What a campaign costs: euros per visit and per week, in the weeks of ``days``."""
+    """Price of a campaign in euros per visit and per week, in the weeks of ``days``."""
 
     campaign: str
     per_visit: float = 0.0
@@ -55,7 +55,7 @@ def outlay_table(rng: np.random.Generator, timeline: pd.DataFrame) -> pa.Table:
     Parameters
     ----------
     rng : numpy.random.Generator
-        Where the draws come from.
+        Source of random numbers.
     timeline : DataFrame
         From :func:`sample_data.visits.visits`.
 
@@ -75,12 +75,12 @@ def outlay_table(rng: np.random.Generator, timeline: pd.DataFrame) -> pa.Table:
     outlays = weeks.merge(prices, how="cross")
     opens, closes = outlays["days"].str[0], outlays["days"].str[1]
     outlays = outlays[(outlays["week"] * 7 >= opens) & (outlays["week"] * 7 < closes)].reset_index(drop=True)
-    visited = pd.DataFrame(
+    counts = pd.DataFrame(
         {"campaign": timeline["source"], "week": demand.day_index(timeline["start"].to_numpy()) // 7}
     ).value_counts()
-    visits = visited.reindex(pd.MultiIndex.from_frame(outlays[["campaign", "week"]]), fill_value=0).to_numpy()
-    mood = 0.9 + 0.2 * rng.random(len(outlays))
-    cents = np.round((outlays["per_visit"] * visits + outlays["per_week"]) * mood * 100).astype(np.int64)
+    visits = counts.reindex(pd.MultiIndex.from_frame(outlays[["campaign", "week"]]), fill_value=0).to_numpy()
+    noise = 0.9 + 0.2 * rng.random(len(outlays))
+    cents = np.round((outlays["per_visit"] * visits + outlays["per_week"]) * noise * 100).astype(np.int64)
     start = demand.OPENING + outlays["week"].to_numpy() * _WEEK
     end = np.minimum(start + _WEEK, demand.CLOSING)
     return table_of(

@@ -1,4 +1,4 @@
-"""The pages of the shop, as addresses and as their parts."""
+"""The pages of the shop as URLs and URL parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 HOST = "www.sample-shop.example"
 ORIGIN = f"https://{HOST}"
 
-#: Pages where people land who come from nowhere in particular, the most frequent first.
+#: Landing pages of visits whose node has none, most frequent first.
 LANDINGS = (
     "/",
     "/hiking/boots",
@@ -28,7 +28,7 @@ LANDINGS = (
     "/shoes",
 )
 
-#: Pages people go on to.
+#: Further pages of a visit.
 BROWSED = (
     "/products/ridge-gtx-boot",
     "/products/trail-runner-3",
@@ -50,7 +50,7 @@ CHECKOUT = ("/checkout/thanks", "/checkout", "/cart")
 
 
 def url_parts(prefix: str, pathnames: pd.Series[str], searches: pd.Series[str]) -> dict[str, object]:
-    """Return the parts of addresses as columns named ``<prefix>.<part>``.
+    """Return the parts of URLs as columns named ``<prefix>.<part>``.
 
     Examples
     --------

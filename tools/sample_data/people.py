@@ -1,4 +1,4 @@
-"""Who visits the shop: customers, subscribers, the shop's own staff and crawlers."""
+"""Generate the visitors of the shop: customers, subscribers, staff and crawlers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pandas as pd
 
 from sample_data import devices, places
 
-#: Kinds of visitors, and how many there are of each.
-CROWD = {"customer": 5_050, "subscriber": 1_060, "staff": 56, "crawler": 175}
+#: Number of visitors by kind.
+VISITORS = {"customer": 5_050, "subscriber": 1_060, "staff": 56, "crawler": 175}
 
-# Chance of a second and of a third journey, and of one more visit in a journey.
+# Probability of a second and of a third journey, and of one more visit in a journey.
 _TRAITS = {
     "customer": (0.10, 0.02, 0.51),
     "subscriber": (0.60, 0.20, 0.70),
@@ -38,12 +38,12 @@ def people(rng: np.random.Generator) -> pd.DataFrame:
     Parameters
     ----------
     rng : numpy.random.Generator
-        Where the draws come from.
+        Source of random numbers.
 
     Returns
     -------
     DataFrame
-        One row per visitor: ``kind``, ``journeys`` (how often they set out to buy), ``persistence``
+        One row per visitor: ``kind``, ``journeys`` (number of journeys), ``persistence``
         (probability of one more visit in a journey), ``place`` (row of :func:`places.places`), ``device``,
         ``second_device`` (the same for most), ``email``.
 
@@ -52,39 +52,39 @@ def people(rng: np.random.Generator) -> pd.DataFrame:
     >>> len(people(np.random.default_rng(1)))
     6341
     """
-    kind = np.repeat(list(CROWD), list(CROWD.values()))
+    kind = np.repeat(list(VISITORS), list(VISITORS.values()))
     count = len(kind)
-    crawls = kind == "crawler"
+    is_crawler = kind == "crawler"
     where = places.places()
     place = pick(rng.random(count), where["share"].to_numpy())
     first = pick(rng.random(count), devices.shares())
     other = pick(rng.random(count), devices.shares())
     crawler = devices.DEVICES + pick(rng.random(count), np.array([0.45, 0.25, 0.15, 0.15]))
-    device = np.where(crawls, crawler, first)
+    device = np.where(is_crawler, crawler, first)
     again = rng.random(count)
-    traits = np.repeat(list(_TRAITS.values()), list(CROWD.values()), axis=0)
+    traits = np.repeat(list(_TRAITS.values()), list(VISITORS.values()), axis=0)
     return pd.DataFrame(
         {
             "kind": kind,
             "journeys": 1 + (again[:, None] < traits[:, :2]).sum(axis=1),
             "persistence": traits[:, 2],
-            "place": np.where(crawls, len(where) - 1, place),
+            "place": np.where(is_crawler, len(where) - 1, place),
             "device": device,
-            "second_device": np.where((rng.random(count) < 0.3) & ~crawls, other, device),
+            "second_device": np.where((rng.random(count) < 0.3) & ~is_crawler, other, device),
             "email": _emails(rng, count),
         }
     )
 
 
 def pick(draws: npt.NDArray[np.float64], weights: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.int64]:
-    """Turn uniform draws into the positions of weights, each as often as it weighs.
+    """Convert uniform draws to random positions with given weights.
 
     Parameters
     ----------
     draws : array of float, shape (n,)
         In [0, 1).
     weights : array of float, shape (k,) or (n, k)
-        At least one above 0; one set for all draws, or one for each.
+        At least one above 0; the same for all draws, or one row per draw.
 
     Returns
     -------
@@ -96,8 +96,8 @@ def pick(draws: npt.NDArray[np.float64], weights: npt.NDArray[np.floating[Any]])
     >>> pick(np.array([0.1, 0.9]), np.array([3.0, 1.0])).tolist()
     [0, 1]
     """
-    passed = np.cumsum(np.atleast_2d(weights), axis=1)
-    positions: npt.NDArray[np.int64] = (passed[:, :-1] <= draws[:, None] * passed[:, -1:]).sum(axis=1)
+    sums = np.cumsum(np.atleast_2d(weights), axis=1)
+    positions: npt.NDArray[np.int64] = (sums[:, :-1] <= draws[:, None] * sums[:, -1:]).sum(axis=1)
     return positions
 
 

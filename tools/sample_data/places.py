@@ -1,4 +1,4 @@
-"""Where the shop's visitors are: cities, with the networks people there use."""
+"""Locations of the shop's visitors: cities with their networks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CITIES = (
     ("IT", "Lombardia", "Milano", 45.4642, 9.1900, "20121", 1),
 )
 
-# The two networks of a country: the one of most homes, then the other.
+# The two networks of a country, the larger one first.
 _NETWORKS = {
     "FR": (("AS3215", "Orange S.A."), ("AS12322", "Free SAS")),
     "DE": (("AS3320", "Deutsche Telekom AG"), ("AS3209", "Vodafone GmbH")),
@@ -41,13 +41,13 @@ _NETWORKS = {
     "IT": (("AS3269", "Telecom Italia S.p.A."), ("AS30722", "Vodafone Italia S.p.A.")),
 }
 
-#: The last place: the data centre that crawlers come from, where nobody lives.
+#: The last place: the data centre of the crawlers.
 _DATA_CENTRE = ("US", "Virginia", "Ashburn", 39.0438, -77.4874, "20147", 0)
 _CRAWLER_NETWORK = ("AS15169", "Google LLC")
 
 
 def places() -> pd.DataFrame:
-    """Return the places visits come from.
+    """Return the locations of visits.
 
     Returns
     -------
@@ -68,13 +68,13 @@ def places() -> pd.DataFrame:
             for network, share in zip(_NETWORKS[city[0]], (0.65, 0.35), strict=True)
         ]
     rows.append(_place(_DATA_CENTRE, _CRAWLER_NETWORK, 0.0))
-    known = pd.DataFrame(rows)
-    known["share"] /= known["share"].sum()
-    return known
+    locations = pd.DataFrame(rows)
+    locations["share"] /= locations["share"].sum()
+    return locations
 
 
 def timezone_offset(winter_offset: pd.Series[int], days: pd.Series[int]) -> np.ndarray[tuple[int], np.dtype]:
-    """Return the offset a browser reports on a day: an hour less from 30 March on.
+    """Return the UTC offset that a browser reports on a day; summer time starts on 30 March.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The tree of traffic-source nodes, and what each source is like."""
+"""The tree of traffic-source nodes and their properties."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Root:
-    """What the nodes below one root have in common.
+    """Common properties of the nodes below one root.
 
-    ``query`` is the marker of its landing pages, with medium and campaign left to fill in.
+    ``query`` is the query string of landing pages, with placeholders for medium and campaign.
     """
 
     kind: str
@@ -61,8 +61,8 @@ ROOTS = {
     ),
 }  # fmt: skip
 
-# One node below a root: id, type, name, landing page (of the nodes that people arrive through).
-_BELOW = (
+# Nodes below the roots: id, type, name, landing page (of nodes with visits).
+_CHILDREN = (
     ("google-ads/brand", "campaign", "Brand", None),
     ("google-ads/brand/shop", "adset", "Shop name", None),
     ("google-ads/brand/shop/sample-shop", "keyword", "sample shop", "/"),
@@ -127,10 +127,7 @@ _NUMBERED = ("google-ads", "meta-ads")
 
 @dataclass(frozen=True)
 class Node:
-    """One node: where it stands, and how people who arrive through it land.
-
-    ``landing`` is None where they land anywhere.
-    """
+    """A node with its landing page; ``landing`` is None if visits through it have no fixed landing page."""
 
     node_id: str
     kind: str
@@ -139,50 +136,50 @@ class Node:
 
     @property
     def parent_id(self) -> str | None:
-        """The id of the node above."""
+        """The id of the parent."""
         return self.node_id.rpartition("/")[0] or None
 
     @property
     def root_id(self) -> str:
-        """The id of the root the node is under."""
+        """The id of the root."""
         return self.node_id.partition("/")[0]
 
     @property
     def root(self) -> Root:
-        """What the node's root says."""
+        """The root's properties."""
         return ROOTS[self.root_id]
 
     @property
     def slug(self) -> str:
-        """The slug of the campaign the node belongs to, the root's id where there is none."""
+        """The slug of the node's campaign; the root's id without one."""
         return self.node_id.split("/")[1] if "/" in self.node_id else self.node_id
 
     @property
     def is_banner(self) -> bool:
-        """Whether the node is display advertising, whoever sells it."""
+        """Whether the node is display advertising."""
         return self.node_id.startswith("google-ads/display")
 
     @property
     def channel(self) -> str:
-        """The channel: the root's, but banners are display."""
+        """The channel: ``Display`` for banners, otherwise that of the root."""
         return "Display" if self.is_banner else self.root.channel
 
     @property
     def medium(self) -> str:
-        """The medium: the root's, but banners are display."""
+        """The medium: ``display`` for banners, otherwise that of the root."""
         return "display" if self.is_banner else self.root.medium
 
     @property
     def referrer(self) -> str | None:
-        """The address people come from."""
+        """The referrer of visits."""
         if self.is_banner:
             return "https://banner-network.example/"
-        address = self.root.referrer
-        return address and address.format(slug=self.slug, name=self.name)
+        referrer = self.root.referrer
+        return referrer and referrer.format(slug=self.slug, name=self.name)
 
     @property
     def query(self) -> str:
-        """The search part of landing pages."""
+        """The query string of landing pages."""
         return self.root.query.format(medium=self.medium, slug=self.slug)
 
 
@@ -195,21 +192,21 @@ def nodes() -> list[Node]:
     'google-ads'
     """
     roots = [Node(node_id, root.kind, root.name, None) for node_id, root in ROOTS.items()]
-    return [*roots, *(Node(*row) for row in _BELOW)]
+    return [*roots, *(Node(*row) for row in _CHILDREN)]
 
 
 def entries(source: str) -> list[str]:
-    """Return the ids of the nodes that traffic of ``source`` arrives through: its lowest descendants.
+    """Return the ids of the leaves below a source.
 
     Examples
     --------
     >>> entries("store"), entries("direct")
     (['store/paris', 'store/berlin', 'store/phone'], ['direct'])
     """
-    everything = [node.node_id for node in nodes()]
+    node_ids = [node.node_id for node in nodes()]
     parents = {node.parent_id for node in nodes()}
-    below = [node_id for node_id in everything if node_id == source or node_id.startswith(f"{source}/")]
-    return [node_id for node_id in below if node_id not in parents]
+    subtree = [node_id for node_id in node_ids if node_id == source or node_id.startswith(f"{source}/")]
+    return [node_id for node_id in subtree if node_id not in parents]
 
 
 def node_table() -> pa.Table:
@@ -252,5 +249,5 @@ def node_table() -> pa.Table:
 
 
 def _external_id(node: Node, row: int) -> str | None:
-    known = node.root_id in _NUMBERED and node.parent_id is not None
-    return f"{21_480_000_000 + 7_919 * row}" if known else None
+    has_id = node.root_id in _NUMBERED and node.parent_id is not None
+    return f"{21_480_000_000 + 7_919 * row}" if has_id else None

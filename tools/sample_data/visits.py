@@ -1,4 +1,4 @@
-"""Visits as the service shows them: interactions, and the hits of the sessions among them."""
+"""Convert visits to interactions and hits, as the service returns them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from attrib_ds import schema
 from sample_data import demand, pages, tree
-from sample_data.columns import Objects, Seconds, known_only, table_of
+from sample_data.columns import Objects, Seconds, mask_unknown, table_of
 from sample_data.devices import AGENT_COLUMNS, user_agents
 from sample_data.identifiers import object_ids, uuids
 from sample_data.people import pick
@@ -31,13 +31,13 @@ _PLACE_COLUMNS = (
     "geo.longitude",
     "geo.zipcode",
 )
-_LONGEST_PAUSE = 1_500  # below the timeout of a session
+_MAX_PAUSE = 1_500  # seconds, below the timeout of a session
 _FILTER = "internal-traffic"
 
 
 @dataclass(frozen=True)
 class Visits:
-    """Interactions and hits as tables, and what conversions need to know of the visits.
+    """Interactions and hits as tables, and the visits for drawing conversions.
 
     ``timeline`` has the columns of :func:`sample_data.journeys.journeys`, ``user_id`` and ``end``
     (seconds since 1970), by start.
@@ -49,12 +49,12 @@ class Visits:
 
 
 def visits(rng: np.random.Generator, journeys: pd.DataFrame, people: pd.DataFrame) -> Visits:
-    """Write visits out as interactions and hits.
+    """Convert visits to interactions and hits.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        Where the draws come from.
+        Source of random numbers.
     journeys : DataFrame
         From :func:`sample_data.journeys.journeys`.
     people : DataFrame
@@ -70,9 +70,9 @@ def visits(rng: np.random.Generator, journeys: pd.DataFrame, people: pd.DataFram
     >>> from sample_data.journeys import journeys
     >>> from sample_data.people import people
     >>> rng = np.random.default_rng(1)
-    >>> crowd = people(rng)
-    >>> shown = visits(rng, journeys(rng, crowd), crowd)
-    >>> shown.interactions.num_rows == len(shown.timeline)
+    >>> visitors = people(rng)
+    >>> tables = visits(rng, journeys(rng, visitors), visitors)
+    >>> tables.interactions.num_rows == len(tables.timeline)
     True
     """
     timeline = journeys.sort_values(["start", "person", "journey"], ignore_index=True)
@@ -104,7 +104,7 @@ def _user_ids(timeline: pd.DataFrame) -> pd.Series[str]:
 def _hit_rows(
     rng: np.random.Generator, timeline: pd.DataFrame, online: npt.NDArray[np.bool_]
 ) -> pd.DataFrame:
-    """Draw the page views of each session: which visit, how many before it, how many after, when."""
+    """Draw the page views of each session: visit, number of views before and after, and date."""
     draws = rng.random(len(timeline))
     counts = 1 + pick(draws, np.array([0.70, 0.195, 0.07, 0.035]))
     counts = np.where(timeline["orders"], np.maximum(counts, 3 + (draws > 0.6)), counts)
@@ -113,7 +113,7 @@ def _hit_rows(
     rows = pd.DataFrame({"visit": visit})
     rows["before"] = rows.groupby("visit").cumcount()
     rows["after"] = counts[visit] - 1 - rows["before"]
-    pause = np.minimum(6 + np.floor(-np.log(1.0 - rng.random(len(rows))) * 95.0), _LONGEST_PAUSE)
+    pause = np.minimum(6 + np.floor(-np.log(1.0 - rng.random(len(rows))) * 95.0), _MAX_PAUSE)
     waited = pd.Series(np.where(rows["before"] == 0, 0.0, pause)).groupby(visit).cumsum()
     rows["date"] = timeline["start"].to_numpy()[visit] + waited.to_numpy().astype(np.int64)
     rows["buys"] = timeline["orders"].to_numpy()[visit] & (timeline["lag"].to_numpy()[visit] == 0)
@@ -127,8 +127,8 @@ def _sessions(rng: np.random.Generator, timeline: pd.DataFrame, people: pd.DataF
     place = places().loc[of_person["place"]].set_index(visit)
     month = pd.to_datetime(timeline["start"], unit="s").dt.month - 1
     agent = user_agents().loc[pd.MultiIndex.from_arrays([timeline["device"], month])].set_index(visit)
-    known = {node.node_id: node for node in tree.nodes()}
-    nodes = [known[node_id] for node_id in timeline["node_id"]]
+    by_id = {node.node_id: node for node in tree.nodes()}
+    nodes = [by_id[node_id] for node_id in timeline["node_id"]]
     landings = pages.LANDINGS
     anywhere = pick(rng.random(len(visit)), 1.0 / (1.0 + np.arange(len(landings)))).tolist()
     own = {
@@ -189,20 +189,20 @@ def _interaction_table(
         "startDate": start,
         "endDate": end,
         "duration": (end - start).astype(np.float64),
-        # A session is taken in with its first hit and brought up to date with its last one.
+        # A session is ingested with its first hit and updated with its last.
         "ingestedAt": np.where(online, start, imported),
-        "createdAt": known_only(imported, offline),
+        "createdAt": mask_unknown(imported, offline),
         "updateDate": np.where(online, end, imported),
         "userData": user_data,
         "rawUserData": user_data,
         "rawNodeData": node_data,
         "integrationId": own["node_id"].str.partition("/")[0],
         "nodeId": own["node_id"],
-        "externalId": known_only("visit-" + own["_id"].str[-6:], offline),
+        "externalId": mask_unknown("visit-" + own["_id"].str[-6:], offline),
         "isBot": own["isBot"].where(online, other=False),
         "referrer": own["referrer"],
         "referrerType": own["referrerType"],
-        "trafficFilterId": known_only([_FILTER] * len(own), (own["kind"] == "staff").to_numpy()),
+        "trafficFilterId": mask_unknown([_FILTER] * len(own), (own["kind"] == "staff").to_numpy()),
         "firstHitId": own["firstHitId"],
         "hitCount": own["hitCount"],
         "firstPage": (pages.ORIGIN + page + search).where(online),
@@ -212,9 +212,9 @@ def _interaction_table(
     return table_of(columns, schema.INTERACTION)
 
 
-def _json(wanted: npt.NDArray[np.bool_], objects: list[dict[str, str]]) -> Objects:
+def _json(is_set: npt.NDArray[np.bool_], objects: list[dict[str, str]]) -> Objects:
     texts = [
-        json.dumps(found, separators=(",", ":")) if needed else None
-        for needed, found in zip(wanted.tolist(), objects, strict=True)
+        json.dumps(content, separators=(",", ":")) if has_value else None
+        for has_value, content in zip(is_set.tolist(), objects, strict=True)
     ]
     return np.array(texts, dtype=object)

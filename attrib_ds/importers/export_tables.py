@@ -1,4 +1,4 @@
-"""The files of an export, opened as tables whose columns may be missing."""
+"""Open the files of another service's export as tables, with optional columns."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
-NOTHING = "CAST(NULL AS VARCHAR)"
-_MOST_SHOWN = 20
+NULL_TEXT = "CAST(NULL AS VARCHAR)"
+_MAX_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Export:
     Attributes
     ----------
     name : str
-        What it is called when rows of it are told.
+        Name in the list of rejected rows.
     source : Source
-        Its rows.
+        The rows.
     """
 
     name: str
@@ -41,20 +41,20 @@ class Export:
         return {name.casefold(): name for name in self.source.types}
 
     def column(self, name: str) -> str | None:
-        """Return what the export calls a column, None where it has none; some warehouses write capitals."""
+        """Return the name of a column in the export, ignoring case, or None if it is missing."""
         return self._names.get(name.casefold())
 
     def text(self, *columns: str) -> str:
-        """Return SQL for the first of some columns that is there and not blank, as text."""
-        words = [self.source.word(known) for each in columns if (known := self.column(each)) is not None]
-        return f"coalesce({', '.join(words)})" if words else NOTHING
+        """Return SQL for the first of some columns that is not blank, as text."""
+        present = [self.source.word(column) for column in filter(None, map(self.column, columns))]
+        return f"coalesce({', '.join(present)})" if present else NULL_TEXT
 
     def whole(self, *columns: str) -> str:
-        """Return SQL for the first of some columns as a whole number."""
+        """Return SQL for the first of some columns that is not blank, as a whole number."""
         return f"TRY_CAST({self.text(*columns)} AS BIGINT)"
 
     def select(self, columns: Mapping[str, str]) -> str:
-        """Return the query of some columns, after the name of the export and the row."""
+        """Return a query for some columns, preceded by the name of the export and the row number."""
         selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
         rows = self.source.relation
         return f"SELECT {literal(self.name)} AS file, {quoted(ROW)} AS row, {selected} FROM {rows}"
@@ -62,28 +62,28 @@ class Export:
 
 def open_exports(
     connection: duckdb.DuckDBPyConnection,
-    given: object,
+    exports: object,
     *,
     argument: str,
-    needed: Sequence[Sequence[str]],
+    required: Sequence[Sequence[str]],
     opaque: Collection[str] = (),
-    opening: Callable[[duckdb.DuckDBPyConnection, Path], Source] | None = None,
+    open_path: Callable[[duckdb.DuckDBPyConnection, Path], Source] | None = None,
 ) -> list[Export]:
-    """Open what a user hands over.
+    """Open one or several exports as tables.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Where the tables are made.
-    given : DataFrame, Arrow table, path, records, or a list of those
-        A list of dicts is the records of one answer of a service.
+        Database for the tables.
+    exports : DataFrame, Arrow table, path, records, or a list of those
+        A list of dicts is one export: the records of a service's response.
     argument : str
-        What it is called in an error message.
-    needed : sequence of sequence of str
-        Columns without which nothing can be read; of each sequence one has to be there.
+        Name of the argument in error messages.
+    required : sequence of sequence of str
+        Required columns; each sequence lists alternatives.
     opaque : collection of str
-        Properties that stay whole, as JSON text.
-    opening : callable, optional
+        Properties to keep as JSON text.
+    open_path : callable, optional
         Opens paths that :func:`attrib_ds.records.sources.open_source` has no reader for.
 
     Returns
@@ -94,9 +94,9 @@ def open_exports(
     Raises
     ------
     InvalidRequest
-        If there is nothing, or one of them cannot be read or is another kind of table.
+        If there are no exports, or one cannot be read or has no required column.
     """
-    parts: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
+    parts: Sequence[Any] = exports if isinstance(exports, list | tuple) else [exports]
     if len(parts) and all(isinstance(part, dict) for part in parts):
         parts = [pd.DataFrame.from_records(list(parts))]
     if not len(parts):
@@ -110,24 +110,24 @@ def open_exports(
                 f"sorted(Path({str(part)!r}).iterdir())",
                 field=argument,
             )
-        if opening is not None and is_path:
-            source = opening(connection, Path(part).expanduser())
+        if open_path is not None and is_path:
+            source = open_path(connection, Path(part).expanduser())
         else:
             source = open_source(connection, part, argument=argument, opaque=opaque)
         opened.append(Export(str(part) if is_path else f"{argument} {number}", source))
-        _require(opened[-1], needed, argument)
+        _check_columns(opened[-1], required, argument)
     return opened
 
 
-def _require(export: Export, needed: Sequence[Sequence[str]], argument: str) -> None:
-    missing = [each for each in needed if not any(export.column(name) for name in each)]
-    # Of lines that are no records the columns are unknown; each is told as a rejected row.
+def _check_columns(export: Export, required: Sequence[Sequence[str]], argument: str) -> None:
+    missing = [names for names in required if not any(export.column(name) for name in names)]
+    # Without a readable row the columns are unknown; unreadable lines are listed as rejected rows.
     if missing and export.source.rows:
-        told = ", ".join(" or ".join(each) for each in missing)
-        known = list(export.source.columns)
-        shown = ", ".join(known[:_MOST_SHOWN]) + (", …" if len(known) > _MOST_SHOWN else "")
+        names = ", ".join(" or ".join(alternatives) for alternatives in missing)
+        present = list(export.source.columns)
+        shown = ", ".join(present[:_MAX_SHOWN]) + (", …" if len(present) > _MAX_SHOWN else "")
         raise InvalidRequest(
-            f"{argument}: {export.name} has no column {told}; its columns: {shown}", field=argument
+            f"{argument}: {export.name} has no column {names}; its columns: {shown}", field=argument
         )
 
 
@@ -138,22 +138,24 @@ def gather(
     *,
     rules: Mapping[str, str],
 ) -> None:
-    """Put the rows of all exports into the table ``records``, and those that break a rule into ``rejected``.
+    """Copy the rows of all exports to the table ``records``, and invalid rows to ``rejected``.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Of the exports.
+        Database of the exports.
     exports : iterable of Export
-        With the same columns, as far as they have them.
+        Exports of the same kind.
     columns : callable
-        Returns SQL by name for the columns of an export.
+        Returns the SQL expressions of an export's columns by name.
     rules : mapping of str to str
-        SQL that is true of a row that cannot be used, and the reason.
+        Reason to reject a row by SQL condition.
     """
     exports = list(exports)
     union = " UNION ALL ".join(export.select(columns(export)) for export in exports)
-    reasons = ", ".join(f"CASE WHEN {broken} THEN {literal(reason)} END" for broken, reason in rules.items())
+    reasons = ", ".join(
+        f"CASE WHEN {condition} THEN {literal(reason)} END" for condition, reason in rules.items()
+    )
     connection.execute(f"CREATE TABLE read AS SELECT *, concat_ws('; ', {reasons}) AS reason FROM ({union})")
     connection.execute("CREATE TABLE records AS SELECT * EXCLUDE (reason) FROM read WHERE reason = ''")
     connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM read WHERE reason <> ''")

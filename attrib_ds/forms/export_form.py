@@ -1,4 +1,4 @@
-"""A form that exports users to a file."""
+"""The form that exports users to a file."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from attrib_ds.api.exports import export_users
 from attrib_ds.filters.vocabulary import vocabulary
-from attrib_ds.forms import look
-from attrib_ds.forms.controls import Control, Lines
+from attrib_ds.forms import elements
+from attrib_ds.forms.controls import Control, TextLines
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Form, Step
-from attrib_ds.forms.reopening import reopening
+from attrib_ds.forms.generated_code import write_connect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from attrib_ds.forms.questions import Question
+    from attrib_ds.forms.form_fields import FormField
     from attrib_ds.project import Project
 
 
@@ -46,26 +46,31 @@ def export(project: Project) -> Form:
         export_users,
         "file",
         first=("path", "columns", "where"),
-        made={"where": _users, "columns": _columns},
+        custom_controls={"where": _users, "columns": _columns},
     )
     return Form(
-        "Export users", [step], subject=project, opening=reopening(project), show=_written, action="Export"
+        "Export users",
+        [step],
+        subject=project,
+        opening=write_connect(project),
+        show=_show_file,
+        action="Export",
     )
 
 
-def _users(question: Question) -> Control:
-    return Filter(question, "user")
+def _users(form_field: FormField) -> Control:
+    return Filter(form_field, "user")
 
 
-def _columns(question: Question) -> Control:
-    # Keys of fields are the project's own, so these are examples and not all there is.
-    known = [name for name in vocabulary("user") if "." not in name]
-    return Lines(question, placeholder=f"one a line: fields.email, {', '.join(known)} …")
+def _columns(form_field: FormField) -> Control:
+    # A project has field keys of its own, so these are examples, not a complete list.
+    names = [name for name in vocabulary("user") if "." not in name]
+    return TextLines(form_field, placeholder=f"one per line: fields.email, {', '.join(names)} …")
 
 
-def _written(file: Path, _form: Any) -> Sequence[str]:
+def _show_file(file: Path, _form: Any) -> Sequence[str]:
     content = file.read_bytes()
     return [
-        look.said(f"Written: {file} ({len(content):,} bytes)"),
-        look.link(file.name, content, "application/octet-stream", "Save it"),
+        elements.status(f"Wrote {file} ({len(content):,} bytes)"),
+        elements.download_link(file.name, content, "application/octet-stream", "Save the file"),
     ]

@@ -1,10 +1,10 @@
-"""A form that opens a project."""
+"""The form that opens a project."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrib_ds.forms import look
+from attrib_ds.forms import elements
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.project import connect
 
@@ -15,14 +15,13 @@ if TYPE_CHECKING:
 
 
 def connection() -> Form:
-    """Make a form that opens a project, embedded or of a remote service.
+    """Make a form that opens an embedded project or one of a remote service.
 
     Returns
     -------
     Form
         ``.value`` (the arguments of :func:`attrib_ds.connect`), ``.code``, ``.run()``, which returns the
-        project; it is ``.result`` from then on. A key is asked for as the path of its file, never by its
-        content.
+        project and keeps it in ``.result``. A key is entered as the path of its file, never as its content.
 
     Examples
     --------
@@ -33,8 +32,8 @@ def connection() -> Form:
     <Project 'my-shop' at :memory:>
     """
     step = Step(connect, "project", first=("project_id", "path", "url", "key"))
-    return Form("Open a project", [step], subject=None, show=_opened, action="Open")
+    return Form("Open a project", [step], subject=None, show=_show_project, action="Open")
 
 
-def _opened(project: Project, _form: Any) -> Sequence[str]:
-    return [look.said(f"Open: {project.project_id} at {project.transport.address}")]
+def _show_project(project: Project, _form: Any) -> Sequence[str]:
+    return [elements.status(f"Open: {project.project_id} at {project.transport.address}")]

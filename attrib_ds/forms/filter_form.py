@@ -1,4 +1,4 @@
-"""A form that builds a filter."""
+"""The form that builds a filter."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 
 from attrib_ds.api.insights import interaction_insights
-from attrib_ds.forms import look, suggestions
+from attrib_ds.forms import elements, suggestions
 from attrib_ds.forms.filter_builder import FilterBuilder
-from attrib_ds.forms.writing import write_imports
+from attrib_ds.forms.generated_code import write_imports
 
 if TYPE_CHECKING:
     from attrib_ds.filters import Predicate
@@ -24,28 +24,28 @@ class FilterForm:
     Attributes
     ----------
     widget : ipywidgets.Widget
-        What is shown.
+        The widget to display.
     error : Exception or None
-        What is wrong with the predicate as it stands.
+        Why the current predicate is invalid.
     """
 
     def __init__(self, project: Project | None, kind: Kind) -> None:
         suggest = None if project is None else partial(suggestions.values, project, kind)
         self._project, self._builder = project, FilterBuilder(kind, suggest=suggest)
         self.error: Exception | None = None
-        self._drawn, self._code, self._status = (ipywidgets.HTML() for _ in range(3))
+        self._diagram, self._code, self._status = (ipywidgets.HTML() for _ in range(3))
         count = (
             []
             if project is None or kind not in ("interaction", "node")
-            else [look.button("Count", self.run, problem=self._status, is_main=True)]
+            else [elements.button("Count", self.run, problem=self._status, is_main=True)]
         )
-        self.widget = ipywidgets.VBox([self._builder.widget, self._drawn, *count, self._status, self._code])
-        self._builder.watch(self._rewrite)
-        self._rewrite()
+        self.widget = ipywidgets.VBox([self._builder.widget, self._diagram, *count, self._status, self._code])
+        self._builder.watch(self._refresh)
+        self._refresh()
 
     @property
     def value(self) -> Predicate | None:
-        """The predicate; None without a condition. May be set."""
+        """The predicate; None without conditions. May be set."""
         return self._builder.value
 
     @value.setter
@@ -54,7 +54,7 @@ class FilterForm:
 
     @property
     def code(self) -> str:
-        """Python that makes the same predicate."""
+        """Python that builds the same predicate."""
         line = f"predicate = {self.value!r}"
         imports = write_imports(line)
         return f"{imports}\n\n{line}" if imports else line
@@ -65,14 +65,14 @@ class FilterForm:
         Returns
         -------
         int or None
-            None where there is no project, or the predicate is on users or events.
+            None without a project, or if the predicate is on users or events.
         """
         if self._project is None or self._builder.kind not in ("interaction", "node"):
             return None
-        given: dict[str, Any] = {"where" if self._builder.kind == "interaction" else "nodes": self.value}
-        counted = interaction_insights(self._project, **given)
-        number = int(counted["sessionCount"].sum())
-        self._status.value = look.said(f"{number:,} interactions")
+        filters: dict[str, Any] = {"where" if self._builder.kind == "interaction" else "nodes": self.value}
+        counts = interaction_insights(self._project, **filters)
+        number = int(counts["sessionCount"].sum())
+        self._status.value = elements.status(f"{number:,} interactions")
         return number
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -81,17 +81,17 @@ class FilterForm:
     def __repr__(self) -> str:
         return f"<Filter of {self._builder.kind}s; .value, .code, .run()>"
 
-    def _rewrite(self) -> None:
+    def _refresh(self) -> None:
         self.error = None
         self._status.value = ""
         try:
             predicate = self.value
-            self._drawn.value = "" if predicate is None else predicate._repr_html_()
-            self._code.value = look.code_block(self.code)
+            self._diagram.value = "" if predicate is None else predicate._repr_html_()
+            self._code.value = elements.code_block(self.code)
         except Exception as error:  # noqa: BLE001  (shown in the form)
             self.error = error
-            self._drawn.value = self._code.value = ""
-            self._status.value = look.said(look.in_words(error))
+            self._diagram.value = self._code.value = ""
+            self._status.value = elements.status(elements.error_message(error))
 
 
 def filters(project: Project | None = None, kind: Kind = "interaction") -> FilterForm:
@@ -100,14 +100,14 @@ def filters(project: Project | None = None, kind: Kind = "interaction") -> Filte
     Parameters
     ----------
     project : Project, optional
-        Whose data suggest values and count what the filter keeps.
+        Project for suggested values and counts.
     kind : {"interaction", "node", "user", "event"}, default "interaction"
-        What is filtered.
+        Kind of record to filter.
 
     Returns
     -------
     FilterForm
-        ``.value`` (a predicate), ``.code``, ``.run()``, which counts.
+        ``.value`` (a predicate), ``.code``, ``.run()``, which counts the matching interactions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a function asks for, read from its signature, its docstring and the contract."""
+"""The fields of a form, derived from a function's signature, its docstring and the contract."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ Kind = Literal[
     "sort", "frame",
 ]  # fmt: skip
 
-#: Annotations of arguments, as they are written, with the kind of answer they ask for. The first that an
-#: annotation begins with counts.
+#: Kind of field by the start of an argument's annotation; the first match counts.
 _KINDS: Final[tuple[tuple[str, Kind], ...]] = (
     ("bool | None", "three_state"),
     ("bool", "flag"),
@@ -34,23 +33,23 @@ _KINDS: Final[tuple[tuple[str, Kind], ...]] = (
 
 
 @dataclass(frozen=True)
-class Question:
-    """One thing that a function asks for.
+class FormField:
+    """A field of a form: one argument of a function.
 
     Parameters
     ----------
     name : str
-        The argument.
+        Name of the argument.
     kind : str
-        What kind of answer is asked for.
+        Kind of value, which decides on the control.
     default : object
-        What counts without an answer.
+        Value if the field is left empty.
     is_required : bool
-        Whether there must be an answer.
+        Whether the field must be filled in.
     help : str
-        The argument's description, in plain text.
+        Description of the argument, in plain text.
     allowed : tuple of str
-        Everything that may be answered, where that is a closed list.
+        All allowed values, if they form a closed list.
     """
 
     name: str
@@ -62,37 +61,38 @@ class Question:
 
     @property
     def label(self) -> str:
-        """The argument in words."""
+        """The name as words, for display."""
         words = self.name.replace("_", " ")
         return words[:1].upper() + words[1:]
 
 
-def questions_of(function: Callable[..., Any], *, also: Collection[str] = ()) -> dict[str, Question]:
-    """List what a public function asks for beside the project.
+def form_fields(function: Callable[..., Any], *, also: Collection[str] = ()) -> dict[str, FormField]:
+    """Return the form fields of a public function.
 
     Parameters
     ----------
     function : callable
-        With a numpydoc docstring. Where it carries out an operation of the contract, the contract says
-        which answers are allowed.
+        With a numpydoc docstring. If it calls an operation of the contract, the contract gives the allowed
+        values.
     also : collection of str
-        Arguments to list, as text, though no kind of answer is known for them.
+        Arguments to include as text fields though their annotation matches no kind.
 
     Returns
     -------
-    dict of str to Question
-        By argument, in the order of the signature. Arguments of a kind that no form asks for are left out.
+    dict of str to FormField
+        By argument, in the order of the signature, without the project. Other arguments whose annotation
+        matches no kind are left out.
 
     Examples
     --------
     >>> from attrib_ds import interaction_insights
-    >>> asked = questions_of(interaction_insights)
-    >>> asked["interval"].kind, asked["interval"].allowed[:3], asked["until"].kind
+    >>> fields = form_fields(interaction_insights)
+    >>> fields["interval"].kind, fields["interval"].allowed[:3], fields["until"].kind
     ('choice', ('custom', 'day', 'dayOfMonth'), 'instant')
     """
-    described = _descriptions(inspect.getdoc(function) or "")
-    allowed = _allowed(function.__name__)
-    found = {}
+    descriptions = _descriptions(inspect.getdoc(function) or "")
+    allowed = _allowed_values(function.__name__)
+    fields = {}
     for parameter in inspect.signature(function).parameters.values():
         kind = next((kind for start, kind in _KINDS if str(parameter.annotation).startswith(start)), None)
         if kind is None and parameter.name not in also:
@@ -102,43 +102,43 @@ def questions_of(function: Callable[..., Any], *, also: Collection[str] = ()) ->
         if choices:
             kind = {"text": "choice", "texts": "choices"}.get(kind, kind)  # type: ignore[assignment]
         is_required = parameter.default is inspect.Parameter.empty
-        found[parameter.name] = Question(
+        fields[parameter.name] = FormField(
             parameter.name,
             kind,
             None if is_required else parameter.default,
             is_required,
-            described.get(parameter.name, ""),
+            descriptions.get(parameter.name, ""),
             choices,
         )
-    return found
+    return fields
 
 
-def _allowed(name: str) -> dict[str, tuple[str, ...]]:
-    """Return the closed lists of answers that the contract knows, by argument."""
+def _allowed_values(name: str) -> dict[str, tuple[str, ...]]:
+    """Return the closed lists of allowed values in the contract, by argument."""
     operation = OPERATIONS.get(name)
     if operation is None:
         return {}
     members: Mapping[str, Any] = operation.request.model_json_schema()["properties"]
-    found = {}
+    allowed = {}
     for attribute, argument in operation.arguments.items():
         outer, *inner = attribute.split("/")
         schema = members.get(outer, {})
         for part in inner:
             schema = schema.get("properties", {}).get(part, {})
-        listed = next((each for each in map(_enumerated, _branches(schema)) if each), ())
-        if listed:
-            found[argument] = listed
-    return found
+        values = next(filter(None, map(_enum_values, _branches(schema))), ())
+        if values:
+            allowed[argument] = values
+    return allowed
 
 
 def _branches(schema: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     return (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ()))
 
 
-def _enumerated(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    for place in (schema, schema.get("items", {}), schema.get("propertyNames", {})):
-        if all(isinstance(each, str) for each in place.get("enum", [None])):
-            return tuple(place["enum"])
+def _enum_values(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    for part in (schema, schema.get("items", {}), schema.get("propertyNames", {})):
+        if all(isinstance(value, str) for value in part.get("enum", [None])):
+            return tuple(part["enum"])
     return ()
 
 
@@ -147,9 +147,9 @@ def _descriptions(docstring: str) -> dict[str, str]:
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n-+$|\Z)", docstring, re.DOTALL | re.MULTILINE)
     if section is None:
         return {}
-    described = {}
+    descriptions = {}
     for names, text in re.findall(r"^(\S[^:\n]*)(?: :.*)?\n((?:(?:[ \t].*)?\n?)*)", section[1], re.MULTILINE):
-        plain = re.sub(r":\w+:`~?([^`]+)`|``([^`]+)``", lambda found: found[1] or found[2], text)
+        plain = re.sub(r":\w+:`~?([^`]+)`|``([^`]+)``", lambda match: match[1] or match[2], text)
         for name in names.split(","):
-            described[name.strip()] = " ".join(plain.split())
-    return described
+            descriptions[name.strip()] = " ".join(plain.split())
+    return descriptions

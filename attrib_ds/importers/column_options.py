@@ -1,4 +1,4 @@
-"""Command-line options that name the columns of a user's own files, by the role a column plays."""
+"""Command-line options for the columns of users' files, by role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The look of plots on dark grounds, with large texts and with long titles."""
+"""The style of plots on dark backgrounds, with large fonts and with long titles."""
 
 import pandas as pd
 import pytest
@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from attrib_ds import plots
-from attrib_ds.plots import look
+from attrib_ds.plots import style
 
 LONG = "a model whose name says everything there is to say about it, and then some more"
 
@@ -97,36 +97,36 @@ def brightness(colour):
     return sum(to_rgb(colour)) / 3
 
 
-def written(ax):
-    """Every text of the figure that says something, drawn."""
+def drawn_texts(ax):
+    """Draw the figure and return its visible, non-empty texts."""
     ax.figure.draw_without_rendering()
-    found = [text for text in ax.figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-    assert found
-    return found
+    texts = [text for text in ax.figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    assert texts
+    return texts
 
 
 @pytest.mark.parametrize("name", plots.__all__)
-def test_texts_stand_out_from_light_and_dark_grounds(name):
-    assert all(brightness(text.get_color()) < 0.5 for text in written(getattr(plots, name)(FRAMES[name])))
+def test_texts_contrast_with_light_and_dark_backgrounds(name):
+    assert all(brightness(text.get_color()) < 0.5 for text in drawn_texts(getattr(plots, name)(FRAMES[name])))
     with pyplot.style.context("dark_background"):
         ax = getattr(plots, name)(FRAMES[name])
-        assert all(brightness(text.get_color()) > 0.5 for text in written(ax))
+        assert all(brightness(text.get_color()) > 0.5 for text in drawn_texts(ax))
 
 
-def test_the_ground_is_that_of_the_figure_a_plot_is_drawn_on():
+def test_the_background_is_that_of_the_figure():
     figure, ax = pyplot.subplots(facecolor="#102030")
     plots.lengths(FRAMES["lengths"], ax=ax)
     assert all(brightness(label.get_color()) > 0.5 for label in (ax.xaxis.label, *ax.get_yticklabels()))
-    assert look.tones(ax).ground == "#102030"
+    assert style.palette(ax).background == "#102030"
     figure.set_facecolor("none")
-    assert look.tones(ax).ground == "white"
+    assert style.palette(ax).background == "white"
     with pyplot.style.context("dark_background"):
-        assert look.tones(ax).ground == "black"
+        assert style.palette(ax).background == "black"
 
 
 def fits(ax):
-    # Numbers of ticks outside the axes are there too, though nothing draws them.
-    words = [text for text in written(ax) if any(map(str.isalpha, text.get_text()))]
+    # Tick labels outside the axes are visible texts, though they are not drawn.
+    words = [text for text in drawn_texts(ax) if any(map(str.isalpha, text.get_text()))]
     return all(text.get_window_extent().x1 <= ax.figure.bbox.x1 for text in words)
 
 

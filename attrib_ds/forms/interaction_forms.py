@@ -1,4 +1,4 @@
-"""Forms that search and count interactions."""
+"""The forms that search and count interactions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from attrib_ds import plots
 from attrib_ds.api.insights import interaction_insights
 from attrib_ds.api.interactions import search_interactions
-from attrib_ds.forms import look, suggestions
+from attrib_ds.forms import elements, suggestions
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Form, Step
-from attrib_ds.forms.reopening import reopening
+from attrib_ds.forms.generated_code import write_connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attrib_ds.filters.vocabulary import Kind
     from attrib_ds.forms.controls import Control
-    from attrib_ds.forms.questions import Question
+    from attrib_ds.forms.form_fields import FormField
     from attrib_ds.project import Project
 
 
@@ -48,16 +48,16 @@ def search(project: Project) -> Form:
         "interactions",
         leave_out=("chunks", "to"),
         first=("where", "since", "until", "limit"),
-        made=filters_of(project),
+        custom_controls=filter_controls(project),
     )
     return Form(
         "Search interactions",
         [step],
         subject=project,
-        opening=reopening(project),
-        show=lambda found, form: [
-            look.table(found, "Interactions"),
-            look.links(found, "interactions", form.code),
+        opening=write_connect(project),
+        show=lambda interactions, form: [
+            elements.table(interactions, "Interactions"),
+            elements.download_links(interactions, "interactions", form.code),
         ],
         action="Search",
     )
@@ -88,30 +88,30 @@ def insights(project: Project) -> Form:
         interaction_insights,
         "counts",
         first=("group", "interval", "where", "since", "until"),
-        made=filters_of(project),
+        custom_controls=filter_controls(project),
     )
     return Form(
         "Count interactions",
         [step],
         subject=project,
-        opening=reopening(project),
-        show=_counted,
+        opening=write_connect(project),
+        show=_show_counts,
         action="Count",
     )
 
 
-def filters_of(project: Project) -> dict[str, Callable[[Question], Control]]:
-    """Return the controls of predicates on interactions and nodes, with values of the project."""
+def filter_controls(project: Project) -> dict[str, Callable[[FormField], Control]]:
+    """Return the controls for the arguments ``where`` and ``nodes``, with suggestions from the project."""
     kinds: dict[str, Kind] = {"where": "interaction", "nodes": "node"}
     return {name: partial(_filter, project, kind) for name, kind in kinds.items()}
 
 
-def _filter(project: Project, kind: Kind, question: Question) -> Control:
-    return Filter(question, kind, suggest=partial(suggestions.values, project, kind))
+def _filter(project: Project, kind: Kind, form_field: FormField) -> Control:
+    return Filter(form_field, kind, suggest=partial(suggestions.values, project, kind))
 
 
-def _counted(counts: Any, form: Form) -> Sequence[str]:
-    shown = [look.table(counts, "Interactions"), look.links(counts, "insights", form.code)]
+def _show_counts(counts: Any, form: Form) -> Sequence[str]:
+    shown = [elements.table(counts, "Interactions"), elements.download_links(counts, "insights", form.code)]
     if not len(counts) or counts["interval"].isna().all():
         return shown
-    return [look.picture(plots.insights(counts), "Interactions in time"), *shown]
+    return [elements.image(plots.insights(counts), "Interactions over time"), *shown]

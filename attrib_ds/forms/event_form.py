@@ -1,4 +1,4 @@
-"""A form that sends the events of a table."""
+"""The form that sends events from a CSV file."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pandas as pd
 
 from attrib_ds.api.events import send_events as send
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.forms import look, suggestions
-from attrib_ds.forms.controls import Control, Written
+from attrib_ds.forms import elements, suggestions
+from attrib_ds.forms.controls import Control, TextInput
 from attrib_ds.forms.form import Form, Step
-from attrib_ds.forms.reopening import reopening
+from attrib_ds.forms.generated_code import write_connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attrib_ds.forms.questions import Question
+    from attrib_ds.forms.form_fields import FormField
     from attrib_ds.project import Project
 
 
@@ -33,9 +33,8 @@ def send_events(project: Project) -> Form:
     Returns
     -------
     Form
-        ``.value`` (the arguments of :func:`attrib_ds.send_events`; ``events`` may be set to a DataFrame,
-        which the code calls ``events``), ``.code``, ``.run()``.
-
+        ``.value`` (the arguments of :func:`attrib_ds.send_events`), ``.code``, ``.run()``. Setting ``events``
+        to a DataFrame replaces the file; the code then uses a variable ``events``.
 
     Examples
     --------
@@ -50,27 +49,29 @@ def send_events(project: Project) -> Form:
     ['processed']
     """
 
-    def event_type(question: Question) -> Control:
-        return Written(question, offered=suggestions.event_types(project))
+    def event_type(form_field: FormField) -> Control:
+        return TextInput(form_field, suggested=suggestions.event_types(project))
 
     step = Step(
         send,
         "sent",
         leave_out=("journal",),
         first=("events", "event_type", "dry_run"),
-        made={"events": Table, "event_type": event_type},
+        custom_controls={"events": Table, "event_type": event_type},
     )
-    return Form("Send events", [step], subject=project, opening=reopening(project), show=_sent, action="Send")
+    return Form(
+        "Send events", [step], subject=project, opening=write_connect(project), show=_show_sent, action="Send"
+    )
 
 
 class Table(Control):
-    """A table: the rows of a CSV file, or a frame that was set."""
+    """An upload button for a CSV file; its value is the file's rows or a DataFrame that was set."""
 
-    def __init__(self, question: Question) -> None:
-        self._upload = ipywidgets.FileUpload(accept=".csv", description=f"{question.label} (CSV file)")
+    def __init__(self, form_field: FormField) -> None:
+        self._upload = ipywidgets.FileUpload(accept=".csv", description=f"{form_field.label} (CSV file)")
         self._upload.layout.width = "auto"
         self._frame: pd.DataFrame | None = None
-        super().__init__(question, self._upload)
+        super().__init__(form_field, self._upload)
         self._upload.observe(lambda _: self._read(), names="value")
         self._name = self._problem = ""
         self._watchers: list[Callable[[], None]] = []
@@ -78,25 +79,28 @@ class Table(Control):
     @property
     def value(self) -> pd.DataFrame | None:
         """The rows."""
-        # Told here and not where the file was read: an error in a widget's callback reaches nobody.
+        # Raised here and not on upload: ipywidgets only logs an exception of a callback.
         if self._problem:
-            raise InvalidRequest(self._problem, field=self.question.name)
+            raise InvalidRequest(self._problem, field=self.form_field.name)
         return self._frame
 
     @value.setter
     def value(self, frame: pd.DataFrame | None) -> None:
         self._frame, self._name, self._problem = frame, "", ""
-        for each in self._watchers:
-            each()
+        self._notify()
 
     @property
     def source(self) -> str:
-        """The file as Python reads it; a frame that was set is called ``events``."""
-        return f"pd.read_csv({self._name!r})" if self._name else self.question.name
+        """The call that reads the file; the variable ``events`` for a frame that was set."""
+        return f"pd.read_csv({self._name!r})" if self._name else self.form_field.name
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever there is another table."""
+        """Call a function whenever the table changes."""
         self._watchers.append(changed)
+
+    def _notify(self) -> None:
+        for changed in self._watchers:
+            changed()
 
     def _read(self) -> None:
         for file in self._upload.value:
@@ -105,12 +109,15 @@ class Table(Control):
                 self._problem = ""
             except ValueError as error:
                 self._frame = None
-                self._problem = f"{self.question.name}: {file['name']!r} is not a CSV file: {error}"
+                self._problem = f"{self.form_field.name}: {file['name']!r} is not a CSV file: {error}"
             self._name = str(file["name"])
-        for each in self._watchers:
-            each()
+        self._notify()
 
 
-def _sent(sent: Any, form: Form) -> Sequence[str]:
-    counted = ", ".join(f"{count:,} {status}" for status, count in sent["status"].value_counts().items())
-    return [look.said(counted), look.table(sent, "Events"), look.links(sent, "sent", form.code)]
+def _show_sent(sent: Any, form: Form) -> Sequence[str]:
+    counts = ", ".join(f"{count:,} {status}" for status, count in sent["status"].value_counts().items())
+    return [
+        elements.status(counts),
+        elements.table(sent, "Events"),
+        elements.download_links(sent, "sent", form.code),
+    ]
