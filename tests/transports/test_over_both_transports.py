@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import re
 import shutil
@@ -27,6 +28,11 @@ from attrib_ds.transports.http.transport import Options
 FORMS = {"arrow": answers.EITHER, "json": answers.JSON}
 #: Projects with no rows, one of each kind, and many.
 SIZES = ("empty-shop", "single-shop", "sample-shop")
+CASES = [
+    *itertools.product(FORMS, SIZES[:2]),
+    ("arrow", SIZES[2]),
+    pytest.param("json", SIZES[2], marks=pytest.mark.slow),
+]
 YEAR = {"since": "2025-01-01T00:00:00Z", "until": "2025-12-31T00:00:00Z"}
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email", "discriminant": True},
@@ -479,8 +485,7 @@ def test_every_function_of_a_project_is_among_the_cases():
     assert sorted([*READS, *WRITES, *EMBEDDED_ONLY]) == sorted(ours)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "size"), CASES)
 @pytest.mark.parametrize("name", READS)
 def test_the_same_is_read(served, name, form, size):
     one, other = served.embedded(size), served.remote(size, form)
