@@ -1,21 +1,27 @@
-"""Reads RFC 3339 instants and writes them in one canonical form, in UTC."""
+"""Read RFC 3339 instants and calendar days, and write instants in one canonical form, in UTC."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _RFC_3339: Final = re.compile(
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     r"[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]+))?"
     r"(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DATE_ONLY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
+#: Precision of instants.
+RESOLUTION: Final = timedelta(microseconds=1)
 _EXAMPLE: Final = "2025-01-31T12:00:00Z"
 
 
@@ -65,6 +71,72 @@ def parse(value: object, *, argument: str) -> datetime:
         return local.astimezone(UTC)
     except OverflowError:
         raise _refusal(value, argument, "is outside the years 0001 to 9999 in UTC") from None
+
+
+def parse_day(value: object, *, argument: str) -> date | None:
+    """Return the calendar day that a value names, or None for anything else.
+
+    Parameters
+    ----------
+    value : object
+        A ``date``, a ``numpy.datetime64`` in days or text such as ``"2025-04-01"`` names a day; a
+        ``datetime`` or a ``Timestamp`` does not.
+    argument : str
+        Name of the value in an error message.
+
+    Raises
+    ------
+    InvalidRequest
+        If the text has the form of a day that does not exist.
+
+    Examples
+    --------
+    >>> parse_day("2025-04-01", argument="since")
+    datetime.date(2025, 4, 1)
+    """
+    if isinstance(value, np.datetime64) and np.datetime_data(value.dtype)[0] == "D":
+        value = value.item()
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    if not isinstance(value, str) or not _DAY.fullmatch(value):
+        return None
+    try:
+        return date.fromisoformat(value)
+    except ValueError as error:
+        raise _refusal(value, argument, f"does not exist ({error})") from None
+
+
+def first_instant(day: date, zone: ZoneInfo, *, argument: str) -> datetime:
+    """Return the first instant of a local day, in UTC.
+
+    A midnight that occurs twice counts the first time; one that the clocks skip is the instant of the change.
+
+    Examples
+    --------
+    >>> from zoneinfo import ZoneInfo
+    >>> first_instant(date(2025, 3, 31), ZoneInfo("Europe/Paris"), argument="since")
+    datetime.datetime(2025, 3, 30, 22, 0, tzinfo=datetime.timezone.utc)
+    """
+    try:
+        return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+    except OverflowError:
+        raise _refusal(day.isoformat(), argument, "is outside the years 0001 to 9999 in UTC") from None
+
+
+def last_instant(day: date, zone: ZoneInfo, *, argument: str) -> datetime:
+    """Return the last instant of a local day, in UTC: a microsecond before the next day starts.
+
+    Examples
+    --------
+    >>> from zoneinfo import ZoneInfo
+    >>> last_instant(date(2025, 3, 30), ZoneInfo("Europe/Paris"), argument="until")
+    datetime.datetime(2025, 3, 30, 21, 59, 59, 999999, tzinfo=datetime.timezone.utc)
+    """
+    try:
+        following = day + timedelta(days=1)
+    except OverflowError:
+        raise _refusal(day.isoformat(), argument, "is outside the years 0001 to 9999 in UTC") from None
+    return first_instant(following, zone, argument=argument) - RESOLUTION
 
 
 def format(instant: datetime) -> str:  # noqa: A001  (read as `instants.format`, the pair of `parse`)

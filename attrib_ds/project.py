@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
 
-from attrib_ds.contract import OPERATIONS, build
+from attrib_ds import instants
+from attrib_ds.contract import OPERATIONS, build, wire_order
 from attrib_ds.display import card
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.transports.http.configuration import find_remote
 
 if TYPE_CHECKING:
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from attrib_ds.attribution.paths.tables import Tables
-    from attrib_ds.contract import Answer
+    from attrib_ds.contract import Answer, Operation, Request
     from attrib_ds.transports import Transport
     from attrib_ds.transports.http.configuration import Remote
+
+_BOUNDS: Final = frozenset({"since", "until"})
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,41 @@ class Project:
     transport: Transport = field(repr=False)
 
     def send(self, operation: str, **arguments: Any) -> Answer:
-        """Build and check the request of an operation, and carry it out."""
+        """Validate the arguments of an operation and carry it out."""
         declared = OPERATIONS[operation]
-        return self.transport.send(declared, build(declared, project_id=self.project_id, **arguments))
+        return self.transport.send(declared, self._request(declared, arguments))
 
     def stream(self, operation: str, **arguments: Any) -> Answer:
         """Build and check the request of an operation, and stream its records; the answer is to be closed."""
         declared = OPERATIONS[operation]
-        return self.transport.stream(declared, build(declared, project_id=self.project_id, **arguments))
+        return self.transport.stream(declared, self._request(declared, arguments))
+
+    def bound(self, value: Any, *, argument: str, timezone: str | None = None) -> Any:
+        """Return the first instant of a day for ``since`` and the last one for ``until``.
+
+        Parameters
+        ----------
+        value : datetime, date, str or None
+            Anything but a day is returned as it is.
+        argument : {"since", "until"}
+            The bound.
+        timezone : str, optional
+            IANA name of the days' time zone; by default that of the project. A remote project is asked for
+            its settings; if it does not have them, days are in UTC.
+        """
+        day = instants.parse_day(value, argument=argument)
+        if day is None:
+            return value
+        name = timezone or self._timezone()
+        try:
+            zone = ZoneInfo(name)
+        except (ZoneInfoNotFoundError, OSError, TypeError, ValueError) as error:
+            raise InvalidRequest(
+                f"timezone: {name!r} is not allowed; allowed: an IANA time zone, such as 'Europe/Paris'",
+                field="timezone",
+            ) from error
+        instant = instants.first_instant if argument == "since" else instants.last_instant
+        return instant(day, zone, argument=argument)
 
     def tables(self) -> Tables:
         """Return the tables that attribution reads."""
@@ -56,6 +87,23 @@ class Project:
     def close(self) -> None:
         """Let go of the project; closing twice does nothing."""
         self.transport.close()
+
+    def _request(self, operation: Operation, arguments: dict[str, Any]) -> Request:
+        if "sort" in arguments:
+            arguments |= wire_order(operation, arguments["sort"])
+        for name in _BOUNDS & arguments.keys():
+            arguments[name] = self.bound(arguments[name], argument=name, timezone=arguments.get("timezone"))
+        return build(operation, project_id=self.project_id, **arguments)
+
+    def _timezone(self) -> str:
+        local = self.transport.timezone
+        if local is not None:
+            return local
+        try:
+            settings = self.send("get_settings").read()
+        except (NotFound, Forbidden, NotSupported):
+            return "UTC"
+        return settings["timezone"][0].as_py() or "UTC"
 
     def __enter__(self) -> Self:
         return self

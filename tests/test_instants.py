@@ -1,4 +1,5 @@
 from datetime import UTC, date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -125,3 +126,68 @@ def test_format_and_parse_are_inverse(instant):
     # Both sides in UTC: Python calls an instant in a repeated hour unequal to any in another zone.
     assert parsed == instant.astimezone(UTC)
     assert instants.parse(instants.format(parsed), argument="since") == parsed
+
+
+@pytest.mark.parametrize(
+    ("value", "day"),
+    [
+        ("2025-04-01", date(2025, 4, 1)),
+        (date(2025, 4, 1), date(2025, 4, 1)),
+        (np.datetime64("2025-04-01"), date(2025, 4, 1)),
+        ("2025-04-01T00:00:00Z", None),
+        ("20250401", None),
+        ("2025-04", None),
+        (datetime(2025, 4, 1), None),
+        (pd.Timestamp("2025-04-01"), None),
+        (pd.NaT, None),
+        (np.datetime64("2025-04"), None),
+        (None, None),
+        (20250401, None),
+    ],
+)
+def test_days_and_other_values(value, day):
+    assert instants.parse_day(value, argument="since") == day
+
+
+def test_a_day_that_does_not_exist():
+    with pytest.raises(InvalidRequest, match=r"^since: '2025-02-29' does not exist \(day") as caught:
+        instants.parse_day("2025-02-29", argument="since")
+    assert caught.value.field == "since"
+
+
+@pytest.mark.parametrize(
+    ("day", "zone", "first", "after"),
+    [
+        # Winter and summer time: UTC+1 and UTC+2.
+        (date(2025, 1, 15), "Europe/Paris", datetime(2025, 1, 14, 23), datetime(2025, 1, 15, 23)),
+        (date(2025, 7, 15), "Europe/Paris", datetime(2025, 7, 14, 22), datetime(2025, 7, 15, 22)),
+        # Clocks go forward, then back: days of 23 and 25 hours.
+        (date(2025, 3, 30), "Europe/Paris", datetime(2025, 3, 29, 23), datetime(2025, 3, 30, 22)),
+        (date(2025, 10, 26), "Europe/Paris", datetime(2025, 10, 25, 22), datetime(2025, 10, 26, 23)),
+        # The clocks of São Paulo went from 00:00 to 01:00 on 4 November 2018 (UTC-3 to UTC-2).
+        (date(2018, 11, 4), "America/Sao_Paulo", datetime(2018, 11, 4, 3), datetime(2018, 11, 5, 2)),
+        # Those of Havana go from 01:00 back to 00:00 on 2 November 2025 (UTC-4 to UTC-5): two midnights.
+        (date(2025, 11, 2), "America/Havana", datetime(2025, 11, 2, 4), datetime(2025, 11, 3, 5)),
+        # Apia left out 30 December 2011, from UTC-10 to UTC+14.
+        (date(2011, 12, 29), "Pacific/Apia", datetime(2011, 12, 29, 10), datetime(2011, 12, 30, 10)),
+        (date(2011, 12, 31), "Pacific/Apia", datetime(2011, 12, 30, 10), datetime(2011, 12, 31, 10)),
+        (date(2025, 4, 1), "UTC", datetime(2025, 4, 1), datetime(2025, 4, 2)),
+    ],
+)
+def test_first_and_last_instant_of_a_day(day, zone, first, after):
+    zone = ZoneInfo(zone)
+    assert instants.first_instant(day, zone, argument="since") == first.replace(tzinfo=UTC)
+    last = instants.last_instant(day, zone, argument="until")
+    assert last + instants.RESOLUTION == after.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("bound", "day", "zone"),
+    [
+        (instants.first_instant, date(1, 1, 1), "Europe/Paris"),
+        (instants.last_instant, date(9999, 12, 31), "UTC"),
+    ],
+)
+def test_days_beyond_the_calendar(bound, day, zone):
+    with pytest.raises(InvalidRequest, match="^until: .* is outside the years 0001 to 9999"):
+        bound(day, ZoneInfo(zone), argument="until")

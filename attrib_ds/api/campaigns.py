@@ -1,4 +1,4 @@
-"""Custom campaigns and their outlays."""
+"""Custom campaigns and their outlays: the functions that list, create and change them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrib_ds.sending.delivery import Delivery, build_requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import date, datetime
     from decimal import Decimal
     from pathlib import Path
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from attrib_ds.project import Project
     from attrib_ds.sending.journal import Outcome
 
-#: Columns of outlays to create, and the arguments that they stand for.
+#: Columns of outlays to create, with the arguments of :func:`create_outlay`.
 _ARGUMENTS: Final = {
-    "campaignId": "parent_campaign_id",
+    "campaignId": "campaign_id",
     "amount": "amount",
     "startDate": "start_date",
     "endDate": "end_date",
@@ -39,8 +39,7 @@ def list_campaigns(
     campaign_slug: str | None = None,
     name_like: str | None = None,
     explicit: bool | None = None,
-    sort: str | None = None,
-    descending: bool | None = None,
+    sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> pd.DataFrame:
@@ -52,25 +51,28 @@ def list_campaigns(
         From :func:`attrib_ds.connect`.
     vendor_id : str
         The integration's ``vendorId``. An unknown one has no campaigns.
-    active, explicit : bool, optional
-        Only campaigns that are, or are not.
+    active : bool, optional
+        True: only active campaigns; False: only inactive ones; both by default.
+    explicit : bool, optional
+        True: only campaigns that were created; False: only those that traffic created; both by default.
     campaign_id, campaign_slug : str, optional
         Only the campaign of this id or slug.
     name_like : str, optional
-        Only campaigns whose name contains this text, in any case.
+        Only campaigns whose name contains this text; case does not matter.
     sort : str, optional
-        ``"name"`` (the default), ``"campaignId"`` or ``"active"``; ties are broken by the id.
-    descending : bool, optional
-        Whether the greatest come first; the smallest do by default.
-    limit, offset : int, optional
-        At most so many, and how many to skip; all by default.
+        ``"name"`` (the default), ``"campaignId"`` or ``"active"``, with ``-`` in front for descending. Ties
+        are broken by the id.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
 
     Returns
     -------
     DataFrame
         One row per campaign: ``id``, ``integrationId``, ``projectId``, ``name``, ``campaignSlug`` (str),
         ``active``, ``explicit`` (boolean), ``createdAt``, ``updatedAt``. ``frame.attrs["total"]`` counts all
-        that match. A campaign that traffic has made is not explicit.
+        that match.
 
     Raises
     ------
@@ -79,11 +81,11 @@ def list_campaigns(
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect, create_campaign, list_campaigns
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
-    ...     _ = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
-    ...     list_campaigns(shop, "my-ads", name_like="SALE")["campaignSlug"].to_list()
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads")
+    ...     _ = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
+    ...     at.list_campaigns(shop, "my-ads", name_like="SALE")["campaignSlug"].to_list()
     ['spring']
     """
     answer = project.send(
@@ -95,7 +97,6 @@ def list_campaigns(
         name_like=name_like,
         explicit=explicit,
         sort=sort,
-        descending=descending,
         limit=limit,
         offset=offset,
     )
@@ -104,7 +105,7 @@ def list_campaigns(
     return frame
 
 
-def get_campaign(project: Project, vendor_id: str, *, id: str) -> pd.Series[Any]:
+def get_campaign(project: Project, vendor_id: str, id: str) -> pd.Series[Any]:
     """Get one custom campaign.
 
     Parameters
@@ -128,11 +129,11 @@ def get_campaign(project: Project, vendor_id: str, *, id: str) -> pd.Series[Any]
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect, create_campaign, get_campaign
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
-    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
-    ...     get_campaign(shop, "my-ads", id=spring)["name"]
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
+    ...     at.get_campaign(shop, "my-ads", spring)["name"]
     'Spring sale'
     """
     record = to_record(project.send("get_campaign", vendor_id=vendor_id, id=id).read())
@@ -141,7 +142,7 @@ def get_campaign(project: Project, vendor_id: str, *, id: str) -> pd.Series[Any]
 
 
 def create_campaign(
-    project: Project, vendor_id: str, *, campaign_slug: str, name: str, active: bool = True
+    project: Project, vendor_id: str, campaign_slug: str, *, name: str, active: bool = True
 ) -> str:
     """Create a custom campaign.
 
@@ -152,17 +153,17 @@ def create_campaign(
     vendor_id : str
         The integration's ``vendorId``.
     campaign_slug : str
-        What landing pages call the campaign: 1 to 128 letters, digits and ``. _ ~ -``; unique in the
+        Its name in the URLs of landing pages: 1 to 128 letters, digits and ``. _ ~ -``; unique in the
         integration and never changed.
     name : str
-        What people call it.
+        Display name.
     active : bool, default True
         An inactive campaign still receives traffic and keeps its spend.
 
     Returns
     -------
     str
-        The campaign's id, which is that of its node too.
+        The campaign's id, which is also the id of its node.
 
     Raises
     ------
@@ -173,10 +174,10 @@ def create_campaign(
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect, create_campaign
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
-    ...     len(create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale"))
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads")
+    ...     len(at.create_campaign(shop, "my-ads", "spring", name="Spring sale"))
     24
     """
     answer = project.send(
@@ -186,7 +187,7 @@ def create_campaign(
 
 
 def update_campaign(
-    project: Project, vendor_id: str, *, id: str, name: str | None = None, active: bool | None = None
+    project: Project, vendor_id: str, id: str, *, name: str | None = None, active: bool | None = None
 ) -> int:
     """Change a custom campaign.
 
@@ -199,9 +200,9 @@ def update_campaign(
     id : str
         The campaign's ``id``.
     name : str, optional
-        Its new name.
+        New display name.
     active : bool, optional
-        Whether it is active from now on.
+        Whether the campaign is active.
 
     Returns
     -------
@@ -215,11 +216,11 @@ def update_campaign(
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect, create_campaign, update_campaign
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
-    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
-    ...     [update_campaign(shop, "my-ads", id=spring, active=False) for _ in range(2)]
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
+    ...     [at.update_campaign(shop, "my-ads", spring, active=False) for _ in range(2)]
     [1, 0]
     """
     answer = project.send("update_campaign", vendor_id=vendor_id, id=id, name=name, active=active)
@@ -230,13 +231,12 @@ def update_campaign(
 def list_outlays(
     project: Project,
     vendor_id: str,
+    campaign_id: str,
     *,
-    parent_campaign_id: str,
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
     deleted: bool | None = None,
-    sort: str | None = None,
-    descending: bool | None = None,
+    sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> pd.DataFrame:
@@ -248,19 +248,20 @@ def list_outlays(
         From :func:`attrib_ds.connect`.
     vendor_id : str
         The integration's ``vendorId``.
-    parent_campaign_id : str
+    campaign_id : str
         The campaign's ``id``. An unknown one has no outlays.
-    since, until : datetime or str, optional
-        Only outlays with a part of their period in this range; without an offset they are UTC.
+    since, until : datetime, date or str, optional
+        Only outlays whose period overlaps this range. Days and instants are read as in
+        :func:`attrib_ds.search_interactions`.
     deleted : bool, optional
-        True: only outlays that were deleted; otherwise only the others.
+        True: only deleted outlays; by default only the others.
     sort : str, optional
         ``"startDate"`` (the default), ``"endDate"``, ``"amount"``, ``"campaignId"``, ``"country"`` or
-        ``"region"``; nulls are last and ties are broken by ``_id``.
-    descending : bool, optional
-        Whether the greatest come first; the smallest do by default.
-    limit, offset : int, optional
-        At most so many, and how many to skip; all by default.
+        ``"region"``, with ``-`` in front for descending. Nulls are last and ties are broken by ``_id``.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
 
     Returns
     -------
@@ -276,20 +277,19 @@ def list_outlays(
 
     Examples
     --------
-    >>> from attrib_ds import connect, list_outlays
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     list_outlays(shop, "my-ads", parent_campaign_id="unknown").shape[0]
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     at.list_outlays(shop, "my-ads", "unknown").shape[0]
     0
     """
     answer = project.send(
         "list_outlays",
         vendor_id=vendor_id,
-        parent_campaign_id=parent_campaign_id,
+        campaign_id=campaign_id,
         since=since,
         until=until,
         deleted=deleted,
         sort=sort,
-        descending=descending,
         limit=limit,
         offset=offset,
     )
@@ -298,9 +298,7 @@ def list_outlays(
     return frame
 
 
-def get_outlay(
-    project: Project, vendor_id: str, *, parent_campaign_id: str, outlay_id: str
-) -> pd.Series[Any]:
+def get_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> pd.Series[Any]:
     """Get one outlay of a custom campaign.
 
     Parameters
@@ -309,7 +307,7 @@ def get_outlay(
         From :func:`attrib_ds.connect`.
     vendor_id : str
         The integration's ``vendorId``.
-    parent_campaign_id : str
+    campaign_id : str
         The campaign's ``id``.
     outlay_id : str
         The outlay's ``_id``.
@@ -326,33 +324,31 @@ def get_outlay(
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect, create_campaign, create_outlay, get_outlay
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads", currency="NOK")
-    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads", currency="NOK")
+    ...     spring = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
-    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
-    ...     get_outlay(shop, "my-ads", parent_campaign_id=spring, outlay_id=spent)["amount.currency"]
+    ...     spent = at.create_outlay(shop, "my-ads", spring, amount=70, **week)
+    ...     at.get_outlay(shop, "my-ads", spring, spent)["amount.currency"]
     'NOK'
     """
-    answer = project.send(
-        "get_outlay", vendor_id=vendor_id, parent_campaign_id=parent_campaign_id, outlay_id=outlay_id
-    )
+    answer = project.send("get_outlay", vendor_id=vendor_id, campaign_id=campaign_id, outlay_id=outlay_id)
     return to_record(answer.read())
 
 
 def create_outlay(
     project: Project,
     vendor_id: str,
+    campaign_id: str,
     *,
-    parent_campaign_id: str,
     amount: float | Decimal,
     start_date: datetime | str,
     end_date: datetime | str,
     country: str | None = None,
     region: str | None = None,
 ) -> str:
-    """Record what a custom campaign cost in a period.
+    """Record the cost of a custom campaign in a period.
 
     Parameters
     ----------
@@ -360,15 +356,15 @@ def create_outlay(
         From :func:`attrib_ds.connect`.
     vendor_id : str
         The integration's ``vendorId``.
-    parent_campaign_id : str
+    campaign_id : str
         The campaign's ``id``.
     amount : float or Decimal
-        In the currency of the integration, 0 or more; at most 6 digits after the point. It is spread
-        evenly over the seconds of the period, and adds to other outlays of the campaign.
+        In the currency of the integration, 0 or more, with at most 6 decimal places. It is spread evenly
+        over the seconds of the period and adds to other outlays of the campaign.
     start_date, end_date : datetime or str
-        The period, without its end; without an offset they are UTC.
+        The period; the end is exclusive. Instants without an offset are UTC.
     country, region : str, optional
-        Where it was spent.
+        Where the money was spent.
 
     Returns
     -------
@@ -382,19 +378,19 @@ def create_outlay(
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect, create_campaign, create_outlay, list_outlays
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
-    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
-    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
-    ...     list_outlays(shop, "my-ads", parent_campaign_id=spring)["amount.amount"].to_list()
+    ...     spent = at.create_outlay(shop, "my-ads", spring, amount=70, **week)
+    ...     at.list_outlays(shop, "my-ads", spring)["amount.amount"].to_list()
     [70.0]
     """
     answer = project.send(
         "create_outlay",
         vendor_id=vendor_id,
-        parent_campaign_id=parent_campaign_id,
+        campaign_id=campaign_id,
         amount=amount,
         start_date=start_date,
         end_date=end_date,
@@ -407,17 +403,17 @@ def create_outlay(
 def update_outlay(
     project: Project,
     vendor_id: str,
-    *,
-    parent_campaign_id: str,
+    campaign_id: str,
     outlay_id: str,
+    *,
     amount: float | Decimal | None = None,
     start_date: datetime | str | None = None,
     end_date: datetime | str | None = None,
-    campaign_id: str | None = None,
+    new_campaign_id: str | None = None,
     country: str | None = None,
     region: str | None = None,
 ) -> int:
-    """Change an outlay; what is not given stays.
+    """Change an outlay; omitted properties keep their values.
 
     Parameters
     ----------
@@ -425,18 +421,18 @@ def update_outlay(
         From :func:`attrib_ds.connect`.
     vendor_id : str
         The integration's ``vendorId``.
-    parent_campaign_id : str
-        The ``id`` of the campaign that has the outlay.
+    campaign_id : str
+        The ``id`` of the outlay's campaign.
     outlay_id : str
         The outlay's ``_id``.
     amount : float or Decimal, optional
         In the currency of the integration, 0 or more.
     start_date, end_date : datetime or str, optional
-        Bounds of its period.
-    campaign_id : str, optional
-        Another campaign of the integration, which has the outlay from now on.
+        The period; the end is exclusive.
+    new_campaign_id : str, optional
+        The campaign of the integration to move the outlay to.
     country, region : str, optional
-        Where it was spent.
+        Where the money was spent.
 
     Returns
     -------
@@ -446,30 +442,30 @@ def update_outlay(
     Raises
     ------
     InvalidRequest
-        If an argument is not allowed, the period would be empty or there is no such campaign to move to.
+        If an argument is not allowed, the period would be empty or the new campaign does not exist.
     NotFound
         If the campaign has no such outlay.
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect, create_campaign, create_outlay, update_outlay
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
-    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
-    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
-    ...     update_outlay(shop, "my-ads", parent_campaign_id=spring, outlay_id=spent, amount=80)
+    ...     spent = at.create_outlay(shop, "my-ads", spring, amount=70, **week)
+    ...     at.update_outlay(shop, "my-ads", spring, spent, amount=80)
     1
     """
     answer = project.send(
         "update_outlay",
         vendor_id=vendor_id,
-        parent_campaign_id=parent_campaign_id,
+        campaign_id=campaign_id,
         outlay_id=outlay_id,
         amount=amount,
         start_date=start_date,
         end_date=end_date,
-        campaign_id=campaign_id,
+        new_campaign_id=new_campaign_id,
         country=country,
         region=region,
     )
@@ -477,8 +473,8 @@ def update_outlay(
     return int(modified)
 
 
-def delete_outlay(project: Project, vendor_id: str, *, parent_campaign_id: str, outlay_id: str) -> int:
-    """Delete an outlay, which then counts in no cost.
+def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> int:
+    """Delete an outlay, so that no cost includes it.
 
     Parameters
     ----------
@@ -486,7 +482,7 @@ def delete_outlay(project: Project, vendor_id: str, *, parent_campaign_id: str, 
         From :func:`attrib_ds.connect`.
     vendor_id : str
         The integration's ``vendorId``.
-    parent_campaign_id : str
+    campaign_id : str
         The campaign's ``id``.
     outlay_id : str
         The outlay's ``_id``.
@@ -499,24 +495,21 @@ def delete_outlay(project: Project, vendor_id: str, *, parent_campaign_id: str, 
     Raises
     ------
     NotFound
-        If the campaign has no such outlay, or it is deleted already.
+        If the campaign has no such outlay, or it was deleted before.
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect, create_campaign
-    >>> from attrib_ds import create_outlay, delete_outlay, list_outlays
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
-    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
-    ...     spent = create_outlay(shop, "my-ads", parent_campaign_id=spring, amount=70, **week)
-    ...     _ = delete_outlay(shop, "my-ads", parent_campaign_id=spring, outlay_id=spent)
-    ...     len(list_outlays(shop, "my-ads", parent_campaign_id=spring))
+    ...     spent = at.create_outlay(shop, "my-ads", spring, amount=70, **week)
+    ...     _ = at.delete_outlay(shop, "my-ads", spring, spent)
+    ...     len(at.list_outlays(shop, "my-ads", spring))
     0
     """
-    answer = project.send(
-        "delete_outlay", vendor_id=vendor_id, parent_campaign_id=parent_campaign_id, outlay_id=outlay_id
-    )
+    answer = project.send("delete_outlay", vendor_id=vendor_id, campaign_id=campaign_id, outlay_id=outlay_id)
     modified: Any = answer.value
     return int(modified)
 
@@ -529,10 +522,10 @@ def create_outlays(
     dry_run: bool = False,
     journal: str | Path | None = None,
 ) -> pd.DataFrame:
-    """Record what custom campaigns cost, one outlay per row.
+    """Record the costs of custom campaigns, one outlay per row.
 
     Sending the same rows again stores nothing twice: a row is skipped if its campaign has an equal outlay
-    that belongs to no other row. After a failure or an interrupt repeat the call with the whole frame.
+    that matches no other row. After a failure or an interrupt, repeat the call with the whole frame.
 
     Parameters
     ----------
@@ -558,14 +551,13 @@ def create_outlays(
     -------
     DataFrame
         One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``;
-        in a dry run ``valid`` or ``rejected``), ``id`` of the outlay, ``error`` (str). If the service
-        fails half-way, that row is ``failed`` and those after it are ``unsent``.
+        in a dry run ``valid`` or ``rejected``), ``id`` of the outlay, ``error`` (str). If the service fails
+        half-way, that row is ``failed`` and the rows after it are ``unsent``.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, or the journal belongs to something else; nothing is
-        stored then.
+        If a column is missing or unknown, or the journal belongs to another call; nothing is stored.
     Unavailable
         If another run uses the journal.
     AttribError
@@ -574,13 +566,13 @@ def create_outlays(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import admin, connect, create_campaign, create_outlays
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "my-ads", name="My ads")
-    ...     spring = create_campaign(shop, "my-ads", campaign_slug="spring", name="Spring sale")
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "my-ads", name="My ads")
+    ...     spring = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
     ...     days = {"startDate": ["2025-03-03T00:00:00Z"], "endDate": ["2025-03-10T00:00:00Z"]}
     ...     spent = pd.DataFrame({"campaignId": [spring], "amount": [70.0], **days})
-    ...     [create_outlays(shop, "my-ads", spent)["status"].item() for _ in range(2)]
+    ...     [at.create_outlays(shop, "my-ads", spent)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
     rows = read_rows(
@@ -620,15 +612,15 @@ def create_outlays(
 
 
 def _place(outlay: Any) -> tuple[Any, ...]:
-    """Return when and where an outlay was spent."""
+    """Return the period and place of an outlay."""
     return outlay.startDate, outlay.endDate, outlay.country, outlay.region
 
 
 def _stored(
     project: Project, vendor_id: str, campaign: str, *, without: frozenset[str]
 ) -> dict[tuple[Any, ...], list[str]]:
-    """Return the ids of a campaign's outlays by what makes two outlays the same."""
-    outlays: Any = project.send("list_outlays", vendor_id=vendor_id, parent_campaign_id=campaign).read()
+    """Return the ids of a campaign's outlays by the values that make two outlays equal."""
+    outlays: Any = project.send("list_outlays", vendor_id=vendor_id, campaign_id=campaign).read()
     names = ("amount.amount", "startDate", "endDate", "country", "region")
     ids = defaultdict(list)
     for outlay in outlays.to_pylist():

@@ -1,9 +1,9 @@
-"""Conversions of a project with the touchpoints that led to them."""
+"""Conversion paths: the conversions of a project with the touchpoints that led to them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -42,11 +42,11 @@ _TYPES = ("session", "offline")
 def conversion_paths(
     project: Project,
     *,
-    event_type: str,
+    event_type: str | Sequence[str],
     statistic: str = "event-count",
     state: str | None = None,
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
     lookback: Lookback = "30D",
     where: Predicate | None = None,
     nodes: Predicate | None = None,
@@ -61,59 +61,60 @@ def conversion_paths(
     rates: pd.DataFrame | None = None,
     later_rate: str = "original",
 ) -> Paths:
-    """Find the touchpoints that led to the events of a type.
+    """Find the touchpoints that led to the events of one or more types.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    event_type : str
-        Reference of the event type.
+    event_type : str or sequence of str
+        References of the event types whose events are conversions.
     statistic : str, default "event-count"
-        What is credited beside the number of conversions: a statistic of the events, such as
-        ``"turnover"``. An event without it is a conversion of value 0. What updates have changed since the
-        first value counts as a later amount, at the date of the update.
+        Statistic of the events that is credited beside the number of conversions, such as ``"turnover"``. An
+        event without it is a conversion of value 0. Changes by later updates count as later amounts, at the
+        date of the update.
     state : str, optional
         Only events on which this state is 1.
-    since, until : datetime or str, optional
-        Bounds of the date that ``anchor`` names, both inclusive; without an offset they are UTC.
+    since, until : datetime, date or str, optional
+        Bounds of the date that ``anchor`` names, both inclusive. A day such as ``"2025-04-01"`` stands for
+        its start in ``since`` and for its end in ``until``, in the project's time zone; instants without an
+        offset are UTC.
     lookback : str, timedelta or mapping, default "30D"
         Touchpoints in ``(eventDate - lookback, eventDate]`` belong to the path; 1 to 365 days. A mapping has
-        one for each type of interactions, such as ``{"session": "30D", "offline": "90D"}``; ``"default"`` in
-        it is that of the types it does not name.
+        one lookback per type of interaction, such as ``{"session": "30D", "offline": "90D"}``, and
+        ``"default"`` for the other types.
     where : Predicate, optional
-        On interactions, which touchpoints are eligible; or on events, which of them are conversions. Bots
-        and filtered traffic never are eligible.
+        On interactions, to select the eligible touchpoints; or on events, to select the conversions. Bots
+        and filtered traffic are never eligible.
     nodes : Predicate, optional
         On the node of a touchpoint.
     level : str, optional
         Credit the ancestor of this type (``"campaign"``), or the channel (``"channel"``), instead of the node
-        that was touched; the spend of the project is put beside the credits then.
+        that was touched. The credits then include the spend of the project.
     milestones : mapping of str to str, optional
-        Name of a milestone to the state whose date it is: ``{"lead": "qualified"}``.
+        Names of milestones with the states whose dates they have: ``{"lead": "qualified"}``.
     node_lookbacks : mapping of str to str or timedelta, optional
-        Lookbacks of nodes and of what is below them in the tree, by ``_id``; they go before those of types.
+        Lookbacks of nodes and their descendants, by ``_id``; they take precedence over those of types.
     precedence : sequence of str, optional
-        Types, the first before the others: with ``("session", "offline")`` offline interactions are left out
-        of a window that holds a session. Without it (the default) all count.
+        Types of interactions in order of precedence: with ``("session", "offline")``, a window that has a
+        session leaves out offline interactions. By default all count.
     reset : {"none", "same", "any"}, default "none"
         Which earlier events of the user end a window, so that an interaction counts for the first of them
-        only: none; those of this type that ``state`` and ``where`` keep, whatever the period; events of any
-        type.
+        only: none; events of ``event_type`` that meet ``state`` and ``where``, in any period; or all events.
     anchor : {"event", "state"}, default "event"
-        Whether windows end at the date of the event, so that later states do not change its path, or at that
-        of the state.
+        Whether a window ends at the date of the event, so that later states do not change its path, or at the
+        date of the state.
     adjustments : sequence of str, optional
-        Further statistics that are added to the value as later amounts, such as refunds below zero.
+        Further statistics that are added to the value as later amounts, such as negative refunds.
     in_currency : str, optional
-        Convert every value, and the spend, to this currency, at the rate of the event's date (for spend, of
-        each day); without it currencies stay apart.
+        Convert all values and the spend to this currency, at the rate of the event's date (for spend, of each
+        day). By default each currency has rows of its own.
     rates : DataFrame, optional
-        ``currency``, ``date`` (from which on the rate holds) and ``rate`` (what one unit is worth in
-        ``in_currency``); by default the rates of the project, which are to its own currency.
+        ``currency``, ``date`` (first day of the rate) and ``rate`` (value of one unit in ``in_currency``); by
+        default the rates of the project, which are to its own currency.
     later_rate : {"original", "own"}, default "original"
-        Whether later amounts are converted at the date of their event, so that a full refund leaves nothing,
-        or at their own.
+        Whether later amounts are converted at the date of their event, so that a full refund cancels it, or
+        at their own date.
 
     Returns
     -------
@@ -123,21 +124,23 @@ def conversion_paths(
     Raises
     ------
     InvalidRequest
-        If the event type, the statistic or the state is unknown, an argument is not allowed, or a currency
+        If an event type, the statistic or the state is unknown, an argument is not allowed, or a currency
         has no rate on a day.
     NotSupported
-        If the project's service does not let attribution run on its tables.
+        If the project is remote: its service has no tables that attribution could read.
 
     Examples
     --------
-    >>> from attrib_ds import attribute, conversion_paths, sample_project
-    >>> paths = conversion_paths(sample_project(), event_type="order", statistic="turnover", level="channel")
-    >>> credits = attribute(paths, ["first_touch", "last_touch"])
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="channel")
+    >>> credits = at.attribute(paths, ["first_touch", "last_touch"])
     >>> sorted(set(credits["model"]))
     ['first_touch', 'last_touch']
     """
     tables = project.tables()
-    period = _Period.of(since, until)
+    event_types = _event_types(tables, event_type)
+    period = _Period.of(project, since, until)
     window = Window.of(
         lookback,
         of_nodes=node_lookbacks,
@@ -148,11 +151,11 @@ def conversion_paths(
     )
     money = _money(tables, in_currency, rates, later_rate)
     on_touches, on_events = _split(where)
-    events = _events(tables, event_type, on_events)
-    added = _listed(adjustments)
+    events = _events(tables, event_types, on_events)
+    added = _require_names(adjustments)
     _check_keys(
         tables,
-        event_type,
+        event_types,
         {"statistic": [statistic], "adjustments": added},
         [state, *(milestones or {}).values()],
     )
@@ -167,7 +170,12 @@ def conversion_paths(
     conversions, later = settled(conversions, later_amounts(tables, statistic, added), money)
     zone = zone_of(tables.timezone)
     spend = None if level is None else _spend(tables, tree, period, zone, money)
-    told = {"event_type": event_type, "statistic": statistic, "state": state, "level": level}
+    arguments = {
+        "event_type": ", ".join(event_types),
+        "statistic": statistic,
+        "state": state,
+        "level": level,
+    }
     return Paths(
         touches=pair(touchpoints, conversions, window=window),
         touchpoints=touchpoints,
@@ -179,7 +187,7 @@ def conversion_paths(
         timezone=tables.timezone,
         settings=window.described()
         | money.described()
-        | {name: value for name, value in told.items() if value is not None}
+        | {name: value for name, value in arguments.items() if value is not None}
         | period.described(),
         owner=project,
     )
@@ -191,10 +199,20 @@ class _Period:
 
     since: datetime | None
     until: datetime | None
+    #: Where spend ends: amounts are spread over continuous time, so a whole last day ends with the next one.
+    spend_until: datetime | None
 
     @classmethod
-    def of(cls, since: datetime | str | None, until: datetime | str | None) -> _Period:
-        return cls(_naive(since, "since"), _naive(until, "until"))
+    def of(
+        cls, project: Project, since: datetime | date | str | None, until: datetime | date | str | None
+    ) -> _Period:
+        end = _naive(project, until, "until")
+        is_day = instants.parse_day(until, argument="until") is not None
+        return cls(
+            _naive(project, since, "since"),
+            end,
+            end + instants.RESOLUTION if end is not None and is_day else end,
+        )
 
     def kept(self, conversions: ir.Table) -> ir.Table:
         """Keep the conversions of the period."""
@@ -205,15 +223,16 @@ class _Period:
         return conversions
 
     def described(self) -> dict[str, str]:
-        """Return the bounds in words, those that there are."""
+        """Return the bounds that are set, as text."""
         bounds = {"since": self.since, "until": self.until}
         return {name: f"{bound.isoformat()}Z" for name, bound in bounds.items() if bound is not None}
 
 
-def _naive(value: datetime | str | None, argument: str) -> datetime | None:
+def _naive(project: Project, value: datetime | date | str | None, argument: str) -> datetime | None:
     if value is None:
         return None
-    return instants.parse(value, argument=argument).astimezone(UTC).replace(tzinfo=None)
+    bound = project.bound(value, argument=argument)
+    return instants.parse(bound, argument=argument).astimezone(UTC).replace(tzinfo=None)
 
 
 def _split(where: Predicate | None) -> tuple[Predicate | None, Predicate | None]:
@@ -231,8 +250,8 @@ def _split(where: Predicate | None) -> tuple[Predicate | None, Predicate | None]
     )
 
 
-def _listed(adjustments: Sequence[str]) -> list[str]:
-    if isinstance(adjustments, str) or not all(isinstance(each, str) for each in adjustments):
+def _require_names(adjustments: Sequence[str]) -> list[str]:
+    if isinstance(adjustments, str) or not all(isinstance(name, str) for name in adjustments):
         raise InvalidRequest(
             f"adjustments: {adjustments!r} is not allowed; allowed: a list of statistics, such as ['refund']",
             field="adjustments",
@@ -246,18 +265,26 @@ def _money(tables: Tables, in_currency: str | None, rates: pd.DataFrame | None, 
     return Money.of(in_currency, rates, later_rate=later_rate)
 
 
-def _events(tables: Tables, event_type: str, where: Predicate | None) -> ir.Table:
-    known = tables.events.select("eventType").distinct().to_pyarrow()["eventType"].to_pylist()
-    if event_type not in known:
-        raise InvalidRequest.choice("event_type", event_type, known)
-    events = tables.events.filter(tables.events.eventType == event_type)
+def _event_types(tables: Tables, event_type: str | Sequence[str]) -> list[str]:
+    event_types = [event_type] if isinstance(event_type, str) else list(event_type)
+    existing = tables.events.select("eventType").distinct().to_pyarrow()["eventType"].to_pylist()
+    if not event_types:
+        raise InvalidRequest.choice("event_type", event_type, existing)
+    for reference in event_types:
+        if reference not in existing:
+            raise InvalidRequest.choice("event_type", reference, existing)
+    return list(dict.fromkeys(event_types))
+
+
+def _events(tables: Tables, event_types: list[str], where: Predicate | None) -> ir.Table:
+    events = tables.events.filter(tables.events.eventType.isin(event_types))
     return events if where is None else events.filter(to_ibis(where, events))
 
 
 def _check_keys(
-    tables: Tables, event_type: str, statistics: Mapping[str, list[str]], states: list[str | None]
+    tables: Tables, event_types: list[str], statistics: Mapping[str, list[str]], states: list[str | None]
 ) -> None:
-    ours = tables.events.filter(tables.events.eventType == event_type)
+    ours = tables.events.filter(tables.events.eventType.isin(event_types))
     metrics = tables.metrics.semi_join(ours, tables.metrics.eventId == ours["_id"])
     keys = metrics.select("key", "type").distinct().to_pyarrow().to_pylist()
     known = {each["key"] for each in keys if each["type"] == "statistic"} | {"event-count"}
@@ -335,7 +362,7 @@ def _spend(
     tables: Tables, tree: pd.DataFrame, period: _Period, zone: ZoneInfo, money: Money
 ) -> pd.DataFrame | None:
     """Sum what was spent on each credited node and day of the period."""
-    spent = daily_spend(tables.outlays, zone, since=period.since, until=period.until)
+    spent = daily_spend(tables.outlays, zone, since=period.since, until=period.spend_until)
     if spent.empty:
         return None
     spent = money.converted_spend(spent)

@@ -1,4 +1,4 @@
-"""Event types, which say what events carry, as DataFrames."""
+"""Event types: the fields, states and statistics that events of each kind have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_event_types(
     archived: bool | None = None,
     storage_key: str | None = None,
     reference: str | None = None,
-    sort: Mapping[str, int] | str | None = None,
+    sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> pd.DataFrame:
@@ -32,17 +32,20 @@ def list_event_types(
     project : Project
         From :func:`attrib_ds.connect`.
     search : str, optional
-        Only event types whose name or reference contains this text, in any case.
+        Only event types whose name or reference contains this text; case does not matter.
     archived : bool, optional
-        True: only archived event types; otherwise only the others.
+        True: only archived event types; by default only the others.
     storage_key : str, optional
         Only event types with a field of this storage key.
     reference : str, optional
         Only the event type of this reference.
-    sort : mapping of str to int, or str, optional
-        ``{"createdAt": -1, "name": 1}``, or the same as ``"-createdAt,name"``; by default ``reference``.
-    limit, offset : int, optional
-        At most so many, and how many to skip; all by default.
+    sort : str or sequence of str, optional
+        Columns to sort by, with ``-`` in front for descending: ``["-createdAt", "name"]``. By default
+        ``"reference"``.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
 
     Returns
     -------
@@ -50,8 +53,7 @@ def list_event_types(
         One row per event type: ``_id``, ``createdAt``, ``updatedAt``, ``archivedAt``, ``projectId``,
         ``reference``, ``name``, ``fields``, ``metadata`` and ``phoneParsingConfig`` (JSON text), and
         ``expirationPolicy.retentionDurationInDays`` and ``expirationPolicy.piiFields`` (missing where the
-        project's settings count).
-        ``frame.attrs["total"]`` counts all that match.
+        project's settings apply). ``frame.attrs["total"]`` counts all that match.
 
     Raises
     ------
@@ -60,10 +62,10 @@ def list_event_types(
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_event_type, list_event_types
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="order", name="Order")
-    ...     list_event_types(shop)["reference"].tolist()
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "order", name="Order")
+    ...     at.list_event_types(shop)["reference"].tolist()
     ['order']
     """
     answer = project.send(
@@ -81,20 +83,20 @@ def list_event_types(
     return frame
 
 
-def get_event_type(project: Project, id: str) -> pd.Series[Any]:
+def get_event_type(project: Project, reference: str) -> pd.Series[Any]:
     """Get one event type by its reference.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    id : str
-        The event type's ``reference`` (not its ``_id``).
+    reference : str
+        The event type's ``reference``, not its ``_id``.
 
     Returns
     -------
     Series
-        One entry per property, as in :func:`attrib_ds.list_event_types`; archived ones are found too.
+        One entry per property, as in :func:`attrib_ds.list_event_types`; also of archived event types.
 
     Raises
     ------
@@ -103,51 +105,51 @@ def get_event_type(project: Project, id: str) -> pd.Series[Any]:
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_event_type, get_event_type
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="order", name="Order")
-    ...     get_event_type(shop, "order")["name"]
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "order", name="Order")
+    ...     at.get_event_type(shop, "order")["name"]
     'Order'
     """
-    return to_record(project.send("get_event_type", id=id).read())
+    return to_record(project.send("get_event_type", reference=reference).read())
 
 
 def create_event_type(
     project: Project,
-    *,
     reference: str,
+    *,
     name: str,
     fields: Sequence[Mapping[str, Any]] = (),
     metadata: Mapping[str, Any] | None = None,
     phone_parsing_config: Sequence[Mapping[str, Any]] = (),
     expiration_policy: Mapping[str, Any] | None = None,
 ) -> pd.Series[Any]:
-    """Create an event type; its events are accepted at once.
+    """Create an event type; the service accepts its events at once.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     reference : str
-        1 to 64 lower-case letters and digits with single ``-`` or ``_`` between them, unique in the project,
-        archived event types included.
+        Its name in events and filters: 1 to 64 lower-case letters and digits with single ``-`` or ``_``
+        between them; unique in the project, archived event types included.
     name : str
         Display name.
     fields : sequence of mapping
         One per field: ``type`` (``string``, ``message``, ``email``, ``phone``, ``location``, ``number``,
         ``boolean``, ``date``, ``url``, ``country``, ``state``, ``currency``), ``entity`` (``user`` or
-        ``event``), ``storageKey``, and if need be ``ingestionKey`` (the key it is read from, by default the
-        storage key; None: never read, only set by updates), ``optional``, ``discriminant``, ``isPii`` and
-        ``isMostProbableLocation`` (all False by default). Of entity ``event``, ``state`` is a state, and
-        ``number`` and ``currency`` are statistics.
+        ``event``), ``storageKey``, and optionally ``ingestionKey`` (the key in the data of events, by default
+        the storage key; None: only updates set the field), ``optional``, ``discriminant``, ``isPii`` and
+        ``isMostProbableLocation`` (all False by default). Fields of entity ``event`` and type ``state`` are
+        states; those of type ``number`` and ``currency`` are statistics.
     metadata : mapping, optional
-        Kept as it is; empty by default.
+        Your own properties of the event type; empty by default.
     phone_parsing_config : sequence of mapping
-        Countries to read national phone numbers in: ``{"order": 1, "countryCode": "FR"}``.
+        Countries whose national phone numbers are recognised: ``{"order": 1, "countryCode": "FR"}``.
     expiration_policy : mapping, optional
-        ``{"retentionDurationInDays": 365, "piiFields": ["email"]}``: the days after an event in which its
-        personal values are kept (0: for ever), and the storage keys of those; what is not given is as in
-        :func:`attrib_ds.admin.update_settings`.
+        ``{"retentionDurationInDays": 365, "piiFields": ["email"]}``: the number of days after an event for
+        which its personal values are kept (0: no limit), and their storage keys. An omitted property comes
+        from :func:`attrib_ds.admin.update_settings`.
 
     Returns
     -------
@@ -163,11 +165,11 @@ def create_event_type(
 
     Examples
     --------
-    >>> from attrib_ds import connect, create_event_type
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     order = create_event_type(
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     order = at.create_event_type(
     ...         shop,
-    ...         reference="order",
+    ...         "order",
     ...         name="Order",
     ...         fields=[
     ...             {"type": "email", "entity": "user", "storageKey": "email", "discriminant": True},
@@ -192,7 +194,7 @@ def create_event_type(
 
 def update_event_type(
     project: Project,
-    id: str,
+    reference: str,
     *,
     name: str | None = None,
     fields: Sequence[Mapping[str, Any]] = (),
@@ -200,28 +202,28 @@ def update_event_type(
     phone_parsing_config: Sequence[Mapping[str, Any]] | None = None,
     expiration_policy: Mapping[str, Any] | None = None,
 ) -> pd.Series[Any]:
-    """Change an event type; what is not given stays.
+    """Change an event type; omitted properties keep their values.
 
-    Events that are there are not checked again. A state or statistic that is new is not known to them.
+    Stored events are not validated again, and have no value of a new state or statistic.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    id : str
-        The event type's ``reference`` (not its ``_id``).
+    reference : str
+        The event type's ``reference``, not its ``_id``.
     name : str, optional
-        Its new display name.
+        New display name.
     fields : sequence of mapping
-        As for :func:`attrib_ds.create_event_type`. One with a storage key that the event type has takes the
-        place of that field, with the same ``type`` and ``entity``; the other ones are added.
+        As for :func:`attrib_ds.create_event_type`. A field with an existing storage key replaces that field,
+        and must have the same ``type`` and ``entity``; the others are added.
     metadata : mapping, optional
-        Kept in place of the one before.
+        Replaces the previous metadata.
     phone_parsing_config : sequence of mapping, optional
-        Countries to read national phone numbers in, in place of those before.
+        As for :func:`attrib_ds.create_event_type`; replaces the previous list.
     expiration_policy : mapping, optional
-        As for :func:`attrib_ds.create_event_type`, in place of the one before; ``{}`` for what the project
-        chose. Events that are there keep theirs.
+        As for :func:`attrib_ds.create_event_type`; replaces the previous policy. ``{}`` stands for the
+        project's settings. Stored events keep their policy.
 
     Returns
     -------
@@ -240,17 +242,17 @@ def update_event_type(
     Examples
     --------
     >>> import json
-    >>> from attrib_ds import connect, create_event_type, update_event_type
+    >>> import attrib_ds as at
     >>> paid = {"type": "state", "entity": "event", "storageKey": "paid", "ingestionKey": None}
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="order", name="Order")
-    ...     order = update_event_type(shop, "order", fields=[paid])
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "order", name="Order")
+    ...     order = at.update_event_type(shop, "order", fields=[paid])
     >>> [field["storageKey"] for field in json.loads(order["fields"])]
     ['paid']
     """
     answer = project.send(
         "update_event_type",
-        id=id,
+        reference=reference,
         name=name,
         fields=fields,
         metadata=metadata,
@@ -260,17 +262,17 @@ def update_event_type(
     return to_record(answer.read())
 
 
-def archive_event_type(project: Project, id: str) -> pd.Series[Any]:
-    """Archive an event type, whose events are trashed from now on.
+def archive_event_type(project: Project, reference: str) -> pd.Series[Any]:
+    """Archive an event type: the service trashes its new events.
 
-    Events that are there stay, and can be updated.
+    Stored events stay and can be updated.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    id : str
-        The event type's ``reference`` (not its ``_id``).
+    reference : str
+        The event type's ``reference``, not its ``_id``.
 
     Returns
     -------
@@ -284,25 +286,25 @@ def archive_event_type(project: Project, id: str) -> pd.Series[Any]:
 
     Examples
     --------
-    >>> from attrib_ds import archive_event_type, connect, create_event_type, list_event_types
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="order", name="Order")
-    ...     _ = archive_event_type(shop, "order")
-    ...     [len(list_event_types(shop, archived=archived)) for archived in (False, True)]
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "order", name="Order")
+    ...     _ = at.archive_event_type(shop, "order")
+    ...     [len(at.list_event_types(shop, archived=archived)) for archived in (False, True)]
     [0, 1]
     """
-    return to_record(project.send("archive_event_type", id=id).read())
+    return to_record(project.send("archive_event_type", reference=reference).read())
 
 
-def restore_event_type(project: Project, id: str) -> pd.Series[Any]:
-    """Restore an archived event type, whose events are taken again.
+def restore_event_type(project: Project, reference: str) -> pd.Series[Any]:
+    """Restore an archived event type: the service accepts its events again.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    id : str
-        The event type's ``reference`` (not its ``_id``).
+    reference : str
+        The event type's ``reference``, not its ``_id``.
 
     Returns
     -------
@@ -317,11 +319,11 @@ def restore_event_type(project: Project, id: str) -> pd.Series[Any]:
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import archive_event_type, connect, create_event_type, restore_event_type
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="order", name="Order")
-    ...     _ = archive_event_type(shop, "order")
-    ...     pd.isna(restore_event_type(shop, "order")["archivedAt"])
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "order", name="Order")
+    ...     _ = at.archive_event_type(shop, "order")
+    ...     pd.isna(at.restore_event_type(shop, "order")["archivedAt"])
     True
     """
-    return to_record(project.send("restore_event_type", id=id).read())
+    return to_record(project.send("restore_event_type", reference=reference).read())

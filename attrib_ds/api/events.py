@@ -98,7 +98,7 @@ def send_events(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, create_event_type, send_events
+    >>> import attrib_ds as at
     >>> email = {"type": "email", "entity": "user", "storageKey": "email"}
     >>> orders = pd.DataFrame(
     ...     {
@@ -107,9 +107,9 @@ def send_events(
     ...         "data.email": ["anna@example.com", "nobody"],
     ...     }
     ... )
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="order", name="Order", fields=[email])
-    ...     send_events(shop, orders, event_type="order")["status"].tolist()
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "order", name="Order", fields=[email])
+    ...     at.send_events(shop, orders, event_type="order")["status"].tolist()
     ['processed', 'trashed']
     """
     rows = _read_cells(events, event_type, nonce_columns)
@@ -169,12 +169,12 @@ def get_event(project: Project, id: str) -> pd.Series[Any]:
     --------
     >>> import json
     >>> import pandas as pd
-    >>> from attrib_ds import connect, create_event_type, get_event, send_events
+    >>> import attrib_ds as at
     >>> calls = pd.DataFrame({"eventDate": ["2025-01-31T12:00:00Z"]})
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="call", name="Call")
-    ...     sent = send_events(shop, calls, event_type="call")
-    ...     call = get_event(shop, sent["id"].item())
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "call", name="Call")
+    ...     sent = at.send_events(shop, calls, event_type="call")
+    ...     call = at.get_event(shop, sent["id"].item())
     >>> [metric["key"] for metric in json.loads(call["metrics"])]
     ['event-count']
     """
@@ -205,11 +205,11 @@ def get_raw_event(project: Project, id: str) -> pd.Series[Any]:
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, get_raw_event, send_events
+    >>> import attrib_ds as at
     >>> calls = pd.DataFrame({"nonce": ["call-1"], "data.phone": ["06 12 34 56 78"]})
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     sent = send_events(shop, calls, event_type="call", wait=False)
-    ...     get_raw_event(shop, sent["id"].item())["data"]
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     sent = at.send_events(shop, calls, event_type="call", wait=False)
+    ...     at.get_raw_event(shop, sent["id"].item())["data"]
     '{"phone":"06 12 34 56 78"}'
     """
     return to_record(project.send("get_raw_event", id=id).read())
@@ -218,8 +218,8 @@ def get_raw_event(project: Project, id: str) -> pd.Series[Any]:
 def list_trashed_events(
     project: Project,
     *,
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> pd.DataFrame:
@@ -229,10 +229,13 @@ def list_trashed_events(
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    since, until : datetime or str, optional
-        Bounds of ``processingDate``, both inclusive; without an offset they are UTC.
-    limit, offset : int, optional
-        Maximum number of rows, no limit by default, and number of rows to skip.
+    since, until : datetime, date or str, optional
+        Bounds of ``processingDate``, both inclusive. Days and instants are read as in
+        :func:`attrib_ds.search_interactions`.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
 
     Returns
     -------
@@ -250,10 +253,10 @@ def list_trashed_events(
     --------
     >>> import json
     >>> import pandas as pd
-    >>> from attrib_ds import connect, list_trashed_events, send_events
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = send_events(shop, pd.DataFrame({"nonce": ["call-1"]}), event_type="unheard-of")
-    ...     trashed = list_trashed_events(shop)
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.send_events(shop, pd.DataFrame({"nonce": ["call-1"]}), event_type="unheard-of")
+    ...     trashed = at.list_trashed_events(shop)
     >>> json.loads(trashed["errors"].item())[0]["type"]
     'unknown-event-type'
     """
@@ -290,12 +293,12 @@ def validate_events(project: Project, events: pd.DataFrame, *, event_type: str |
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, create_event_type, validate_events
+    >>> import attrib_ds as at
     >>> email = {"type": "email", "entity": "user", "storageKey": "email"}
     >>> orders = pd.DataFrame({"data.email": ["anna@example.com", "nobody"]})
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="order", name="Order", fields=[email])
-    ...     validate_events(shop, orders, event_type="order")["error"].tolist()
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "order", name="Order", fields=[email])
+    ...     at.validate_events(shop, orders, event_type="order")["error"].tolist()
     [nan, 'data/email: invalid-field']
     """
     arguments = [
@@ -341,11 +344,11 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, create_event_type, list_trashed_events, replay_events, send_events
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = send_events(shop, pd.DataFrame({"nonce": ["call-1"]}), event_type="call")
-    ...     _ = create_event_type(shop, reference="call", name="Call")
-    ...     replay_events(shop, list_trashed_events(shop)["_id"])["status"].tolist()
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.send_events(shop, pd.DataFrame({"nonce": ["call-1"]}), event_type="call")
+    ...     _ = at.create_event_type(shop, "call", name="Call")
+    ...     at.replay_events(shop, at.list_trashed_events(shop)["_id"])["status"].tolist()
     ['processed']
     """
     series = pd.Series(ids, dtype="object")
@@ -405,13 +408,13 @@ def update_states(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, create_event_type, send_events, update_states
+    >>> import attrib_ds as at
     >>> won = {"type": "state", "entity": "event", "storageKey": "won", "ingestionKey": None}
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="lead", name="Lead", fields=[won])
-    ...     leads = send_events(shop, pd.DataFrame({"nonce": ["lead-1"]}), event_type="lead")
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "lead", name="Lead", fields=[won])
+    ...     leads = at.send_events(shop, pd.DataFrame({"nonce": ["lead-1"]}), event_type="lead")
     ...     reached = pd.DataFrame({"id": leads["id"], "storageKey": "won", "value": 1})
-    ...     update_states(shop, reached)["status"].tolist()
+    ...     at.update_states(shop, reached)["status"].tolist()
     ['updated']
     """
     return _send_updates(
@@ -458,13 +461,13 @@ def update_statistics(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, create_event_type, send_events, update_statistics
+    >>> import attrib_ds as at
     >>> turnover = {"type": "currency", "entity": "event", "storageKey": "turnover", "optional": True}
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = create_event_type(shop, reference="lead", name="Lead", fields=[turnover])
-    ...     leads = send_events(shop, pd.DataFrame({"nonce": ["lead-1"]}), event_type="lead")
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.create_event_type(shop, "lead", name="Lead", fields=[turnover])
+    ...     leads = at.send_events(shop, pd.DataFrame({"nonce": ["lead-1"]}), event_type="lead")
     ...     worth = pd.DataFrame({"id": leads["id"], "storageKey": "turnover", "value": 90.5})
-    ...     update_statistics(shop, worth)["status"].tolist()
+    ...     at.update_statistics(shop, worth)["status"].tolist()
     ['updated']
     """
     return _send_updates(

@@ -85,12 +85,12 @@ def export_users(
     --------
     >>> import tempfile
     >>> import pyarrow as pa
-    >>> from attrib_ds import connect, export_users, load
+    >>> import attrib_ds as at
     >>> day = "2025-01-31T12:00:00Z"
     >>> visits = {"userId": ["5f0c0ffee0ddba11ad0be123"], "nodeId": ["ads"], "startDate": [day]}
-    >>> with connect("my-shop", path=":memory:") as shop, tempfile.TemporaryDirectory() as folder:
-    ...     loaded = load(shop, interactions=pa.table(visits))
-    ...     file = export_users(shop, f"{folder}/users.csv", columns=["_id", "interactionCount"])
+    >>> with at.connect("my-shop", path=":memory:") as shop, tempfile.TemporaryDirectory() as folder:
+    ...     loaded = at.load(shop, interactions=pa.table(visits))
+    ...     file = at.export_users(shop, f"{folder}/users.csv", columns=["_id", "interactionCount"])
     ...     print(file.read_text())
     _id,interactionCount
     5f0c0ffee0ddba11ad0be123,1

@@ -10,8 +10,8 @@ import pandas as pd
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Sequence
+    from datetime import date, datetime
 
     from attrib_ds.filters import Predicate
     from attrib_ds.project import Project
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def interaction_insights(
     project: Project,
     *,
-    group: str | None = None,
+    group_by: str | None = None,
     interval: str | None = None,
     segments: int | None = None,
     where: Predicate | None = None,
     nodes: Predicate | None = None,
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
-    sort: Mapping[str, int] | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    sort: str | Sequence[str] | None = None,
     filtered: bool | None = False,
     bots: bool | None = False,
     timezone: str | None = None,
@@ -38,20 +38,22 @@ def interaction_insights(
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    group : str, optional
-        One property, such as ``"geo.countryCode"``; interactions without it fall in a null group.
+    group_by : str, optional
+        A property, such as ``"geo.countryCode"``; interactions without it are in a null group.
     interval : str, optional
         Calendar: ``year``, ``semester``, ``quarter``, ``month``, ``week``, ``day``; seasonal:
         ``semesterOfYear``, ``quarterOfYear``, ``monthOfYear``, ``weekOfYear``, ``dayOfYear``,
         ``dayOfMonth``, ``dayOfWeek`` (Monday is 1), ``hourOfDay``; or ``custom``.
     segments : int, optional
-        For ``custom``: the number of equal parts of ``since`` to ``until``, 1 to 1,000.
+        For ``custom``: number of equal parts of the period from ``since`` to ``until``, 1 to 1,000.
     where, nodes, since, until, filtered, bots
         As in :func:`attrib_ds.search_interactions`.
-    sort : mapping of str to int, optional
-        Column of the result to 1 or -1; by default interval, then group.
+    sort : str or sequence of str, optional
+        Columns of the result to sort by, with ``-`` in front for descending: ``"-sessionCount"``. By default
+        ``["interval", "group"]``.
     timezone : str, optional
-        IANA name, such as ``"Europe/Paris"``, of the calendar that intervals follow; UTC by default.
+        IANA name, such as ``"Europe/Paris"``, of the time zone of intervals and of days in ``since`` and
+        ``until``. By default intervals are in UTC, and days in the project's time zone.
 
     Returns
     -------
@@ -67,13 +69,13 @@ def interaction_insights(
 
     Examples
     --------
-    >>> from attrib_ds import interaction_insights, sample_project
-    >>> interaction_insights(sample_project(), interval="quarter")["interval"].tolist()
+    >>> import attrib_ds as at
+    >>> at.interaction_insights(at.sample_project(), interval="quarter")["interval"].tolist()
     ['2025-Q1', '2025-Q2']
     """
     answer = project.send(
         "interaction_insights",
-        group=group,
+        group_by=group_by,
         interval=interval,
         segments=segments,
         where=where,
@@ -92,11 +94,11 @@ def event_insights(
     project: Project,
     *,
     metrics: Sequence[str],
-    since: datetime | str,
-    until: datetime | str,
+    since: datetime | date | str,
+    until: datetime | date | str,
     group_by: str = "project",
     interval: str = "day",
-    event_types: Sequence[str] | Predicate | None = None,
+    event_type: Sequence[str] | str | Predicate | None = None,
     timezone: str | None = None,
 ) -> pd.DataFrame:
     """Sum metrics of events by interval, for the project or each event type.
@@ -106,26 +108,29 @@ def event_insights(
     project : Project
         From :func:`attrib_ds.connect`.
     metrics : sequence of str
-        ``"event-count"``, keys of states (events whose state is 1) and of statistics (their sum; of money,
-        that of the amounts in the project's currency), and ``"state-delay-<state>"`` (mean, in seconds). A
-        key that nothing has is 0, a mean delay too: the service fills every interval with numbers.
-    since, until : datetime or str
-        Bounds of ``eventDate``, both inclusive; without an offset they are UTC.
+        ``"event-count"``, keys of states (events whose state is 1) and of statistics (their sum; for money,
+        the sum in the project's currency), and ``"state-delay-<state>"`` (mean, in seconds). A metric without
+        events in an interval is 0, and so is a mean delay.
+    since, until : datetime, date or str
+        Bounds of ``eventDate``, both inclusive. Days and instants are read as in
+        :func:`attrib_ds.search_interactions`.
     group_by : {"project", "event-type"}, default "project"
-        What has rows of its own.
+        Whether there is one row per interval, or one per interval and event type.
     interval : str, default "day"
         Calendar: ``day``, ``week``, ``month``, ``quarter``, ``semester``, ``year``; seasonal: ``dayOfWeek``
         (Monday is 1), ``dayOfMonth``, ``dayOfYear``, ``weekOfYear``, ``monthOfYear``, ``quarterOfYear``,
         ``semesterOfYear``.
-    event_types : sequence of str or Predicate, optional
-        For ``event-type``: only these, or those that a comparison of ``event("eventType")`` keeps.
+    event_type : str, sequence of str or Predicate, optional
+        With ``group_by="event-type"``: only these event types, or those that meet one comparison of
+        ``event("eventType")``.
     timezone : str, optional
-        IANA name, such as ``"Europe/Paris"``, of the calendar that intervals follow; UTC by default.
+        IANA name, such as ``"Europe/Paris"``, of the time zone of intervals and of days in ``since`` and
+        ``until``. By default intervals are in UTC, and days in the project's time zone.
 
     Returns
     -------
     DataFrame
-        One row per interval that touches the bounds and per group, also where nothing happened:
+        One row per group and interval that overlaps the period, with or without events:
         ``identifier`` (the project's id, or the reference of the event type), ``interval`` (str) and, for
         each metric, ``values.<metric>`` (float64). By interval, then by identifier.
 
@@ -136,9 +141,14 @@ def event_insights(
 
     Examples
     --------
-    >>> from attrib_ds import event_insights, sample_project
-    >>> half_year = {"since": "2025-01-01T00:00:00Z", "until": "2025-06-30T00:00:00Z"}
-    >>> rows = event_insights(sample_project(), metrics=["event-count"], interval="quarter", **half_year)
+    >>> import attrib_ds as at
+    >>> rows = at.event_insights(
+    ...     at.sample_project(),
+    ...     metrics=["event-count"],
+    ...     interval="quarter",
+    ...     since="2025-01-01",
+    ...     until="2025-06-30",
+    ... )
     >>> rows["interval"].tolist()
     ['2025-Q1', '2025-Q2']
     """
@@ -149,11 +159,11 @@ def event_insights(
         until=until,
         group_by=group_by,
         interval=interval,
-        event_types=event_types,
+        event_type=[event_type] if isinstance(event_type, str) else event_type,
         timezone=timezone,
     )
     frame = to_pandas(answer.read())
-    values = [json.loads(each) for each in frame.pop("values")]
+    values = [json.loads(text) for text in frame.pop("values")]
     for key in dict.fromkeys(metrics):
-        frame[f"values.{key}"] = pd.array([each[key] for each in values], dtype="float64")
+        frame[f"values.{key}"] = pd.array([sums[key] for sums in values], dtype="float64")
     return frame

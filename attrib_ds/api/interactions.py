@@ -1,4 +1,4 @@
-"""Interactions and their hits, as DataFrames."""
+"""Interactions and their hits: search and read them, and create offline ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from attrib_ds.sending.delivery import Delivery, build_requests
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Hashable, Iterator, Sequence
+    from datetime import date, datetime
     from pathlib import Path
 
     import pandas as pd
@@ -28,10 +28,10 @@ def search_interactions(
     *,
     where: Predicate | None = ...,
     nodes: Predicate | None = ...,
-    since: datetime | str | None = ...,
-    until: datetime | str | None = ...,
+    since: datetime | date | str | None = ...,
+    until: datetime | date | str | None = ...,
     columns: Sequence[str] | None = ...,
-    sort: Mapping[str, int] | None = ...,
+    sort: str | Sequence[str] | None = ...,
     limit: int | None = ...,
     offset: int = ...,
     filtered: bool | None = ...,
@@ -47,10 +47,10 @@ def search_interactions(
     *,
     where: Predicate | None = ...,
     nodes: Predicate | None = ...,
-    since: datetime | str | None = ...,
-    until: datetime | str | None = ...,
+    since: datetime | date | str | None = ...,
+    until: datetime | date | str | None = ...,
     columns: Sequence[str] | None = ...,
-    sort: Mapping[str, int] | None = ...,
+    sort: str | Sequence[str] | None = ...,
     limit: int | None = ...,
     offset: int = ...,
     filtered: bool | None = ...,
@@ -66,10 +66,10 @@ def search_interactions(
     *,
     where: Predicate | None = ...,
     nodes: Predicate | None = ...,
-    since: datetime | str | None = ...,
-    until: datetime | str | None = ...,
+    since: datetime | date | str | None = ...,
+    until: datetime | date | str | None = ...,
     columns: Sequence[str] | None = ...,
-    sort: Mapping[str, int] | None = ...,
+    sort: str | Sequence[str] | None = ...,
     limit: int | None = ...,
     offset: int = ...,
     filtered: bool | None = ...,
@@ -84,10 +84,10 @@ def search_interactions(
     *,
     where: Predicate | None = None,
     nodes: Predicate | None = None,
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
     columns: Sequence[str] | None = None,
-    sort: Mapping[str, int] | None = None,
+    sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     offset: int = 0,
     filtered: bool | None = False,
@@ -104,36 +104,38 @@ def search_interactions(
     where : Predicate, optional
         On interactions: ``interaction("geo.countryCode") == "FR"``.
     nodes : Predicate, optional
-        On the traffic-source node: ``node("campaignName").contains("brand")``; a node that matches brings
-        all nodes below it.
-    since, until : datetime or str, optional
-        Bounds of ``startDate``, both inclusive; without an offset they are UTC.
+        On the traffic-source node: ``node("campaignName").contains("brand")``. The nodes below a matching
+        node match too.
+    since, until : datetime, date or str, optional
+        Bounds of ``startDate``, both inclusive. A day such as ``"2025-04-01"`` stands for its start in
+        ``since`` and for its end in ``until``, in the project's time zone; a remote service that does not
+        tell its time zone is taken to use UTC. Instants without an offset are UTC.
     columns : sequence of str, optional
-        Properties to return; an object's name (``"geo"``) stands for all below it. ``_id`` always comes
-        first. By default all but ``userData``, ``rawUserData`` and ``rawNodeData``.
-    sort : mapping of str to int, optional
-        Property to 1 (ascending) or -1 (descending), the first counts most; nulls are last and ties are
-        broken by ``_id``. By default ``{"startDate": -1}``.
+        Properties to return; the name of an object (``"geo"``) stands for all of its properties. ``_id``
+        always comes first. By default all but ``userData``, ``rawUserData`` and ``rawNodeData``.
+    sort : str or sequence of str, optional
+        Properties to sort by, with ``-`` in front for descending: ``["geo.city", "-startDate"]``. Nulls are
+        last and ties are broken by ``_id``. By default ``"-startDate"``.
     limit : int, optional
-        At most so many, 0 or more; all by default.
+        Maximum number of rows; no limit by default.
     offset : int, default 0
-        How many to skip.
+        Number of rows to skip.
     filtered : bool or None, default False
-        True: only traffic captured by a traffic filter; False: only the rest; None: both.
+        True: only traffic that a traffic filter captured; False: only the rest; None: both.
     bots : bool or None, default False
         True: only bots; False: only the rest; None: both.
     chunks : bool, default False
-        Return the rows frame by frame, for what does not fit into memory.
+        Return an iterator of frames, for results that do not fit into memory.
     to : path-like, optional
-        Write the rows to this Parquet file instead, in place of one that is there.
+        Write the rows to this Parquet file instead; an existing file is replaced.
 
     Returns
     -------
     DataFrame
         One row per interaction; nested properties are dotted columns (``geo.city``). Columns and dtypes do
         not depend on the rows. ``frame.attrs["total"]`` counts all that match.
-        With ``chunks`` an iterator of such frames, at least one, and with ``to`` the path of the file, which
-        is there when all rows are in it.
+        With ``chunks``, an iterator of at least one such frame; with ``to``, the path of the file, which
+        appears once it is complete.
 
     Raises
     ------
@@ -142,10 +144,10 @@ def search_interactions(
 
     Examples
     --------
-    >>> from attrib_ds import interaction, sample_project, search_interactions
-    >>> shop = sample_project()
-    >>> french = search_interactions(
-    ...     shop, where=interaction("geo.countryCode") == "FR", columns=["geo.city"], limit=2
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> french = at.search_interactions(
+    ...     shop, where=at.interaction("geo.countryCode") == "FR", columns=["geo.city"], limit=2
     ... )
     >>> list(french.columns)
     ['_id', 'geo.city']
@@ -166,7 +168,7 @@ def search_interactions(
 
 
 def get_interaction(project: Project, id: str) -> pd.Series[Any]:
-    """Get one interaction with every property.
+    """Get one interaction with all properties.
 
     Parameters
     ----------
@@ -178,8 +180,8 @@ def get_interaction(project: Project, id: str) -> pd.Series[Any]:
     Returns
     -------
     Series
-        One entry per property, ``userData`` included; named by the id. Bots and filtered traffic are found
-        too.
+        One entry per property, ``userData`` included; named by the id. It may be of a bot or of filtered
+        traffic.
 
     Raises
     ------
@@ -190,10 +192,10 @@ def get_interaction(project: Project, id: str) -> pd.Series[Any]:
 
     Examples
     --------
-    >>> from attrib_ds import get_interaction, sample_project, search_interactions
-    >>> shop = sample_project()
-    >>> newest = search_interactions(shop, limit=1)["_id"].item()
-    >>> get_interaction(shop, newest)["_id"] == newest
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> newest = at.search_interactions(shop, limit=1)["_id"].item()
+    >>> at.get_interaction(shop, newest)["_id"] == newest
     True
     """
     return to_record(project.send("get_interaction", id=id).read())
@@ -212,12 +214,12 @@ def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per hit, by ``serverDate``; empty for an id that no session begins with.
+        One row per hit, by ``serverDate``; empty for an unknown id.
 
     Examples
     --------
-    >>> from attrib_ds import list_hits, sample_project
-    >>> list_hits(sample_project(), "unknown").shape[0]
+    >>> import attrib_ds as at
+    >>> at.list_hits(at.sample_project(), "unknown").shape[0]
     0
     """
     return to_pandas(project.send("list_hits", first_hit_id=first_hit_id).read())
@@ -236,12 +238,12 @@ def create_offline_interactions(
     project : Project
         From :func:`attrib_ds.connect`.
     frame : DataFrame
-        ``date`` (datetime or str, until 24 hours ahead; without an offset it is UTC); who it was, as
+        ``date`` (datetime or str, UTC without an offset; at most 24 hours ahead); the user, as
         ``userData.email``, ``userData.phone``, ``userData.vendorUserId`` or another identity field of the
-        project; where they came from, as ``nodeData.vendorId`` and ``nodeData.campaignId``,
-        ``nodeData.campaignSlug`` or other properties of the advertiser. A missing cell is a property that is
-        not given. With ``externalId``, a text that is unique in the integration, a row can be sent again and
-        is stored once; without it every run stores every row.
+        project; the traffic source, as ``nodeData.vendorId`` and ``nodeData.campaignId``,
+        ``nodeData.campaignSlug`` or other properties of the advertiser. A missing cell is an omitted
+        property. A row with an ``externalId``, which is unique in the integration, is stored once even if it
+        is sent again; without it every run stores every row.
     dry_run : bool, default False
         Only validate the rows, and send nothing. It cannot check that the integration and the identity fields
         exist. The journal is neither read nor written.
@@ -255,7 +257,7 @@ def create_offline_interactions(
     DataFrame
         One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``;
         in a dry run ``valid`` or ``rejected``), ``id`` of the interaction, ``error`` (str). If the service
-        fails half-way, that row is ``failed`` and those after it are ``unsent``.
+        fails half-way, that row is ``failed`` and the rows after it are ``unsent``.
 
     Raises
     ------
@@ -270,7 +272,7 @@ def create_offline_interactions(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import admin, connect, create_offline_interactions
+    >>> import attrib_ds as at
     >>> calls = pd.DataFrame(
     ...     {
     ...         "date": ["2025-01-31T12:00:00Z"],
@@ -279,9 +281,9 @@ def create_offline_interactions(
     ...         "externalId": ["call-17"],
     ...     }
     ... )
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.create_integration(shop, "phone", name="Call centre")
-    ...     [create_offline_interactions(shop, calls)["status"].item() for _ in range(2)]
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.create_integration(shop, "phone", name="Call centre")
+    ...     [at.create_offline_interactions(shop, calls)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
     rows = read_rows(frame, required=("date",), optional=("externalId",), objects=("userData", "nodeData"))

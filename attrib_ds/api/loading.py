@@ -45,9 +45,9 @@ def load(
     spend: object = None,
     replace: bool = False,
 ) -> Loaded:
-    """Load tables into an embedded project, whole columns at a time.
+    """Load tables into an embedded project in bulk.
 
-    Rows that do not fit are returned with the reason and the rest is loaded; each table is loaded in one
+    Invalid rows are returned with the reason, and the rest is loaded. Each table is loaded in one
     transaction, nodes first.
 
     Parameters
@@ -56,19 +56,19 @@ def load(
         An embedded project.
     interactions, hits, events, nodes, spend : DataFrame, pyarrow.Table, str or Path, optional
         Rows with the columns of the resources (dotted, ``geo.city``), or the path of a Parquet, CSV or
-        NDJSON file; NDJSON may be nested. ``_id`` may be left out of interactions and events. Events take
-        ``states.<key>``, ``statistics.<key>``, ``statistics.<key>.amount`` and ``.currency``,
-        ``event.<key>`` and ``user.<key>``, and need no event type; who sends further events makes one
+        NDJSON file; NDJSON may be nested. ``_id`` is optional for interactions and events. Events have the
+        columns ``states.<key>``, ``statistics.<key>``, ``statistics.<key>.amount`` and ``.currency``,
+        ``event.<key>`` and ``user.<key>``, and need no event type; only sending events does
         (:func:`attrib_ds.create_event_type`). Spend is a table of outlays (``campaignId``, ``amount.amount``,
         ``amount.currency``, ``startDate``, ``endDate``).
     replace : bool, default False
-        Whether rows take the place of stored records of the same ids, unless a later change of those is
-        stored; rows that tell nothing new do not count. Otherwise such rows are rejected.
+        Whether rows replace stored records with the same ids, unless the stored record has a later change;
+        unchanged rows are not counted. By default such rows are rejected.
 
     Returns
     -------
     Loaded
-        Counts of loaded rows and the rejected ones.
+        Counts of loaded rows, and the rejected rows.
 
     Raises
     ------
@@ -80,16 +80,16 @@ def load(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import connect, load
+    >>> import attrib_ds as at
     >>> nodes = pd.DataFrame({"_id": ["search"], "name": ["Search"], "type": ["channel"]})
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     load(shop, nodes=nodes).counts
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     at.load(shop, nodes=nodes).counts
     {'nodes': 1}
     """
     given = {"nodes": nodes, "interactions": interactions, "hits": hits, "events": events, "spend": spend}
     tables = {resource: source for resource, source in given.items() if source is not None}
     if not tables:
-        raise InvalidRequest(f"load: there is nothing to load; give one of {', '.join(sorted(given))}")
+        raise InvalidRequest(f"load: nothing to load; give at least one of {', '.join(sorted(given))}")
     counts: dict[str, int] = {}
     rejected = []
     for resource, source in tables.items():

@@ -48,8 +48,8 @@ def list_nodes(
 
     Examples
     --------
-    >>> from attrib_ds import list_nodes, sample_project
-    >>> {"_id", "parentId", "type", "name"} <= set(list_nodes(sample_project()).columns)
+    >>> import attrib_ds as at
+    >>> {"_id", "parentId", "type", "name"} <= set(at.list_nodes(at.sample_project()).columns)
     True
     """
     answer = project.send("list_nodes", type=type, search=search, limit=limit, offset=offset)

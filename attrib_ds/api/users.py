@@ -1,4 +1,4 @@
-"""Users and audiences, as DataFrames."""
+"""Users, their events and metrics, and audiences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attrib_ds.records.frames import to_pandas, to_record
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from datetime import date, datetime
     from pathlib import Path
 
     import pandas as pd
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 def search_users(
     project: Project,
     *,
-    fields: Sequence[str],
+    columns: Sequence[str],
     where: Predicate | None = ...,
     audience: Predicate | Mapping[str, Any] | None = ...,
     sql: str | None = ...,
-    sort: str | None = ...,
-    descending: bool | None = ...,
+    sort: str | Sequence[str] | None = ...,
     id_after: str | None = ...,
     id_from: str | None = ...,
     id_to: str | None = ...,
@@ -47,12 +46,11 @@ def search_users(
 def search_users(
     project: Project,
     *,
-    fields: Sequence[str],
+    columns: Sequence[str],
     where: Predicate | None = ...,
     audience: Predicate | Mapping[str, Any] | None = ...,
     sql: str | None = ...,
-    sort: str | None = ...,
-    descending: bool | None = ...,
+    sort: str | Sequence[str] | None = ...,
     id_after: str | None = ...,
     id_from: str | None = ...,
     id_to: str | None = ...,
@@ -68,12 +66,11 @@ def search_users(
 def search_users(
     project: Project,
     *,
-    fields: Sequence[str],
+    columns: Sequence[str],
     where: Predicate | None = ...,
     audience: Predicate | Mapping[str, Any] | None = ...,
     sql: str | None = ...,
-    sort: str | None = ...,
-    descending: bool | None = ...,
+    sort: str | Sequence[str] | None = ...,
     id_after: str | None = ...,
     id_from: str | None = ...,
     id_to: str | None = ...,
@@ -88,12 +85,11 @@ def search_users(
 def search_users(
     project: Project,
     *,
-    fields: Sequence[str],
+    columns: Sequence[str],
     where: Predicate | None = None,
     audience: Predicate | Mapping[str, Any] | None = None,
     sql: str | None = None,
-    sort: str | None = None,
-    descending: bool | None = None,
+    sort: str | Sequence[str] | None = None,
     id_after: str | None = None,
     id_from: str | None = None,
     id_to: str | None = None,
@@ -103,42 +99,41 @@ def search_users(
     chunks: bool = False,
     to: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame | Iterator[pd.DataFrame] | Path:
-    """Search the users of a project; all criteria hold together.
+    """Search the users of a project who meet all criteria.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    fields : sequence of str
-        What to return, in this order: ``fields.<field>``, ``eventTypesCount.<event type>``,
-        ``metrics.<metric>.<aggregation>`` (sum, max, min, count or average), and what stands for itself, such
-        as ``eventCount``, ``interactionCount``, ``firstEventDate`` or ``audienceIds``. ``_id`` always comes
+    columns : sequence of str
+        Properties to return, in this order: ``fields.<field>``, ``eventTypesCount.<event type>``,
+        ``metrics.<metric>.<aggregation>`` (sum, max, min, count or average), and plain properties such as
+        ``eventCount``, ``interactionCount``, ``firstEventDate`` or ``audienceIds``. ``_id`` always comes
         first.
     where : Predicate, optional
-        On users: ``user("fields.email").contains("@example.com")``. A field of several values matches when
-        any of them does; a negative comparison, when none does.
+        On users: ``user("fields.email").contains("@example.com")``. A field with several values matches if
+        any value does; a negative comparison, if none does.
     audience : mapping or Predicate, optional
-        A condition as :func:`create_audience` takes it; ``{"type": "audience", "operator": "in", "value":
-        [id]}`` stands for an audience that is there.
+        A condition as in :func:`create_audience`; ``{"type": "audience", "operator": "in", "value": [id]}``
+        stands for an existing audience.
     sql : str, optional
-        One SELECT whose first column yields ids of users.
+        One SELECT statement whose first column has the ids of users.
     sort : str, optional
-        A key as in ``fields``; missing values are last and ties are broken by ``_id``. By default ``_id``.
-    descending : bool, optional
-        The greatest first; by default the smallest.
+        A key as in ``columns``, with ``-`` in front for descending. Missing values are last and ties are
+        broken by ``_id``. By default ``"_id"``.
     id_after, id_from, id_to : str, optional
-        Bounds of the ``_id``: exclusive, inclusive and exclusive. A walk through many users sorts by ``_id``
-        and goes on after the last one of the page before.
+        Bounds of ``_id``: exclusive, inclusive and exclusive. To page through many users, sort by ``_id`` and
+        continue after the last ``_id`` of the previous page.
     multi_field_mode : {"latest", "earliest", "alphabetical"}, default "latest"
         Which value of a field is returned and sorted by.
     limit : int, optional
-        At most so many, 0 or more; all by default.
+        Maximum number of rows; no limit by default.
     offset : int, default 0
-        How many to skip.
+        Number of rows to skip.
     chunks : bool, default False
-        Return the rows frame by frame, for what does not fit into memory.
+        Return an iterator of frames, for results that do not fit into memory.
     to : path-like, optional
-        Write the rows to this Parquet file instead, in place of one that is there.
+        Write the rows to this Parquet file instead; an existing file is replaced.
 
     Returns
     -------
@@ -147,19 +142,19 @@ def search_users(
         ``float64``, instants ``datetime64[us, UTC]``, lists as objects, whole objects JSON text.
         ``mostProbableLocation`` has a column for each member. Columns and dtypes do not depend on the rows.
         ``frame.attrs["total"]`` counts all that match.
-        With ``chunks`` an iterator of such frames, at least one, and with ``to`` the path of the file, which
-        is there when all rows are in it.
+        With ``chunks``, an iterator of at least one such frame; with ``to``, the path of the file, which
+        appears once it is complete.
 
     Raises
     ------
     InvalidRequest
-        If an argument is not allowed, or the project does not know a key; the message names it.
+        If an argument is not allowed, or the project has no such key; the message names it.
     NotFound
         If there is no such audience.
 
     See Also
     --------
-    get_user : Every property of one user, every value of each field.
+    get_user : All properties of one user, with all values of each field.
 
     Notes
     -----
@@ -168,26 +163,24 @@ def search_users(
 
     Examples
     --------
-    >>> from attrib_ds import sample_project, search_users, user
-    >>> shop = sample_project()
-    >>> buyers = search_users(
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> buyers = at.search_users(
     ...     shop,
-    ...     fields=["eventTypesCount.order", "metrics.turnover.sum"],
-    ...     where=user("eventTypesCount.order") >= 2,
-    ...     sort="metrics.turnover.sum",
-    ...     descending=True,
+    ...     columns=["eventTypesCount.order", "metrics.turnover.sum"],
+    ...     where=at.user("eventTypesCount.order") >= 2,
+    ...     sort="-metrics.turnover.sum",
     ...     limit=3,
     ... )
     >>> list(buyers.columns)
     ['_id', 'eventTypesCount.order', 'metrics.turnover.sum']
     """
     arguments = {
-        "fields": fields,
+        "columns": columns,
         "where": where,
         "audience": audience,
         "sql": sql,
         "sort": sort,
-        "descending": descending,
         "id_after": id_after,
         "id_from": id_from,
         "id_to": id_to,
@@ -195,25 +188,25 @@ def search_users(
         "limit": limit,
         "offset": offset,
     }
-    return search(project, "search_users", arguments, chunks=chunks, to=to, read=_with_texts)
+    return search(project, "search_users", arguments, chunks=chunks, to=to, read=_with_text_fields)
 
 
 def get_user(project: Project, id: str) -> pd.Series[Any]:
-    """Get one user with every property.
+    """Get one user with all properties.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     id : str
-        The user's ``_id``: 24 characters of ``0-9`` and ``a-f``. The id of a user who was merged into
-        another one stands for that one.
+        The user's ``_id``: 24 characters of ``0-9`` and ``a-f``. The id of a merged user stands for the user
+        it was merged into.
 
     Returns
     -------
     Series
-        One entry per property, named by the user's id. ``fields`` is JSON text of every value of every
-        field; ``eventTypesCount``, ``eventTypeMeta`` and ``metrics`` are JSON text too.
+        One entry per property, named by the user's id. ``fields`` (all values of all fields),
+        ``eventTypesCount``, ``eventTypeMeta`` and ``metrics`` are JSON text.
 
     Raises
     ------
@@ -224,19 +217,17 @@ def get_user(project: Project, id: str) -> pd.Series[Any]:
 
     Examples
     --------
-    >>> from attrib_ds import get_user, sample_project, search_users
-    >>> shop = sample_project()
-    >>> first = search_users(shop, fields=[], limit=1)["_id"].item()
-    >>> get_user(shop, first)["_id"] == first
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> first = at.search_users(shop, columns=[], limit=1)["_id"].item()
+    >>> at.get_user(shop, first)["_id"] == first
     True
     """
     return to_record(project.send("get_user", id=id).read())
 
 
-def create_audience(
-    project: Project, *, name: str, condition: Predicate | Mapping[str, Any]
-) -> pd.Series[Any]:
-    """Create an audience: the users who meet a condition, whenever it is read.
+def create_audience(project: Project, name: str, condition: Predicate | Mapping[str, Any]) -> pd.Series[Any]:
+    """Create an audience: the users who meet a condition at the time of reading.
 
     Parameters
     ----------
@@ -248,9 +239,9 @@ def create_audience(
         On users: ``user("eventCount") > 3``, or an object: ``{"type": "event", "eventType": "order",
         "operator": "greaterThanOrEquals", "value": 2}`` compares the number of events (``since`` and
         ``until`` bound their dates), ``{"type": "interaction", "filter": ..., "operator": "equals",
-        "value": 0}`` that of interactions, ``{"type": "audience", "operator": "in", "value": [id]}`` asks for
-        members of other audiences, and ``{"type": "condition", "condition": "AND", "rules": [...]}`` combines
-        them.
+        "value": 0}`` the number of interactions, ``{"type": "audience", "operator": "in", "value": [id]}``
+        selects members of other audiences, and ``{"type": "condition", "condition": "AND", "rules": [...]}``
+        combines them.
 
     Returns
     -------
@@ -261,15 +252,15 @@ def create_audience(
     Raises
     ------
     InvalidRequest
-        If the condition is not allowed, or names what the project does not know.
+        If the condition is not allowed, or the project has no such field, event type or metric.
     NotFound
-        If it names an audience that is not there.
+        If the condition names an audience that does not exist.
 
     Examples
     --------
-    >>> from attrib_ds import create_audience, sample_project, user
-    >>> shop = sample_project()
-    >>> regulars = create_audience(shop, name="Regulars", condition=user("interactionCount") >= 5)
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> regulars = at.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
     >>> regulars["name"]
     'Regulars'
     """
@@ -284,22 +275,22 @@ def list_audiences(project: Project, *, limit: int | None = None, offset: int = 
     project : Project
         From :func:`attrib_ds.connect`.
     limit : int, optional
-        At most so many; all by default.
+        Maximum number of rows; no limit by default.
     offset : int, default 0
-        How many to skip.
+        Number of rows to skip.
 
     Returns
     -------
     DataFrame
-        One row per audience: ``_id``, ``projectId``, ``name``, ``condition`` (JSON text), ``size`` (how many
-        users belong to it now) and ``computedAt``. ``frame.attrs["total"]`` counts all.
+        One row per audience: ``_id``, ``projectId``, ``name``, ``condition`` (JSON text), ``size`` (the
+        present number of users) and ``computedAt``. ``frame.attrs["total"]`` counts all.
 
     Examples
     --------
-    >>> from attrib_ds import create_audience, list_audiences, sample_project, user
-    >>> shop = sample_project()
-    >>> _ = create_audience(shop, name="Regulars", condition=user("interactionCount") >= 5)
-    >>> list_audiences(shop)["name"].tolist()
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> _ = at.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
+    >>> at.list_audiences(shop)["name"].tolist()
     ['Regulars']
     """
     answer = project.send("list_audiences", limit=limit, offset=offset)
@@ -330,17 +321,17 @@ def get_audience(project: Project, id: str) -> pd.Series[Any]:
 
     Examples
     --------
-    >>> from attrib_ds import create_audience, get_audience, sample_project, user
-    >>> shop = sample_project()
-    >>> regulars = create_audience(shop, name="Regulars", condition=user("interactionCount") >= 5)
-    >>> get_audience(shop, regulars["_id"])["size"] == regulars["size"]
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> regulars = at.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
+    >>> at.get_audience(shop, regulars["_id"])["size"] == regulars["size"]
     True
     """
     return to_record(project.send("get_audience", id=id).read())
 
 
 def delete_audience(project: Project, id: str) -> int:
-    """Delete an audience; its users stay as they are.
+    """Delete an audience; its users are unaffected.
 
     Parameters
     ----------
@@ -352,7 +343,7 @@ def delete_audience(project: Project, id: str) -> int:
     Returns
     -------
     int
-        How many were deleted: 1.
+        1.
 
     Raises
     ------
@@ -363,10 +354,10 @@ def delete_audience(project: Project, id: str) -> int:
 
     Examples
     --------
-    >>> from attrib_ds import create_audience, delete_audience, sample_project, user
-    >>> shop = sample_project()
-    >>> regulars = create_audience(shop, name="Regulars", condition=user("interactionCount") >= 5)
-    >>> delete_audience(shop, regulars["_id"])
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> regulars = at.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
+    >>> at.delete_audience(shop, regulars["_id"])
     1
     """
     return int(str(project.send("delete_audience", id=id).value))
@@ -377,10 +368,9 @@ def list_user_events(
     id: str,
     *,
     attributable: bool | None = None,
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
-    sort: str | None = None,
-    descending: bool | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> pd.DataFrame:
@@ -391,20 +381,20 @@ def list_user_events(
     project : Project
         From :func:`attrib_ds.connect`.
     id : str
-        The user's ``_id``; one that was merged away stands for the user it was merged into.
+        The user's ``_id``; that of a merged user stands for the user it was merged into.
     attributable : bool, optional
-        True: only events that an eligible interaction of the user came before, in 30 days. By default, and
-        with False, all.
-    since, until : datetime or str, optional
-        Bounds on ``eventDate``, inclusive; without an offset they are UTC.
+        True: only events with an eligible interaction of the user in the 30 days before. All events by
+        default and with False.
+    since, until : datetime, date or str, optional
+        Bounds of ``eventDate``, both inclusive. Days and instants are read as in
+        :func:`attrib_ds.search_interactions`.
     sort : str, optional
-        ``eventDate``, ``createdAt``, ``updatedAt`` or ``_id``; by default ``eventDate``, the newest first.
-    descending : bool, optional
-        The greatest first.
+        ``"eventDate"``, ``"createdAt"``, ``"updatedAt"`` or ``"_id"``, with ``-`` in front for descending. By
+        default ``"-eventDate"``.
     limit : int, optional
-        Most events to return; by default all.
+        Maximum number of rows; no limit by default.
     offset : int, default 0
-        Events to skip.
+        Number of rows to skip.
 
     Returns
     -------
@@ -419,10 +409,10 @@ def list_user_events(
 
     Examples
     --------
-    >>> from attrib_ds import list_user_events, sample_project, search_users
-    >>> shop = sample_project()
-    >>> busiest = search_users(shop, fields=["eventCount"], sort="eventCount", descending=True, limit=1)
-    >>> events = list_user_events(shop, busiest["_id"].item())
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> busiest = at.search_users(shop, columns=["eventCount"], sort="-eventCount", limit=1)
+    >>> events = at.list_user_events(shop, busiest["_id"].item())
     >>> len(events) == int(busiest["eventCount"].item())
     True
     """
@@ -433,7 +423,6 @@ def list_user_events(
         since=since,
         until=until,
         sort=sort,
-        descending=descending,
         limit=limit,
         offset=offset,
     )
@@ -447,10 +436,9 @@ def list_user_metrics(
     id: str,
     *,
     type: str | None = None,  # noqa: A002  (the name of the specification)
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
-    sort: str | None = None,
-    descending: bool | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     offset: int = 0,
 ) -> pd.DataFrame:
@@ -461,19 +449,19 @@ def list_user_metrics(
     project : Project
         From :func:`attrib_ds.connect`.
     id : str
-        The user's ``_id``; one that was merged away stands for the user it was merged into.
+        The user's ``_id``; that of a merged user stands for the user it was merged into.
     type : str, optional
         ``state`` or ``statistic``; by default both.
-    since, until : datetime or str, optional
-        Bounds on ``data.date``, inclusive; without an offset they are UTC.
+    since, until : datetime, date or str, optional
+        Bounds of ``data.date``, both inclusive. Days and instants are read as in
+        :func:`attrib_ds.search_interactions`.
     sort : str, optional
-        ``createdAt``, ``updatedAt`` or ``metricDate``; by default ``metricDate``, the newest first.
-    descending : bool, optional
-        The greatest first.
+        ``"createdAt"``, ``"updatedAt"`` or ``"metricDate"``, with ``-`` in front for descending. By default
+        ``"-metricDate"``.
     limit : int, optional
-        Most metrics to return; by default all.
+        Maximum number of rows; no limit by default.
     offset : int, default 0
-        Metrics to skip.
+        Number of rows to skip.
 
     Returns
     -------
@@ -491,10 +479,10 @@ def list_user_metrics(
 
     Examples
     --------
-    >>> from attrib_ds import list_user_metrics, sample_project, search_users
-    >>> shop = sample_project()
-    >>> busiest = search_users(shop, fields=["eventCount"], sort="eventCount", descending=True, limit=1)
-    >>> metrics = list_user_metrics(shop, busiest["_id"].item(), type="statistic")
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> busiest = at.search_users(shop, columns=["eventCount"], sort="-eventCount", limit=1)
+    >>> metrics = at.list_user_metrics(shop, busiest["_id"].item(), type="statistic")
     >>> int((metrics["key"] == "event-count").sum()) == int(busiest["eventCount"].item())
     True
     """
@@ -505,7 +493,6 @@ def list_user_metrics(
         since=since,
         until=until,
         sort=sort,
-        descending=descending,
         limit=limit,
         offset=offset,
     )
@@ -514,17 +501,17 @@ def list_user_metrics(
     return frame
 
 
-def _with_texts(table: pa.Table) -> pa.Table:
-    """Return users with what their fields say in place of the entries."""
+def _with_text_fields(table: pa.Table) -> pa.Table:
+    """Return users with the values of their fields as text."""
     for position, name in enumerate(table.column_names):
         if name.startswith("fields."):
-            texts = pa.array([_text(entries) for entries in table[name].to_pylist()], pa.string())
-            table = table.set_column(position, name, texts)
+            values = pa.array([_field_text(entries) for entries in table[name].to_pylist()], pa.string())
+            table = table.set_column(position, name, values)
     return table
 
 
-def _text(entries: object) -> str | None:
-    """Return what the one value of a field says: an address of a location, otherwise text or JSON."""
+def _field_text(entries: object) -> str | None:
+    """Return the value of a field as text: the address of a location, otherwise text or JSON."""
     values = json.loads(entries) if isinstance(entries, str) else []
     if not values or values[0]["current"] is None:
         return None

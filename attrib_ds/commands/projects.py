@@ -119,7 +119,7 @@ def sync(options: argparse.Namespace) -> None:
         ) as mirror,
     ):
         interactions = mirror.send("search_interactions", limit=0, filtered=None, bots=None).total
-        users = mirror.send("search_users", fields=(), limit=0).total
+        users = mirror.send("search_users", columns=(), limit=0).total
     print(f"{options.to} has {interactions:,} interactions and {users:,} users of {options.project}")
 
 

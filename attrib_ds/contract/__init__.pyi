@@ -6,6 +6,7 @@ from .build import from_wire as from_wire
 from .catalogue import OPERATIONS as OPERATIONS
 from .operation import BASES as BASES
 from .operation import Operation as Operation
+from .ordering import wire_order as wire_order
 from .request import Request as Request
 from .wire import Wire as Wire
 from .wire import to_wire as to_wire

@@ -25,8 +25,7 @@ def build(operation: Operation, /, **arguments: Any) -> Request:
         From ``OPERATIONS``.
     **arguments
         By the name of the public function's argument (``columns``) or of the request's attribute
-        (``projection``). None means "not given", except where it is a value (``filtered``, ``isBot``). An
-        order may be said by a boolean, true for descending.
+        (``projection``). None means "not given", except where it is a value (``filtered``, ``isBot``).
 
     Returns
     -------
@@ -54,9 +53,6 @@ def build(operation: Operation, /, **arguments: Any) -> Request:
     attributes = {argument: attribute for attribute, argument in operation.arguments.items()}
     for name, value in arguments.items():
         attribute = name if name in operation.request.model_fields else attributes.get(name)
-        if attribute == "order" and isinstance(value, bool):
-            # In Python it is asked whether the order is descending.
-            value = "DESC" if value else "ASC"
         if attribute is None:
             raise TypeError(f"{operation.name}: there is no argument {name!r}")
         outer, _, inner = attribute.partition("/")

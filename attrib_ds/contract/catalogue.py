@@ -37,7 +37,8 @@ _USER: Final = f"{_PROJECT}/users/{{id}}"
 _AUDIENCES: Final = f"{_PROJECT}/audiences"
 
 _POPULATION: Final = {"interactionFilter": "where", "nodeFilter": "nodes", "isBot": "bots"}
-_ORDER: Final = {"order": "descending"}
+_OF_CAMPAIGN: Final = {"parentCampaignId": "campaign_id"}
+_BY_REFERENCE: Final = {"id": "reference"}
 #: Statuses of writing events that only the decisions know (G-136, G-140, G-175, G-187).
 _INGESTION: Final = (401, 403, 413, 429, 503)
 
@@ -100,7 +101,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             statuses=(200, 400, 401, 403, 429),
             also=(413,),
             idempotent=True,
-            arguments=_POPULATION | {"segmentCount": "segments"},
+            arguments=_POPULATION | {"group": "group_by", "segmentCount": "segments"},
         ),
         Operation(
             "create_offline_interaction",
@@ -163,7 +164,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             statuses=(200, 400, 401, 403, 429),
             also=(413,),
             idempotent=True,
-            arguments={"filter": "event_types"},
+            arguments={"filter": "event_type"},
         ),
         Operation(
             "update_event_state",
@@ -208,7 +209,12 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             statuses=(200, 400, 401, 403, 404, 429),
             also=(413,),
             idempotent=True,
-            arguments=_ORDER | {"filters": "where", "audienceCondition": "audience", "sqlQuery": "sql"},
+            arguments={
+                "fields": "columns",
+                "filters": "where",
+                "audienceCondition": "audience",
+                "sqlQuery": "sql",
+            },
         ),
         _get(
             "get_user",
@@ -248,7 +254,6 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             _page("Event"),
             statuses=(200, 401, 403, 429),
             also=(400,),
-            arguments=_ORDER,
         ),
         _get(
             "list_user_metrics",
@@ -258,7 +263,6 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             _page("Metric"),
             statuses=(200, 401, 403, 404, 429),
             also=(400,),
-            arguments=_ORDER,
         ),
         _get(
             "list_event_types",
@@ -286,6 +290,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             event_types.GetEventType,
             _record("EventType"),
             statuses=(200, 401, 403, 404, 429),
+            arguments=_BY_REFERENCE,
         ),
         _get(
             "list_campaigns",
@@ -295,7 +300,6 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             _page("Campaign"),
             statuses=(200, 400, 401, 403),
             also=(429,),
-            arguments=_ORDER,
         ),
         Operation(
             "create_campaign",
@@ -335,7 +339,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             _page("Outlay"),
             statuses=(200, 400, 401, 403),
             also=(429,),
-            arguments=_ORDER,
+            arguments=_OF_CAMPAIGN,
         ),
         Operation(
             "create_outlay",
@@ -346,6 +350,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             Answering("id"),
             statuses=(200, 400, 401, 403),
             also=(413, 429),
+            arguments=_OF_CAMPAIGN,
         ),
         _get(
             "get_outlay",
@@ -355,6 +360,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             _record("Outlay"),
             statuses=(200, 400, 401, 403, 404),
             also=(429,),
+            arguments=_OF_CAMPAIGN,
         ),
         Operation(
             "update_outlay",
@@ -366,6 +372,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             statuses=(200, 400, 401, 403, 404),
             also=(413, 429),
             synonyms=("PUT",),
+            arguments=_OF_CAMPAIGN | {"campaignId": "new_campaign_id"},
         ),
         Operation(
             "exchange_token",
@@ -521,6 +528,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             also=(200, 400, 401, 403, 404, 409, 413, 429),
             idempotent=True,
             extension=True,
+            arguments=_BY_REFERENCE,
         ),
         Operation(
             "archive_event_type",
@@ -532,6 +540,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             also=(200, 400, 401, 403, 404, 413, 429),
             idempotent=True,
             extension=True,
+            arguments=_BY_REFERENCE,
         ),
         Operation(
             "restore_event_type",
@@ -543,6 +552,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             also=(200, 400, 401, 403, 404, 413, 429),
             idempotent=True,
             extension=True,
+            arguments=_BY_REFERENCE,
         ),
         Operation(
             "delete_outlay",
@@ -554,6 +564,7 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             also=(200, 400, 401, 403, 404, 429),
             idempotent=True,
             extension=True,
+            arguments=_OF_CAMPAIGN,
         ),
         _get(
             "get_settings",

@@ -251,18 +251,19 @@ class SortOrder(Control):
     def __init__(self, form_field: FormField) -> None:
         options = [("(unsorted)", None), *((name, name) for name in form_field.allowed)]
         self._by = Choice(replace(form_field, default=None), options)
-        direction = FormField("direction", "choice", default=1)
-        self._direction = Choice(direction, [("ascending", 1), ("descending", -1)])
+        direction = FormField("direction", "choice", default="")
+        self._direction = Choice(direction, [("ascending", ""), ("descending", "-")])
         super().__init__(form_field, ipywidgets.VBox([self._by.widget, self._direction.widget]))
 
     @property
-    def value(self) -> dict[str, int] | None:
-        """The property with 1 (ascending) or -1 (descending)."""
-        return None if self._by.value is None else {self._by.value: self._direction.value}
+    def value(self) -> str | None:
+        """The property, with ``-`` in front for descending."""
+        return None if self._by.value is None else f"{self._direction.value}{self._by.value}"
 
     @value.setter
-    def value(self, value: dict[str, int] | None) -> None:
-        self._by.value, self._direction.value = next(iter((value or {}).items()), (None, 1))
+    def value(self, value: str | None) -> None:
+        self._by.value = None if value is None else value.removeprefix("-")
+        self._direction.value = "-" if value is not None and value.startswith("-") else ""
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call a function whenever the property or the direction changes."""

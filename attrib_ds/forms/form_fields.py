@@ -26,7 +26,6 @@ _KINDS: Final[tuple[tuple[str, Kind], ...]] = (
     ("int", "whole"),
     ("float", "number"),
     ("Sequence[str]", "texts"),
-    ("Mapping[str, int]", "sort"),
     ("pd.DataFrame", "frame"),
     ("str", "text"),
 )
@@ -95,6 +94,8 @@ def form_fields(function: Callable[..., Any], *, also: Collection[str] = ()) -> 
     fields = {}
     for parameter in inspect.signature(function).parameters.values():
         kind = next((kind for start, kind in _KINDS if str(parameter.annotation).startswith(start)), None)
+        if parameter.name == "sort":
+            kind = "sort"
         if kind is None and parameter.name not in also:
             continue
         kind = kind or "text"

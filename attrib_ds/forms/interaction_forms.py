@@ -87,7 +87,7 @@ def insights(project: Project) -> Form:
     step = Step(
         interaction_insights,
         "counts",
-        first=("group", "interval", "where", "since", "until"),
+        first=("group_by", "interval", "where", "since", "until"),
         custom_controls=filter_controls(project),
     )
     return Form(

@@ -66,7 +66,7 @@ def values(project: Project, kind: Kind, field: str) -> list[str]:
         return _node_values(project, field)
     if kind != "interaction":
         return []
-    return _distinct(interaction_insights(project, group=field, sort={"sessionCount": -1})["group"])
+    return _distinct(interaction_insights(project, group_by=field, sort="-sessionCount")["group"])
 
 
 def _node_values(project: Project, field: str) -> list[str]:

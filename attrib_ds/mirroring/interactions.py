@@ -61,7 +61,7 @@ def _search(
         since=since,
         until=copier.until,
         columns=_ALL_COLUMNS if copier.state["personal"] else None,
-        sort={"startDate": 1, "_id": 1},
+        sort=["startDate", "_id"],
         limit=None,
         filtered=None,
         bots=None,

@@ -17,7 +17,7 @@ from attrib_ds.mirroring.users import copy_users
 from attrib_ds.project import open_embedded
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date, datetime
 
     from attrib_ds.project import Project
 
@@ -31,8 +31,8 @@ def sync(
     project: Project,
     to: str | Path,
     *,
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
     overlap: str | timedelta = "2D",
     hits: bool | None = None,
     personal: bool | None = None,
@@ -50,9 +50,10 @@ def sync(
         The source, from :func:`attrib_ds.connect`; usually of a remote service.
     to : str or Path
         File of the mirror, or ``":memory:"``; created if it does not exist.
-    since, until : datetime or str, optional
-        Inclusive bounds of ``startDate`` and ``eventDate``; UTC without an offset. For an existing mirror,
-        all records from ``since`` on are read again.
+    since, until : datetime, date or str, optional
+        Bounds of ``startDate`` and ``eventDate``, both inclusive. Days and instants are read as in
+        :func:`attrib_ds.search_interactions`; days are in ``timezone`` if it is given. An existing mirror reads
+        the whole period from ``since`` again.
     overlap : str or timedelta, default "2D"
         How much of the time before the last call to read again, for late records and clock differences; up
         to 365 days.
@@ -97,7 +98,10 @@ def sync(
     >>> list_nodes(mirror)["name"].tolist()
     ['Search']
     """
-    period = Period.of(since, until)
+    period = Period.of(
+        project.bound(since, argument="since", timezone=timezone),
+        project.bound(until, argument="until", timezone=timezone),
+    )
     window = parse_duration(overlap, argument="overlap")
     if window > _LONGEST_OVERLAP:
         raise InvalidRequest(f"overlap: {overlap!r} is not allowed; allowed: up to 365 days", field="overlap")

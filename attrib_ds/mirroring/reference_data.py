@@ -31,7 +31,7 @@ def _copy_outlays(copier: Copier, vendor: str, campaigns: Sequence[str]) -> None
     """Copy all outlays of an integration; delete those that no longer exist in the source."""
 
     def list_outlays(campaign: str) -> tuple[pa.Table, pa.Table]:
-        of_campaign = {"vendor_id": vendor, "parent_campaign_id": campaign}
+        of_campaign = {"vendor_id": vendor, "campaign_id": campaign}
         present = copier.list_source("list_outlays", **of_campaign)
         deleted = copier.list_source("list_outlays", deleted=True, **of_campaign)
         return present, deleted.filter(pc.is_valid(deleted["deletedAt"]))
@@ -41,7 +41,7 @@ def _copy_outlays(copier: Copier, vendor: str, campaigns: Sequence[str]) -> None
     copier.load("spend", outlays)
     source_ids = set(outlays["_id"].to_pylist())
     for campaign in campaigns:
-        of_campaign = {"vendor_id": vendor, "parent_campaign_id": campaign}
+        of_campaign = {"vendor_id": vendor, "campaign_id": campaign}
         mirrored = list_all(copier.mirror, "list_outlays", **of_campaign)
         for outlay_id in sorted(set(mirrored["_id"].to_pylist()) - source_ids):
             copier.mirror.send("delete_outlay", outlay_id=outlay_id, **of_campaign)

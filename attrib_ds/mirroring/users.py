@@ -64,7 +64,7 @@ def _between(copier: Copier, date: str) -> Predicate:
 def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.Table, int]:
     answer = copier.source.send(
         "search_users",
-        fields=["eventCount", "firstEventDate", "lastEventDate", "createdAt"],
+        columns=["eventCount", "firstEventDate", "lastEventDate", "createdAt"],
         where=where,
         sort="_id",
         id_after=copier.run["users"],

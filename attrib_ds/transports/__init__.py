@@ -17,6 +17,11 @@ class Transport(Protocol):
         """Where the service is, for people to read."""
         ...
 
+    @property
+    def timezone(self) -> str | None:
+        """The project's time zone, where it is available without a request."""
+        ...
+
     def send(self, operation: Operation, request: Request) -> Answer:
         """Carry out one operation and read its answer to the end."""
         ...

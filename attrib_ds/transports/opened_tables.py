@@ -59,6 +59,11 @@ class OpenedTables:
         """Refuse: records are for the engine to show."""
         raise self._refusal(operation.name)
 
+    @property
+    def timezone(self) -> str | None:
+        """The project's time zone."""
+        return self._tables.timezone
+
     def tables(self) -> Tables:
         """Return the tables that attribution reads."""
         return self._tables
@@ -76,7 +81,7 @@ class OpenedTables:
 def _insights_of_interactions(tables: Tables, request: Any) -> Answer:
     if request.group is not None and request.group not in tables.interactions.columns:
         raise NotSupported(
-            f"group: the table of interactions has no column {request.group!r}; it has: "
+            f"group_by: the table of interactions has no column {request.group!r}; it has: "
             f"{', '.join(tables.interactions.columns)}"
         )
     return count_interactions(tables.interactions, request, nodes=tables.nodes)

@@ -21,11 +21,11 @@ def ads():
 
 @pytest.fixture
 def spring(ads):
-    return at.create_campaign(ads, "my-ads", campaign_slug="spring", name="Spring sale")
+    return at.create_campaign(ads, "my-ads", "spring", name="Spring sale")
 
 
 def outlays_of(ads, campaign, **arguments):
-    return at.list_outlays(ads, "my-ads", parent_campaign_id=campaign, **arguments)
+    return at.list_outlays(ads, "my-ads", campaign, **arguments)
 
 
 # -- campaigns --------------------------------------------------------------------------------------
@@ -33,21 +33,21 @@ def outlays_of(ads, campaign, **arguments):
 
 def test_a_campaign_is_made_and_got(ads):
     """R095, R119, R282, R283, R286."""
-    id = at.create_campaign(ads, "my-ads", campaign_slug="spring", name="Spring sale")
-    campaign = at.get_campaign(ads, "my-ads", id=id)
+    id = at.create_campaign(ads, "my-ads", "spring", name="Spring sale")
+    campaign = at.get_campaign(ads, "my-ads", id)
     assert isinstance(campaign, pd.Series)
     assert campaign.name == id
     assert campaign["id"] != campaign["campaignSlug"] == "spring"
     assert campaign["active"] is True
     assert campaign["explicit"] is True
     with pytest.raises(NotFound):
-        at.get_campaign(ads, "my-ads", id="spring")
+        at.get_campaign(ads, "my-ads", "spring")
 
 
 def test_campaigns_are_listed_in_a_frame(ads, spring):
     """R278, R280, R281."""
-    autumn = at.create_campaign(ads, "my-ads", campaign_slug="fall", name="autumn SALE", active=False)
-    found = at.list_campaigns(ads, "my-ads", name_like="Sale", sort="name", descending=True, limit=1)
+    autumn = at.create_campaign(ads, "my-ads", "fall", name="autumn SALE", active=False)
+    found = at.list_campaigns(ads, "my-ads", name_like="Sale", sort="-name", limit=1)
     assert found["id"].tolist() == [autumn]
     assert found.attrs["total"] == 2
     assert at.list_campaigns(ads, "my-ads", active=True)["id"].tolist() == [spring]
@@ -71,27 +71,27 @@ def test_columns_of_campaigns_do_not_depend_on_the_rows(ads):
         "createdAt": "datetime64[us, UTC]",
         "updatedAt": "datetime64[us, UTC]",
     }
-    at.create_campaign(ads, "my-ads", campaign_slug="spring", name="Spring sale")
+    at.create_campaign(ads, "my-ads", "spring", name="Spring sale")
     assert at.list_campaigns(ads, "my-ads").dtypes.equals(nothing.dtypes)
 
 
 def test_a_campaign_is_changed(ads, spring):
     """R118, R287, R288, G-163."""
-    assert at.update_campaign(ads, "my-ads", id=spring, active=False) == 1
-    assert at.get_campaign(ads, "my-ads", id=spring)["active"] is False
-    assert at.update_campaign(ads, "my-ads", id=spring, active=False) == 0
-    assert at.update_campaign(ads, "my-ads", id=spring, active=True, name="Easter") == 1
-    assert at.update_campaign(ads, "my-ads", id="unknown", name="Easter") == 0
+    assert at.update_campaign(ads, "my-ads", spring, active=False) == 1
+    assert at.get_campaign(ads, "my-ads", spring)["active"] is False
+    assert at.update_campaign(ads, "my-ads", spring, active=False) == 0
+    assert at.update_campaign(ads, "my-ads", spring, active=True, name="Easter") == 1
+    assert at.update_campaign(ads, "my-ads", "unknown", name="Easter") == 0
 
 
 def test_a_taken_slug_and_an_unknown_integration_are_told(ads, spring):
     """R284, G-162."""
     with pytest.raises(Conflict, match="campaign_slug: 'spring' is taken"):
-        at.create_campaign(ads, "my-ads", campaign_slug="spring", name="x")
+        at.create_campaign(ads, "my-ads", "spring", name="x")
     with pytest.raises(InvalidRequest, match="vendor_id: 'my-add' is not allowed .did you mean 'my-ads'"):
-        at.create_campaign(ads, "my-add", campaign_slug="spring", name="x")
+        at.create_campaign(ads, "my-add", "spring", name="x")
     with pytest.raises(InvalidRequest, match="campaign_slug: 'a b' is not allowed"):
-        at.create_campaign(ads, "my-ads", campaign_slug="a b", name="x")
+        at.create_campaign(ads, "my-ads", "a b", name="x")
 
 
 def test_campaigns_are_nodes(ads, spring):
@@ -106,17 +106,15 @@ def test_campaigns_are_nodes(ads, spring):
 
 def test_an_outlay_is_made_and_got(ads, spring):
     """R098, R101, R293, R294."""
-    id = at.create_outlay(
-        ads, "my-ads", parent_campaign_id=spring, amount=Decimal("70.25"), region="b", **WEEK
-    )
-    outlay = at.get_outlay(ads, "my-ads", parent_campaign_id=spring, outlay_id=id)
+    id = at.create_outlay(ads, "my-ads", spring, amount=Decimal("70.25"), region="b", **WEEK)
+    outlay = at.get_outlay(ads, "my-ads", spring, id)
     assert outlay.name == id
     assert (outlay["amount.amount"], outlay["amount.currency"]) == (70.25, "NOK")
     assert outlay["startDate"] == pd.Timestamp("2025-03-03", tz="UTC")
     assert outlay["region"] == "b"
     assert pd.isna(outlay["deletedAt"])
     with pytest.raises(NotFound):
-        at.get_outlay(ads, "my-ads", parent_campaign_id=spring, outlay_id="unknown")
+        at.get_outlay(ads, "my-ads", spring, "unknown")
 
 
 def test_outlays_are_listed_in_a_frame(ads, spring):
@@ -124,7 +122,7 @@ def test_outlays_are_listed_in_a_frame(ads, spring):
     assert outlays_of(ads, "unknown").empty
     for amount, day in ((5, "01"), (3, "02"), (4, "03")):
         period = {"start_date": f"2025-03-{day}T00:00:00Z", "end_date": f"2025-03-{day}T12:00:00Z"}
-        at.create_outlay(ads, "my-ads", parent_campaign_id=spring, amount=amount, **period)
+        at.create_outlay(ads, "my-ads", spring, amount=amount, **period)
     assert outlays_of(ads, spring)["amount.amount"].tolist() == [5.0, 3.0, 4.0]
     dearest = outlays_of(ads, spring, sort="amount", descending=True, limit=2)
     assert dearest["amount.amount"].tolist() == [5.0, 4.0]
@@ -136,14 +134,14 @@ def test_outlays_are_listed_in_a_frame(ads, spring):
 
 def test_an_outlay_is_changed(ads, spring):
     """R295, R296, G-163, G-166."""
-    id = at.create_outlay(ads, "my-ads", parent_campaign_id=spring, amount=70, **WEEK)
+    id = at.create_outlay(ads, "my-ads", spring, amount=70, **WEEK)
     this = {"parent_campaign_id": spring, "outlay_id": id}
     assert at.update_outlay(ads, "my-ads", **this, amount=80, country="NO") == 1
     assert at.update_outlay(ads, "my-ads", **this, amount=80, country="NO") == 0
     with pytest.raises(InvalidRequest, match="end_date: the outlay would go from 2025-03-03"):
         at.update_outlay(ads, "my-ads", **this, end_date="2025-03-01T00:00:00Z")
-    autumn = at.create_campaign(ads, "my-ads", campaign_slug="autumn", name="Autumn")
-    assert at.update_outlay(ads, "my-ads", **this, campaign_id=autumn) == 1
+    autumn = at.create_campaign(ads, "my-ads", "autumn", name="Autumn")
+    assert at.update_outlay(ads, "my-ads", **this, new_campaign_id=autumn) == 1
     assert outlays_of(ads, autumn)["amount.amount"].tolist() == [80.0]
     with pytest.raises(NotFound):
         at.update_outlay(ads, "my-ads", **this, amount=1)
@@ -156,7 +154,7 @@ def test_spend_of_a_campaign_meets_the_credit_of_its_interactions(ads, spring):
         {"userId": ["a" * 24], "eventType": ["order"], "eventDate": ["2025-03-05T00:00:00Z"]}
     )
     at.load(ads, interactions=visits, events=orders)
-    at.create_outlay(ads, "my-ads", parent_campaign_id=spring, amount=70, **WEEK)
+    at.create_outlay(ads, "my-ads", spring, amount=70, **WEEK)
     paths = at.conversion_paths(ads, event_type="order")
     credits = at.attribute(paths, "linear").set_index("node_id")
     assert credits.loc[spring, "conversions"] == 1.0
@@ -213,7 +211,7 @@ def test_each_row_of_a_frame_is_an_outlay(ads, spring):
 
 
 def test_a_second_run_stores_nothing_twice(ads, spring):
-    autumn = at.create_campaign(ads, "my-ads", campaign_slug="autumn", name="Autumn")
+    autumn = at.create_campaign(ads, "my-ads", "autumn", name="Autumn")
     days = ("2025-03-03T00:00:00Z", "2025-03-10T00:00:00Z")
     # The second row is a second outlay of the same amount, not a mistake.
     first = spend((spring, 70, *days), (spring, 70, *days), (autumn, 70, *days))

@@ -1,14 +1,50 @@
 """The contract and the public functions say the same."""
 
 import inspect
+import re
 
 import pytest
 
 import attrib_ds
 from attrib_ds.contract import OPERATIONS
 
+FUNCTIONS = {name: getattr(home, name) for home in (attrib_ds, attrib_ds.admin) for name in dir(home)}
 #: Public functions that are operations of the service.
-SHARED = sorted(set(OPERATIONS) & set(attrib_ds.__all__))
+SHARED = sorted(set(OPERATIONS) & set(FUNCTIONS))
+
+#: Attributes of requests, with the public parameters whose names are not the same in snake_case.
+RENAMED = {
+    "audienceCondition": "audience",
+    "exporterDataConfig/audience": "audience",
+    "exporterDataConfig/columns": "columns",
+    "exporterDataConfig/filters": "where",
+    "filename": "path",
+    "filter": "event_type",
+    "filters": "where",
+    "group": "group_by",
+    "interactionFilter": "where",
+    "isBot": "bots",
+    "nodeFilter": "nodes",
+    "order": "sort",
+    "outputFormatConfig/delimiter": "delimiter",
+    "outputFormatConfig/encoding": "encoding",
+    "outputFormatConfig/sanitizeFormulas": "sanitize_formulas",
+    "outputFormatConfig/type": "format",
+    "parentCampaignId": "campaign_id",
+    "projection": "columns",
+    "segmentCount": "segments",
+    "sqlQuery": "sql",
+    "transformerConfig": "transformers",
+}
+#: Those that have another name in other operations.
+RENAMED_IN = {
+    ("archive_event_type", "id"): "reference",
+    ("get_event_type", "id"): "reference",
+    ("restore_event_type", "id"): "reference",
+    ("search_users", "fields"): "columns",
+    ("update_event_type", "id"): "reference",
+    ("update_outlay", "campaignId"): "new_campaign_id",
+}
 
 #: Arguments that the service requires and that have a default in Python.
 ONLY_IN_PYTHON = {("event_insights", "groupBy"): "project", ("event_insights", "interval"): "day"}
@@ -20,8 +56,14 @@ ONLY_IN_PYTHON |= {
 }
 
 
+def parameter_of(operation, attribute):
+    """Return the public parameter of an attribute."""
+    in_snake_case = re.sub("([A-Z])", r"_\1", attribute).lower()
+    return RENAMED_IN.get((operation.name, attribute)) or RENAMED.get(attribute, in_snake_case)
+
+
 def fields_of(operation):
-    """Return the attributes of a request with their fields, those of its parts where each is an argument."""
+    """Return the attributes of a request with their fields; the parts of one that is split into parameters."""
     fields = {}
     for name, field in operation.request.model_fields.items():
         inner = [each for each in operation.arguments if each.startswith(f"{name}/")]
@@ -81,27 +123,83 @@ def test_what_can_be_done_from_python_is_there():
 @pytest.mark.parametrize("name", SHARED)
 def test_parameters_are_the_attributes_of_the_request(name):
     operation = OPERATIONS[name]
-    project, *parameters = inspect.signature(getattr(attrib_ds, name)).parameters.values()
+    project, *parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
     assert project.name == "project"
-    asked = {operation.arguments.get(attribute, attribute) for attribute in fields_of(operation)}
-    assert {parameter.name for parameter in parameters} == asked - {"project_id"} | HOW_THEY_COME.get(
-        name, set()
-    )
+    expected = {parameter_of(operation, attribute) for attribute in fields_of(operation)} - {"project_id"}
+    assert {parameter.name for parameter in parameters} == expected | HOW_THEY_COME.get(name, set())
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_errors_name_the_public_parameters(name):
+    operation = OPERATIONS[name]
+    for attribute in fields_of(operation):
+        # The public `sort` never fails at `order`: its sign becomes the order.
+        if attribute != "order":
+            assert operation.argument(attribute) == parameter_of(operation, attribute)
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_defaults_are_those_of_the_request(name):
     operation = OPERATIONS[name]
-    signature = inspect.signature(getattr(attrib_ds, name)).parameters
+    signature = inspect.signature(FUNCTIONS[name]).parameters
     for attribute, field in fields_of(operation).items():
-        argument = operation.arguments.get(attribute, attribute)
-        if argument != "project_id":
-            default = signature[argument].default
+        parameter = parameter_of(operation, attribute)
+        if parameter != "project_id":
+            default = signature[parameter].default
             if (name, attribute) in ONLY_IN_PYTHON:
                 assert field.is_required()
                 assert default == ONLY_IN_PYTHON[name, attribute]
                 continue
             assert field.is_required() == (default is inspect.Parameter.empty)
             # None stands for "not given" where an empty object is the default.
-            asked = None if field.is_required() else field.get_default(call_default_factory=True)
-            assert field.is_required() or asked == default or (asked == {} and default is None)
+            expected = None if field.is_required() else field.get_default(call_default_factory=True)
+            assert field.is_required() or expected == default or (expected == {} and default is None)
+
+
+POSITIONAL = {
+    "archive_event_type": ["reference"],
+    "create_audience": ["name", "condition"],
+    "create_campaign": ["vendor_id", "campaign_slug"],
+    "create_event_type": ["reference"],
+    "create_integration": ["vendor_id"],
+    "create_outlay": ["vendor_id", "campaign_id"],
+    "delete_outlay": ["vendor_id", "campaign_id", "outlay_id"],
+    "export_users": ["path"],
+    "get_campaign": ["vendor_id", "id"],
+    "get_event_type": ["reference"],
+    "get_outlay": ["vendor_id", "campaign_id", "outlay_id"],
+    "list_campaigns": ["vendor_id"],
+    "list_hits": ["first_hit_id"],
+    "list_outlays": ["vendor_id", "campaign_id"],
+    "merge_users": ["id", "user_id"],
+    "restore_event_type": ["reference"],
+    "set_rates": ["rates"],
+    "split_user": ["id", "user_id"],
+    "update_campaign": ["vendor_id", "id"],
+    "update_event_type": ["reference"],
+    "update_outlay": ["vendor_id", "campaign_id", "outlay_id"],
+}
+POSITIONAL |= {
+    name: ["id"]
+    for name in (
+        "delete_audience",
+        "delete_user",
+        "export_user_data",
+        "get_audience",
+        "get_event",
+        "get_interaction",
+        "get_raw_event",
+        "get_user",
+        "list_user_events",
+        "list_user_metrics",
+    )
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_positions_are_for_the_project_and_what_a_function_acts_on(name):
+    parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
+    _, *positional = [
+        each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    ]
+    assert positional == POSITIONAL.get(name, [])

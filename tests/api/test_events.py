@@ -33,7 +33,7 @@ FIELDS = [
 @pytest.fixture
 def orders_shop(tmp_path):
     with connect("my-shop", path=tmp_path / "shop.duckdb") as project:
-        create_event_type(project, reference="order", name="Order", fields=FIELDS)
+        create_event_type(project, "order", name="Order", fields=FIELDS)
         yield project
 
 
@@ -256,7 +256,7 @@ def test_g057_trashed_events_are_replayed(orders_shop):
     )
     sent = send_events(orders_shop, rows)
     assert sent["status"].tolist() == ["trashed"] * 3
-    create_event_type(orders_shop, reference="call", name="Call")
+    create_event_type(orders_shop, "call", name="Call")
     told = replay_events(orders_shop, pd.concat([sent["id"], pd.Series({"d": "nothing"})]))
     assert told["status"].to_dict() == {"a": "processed", "b": "processed", "c": "trashed", "d": "rejected"}
     assert told["id"].tolist()[:3] == sent["id"].tolist()

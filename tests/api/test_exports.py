@@ -55,7 +55,7 @@ def test_an_xlsx_file_of_users(shop, tmp_path):
 
 
 def test_rows_are_those_of_the_search(shop, tmp_path):
-    found = search_users(shop, fields=["_id"], where=user("interactionCount") >= 1)
+    found = search_users(shop, columns=["_id"], where=user("interactionCount") >= 1)
     written = export_users(shop, tmp_path / "u.csv", columns=["_id"], where=user("interactionCount") >= 1)
     assert [row[0] for row in lines(written)[1:]] == found["_id"].tolist() != []
 

@@ -96,7 +96,7 @@ def test_hits_of_the_sample(sample):
 
 
 def test_insights_count_by_group_and_interval(shop):
-    months = interaction_insights(shop, interval="month", group="geo.countryCode")
+    months = interaction_insights(shop, interval="month", group_by="geo.countryCode")
     shown = months[["group", "interval", "sessionCount"]].astype(object)
     assert shown.where(shown.notna(), None).to_numpy().tolist() == [
         [None, "2024-11", 1],

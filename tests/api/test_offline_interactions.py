@@ -14,7 +14,7 @@ def centre():
     """A project with an integration for phone calls and one campaign of it."""
     with at.connect("my-shop", path=":memory:") as project:
         project.send("create_integration", vendor_id="phone", name="Call centre")
-        at.create_campaign(project, "phone", campaign_slug="flyer", name="Flyer")
+        at.create_campaign(project, "phone", "flyer", name="Flyer")
         yield project
 
 
@@ -84,7 +84,7 @@ def test_ids_that_a_file_holds_as_numbers_are_ids(centre):
         columns=columns,
     )
     assert at.create_offline_interactions(centre, rows)["error"].isna().all()
-    found = at.search_interactions(centre, columns=["rawNodeData", "userData", "externalId"], sort={"_id": 1})
+    found = at.search_interactions(centre, columns=["rawNodeData", "userData", "externalId"], sort="_id")
     assert json.loads(found["rawNodeData"][0]) == {"vendorId": "phone", "campaignId": 7}
     assert json.loads(found["userData"][0]) == {"vendorUserId": "5"}
     assert found["externalId"][0] == "1"

@@ -36,14 +36,17 @@ KEYS = {
 
 def test_columns_and_dtypes_do_not_depend_on_the_rows(shop):
     keys = list(KEYS)[1:]
-    for found in (search_users(shop, fields=keys), search_users(shop, fields=keys, id_from=ANNA, id_to=ANNA)):
+    for found in (
+        search_users(shop, columns=keys),
+        search_users(shop, columns=keys, id_from=ANNA, id_to=ANNA),
+    ):
         assert {name: str(kind) for name, kind in found.dtypes.items()} == KEYS
     assert found.attrs["total"] == 0
 
 
 def test_counters_of_the_small_shop(shop):
     keys = ["eventTypesCount.order", "metrics.turnover.sum", "metrics.confirmed.sum", "interactionCount"]
-    found = search_users(shop, fields=keys, sort="metrics.turnover.sum", descending=True)
+    found = search_users(shop, columns=keys, sort="-metrics.turnover.sum")
     # One of Ben's three visits is a bot's, and one is filtered.
     expected = pd.DataFrame(
         {
@@ -59,16 +62,16 @@ def test_counters_of_the_small_shop(shop):
 
 
 def test_users_by_filter_and_page(shop):
-    rich = search_users(shop, fields=[], where=user("metrics.turnover.max") > 30)
+    rich = search_users(shop, columns=[], where=user("metrics.turnover.max") > 30)
     assert rich["_id"].tolist() == [ANNA, BEN]
-    last = search_users(shop, fields=[], offset=1, limit=1, descending=True)
+    last = search_users(shop, columns=[], offset=1, limit=1, sort="-_id")
     assert (last["_id"].tolist(), last.attrs["total"]) == ([BEN], 3)
-    assert search_users(shop, fields=[], id_after=BEN)["_id"].tolist() == [CARL]
+    assert search_users(shop, columns=[], id_after=BEN)["_id"].tolist() == [CARL]
 
 
 def test_users_by_sql(shop):
     found = search_users(
-        shop, fields=["eventCount"], sql="SELECT userId FROM events WHERE eventType = 'lead'"
+        shop, columns=["eventCount"], sql="SELECT userId FROM events WHERE eventType = 'lead'"
     )
     assert found["_id"].tolist() == [ANNA]
 
@@ -90,7 +93,7 @@ def test_values_of_fields_are_text(shop):
     ]  # fmt: skip
     assert load(shop, interactions=pd.DataFrame(visits)).rejected.empty
     keys = [f"fields.{key}" for key in shown]
-    found = search_users(shop, fields=keys, id_from=f"{20:024x}")
+    found = search_users(shop, columns=keys, id_from=f"{20:024x}")
     assert found.iloc[0].tolist()[1:] == ["dora@x.org", "30", "true", "Oslo", "[1]"]
     assert found.iloc[1].isna().sum() == 4
 
@@ -106,10 +109,10 @@ def test_one_user_is_a_series(shop):
 
 
 def test_audiences(shop):
-    buyers = create_audience(shop, name="Rich", condition=user("metrics.turnover.sum") > 30)
+    buyers = create_audience(shop, "Rich", user("metrics.turnover.sum") > 30)
     assert (buyers["name"], buyers["size"], buyers.name) == ("Rich", 2, buyers["_id"])
     member = {"type": "audience", "operator": "in", "value": [buyers["_id"]]}
-    assert search_users(shop, fields=[], audience=member)["_id"].tolist() == [ANNA, BEN]
+    assert search_users(shop, columns=[], audience=member)["_id"].tolist() == [ANNA, BEN]
     assert get_audience(shop, buyers["_id"])["condition"] == buyers["condition"]
     listed = list_audiences(shop)
     assert listed["name"].tolist() == ["Rich"]
@@ -128,6 +131,6 @@ def test_audiences(shop):
 
 def test_errors_name_the_argument(shop):
     with pytest.raises(InvalidRequest, match=r"^fields/0: 'fields.emial' .*did you mean 'fields.email'"):
-        search_users(shop, fields=["fields.emial"])
+        search_users(shop, columns=["fields.emial"])
     with pytest.raises(InvalidRequest, match="^multi_field_mode: "):
-        search_users(shop, fields=[], multi_field_mode="first")
+        search_users(shop, columns=[], multi_field_mode="first")

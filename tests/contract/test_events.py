@@ -187,7 +187,7 @@ def test_metrics_refused(bad_request: Refusal, refused: object) -> None:
     ],
 )
 def test_event_types_accepted(ask: Ask, given: object, held: object) -> None:  # G-118
-    assert ask("event_insights", event_types=given, **INSIGHTS).filter == held
+    assert ask("event_insights", event_type=given, **INSIGHTS).filter == held
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_event_types_accepted(ask: Ask, given: object, held: object) -> None:  #
     ],
 )
 def test_event_types_refused(refusal: Refusal, refused: object) -> None:
-    assert refusal("event_insights", event_types=refused, **INSIGHTS).startswith("event_types")
+    assert refusal("event_insights", event_type=refused, **INSIGHTS).startswith("event_type")
 
 
 def test_an_update_may_be_dated(ask: Ask) -> None:  # R221

@@ -91,7 +91,7 @@ def test_uuids_take_one_form(ask: Ask, written: object) -> None:  # R020
 
 @pytest.mark.parametrize("refused", ["", ".", "..", None, 7])
 def test_path_texts_that_name_another_path_are_refused(refusal: Refusal, refused: object) -> None:
-    assert refusal("get_event_type", id=refused).startswith("id: ")
+    assert refusal("get_event_type", id=refused).startswith("reference: ")
 
 
 @pytest.mark.parametrize("accepted", ["spring", "Spring.Sale_2~b-1", "7", "a" * 128])

@@ -164,7 +164,7 @@ def test_a_misspelled_field_in_a_filter_is_found_by_its_pointer(
     ["geo.countryCode", "type", "isBot", "nodeId", "hitCount", "userLifetimeIndex", "firstPageUrl.hash"],
 )
 def test_groups_accepted(ask: Ask, accepted: str) -> None:  # R174
-    assert ask("interaction_insights", group=accepted).group == accepted
+    assert ask("interaction_insights", group_by=accepted).group == accepted
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_groups_accepted(ask: Ask, accepted: str) -> None:  # R174
     ],
 )
 def test_groups_refused(refusal: Refusal, refused: object) -> None:  # R174, R175, G-113
-    assert refusal("interaction_insights", group=refused).startswith("group: ")
+    assert refusal("interaction_insights", group_by=refused).startswith("group_by: ")
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_lists_come_back_equal(name: str, data: st.DataObject) -> None:
                 "metrics": ["event-count"],
                 "group_by": "project",
                 "interval": "day",
-                "event_types": event("eventType") == "order",
+                "event_type": event("eventType") == "order",
             },
         ),
         (
@@ -189,7 +189,7 @@ def test_lists_come_back_equal(name: str, data: st.DataObject) -> None:
             "create_outlay",
             {
                 "vendor_id": "my-ads",
-                "parent_campaign_id": "c1",
+                "campaign_id": "c1",
                 "amount": Decimal("999999999999999999.999999"),
                 "start_date": "2025-01-01T00:00:00Z",
                 "end_date": "2025-01-02T00:00:00Z",
@@ -208,7 +208,7 @@ def test_decimals_are_written_digit_by_digit() -> None:
         operation,
         project_id="shop",
         vendor_id="my-ads",
-        parent_campaign_id="c 1/2",
+        campaign_id="c 1/2",
         amount=Decimal("123456789012345678.100000"),
         start_date="2025-01-01T01:00:00+01:00",
         end_date="2025-01-02T00:00:00Z",
@@ -279,7 +279,7 @@ def test_rates_are_an_array_under_a_path() -> None:
 
 def test_a_deletion_has_no_body() -> None:
     operation = OPERATIONS["delete_outlay"]
-    request = build(operation, project_id="shop", vendor_id="ads", parent_campaign_id="c", outlay_id="o")
+    request = build(operation, project_id="shop", vendor_id="ads", campaign_id="c", outlay_id="o")
     wire = to_wire(operation, request)
     assert (wire.path, wire.content()) == ("/projects/shop/custom-ads/ads/campaigns/c/outlays/o", None)
     assert not operation.has_body

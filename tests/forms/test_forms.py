@@ -259,7 +259,7 @@ def test_a_filter_is_built_with_buttons(shop):
     operator.value = "equals"
     assert "geo.countryCode: the condition has no value" in shown(form)
     value = labelled(form.widget, "Value")
-    countries = interaction_insights(shop, group="geo.countryCode", sort={"sessionCount": -1})["group"]
+    countries = interaction_insights(shop, group_by="geo.countryCode", sort="-sessionCount")["group"]
     assert list(value.options) == countries.dropna().tolist()
     value.value = "FR"
     assert form.value == (interaction("geo.countryCode") == "FR")
@@ -296,7 +296,7 @@ def test_a_predicate_of_another_kind_is_refused():
 
 def test_events_are_sent_from_a_csv_file(tmp_path, monkeypatch):
     with connect("my-shop", path=":memory:") as project:
-        create_event_type(project, reference="order", name="Order")
+        create_event_type(project, "order", name="Order")
         form = forms.send_events(project)
         content = b"eventDate,data.user.email\n2025-01-31T12:00:00Z,ann@example.com\n2025-02-01T12:00:00Z,bob@example.com\n"
         upload(form.control("events"), "orders.csv", content)
@@ -306,7 +306,7 @@ def test_events_are_sent_from_a_csv_file(tmp_path, monkeypatch):
         assert "pd.read_csv('orders.csv')" in form.code
         assert form.run()["status"].tolist() == ["processed", "processed"]
         assert "2 processed" in shown(form)
-        people = search_users(project, fields=["_id", "eventCount"])
+        people = search_users(project, columns=["_id", "eventCount"])
         assert people["eventCount"].tolist() == [1, 1]
         assert len(list_user_events(project, people["_id"][0])) == 1
         # Without nonces, sending the same rows again creates two more events.
@@ -330,7 +330,7 @@ def test_users_are_exported(shop, tmp_path):
         "where": user("interactionCount") > 20,
     }
     file = form.run()
-    expected = search_users(shop, fields=["_id", "interactionCount"], where=user("interactionCount") > 20)
+    expected = search_users(shop, columns=["_id", "interactionCount"], where=user("interactionCount") > 20)
     assert pd.read_csv(file)["interactionCount"].tolist() == expected["interactionCount"].tolist()
     assert 'download="users.csv"' in shown(form)
 

@@ -41,12 +41,12 @@ ANNA, BEN, CARL = hex_id(901), hex_id(902), hex_id(903)
 def fill(shop):
     """Give a project what it may have, all of it long ago except for what was sent."""
     shop.send("create_integration", vendor_id="ads", name="Ads", currency="EUR")
-    spring = at.create_campaign(shop, "ads", campaign_slug="spring", name="Spring")
+    spring = at.create_campaign(shop, "ads", "spring", name="Spring")
     march = {"start_date": "2025-03-01T00:00:00Z", "end_date": "2025-04-01T00:00:00Z"}
     for amount in (120, 80):
-        at.create_outlay(shop, "ads", parent_campaign_id=spring, amount=amount, **march)
-    at.create_event_type(shop, reference="order", name="Order", fields=FIELDS)
-    at.create_event_type(shop, reference="call", name="Call")
+        at.create_outlay(shop, "ads", spring, amount=amount, **march)
+    at.create_event_type(shop, "order", name="Order", fields=FIELDS)
+    at.create_event_type(shop, "call", name="Call")
     at.archive_event_type(shop, "call")
     at.admin.set_rates(
         shop, pd.DataFrame({"currency": ["USD"], "date": ["2025-01-01T00:00:00Z"], "rate": [0.9]})
@@ -102,12 +102,12 @@ def happen(shop):
         for number in (50, 51, 52)
     ]
     at.load(shop, hits=table(*hits))
-    at.admin.merge_users(shop, ANNA, user_id=CARL)
+    at.admin.merge_users(shop, ANNA, CARL)
     spring = at.list_campaigns(shop, "ads")["id"].item()
-    gone = at.list_outlays(shop, "ads", parent_campaign_id=spring)["_id"].iloc[0]
-    at.delete_outlay(shop, "ads", parent_campaign_id=spring, outlay_id=gone)
-    at.update_campaign(shop, "ads", id=spring, name="Spring sale")
-    at.create_campaign(shop, "ads", campaign_slug="summer", name="Summer")
+    gone = at.list_outlays(shop, "ads", spring)["_id"].iloc[0]
+    at.delete_outlay(shop, "ads", spring, gone)
+    at.update_campaign(shop, "ads", spring, name="Spring sale")
+    at.create_campaign(shop, "ads", "summer", name="Summer")
     more = [*FIELDS, {"type": "string", "entity": "event", "storageKey": "coupon", "optional": True}]
     at.update_event_type(shop, "order", name="Sale", fields=more)
     at.restore_event_type(shop, "call")
@@ -128,7 +128,7 @@ def visits(project):
 def reads(project):
     """Return what is read of a project, by what it is."""
     campaigns = at.list_campaigns(project, "ads")
-    users = at.search_users(project, fields=FIELDS_OF_USERS)
+    users = at.search_users(project, columns=FIELDS_OF_USERS)
     found = {
         "nodes": at.list_nodes(project),
         "event types": at.list_event_types(project),
@@ -137,13 +137,13 @@ def reads(project):
         "rates": at.admin.list_rates(project),
         "interactions": visits(project),
         "users": users,
-        "visits by month": at.interaction_insights(project, group="nodeId", interval="month"),
+        "visits by month": at.interaction_insights(project, group_by="nodeId", interval="month"),
         "orders by month": at.event_insights(
             project, metrics=["event-count", "turnover"], interval="month", **PERIOD
         ),
     }
     for id in campaigns["id"]:
-        found[f"outlays of {id}"] = at.list_outlays(project, "ads", parent_campaign_id=id)
+        found[f"outlays of {id}"] = at.list_outlays(project, "ads", id)
     for id in users["_id"]:
         found[f"events of {id}"] = at.list_user_events(project, id)
     for id in found["interactions"]["firstHitId"].dropna():
@@ -238,7 +238,7 @@ def test_only_what_has_changed_is_read_again(shop, tmp_path):
     buy(shop, "4", "ben@example.com")
     with at.sync(shop, tmp_path / "mirror.duckdb", overlap="1us") as mirror:
         assert at.search_interactions(mirror, filtered=None, bots=None)["referrer"].isna().all()
-        assert len(at.search_users(mirror, fields=[])) == len(at.search_users(shop, fields=[]))
+        assert len(at.search_users(mirror, columns=[])) == len(at.search_users(shop, columns=[]))
     with at.sync(shop, tmp_path / "mirror.duckdb", overlap="1us", since="2025-01-09T10:00:00Z") as mirror:
         read = at.search_interactions(mirror, filtered=None, bots=None).set_index("_id")["referrer"].notna()
         assert read.sort_index().tolist() == [False, False, False, True, True, True]
@@ -299,13 +299,13 @@ def test_everybody_in_a_period_is_dated_as_at_the_source(shop):
             "UPDATE users SET createdAt = TIMESTAMP '2025-03-01' WHERE _id = ?", [hex_id(904)]
         )
     )
-    created = at.search_users(shop, fields=["createdAt"]).set_index("_id")["createdAt"]
+    created = at.search_users(shop, columns=["createdAt"]).set_index("_id")["createdAt"]
     for period in (
         {"since": "2025-01-05T00:00:00Z", "until": "2025-01-05T23:00:00Z"},
         {"until": "2025-01-07T23:00:00Z"},
     ):
         with at.sync(shop, ":memory:", **period) as mirror:
-            found = at.search_users(mirror, fields=["createdAt"]).set_index("_id")["createdAt"]
+            found = at.search_users(mirror, columns=["createdAt"]).set_index("_id")["createdAt"]
         assert len(found) > 0
         pd.testing.assert_series_equal(found, created[found.index], check_freq=False)
 
@@ -324,8 +324,8 @@ def test_users_outside_of_a_period_are_not_asked_for(shop):
             return answer
 
     with at.sync(at.Project("shop", Noting()), ":memory:", since="2025-01-20T00:00:00Z") as mirror:
-        assert len(at.search_users(mirror, fields=[])) > 0
-    assert 0 < len(asked) < len(at.search_users(shop, fields=[]))
+        assert len(at.search_users(mirror, columns=[])) > 0
+    assert 0 < len(asked) < len(at.search_users(shop, columns=[]))
 
 
 def test_identity_data_and_hits_come_when_asked_for(shop, tmp_path):
@@ -371,7 +371,7 @@ def test_pages_end_inside_of_a_moment(shop, monkeypatch):
     monkeypatch.setattr(users, "_USERS", 2)
     with at.sync(shop, ":memory:", personal=True) as mirror:
         pd.testing.assert_frame_equal(visits(mirror), visits(shop))
-        people = [at.search_users(each, fields=FIELDS_OF_USERS) for each in (mirror, shop)]
+        people = [at.search_users(each, columns=FIELDS_OF_USERS) for each in (mirror, shop)]
         pd.testing.assert_frame_equal(*people)
 
 

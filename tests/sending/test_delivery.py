@@ -105,7 +105,7 @@ def test_other_rows_are_checked_by_their_form(shop):
     assert told["outlays"]["error"][1].startswith("amount: ")
     assert told["calls"]["error"][1].startswith("date: ")
     assert watching.transport.sent == []
-    assert at.list_outlays(shop, "ads", parent_campaign_id=campaign(shop)).empty
+    assert at.list_outlays(shop, "ads", campaign(shop)).empty
 
 
 def test_what_is_refused_in_a_dry_run_is_refused_when_sent(shop):

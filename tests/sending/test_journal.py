@@ -130,7 +130,7 @@ def test_killed_again_and_again_each_row_is_one_outlay(targets, journal, kind):
     with target.open() as shop:
         result = send_spent(shop, 60, journal)
         assert set(result["status"]) == {"created"}
-        stored = at.list_outlays(shop, "ads", parent_campaign_id=campaign(shop))
+        stored = at.list_outlays(shop, "ads", campaign(shop))
         assert sorted(stored["_id"]) == sorted(result["id"])
         assert sorted(stored["amount.amount"]) == sorted([1.5 + each // 2 for each in range(60)])
 
@@ -194,7 +194,7 @@ def assert_stored(project):
     turnover = at.event_insights(project, metrics=["turnover"], **YEAR).iloc[0]
     assert 91.5 in turnover.tolist(), turnover
     assert len(at.list_trashed_events(project)) == 1
-    outlays = at.list_outlays(project, "ads", parent_campaign_id=campaign(project))
+    outlays = at.list_outlays(project, "ads", campaign(project))
     assert sorted(outlays["amount.amount"]) == [5.0, 5.0, 7.25, 9.0]
     assert sorted(at.search_interactions(project)["externalId"].dropna()) == ["call-0", "call-2"]
 
@@ -295,7 +295,7 @@ def test_a_row_that_was_refused_may_be_put_right(embedded, journal):
     there = journal.with_name("outlays")
     assert at.create_outlays(embedded, "ads", rows, journal=there)["status"].tolist() == ["rejected"]
     at.create_outlays(embedded, "ads", spent(embedded, 5.0), journal=there)
-    assert len(at.list_outlays(embedded, "ads", parent_campaign_id=campaign(embedded))) == 1
+    assert len(at.list_outlays(embedded, "ads", campaign(embedded))) == 1
 
 
 def test_another_amount_is_not_spent_besides(embedded, journal):
@@ -304,9 +304,7 @@ def test_another_amount_is_not_spent_besides(embedded, journal):
     again = at.create_outlays(embedded, "ads", spent(embedded, 5, 6.75), journal=journal)
     assert again["status"].tolist() == ["created", "rejected"]
     assert again["id"].tolist() == first["id"].tolist()
-    assert (
-        at.list_outlays(embedded, "ads", parent_campaign_id=campaign(embedded))["amount.amount"].sum() == 11.5
-    )
+    assert at.list_outlays(embedded, "ads", campaign(embedded))["amount.amount"].sum() == 11.5
 
 
 def test_rows_on_their_way_whose_content_changed_are_told(embedded, journal):
@@ -316,7 +314,7 @@ def test_rows_on_their_way_whose_content_changed_are_told(embedded, journal):
     assert result["status"].tolist() == ["rejected"]
     assert "(delivery unconfirmed)" in result["error"].item()
     assert send_spent(embedded, 1, journal)["status"].tolist() == ["created"]
-    assert len(at.list_outlays(embedded, "ads", parent_campaign_id=campaign(embedded))) == 1
+    assert len(at.list_outlays(embedded, "ads", campaign(embedded))) == 1
 
 
 def test_rows_of_one_nonce_are_told_apart(embedded, journal):
@@ -481,7 +479,7 @@ def test_a_failure_tells_what_was_reached_and_the_next_run_goes_on(embedded, jou
     assert half["status"].tolist() == ["created", "failed", "unsent"]
     whole = at.create_outlays(embedded, "ads", rows, journal=journal)
     assert whole["status"].tolist() == ["created"] * 3
-    assert len(at.list_outlays(embedded, "ads", parent_campaign_id=campaign(embedded))) == 3
+    assert len(at.list_outlays(embedded, "ads", campaign(embedded))) == 3
 
 
 SENDS = {
@@ -512,7 +510,7 @@ def test_the_same_call_after_a_failure_stores_each_row_once(
     stored = sent["id"].notna()
     assert again["id"][stored].tolist() == sent["id"][stored].tolist()
     assert count(embedded) == (3 if kind == "events" else 0)
-    outlays = at.list_outlays(embedded, "ads", parent_campaign_id=campaign(embedded))
+    outlays = at.list_outlays(embedded, "ads", campaign(embedded))
     assert outlays["amount.amount"].tolist() == ([5.0, 5.0] if kind == "outlays" else [])
     interactions = at.search_interactions(embedded)
     assert sorted(interactions["externalId"].dropna()) == (["call-0", "call-1"] if kind == "calls" else [])

@@ -16,8 +16,8 @@ DAY = "2025-01-31T12:00:00Z"
 @pytest.fixture
 def shop():
     with connect("my-shop", path=":memory:") as project:
-        create_event_type(project, reference="order", name="Order")
-        create_event_type(project, reference="lead", name="Lead")
+        create_event_type(project, "order", name="Order")
+        create_event_type(project, "lead", name="Lead")
         yield project
 
 

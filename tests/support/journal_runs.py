@@ -48,8 +48,8 @@ def prepare(path):
     """Make a project with an event type, an integration and a campaign."""
     with at.connect("my-shop", path=path) as project:
         project.send("create_integration", vendor_id="ads", name="Ads", currency="EUR")
-        at.create_event_type(project, reference="order", name="Order", fields=FIELDS)
-        at.create_campaign(project, "ads", campaign_slug="spring", name="Spring")
+        at.create_event_type(project, "order", name="Order", fields=FIELDS)
+        at.create_campaign(project, "ads", "spring", name="Spring")
 
 
 def orders(count, *, spoiled=True):

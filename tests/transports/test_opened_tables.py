@@ -211,7 +211,7 @@ def test_everything_else_is_refused_in_words(small):
     )
     for call in (
         lambda: at.search_interactions(small),
-        lambda: at.search_users(small, fields=["_id"]),
+        lambda: at.search_users(small, columns=["_id"]),
         lambda: at.list_event_types(small),
     ):
         with pytest.raises(errors.NotSupported, match=refusal):
@@ -219,6 +219,6 @@ def test_everything_else_is_refused_in_words(small):
     with pytest.raises(
         errors.NotSupported, match="group: the table of interactions has no column 'geo.city'"
     ):
-        at.interaction_insights(small, group="geo.city")
+        at.interaction_insights(small, group_by="geo.city")
     with small as closed:
         assert repr(closed) == "<Project 'tables' at tables of duckdb>"

@@ -47,7 +47,7 @@ def prepare(project):
     if project.project_id == "sample-shop":
         at.update_event_type(project, "lead", fields=FIELDS)
     else:
-        at.create_event_type(project, reference="lead", name="Lead", fields=FIELDS)
+        at.create_event_type(project, "lead", name="Lead", fields=FIELDS)
 
 
 def fill(project):
@@ -66,10 +66,10 @@ def fill(project):
     lead = {"nonce": "1", "eventDate": "2025-01-02T12:00:00Z", "data.email": "anna@example.com", "data.turnover.amount": 90.5, "data.turnover.currency": "EUR"}  # fmt: skip
     at.send_events(project, pd.DataFrame([lead]), event_type="lead")
     at.send_events(project, pd.DataFrame({"nonce": ["2"], "data.x": ["ü"]}), event_type="unheard-of")
-    spring = at.create_campaign(project, "ads", campaign_slug="spring", name="Spring")
+    spring = at.create_campaign(project, "ads", "spring", name="Spring")
     period = {"start_date": "2025-01-01T00:00:00Z", "end_date": "2025-02-01T00:00:00Z"}
-    at.create_outlay(project, "ads", parent_campaign_id=spring, amount=12.345678, **period)
-    at.create_audience(project, name="Everybody", condition=user("interactionCount") >= 0)
+    at.create_outlay(project, "ads", spring, amount=12.345678, **period)
+    at.create_audience(project, "Everybody", user("interactionCount") >= 0)
     at.admin.set_rates(
         project, pd.DataFrame({"currency": ["USD"], "date": ["2025-01-01T00:00:00Z"], "rate": [0.9]})
     )
@@ -135,7 +135,7 @@ def campaign_of(project):
 
 
 def outlay_of(project):
-    return first(at.list_outlays(project, "ads", parent_campaign_id=campaign_of(project)))
+    return first(at.list_outlays(project, "ads", campaign_of(project)))
 
 
 def event_of(project):
@@ -166,7 +166,7 @@ def mirrored(project, read):
 
 def busiest(project):
     """Return the id of the user with most events."""
-    return first(at.search_users(project, fields=["eventCount"], sort="eventCount", descending=True, limit=1))
+    return first(at.search_users(project, columns=["eventCount"], sort="-eventCount", limit=1))
 
 
 #: What is read, by function: calls whose answers must be the same.
@@ -175,38 +175,38 @@ READS = {
     "event_insights": [
         lambda p: at.event_insights(p, metrics=["event-count", "turnover"], interval="month", **YEAR),
         lambda p: at.event_insights(p, metrics=["event-count"], group_by="event-type", interval="year", **YEAR),
-        lambda p: at.event_insights(p, metrics=["event-count"], group_by="event-type", event_types=event("eventType") == "order", interval="quarter", **YEAR),
+        lambda p: at.event_insights(p, metrics=["event-count"], group_by="event-type", event_type=event("eventType") == "order", interval="quarter", **YEAR),
         lambda p: at.event_insights(p, metrics=["event-count"], interval="day", since="1990-01-01T00:00:00Z", until="9000-01-01T00:00:00Z"),
     ],
     "get_audience": [lambda p: at.get_audience(p, first(at.list_audiences(p)))],
-    "get_campaign": [lambda p: at.get_campaign(p, "ads", id=campaign_of(p))],
+    "get_campaign": [lambda p: at.get_campaign(p, "ads", campaign_of(p))],
     "get_event": [lambda p: at.get_event(p, event_of(p)), lambda p: at.get_event(p, uuid(99))],
     "get_event_type": [lambda p: at.get_event_type(p, "lead"), lambda p: at.get_event_type(p, "nothing")],
     "get_interaction": [
         lambda p: at.get_interaction(p, first(at.search_interactions(p, limit=1))),
         lambda p: at.get_interaction(p, "x"),
     ],
-    "get_outlay": [lambda p: at.get_outlay(p, "ads", parent_campaign_id=campaign_of(p), outlay_id=outlay_of(p))],
+    "get_outlay": [lambda p: at.get_outlay(p, "ads", campaign_of(p), outlay_of(p))],
     "get_raw_event": [lambda p: at.get_raw_event(p, event_of(p))],
     "get_settings": [lambda p: at.admin.get_settings(p)],
-    "get_user": [lambda p: at.get_user(p, first(at.search_users(p, fields=[], limit=1)))],
+    "get_user": [lambda p: at.get_user(p, first(at.search_users(p, columns=[], limit=1)))],
     "interaction_insights": [
         lambda p: at.interaction_insights(p),
-        lambda p: at.interaction_insights(p, group="geo.countryCode", interval="month", bots=None, filtered=None),
+        lambda p: at.interaction_insights(p, group_by="geo.countryCode", interval="month", bots=None, filtered=None),
         lambda p: at.interaction_insights(p, interval="custom", segments=3, **YEAR),
-        lambda p: at.interaction_insights(p, group="geo"),
+        lambda p: at.interaction_insights(p, group_by="geo"),
     ],
     # Who asked differs, so what was asked is compared where settings are updated.
     "list_audit": [lambda p: at.admin.list_audit(p, operation_name="split_user")],
     "list_audiences": [lambda p: at.list_audiences(p)],
     "list_campaigns": [lambda p: at.list_campaigns(p, "ads"), lambda p: at.list_campaigns(p, "unknown")],
-    "list_event_types": [lambda p: at.list_event_types(p), lambda p: at.list_event_types(p, sort={"name": -1}, limit=1)],
+    "list_event_types": [lambda p: at.list_event_types(p), lambda p: at.list_event_types(p, sort="-name", limit=1)],
     "list_hits": [
         lambda p: at.list_hits(p, first(at.search_interactions(p, where=interaction("hitCount") >= 1, limit=1), "firstHitId", "none")),
         lambda p: at.list_hits(p, "unknown"),
     ],
     "list_nodes": [lambda p: at.list_nodes(p), lambda p: at.list_nodes(p, search="AD", limit=3, offset=1)],
-    "list_outlays": [lambda p: at.list_outlays(p, "ads", parent_campaign_id=campaign_of(p))],
+    "list_outlays": [lambda p: at.list_outlays(p, "ads", campaign_of(p))],
     "list_rates": [lambda p: at.admin.list_rates(p)],
     "export_user_data": [lambda p: sorted(at.admin.export_user_data(p, busiest(p)).items())],
     "list_user_events": [
@@ -224,22 +224,22 @@ READS = {
         lambda p: at.search_interactions(p, filtered=None, bots=None),
         lambda p: at.search_interactions(p, limit=0),
         lambda p: at.search_interactions(p, columns=["userAgent", "_id", "geo.city", "userData"], limit=50, offset=3),
-        lambda p: at.search_interactions(p, where=(interaction("geo.countryCode") == "FR") & (interaction("hitCount") > 1), sort={"duration": 1}, limit=20),
+        lambda p: at.search_interactions(p, where=(interaction("geo.countryCode") == "FR") & (interaction("hitCount") > 1), sort="duration", limit=20),
         lambda p: at.search_interactions(p, nodes=node("campaignName").contains("a"), columns=["nodeId"], **YEAR),
         lambda p: at.search_interactions(p, columns=["geo.cty"]),
         lambda p: at.search_interactions(p, limit=-1),
     ],
     "search_users": [
-        lambda p: at.search_users(p, fields=[]),
-        lambda p: at.search_users(p, fields=["fields.email", "eventTypesCount.lead", "eventCount", "lastInteractionDate", "audienceIds", "mostProbableLocation"], sort="eventCount", descending=True, limit=60),
-        lambda p: at.search_users(p, fields=["metrics.turnover.sum"], where=user("eventCount") >= 1, limit=10),
-        lambda p: at.search_users(p, fields=["fields.nothing"]),
-        lambda p: at.search_users(p, fields=[], sql="SELECT userId FROM interactions LIMIT 0"),
+        lambda p: at.search_users(p, columns=[]),
+        lambda p: at.search_users(p, columns=["fields.email", "eventTypesCount.lead", "eventCount", "lastInteractionDate", "audienceIds", "mostProbableLocation"], sort="-eventCount", limit=60),
+        lambda p: at.search_users(p, columns=["metrics.turnover.sum"], where=user("eventCount") >= 1, limit=10),
+        lambda p: at.search_users(p, columns=["fields.nothing"]),
+        lambda p: at.search_users(p, columns=[], sql="SELECT userId FROM interactions LIMIT 0"),
     ],
     "export_users": [exported],
     "sync": [
         lambda p: mirrored(p, at.search_interactions),
-        lambda p: mirrored(p, lambda mirror: at.search_users(mirror, fields=["eventCount"])),
+        lambda p: mirrored(p, lambda mirror: at.search_users(mirror, columns=["eventCount"])),
     ],
 }  # fmt: skip
 
@@ -290,21 +290,19 @@ def updated_statistics(project):
 def replayed(project):
     at.send_events(project, leads("replay"), event_type="later")
     trashed = at.list_trashed_events(project)["_id"].tolist()
-    at.create_event_type(project, reference="later", name="Later", fields=FIELDS)
+    at.create_event_type(project, "later", name="Later", fields=FIELDS)
     return [
         at.replay_events(project, [*trashed, uuid(99)]).sort_values(["status", "error"], ignore_index=True)
     ]
 
 
 def event_types(project):
-    made = at.create_event_type(
-        project, reference="visit", name="Visit", fields=FIELDS, metadata={"a": [1.5, None]}
-    )
-    return [made, told(lambda p: at.create_event_type(p, reference="visit", name="Again"), project)]
+    made = at.create_event_type(project, "visit", name="Visit", fields=FIELDS, metadata={"a": [1.5, None]})
+    return [made, told(lambda p: at.create_event_type(p, "visit", name="Again"), project)]
 
 
 def changed_event_type(project):
-    at.create_event_type(project, reference="call", name="Call")
+    at.create_event_type(project, "call", name="Call")
     return [
         at.update_event_type(project, "call", name="Phone call"),
         told(lambda p: at.update_event_type(p, "none", name="x"), project),
@@ -312,50 +310,50 @@ def changed_event_type(project):
 
 
 def archived(project):
-    at.create_event_type(project, reference="old", name="Old")
+    at.create_event_type(project, "old", name="Old")
     return [at.archive_event_type(project, "old"), at.list_event_types(project, archived=True)]
 
 
 def restored(project):
-    at.create_event_type(project, reference="older", name="Older")
+    at.create_event_type(project, "older", name="Older")
     at.archive_event_type(project, "older")
     return [at.restore_event_type(project, "older")]
 
 
 def audiences(project):
-    made = at.create_audience(project, name="Regulars", condition=user("interactionCount") >= 5)
-    return [made, told(lambda p: at.create_audience(p, name="x", condition={"type": "nothing"}), project)]
+    made = at.create_audience(project, "Regulars", user("interactionCount") >= 5)
+    return [made, told(lambda p: at.create_audience(p, "x", {"type": "nothing"}), project)]
 
 
 def deleted_audience(project):
-    made = at.create_audience(project, name="Gone", condition=user("eventCount") >= 1)["_id"]
+    made = at.create_audience(project, "Gone", user("eventCount") >= 1)["_id"]
     return [at.delete_audience(project, made), told(lambda p: at.delete_audience(p, hex_id(0)), project)]
 
 
 def campaigns(project):
-    made = at.create_campaign(project, "ads", campaign_slug="summer", name="Sommer ☀")
-    again = told(lambda p: at.create_campaign(p, "ads", campaign_slug="summer", name="x"), project)
+    made = at.create_campaign(project, "ads", "summer", name="Sommer ☀")
+    again = told(lambda p: at.create_campaign(p, "ads", "summer", name="x"), project)
     return [
         made,
         again,
-        told(lambda p: at.create_campaign(p, "unknown", campaign_slug="y", name="x"), project),
+        told(lambda p: at.create_campaign(p, "unknown", "y", name="x"), project),
     ]
 
 
 def changed_campaign(project):
-    made = at.create_campaign(project, "ads", campaign_slug="autumn", name="Autumn")
+    made = at.create_campaign(project, "ads", "autumn", name="Autumn")
     return [
-        at.update_campaign(project, "ads", id=made, name="Fall"),
-        at.update_campaign(project, "ads", id=made, name="Fall"),
+        at.update_campaign(project, "ads", made, name="Fall"),
+        at.update_campaign(project, "ads", made, name="Fall"),
     ]
 
 
 def an_outlay(project, slug):
-    made = at.create_campaign(project, "ads", campaign_slug=slug, name=slug)
+    made = at.create_campaign(project, "ads", slug, name=slug)
     period = {"start_date": "2025-01-01T00:00:00Z", "end_date": "2025-02-01T00:00:00Z"}
     return {
         "parent_campaign_id": made,
-        "outlay_id": at.create_outlay(project, "ads", parent_campaign_id=made, amount=0.1, **period),
+        "outlay_id": at.create_outlay(project, "ads", made, amount=0.1, **period),
     }
 
 
@@ -378,7 +376,7 @@ def deleted_outlay(project):
 
 
 def many_outlays(project):
-    made = at.create_campaign(project, "ads", campaign_slug="many", name="Many")
+    made = at.create_campaign(project, "ads", "many", name="Many")
     return [
         at.create_outlays(project, "ads", outlays(*row))
         for row in ([made], [made, 1.0], [made, 0.1, -1.0, 1e9])
@@ -401,9 +399,9 @@ def deleted_user(project):
 
 def merged(project):
     stays, goes = a_person(project, "stays"), a_person(project, "goes")
-    again = told(lambda p: at.admin.merge_users(p, stays, user_id=stays), project)
+    again = told(lambda p: at.admin.merge_users(p, stays, stays), project)
     return [
-        at.admin.merge_users(project, stays, user_id=goes),
+        at.admin.merge_users(project, stays, goes),
         again,
         at.get_user(project, goes)["_id"] == stays,
     ]
@@ -411,10 +409,10 @@ def merged(project):
 
 def split(project):
     stays, goes = a_person(project, "whole"), a_person(project, "part")
-    at.admin.merge_users(project, stays, user_id=goes)
+    at.admin.merge_users(project, stays, goes)
     return [
-        at.admin.split_user(project, stays, user_id=goes),
-        told(lambda p: at.admin.split_user(p, stays, user_id=goes), project),
+        at.admin.split_user(project, stays, goes),
+        told(lambda p: at.admin.split_user(p, stays, goes), project),
     ]
 
 

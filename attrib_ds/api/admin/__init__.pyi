@@ -1,4 +1,6 @@
 from .audit import list_audit as list_audit
+from .backups import back_up as back_up
+from .backups import check as check
 from .identities import (
     delete_user as delete_user,
 )
@@ -16,5 +18,3 @@ from .rates import list_rates as list_rates
 from .rates import set_rates as set_rates
 from .settings import get_settings as get_settings
 from .settings import update_settings as update_settings
-from .upkeep import back_up as back_up
-from .upkeep import check as check

@@ -1,4 +1,4 @@
-"""The audit log, which tells who did what."""
+"""The audit log: writes by token, exports, erasures and other sensitive operations of a project."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ def list_audit(
     limit: int | None = None,
     offset: int = 0,
 ) -> pd.DataFrame:
-    """List who did what, the newest first.
+    """List the entries of the audit log, newest first.
 
-    Of a served project every write by a token is written down. Of every project, also an embedded one,
-    what hands out or takes away people's data is: exports, searches by SQL, erasures, merges and splits of
-    users, and changed settings. A project that is open for reading only writes nothing down. Lines are never
-    changed, and outlive a restoration of the project.
+    The log of a served project has every write by a token. The log of every project, embedded or served, has
+    exports, searches by SQL, erasures, merges and splits of users, and changes of settings. A project that is
+    open read-only logs nothing. Entries never change and survive a restore of the project.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     operation_name : str, optional
-        Only what was done by the operation of this name, such as ``"delete_user"``.
+        Only entries of this operation, such as ``"delete_user"``.
     account : str, optional
-        Only what this client did.
-    limit, offset : int, optional
-        At most so many, and how many to skip; all by default.
+        Only entries of this client id.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
 
     Returns
     -------
     DataFrame
-        One row per line, the newest first: ``_id``, ``date``, ``account`` (the client id of a service
-        account; missing for whoever has the file), ``operation``, ``subject`` (the record that it was done
-        to, or the project) and ``details`` (JSON text without anything personal; of SQL without its values).
+        One row per entry, newest first: ``_id``, ``date``, ``account`` (client id of the service account;
+        missing for direct use of the file), ``operation``, ``subject`` (the record concerned, or the project)
+        and ``details`` (JSON text without personal data; SQL without its literals).
         ``frame.attrs["total"]`` counts all that match.
 
     Raises
@@ -53,10 +54,10 @@ def list_audit(
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.update_settings(shop, retention_duration_in_days=365)
-    ...     admin.list_audit(shop)["details"].tolist()
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.update_settings(shop, retention_duration_in_days=365)
+    ...     at.admin.list_audit(shop)["details"].tolist()
     ['{"retentionDurationInDays":365}']
     """
     answer = project.send(

@@ -1,4 +1,4 @@
-"""Who is who: users merged and split by hand, and persons forgotten or told what is known."""
+"""Identities: merge and split users, erase a person, and export a person's data."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ if TYPE_CHECKING:
     from attrib_ds.project import Project
 
 
-def merge_users(project: Project, id: str, *, user_id: str) -> int:
+def merge_users(project: Project, id: str, user_id: str) -> int:
     """Merge a user into another one.
 
-    Whatever belongs to the one belongs to the other from then on, and both ids answer with the other.
-    :func:`split_user` undoes it.
+    The records of the merged user then belong to the other one, and both ids return the other one.
+    :func:`split_user` undoes the merge.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     id : str
-        The ``_id`` of the user who stays.
+        The ``_id`` of the user to keep.
     user_id : str
-        The ``_id`` of the user who is merged into it.
+        The ``_id`` of the user to merge into it.
 
     Returns
     -------
     int
-        Users that were merged: 1.
+        Number of merged users: 1.
 
     Raises
     ------
     InvalidRequest
-        If both are one user, or an id is not well-formed.
+        If both ids are of one user, or an id is not well-formed.
     NotFound
         If there is no such user.
 
     Examples
     --------
-    >>> from attrib_ds import admin, get_user, sample_project, search_users
-    >>> shop = sample_project()
-    >>> anna, ann = search_users(shop, fields=[], limit=2)["_id"]
-    >>> admin.merge_users(shop, anna, user_id=ann)
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> anna, ann = at.search_users(shop, columns=[], limit=2)["_id"]
+    >>> at.admin.merge_users(shop, anna, ann)
     1
-    >>> get_user(shop, ann)["_id"] == anna
+    >>> at.get_user(shop, ann)["_id"] == anna
     True
     """
     return cast("int", project.send("merge_users", id=id, user_id=user_id).value)
 
 
-def split_user(project: Project, id: str, *, user_id: str) -> int:
-    """Part a user from the one it was merged into.
+def split_user(project: Project, id: str, user_id: str) -> int:
+    """Split a user from the user it was merged into.
 
-    It gets back what it had when it was merged; what came since stays where it is.
+    The records from before the merge are returned to it; later ones stay.
 
     Parameters
     ----------
@@ -60,54 +60,55 @@ def split_user(project: Project, id: str, *, user_id: str) -> int:
     id : str
         The ``_id`` of the user it was merged into.
     user_id : str
-        The ``_id`` that was merged away, by hand or by an event that told that both are one.
+        The ``_id`` of the merged user, whether it was merged by hand or by an event with both identities.
 
     Returns
     -------
     int
-        Users that were split: 1.
+        Number of split users: 1.
 
     Raises
     ------
     Conflict
-        If nothing is left of what it had.
+        If none of its records are left.
     NotFound
-        If it was not merged into this user.
+        If ``user_id`` was not merged into this user.
 
     Examples
     --------
-    >>> from attrib_ds import admin, get_user, sample_project, search_users
-    >>> shop = sample_project()
-    >>> anna, ben = search_users(shop, fields=[], limit=2)["_id"]
-    >>> _ = admin.merge_users(shop, anna, user_id=ben)
-    >>> admin.split_user(shop, anna, user_id=ben)
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> anna, ben = at.search_users(shop, columns=[], limit=2)["_id"]
+    >>> _ = at.admin.merge_users(shop, anna, ben)
+    >>> at.admin.split_user(shop, anna, ben)
     1
-    >>> get_user(shop, ben)["_id"] == ben
+    >>> at.get_user(shop, ben)["_id"] == ben
     True
     """
     return cast("int", project.send("split_user", id=id, user_id=user_id).value)
 
 
 def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> int:
-    """Forget a person.
+    """Erase a person.
 
-    Only salted hashes of the user's ids, identities and nonces are kept. By them, what is sent or loaded
-    again with a date before now is not stored; what comes later is about somebody new.
+    The service keeps only salted hashes of the user's ids, identities and nonces. With these it recognises
+    records with an earlier date that are sent or loaded again, and does not store them. Later records belong
+    to a new user.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     id : str
-        The user's ``_id``; one that was merged away stands for the user it was merged into.
+        The user's ``_id``; that of a merged user stands for the user it was merged into.
     mode : str, default "anonymise"
-        ``anonymise``: interactions, events and metrics stay and are counted, without anything that tells
-        whose they are. ``delete``: nothing of them stays.
+        ``anonymise``: keep interactions, events and metrics, without any identifying data, so that counts
+        stay the same. ``delete``: delete them.
 
     Returns
     -------
     int
-        Users that were forgotten: 1.
+        Number of erased users: 1.
 
     Raises
     ------
@@ -118,32 +119,32 @@ def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> int:
 
     Examples
     --------
-    >>> from attrib_ds import admin, sample_project, search_users
-    >>> shop = sample_project()
-    >>> anna = search_users(shop, fields=[], limit=1)["_id"].item()
-    >>> admin.delete_user(shop, anna, mode="delete")
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> anna = at.search_users(shop, columns=[], limit=1)["_id"].item()
+    >>> at.admin.delete_user(shop, anna, mode="delete")
     1
-    >>> anna in search_users(shop, fields=[], limit=1)["_id"].tolist()
+    >>> anna in at.search_users(shop, columns=[], limit=1)["_id"].tolist()
     False
     """
     return cast("int", project.send("delete_user", id=id, mode=mode).value)
 
 
 def export_user_data(project: Project, id: str) -> dict[str, Any]:
-    """Return everything that is known of a person, and log that it was told.
+    """Return all data of a person, and log the export in the audit log.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     id : str
-        The user's ``_id``; one that was merged away stands for the user it was merged into.
+        The user's ``_id``; that of a merged user stands for the user it was merged into.
 
     Returns
     -------
     dict
         ``user``, ``identities``, ``mergedUserIds``, ``interactions``, ``hits``, ``events``, ``rawEvents`` and
-        ``earlierMetrics`` (what updates have replaced), in the JSON of the service.
+        ``earlierMetrics`` (values that updates replaced), as the service's JSON.
 
     Raises
     ------
@@ -152,11 +153,11 @@ def export_user_data(project: Project, id: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from attrib_ds import admin, sample_project, search_users
-    >>> shop = sample_project()
-    >>> busiest = search_users(shop, fields=["eventCount"], sort="eventCount", descending=True, limit=1)
-    >>> told = admin.export_user_data(shop, busiest["_id"].item())
-    >>> len(told["events"]) == int(busiest["eventCount"].item())
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> busiest = at.search_users(shop, columns=["eventCount"], sort="-eventCount", limit=1)
+    >>> data = at.admin.export_user_data(shop, busiest["_id"].item())
+    >>> len(data["events"]) == int(busiest["eventCount"].item())
     True
     """
     return cast("dict[str, Any]", project.send("export_user_data", id=id).value)

@@ -1,4 +1,4 @@
-"""What currencies are worth in the currency of the project, as DataFrames."""
+"""Exchange rates of currencies to the currency of the project."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 
 def set_rates(project: Project, rates: pd.DataFrame) -> int:
-    """Set what currencies are worth from dates on.
+    """Set exchange rates, each with the first date it applies to.
 
-    Amounts of events in these currencies count in the currency of the project from then on, each by the
-    latest rate at its date. A rate of the same currency and date is replaced, or removed where the new one
-    is missing; the other ones stay.
+    Amounts of events in these currencies are converted to the currency of the project at the latest rate on
+    or before their date. A rate of the same currency and date is replaced, or removed if the new one is
+    missing; other rates stay.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     rates : DataFrame
-        ``currency`` (three capital letters, as in ISO 4217), ``date`` (date, datetime or str, from
-        which on the rate holds, in UTC) and ``rate`` (what one unit of the currency is worth in the
-        project's, above 0; missing to remove the rate of that date).
+        ``currency`` (three capital letters, as in ISO 4217), ``date`` (date, datetime or str in
+        UTC; the first date of the rate) and ``rate`` (value of one unit in the project's currency, above 0;
+        missing to remove the rate of that date).
 
     Returns
     -------
     int
-        How many rates are new, have changed or are gone.
+        Number of rates that were added, changed or removed.
 
     Raises
     ------
@@ -41,10 +41,10 @@ def set_rates(project: Project, rates: pd.DataFrame) -> int:
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import admin, connect
+    >>> import attrib_ds as at
     >>> krone = pd.DataFrame({"currency": ["NOK"], "date": ["2025-01-01"], "rate": [0.085]})
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     [admin.set_rates(shop, krone) for _ in range(2)]
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     [at.admin.set_rates(shop, krone) for _ in range(2)]
     [1, 0]
     """
     rows = read_rows(rates, required=("currency", "date", "rate"), argument="rates")
@@ -57,7 +57,7 @@ def set_rates(project: Project, rates: pd.DataFrame) -> int:
 def list_rates(
     project: Project, *, currency: str | None = None, limit: int | None = None, offset: int = 0
 ) -> pd.DataFrame:
-    """List what currencies are worth.
+    """List exchange rates.
 
     Parameters
     ----------
@@ -65,8 +65,10 @@ def list_rates(
         From :func:`attrib_ds.connect`.
     currency : str, optional
         Only the rates of this currency.
-    limit, offset : int, optional
-        At most so many, and how many to skip; all by default.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
 
     Returns
     -------
@@ -82,11 +84,11 @@ def list_rates(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import admin, connect
+    >>> import attrib_ds as at
     >>> krone = pd.DataFrame({"currency": "NOK", "date": ["2025-01-01", "2025-02-01"], "rate": [0.085, 0.09]})
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     _ = admin.set_rates(shop, krone)
-    ...     admin.list_rates(shop)["rate"].tolist()
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.admin.set_rates(shop, krone)
+    ...     at.admin.list_rates(shop)["rate"].tolist()
     [0.085, 0.09]
     """
     answer = project.send("list_rates", currency=currency, limit=limit, offset=offset)

@@ -1,4 +1,4 @@
-"""The choices of a project."""
+"""The settings of a project."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def get_settings(project: Project) -> pd.Series[Any]:
-    """Get the choices of a project.
+    """Get the settings of a project.
 
     Parameters
     ----------
@@ -26,14 +26,14 @@ def get_settings(project: Project) -> pd.Series[Any]:
     -------
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields`` and ``requireTokenForEvents``,
-        as in :func:`attrib_ds.admin.update_settings`; ``currency`` and ``timezone``, which the project was made
-        with and which stay.
+        as in :func:`attrib_ds.admin.update_settings`; ``currency`` and ``timezone``, which never
+        change.
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     bool(admin.get_settings(shop)["lenientOptionalFields"])
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     bool(at.admin.get_settings(shop)["lenientOptionalFields"])
     False
     """
     return to_record(project.send("get_settings").read())
@@ -47,27 +47,28 @@ def update_settings(
     pii_fields: Sequence[str] | None = None,
     require_token_for_events: bool | None = None,
 ) -> pd.Series[Any]:
-    """Change choices of a project; what is not given stays.
+    """Change settings of a project; omitted settings keep their values.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     lenient_optional_fields : bool, optional
-        Whether an event is kept when the value of an optional field is not of its type; that value is kept
-        as invalid then. By default (False) the event is trashed.
+        Whether to process an event with an invalid value in an optional field; the value is stored as
+        invalid. By default (False) the event is trashed.
     retention_duration_in_days : int, optional
-        Days after an event in which its personal values are kept, at most 36,525; 0, the default, for ever.
+        Number of days after an event for which its personal values are kept, at most 36,525. By default 0: no
+        limit.
     pii_fields : sequence of str, optional
         Storage keys of the fields whose values are personal; none by default.
     require_token_for_events : bool, optional
-        Whether a served project takes events from holders of a token alone; False by default. It counts
+        Whether a served project accepts events only with a token; False by default. A change takes effect
         within a second.
 
     Returns
     -------
     Series
-        All choices, as in :func:`attrib_ds.admin.get_settings`.
+        All settings, as in :func:`attrib_ds.admin.get_settings`.
 
     Raises
     ------
@@ -76,9 +77,9 @@ def update_settings(
 
     Examples
     --------
-    >>> from attrib_ds import admin, connect
-    >>> with connect("my-shop", path=":memory:") as shop:
-    ...     int(admin.update_settings(shop, retention_duration_in_days=365)["retentionDurationInDays"])
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     int(at.admin.update_settings(shop, retention_duration_in_days=365)["retentionDurationInDays"])
     365
     """
     answer = project.send(

@@ -90,7 +90,7 @@ def create_outlay(store: Store, request: CreateOutlay) -> Answer:
 
     def job(connection: duckdb.DuckDBPyConnection) -> None:
         integration = require(connection, request.vendorId, argument="vendor_id")
-        _require_campaign(connection, integration, request.parentCampaignId, argument="parent_campaign_id")
+        _require_campaign(connection, integration, request.parentCampaignId, argument="campaign_id")
         now = datetime.now(UTC)
         outlay = {
             "_id": id,
@@ -129,7 +129,7 @@ def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
         if not integration or not stored:
             raise _unknown(request)
         if request.campaignId is not None:
-            _require_campaign(connection, integration, request.campaignId, argument="campaign_id")
+            _require_campaign(connection, integration, request.campaignId, argument="new_campaign_id")
         requested = {
             "campaignId": request.campaignId,
             "amount.amount": request.amount,

@@ -102,7 +102,7 @@ def get_event_type(store: Store, request: GetEventType) -> Answer:
         query = types.filter(types.reference == request.id).select(schema.EVENT_TYPE.names)
         table = fetch(query, schema.EVENT_TYPE)
     if not table.num_rows:
-        raise NotFound(f"id: there is no event type {request.id!r}", field="id")
+        raise NotFound(f"reference: there is no event type {request.id!r}", field="reference")
     return Answer.of(table)
 
 
@@ -309,7 +309,7 @@ def _find(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, An
 def _existing(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, Any]:
     found = _find(connection, reference)
     if found is None:
-        raise NotFound(f"id: there is no event type {reference!r}", field="id")
+        raise NotFound(f"reference: there is no event type {reference!r}", field="reference")
     return found
 
 

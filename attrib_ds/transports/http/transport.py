@@ -112,6 +112,11 @@ class Http:
         """The service's address."""
         return self._addresses.v1
 
+    @property
+    def timezone(self) -> str | None:
+        """None: only the service's settings have it."""
+        return None
+
     def send(self, operation: Operation, request: Request) -> Answer:
         """Carry out one operation and read its answer to the end, retrying where that is safe.
 

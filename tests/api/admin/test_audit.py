@@ -10,7 +10,7 @@ def test_g211_the_log_is_a_frame():
     with connect("my-shop", path=":memory:") as shop:
         empty = list_audit(shop)
         assert (len(empty), empty.attrs["total"]) == (0, 0)
-        create_event_type(shop, reference="order", name="Order")
+        create_event_type(shop, "order", name="Order")
         update_settings(shop, retention_duration_in_days=1)
         update_settings(shop, retention_duration_in_days=2)
         found = list_audit(shop, limit=1)

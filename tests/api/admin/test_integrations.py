@@ -15,15 +15,15 @@ def shop():
 
 def test_an_integration_is_a_node_whose_campaigns_have_its_channel(shop):
     post = at.admin.create_integration(shop, "post", name="Post", currency="NOK", channel="Offline")
-    catalogue = at.create_campaign(shop, "post", campaign_slug="catalogue", name="Catalogue")
+    catalogue = at.create_campaign(shop, "post", "catalogue", name="Catalogue")
     nodes = at.list_nodes(shop).set_index("_id")
     assert nodes.loc[post, ["type", "name", "vendorId", "channel"]].tolist() == [
         *("integration", "Post", "post", "Offline")
     ]
     assert nodes.loc[catalogue, ["parentId", "channel"]].tolist() == [post, "Offline"]
-    at.create_outlay(shop, "post", parent_campaign_id=catalogue, amount=5,
+    at.create_outlay(shop, "post", catalogue, amount=5,
                               start_date="2025-01-01T00:00:00Z", end_date="2025-01-02T00:00:00Z")  # fmt: skip
-    outlays = at.list_outlays(shop, "post", parent_campaign_id=catalogue)
+    outlays = at.list_outlays(shop, "post", catalogue)
     assert outlays["amount.currency"].tolist() == ["NOK"]
 
 
@@ -69,4 +69,4 @@ def test_what_is_not_allowed_is_refused(shop, arguments, message):
 
 def test_a_campaign_of_an_unknown_integration_names_the_way_out(shop):
     with pytest.raises(InvalidRequest, match="create one with create_integration"):
-        at.create_campaign(shop, "post", campaign_slug="a", name="A")
+        at.create_campaign(shop, "post", "a", name="A")

@@ -130,9 +130,7 @@ def test_outlays_of_an_unknown_campaign(service, spring):
     for vendor, parent in (("my-ads", "unknown"), ("my-ads", "spring"), ("nobody", spring)):
         answer = listed(service, parent, vendor=vendor)
         assert (answer.total, answer.read().num_rows, answer.read().schema) == (0, 0, schema.OUTLAY)
-        with pytest.raises(
-            InvalidRequest, match="vendor_id: " if vendor == "nobody" else "parent_campaign_id: "
-        ):
+        with pytest.raises(InvalidRequest, match="vendor_id: " if vendor == "nobody" else "campaign_id: "):
             create(service, parent, vendor=vendor)
         with pytest.raises(NotFound):
             get(service, parent, id, vendor=vendor)

@@ -197,10 +197,10 @@ def test_r217_event_types_add_up_to_the_project(service):
 
 def test_r215_g118_the_filter_restricts_event_types_only(service):
     for wanted in (["lead", "unheard"], {"eventTypes": ["lead"]}, event("eventType") == "lead"):
-        rows = insights(service, group_by="event-type", interval="year", event_types=wanted)
+        rows = insights(service, group_by="event-type", interval="year", event_type=wanted)
         assert rows == [("lead", "2025", {"event-count": 1})]
-        assert insights(service, event_types=wanted) == insights(service)
-    assert insights(service, group_by="event-type", event_types=[]) == []
+        assert insights(service, event_type=wanted) == insights(service)
+    assert insights(service, group_by="event-type", event_type=[]) == []
 
 
 def test_g108_days_of_a_time_zone(service):

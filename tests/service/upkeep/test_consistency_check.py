@@ -28,7 +28,7 @@ def sound(tmp_path_factory):
     campaign = send(service, "create_campaign", vendor_id="ads", campaign_slug="brand", name="Brand").value
     send(service, "create_campaign", vendor_id="ads", campaign_slug="shoes", name="Shoes")
     period = {"start_date": "2025-01-01T00:00:00Z", "end_date": "2025-02-01T00:00:00Z"}
-    send(service, "create_outlay", vendor_id="ads", parent_campaign_id=campaign, amount=1, **period)
+    send(service, "create_outlay", vendor_id="ads", campaign_id=campaign, amount=1, **period)
     for number in range(4):
         send(service, "create_event_sync", **order(f"n{number}", data={"confirmed": number % 2}))
     id = send(service, "create_event_sync", **order("last", data={"mail": "ben@example.com"})).value

@@ -176,13 +176,13 @@ def test_what_only_loaded_data_knows_is_a_key_too():
 )
 def test_g099_g106_nulls_are_last_in_both_directions_and_ids_break_ties(found, sort, ascending, descending):
     assert found(sort=sort) == found(sort=sort, order="ASC") == ascending
-    assert found(sort=sort, descending=True) == descending
+    assert found(sort=sort, order="DESC") == descending
 
 
 def test_r251_a_mode_sorts_too(found):
     assert found(sort="fields.email", limit=2) == [1, 2]
     assert found(sort="fields.email", multi_field_mode="earliest", limit=2) == [1, 2]
-    assert found(sort="fields.email", multi_field_mode="alphabetical", descending=True, limit=2) == [2, 1]
+    assert found(sort="fields.email", multi_field_mode="alphabetical", order="DESC", limit=2) == [2, 1]
 
 
 #: Letters that fold into one other letter, of several scripts and both cases.
@@ -229,7 +229,7 @@ def test_r245_r246_r247_bounds_of_the_id(found):
     assert found(id_from=hex_id(3), id_to=hex_id(3)) == []
     assert found(id_from=hex_id(3), id_to=hex_id(4)) == [3]
     assert found(id_from=hex_id(9)) == []
-    assert found(id_after=hex_id(2), descending=True, limit=2) == [8, 7]
+    assert found(id_after=hex_id(2), order="DESC", limit=2) == [8, 7]
 
 
 def test_r249_a_walk_visits_everyone_once_while_users_are_created():

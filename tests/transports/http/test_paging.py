@@ -105,12 +105,12 @@ def pulling():
 
 SORTS = [
     None,
-    {"startDate": 1},
-    {"startDate": -1, "_id": -1},
-    {"_id": -1},
-    {"geo.city": -1, "duration": 1},
-    {"duration": -1},
-    {"isBot": -1, "startDate": 1, "hitCount": -1},
+    "startDate",
+    ["-startDate", "-_id"],
+    "-_id",
+    ["-geo.city", "duration"],
+    "-duration",
+    ["-isBot", "startDate", "-hitCount"],
 ]
 NARROW = [None, ["geo.city"], ["hitCount", "startDate"]]
 MANY = settings(
@@ -159,8 +159,7 @@ def test_any_pages_give_the_frame_of_the_embedded_project(
 @given(
     size=st.sampled_from([4, 10, 40, 10_000]),
     workers=st.integers(1, 5),
-    sort=st.sampled_from([None, "_id", "interactionCount"]),
-    descending=st.sampled_from([None, True, False]),
+    sort=st.sampled_from([None, "_id", "-_id", "interactionCount", "-interactionCount"]),
     bounds=st.sampled_from(
         [{}, {"id_from": hex_id(20_000)}, {"id_to": hex_id(70_000), "id_after": hex_id(2)}]
     ),
@@ -170,9 +169,9 @@ def test_any_pages_give_the_frame_of_the_embedded_project(
 )
 @MANY
 def test_any_pages_give_the_users_of_the_embedded_project(
-    embedded, remote, size, workers, sort, descending, bounds, offset, limit, chunks
+    embedded, remote, size, workers, sort, bounds, offset, limit, chunks
 ):
-    asked = {"fields": ["interactionCount", "fields.email"], "sort": sort, "descending": descending}
+    asked = {"columns": ["interactionCount", "fields.email"], "sort": sort}
     asked |= bounds | {"offset": offset, "limit": limit}
     expected = at.search_users(embedded, **asked)
     shop = remote(size, workers)
@@ -220,7 +219,7 @@ def test_nothing_is_one_frame_with_all_columns(embedded, remote):
         (frame,) = at.search_interactions(shop, where=nobody, chunks=True)
         expected = at.search_interactions(embedded, where=nobody)
         pd.testing.assert_frame_equal(frame, expected)
-        (users,) = at.search_users(shop, fields=["fields.email"], id_to=hex_id(0), chunks=True)
+        (users,) = at.search_users(shop, columns=["fields.email"], id_to=hex_id(0), chunks=True)
         assert (len(users), list(users.columns)) == (0, ["_id", "fields.email"])
 
 

@@ -31,9 +31,9 @@ def test_findings_tell_the_check_the_problem_and_examples():
 
 def test_a_backup_is_a_project(tmp_path):
     with connect("my-shop", path=":memory:") as shop:
-        create_event_type(shop, reference="order", name="Order")
+        create_event_type(shop, "order", name="Order")
         copy = back_up(shop, str(tmp_path / "copy.duckdb"))
-        create_event_type(shop, reference="lead", name="Lead")
+        create_event_type(shop, "lead", name="Lead")
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["copy.duckdb"]
     with connect("my-shop", path=copy) as shop:
         assert list_event_types(shop)["reference"].tolist() == ["order"]
