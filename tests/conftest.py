@@ -19,7 +19,7 @@ settings.load_profile("quick")
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path, monkeypatch):
-    """Embedded projects of a test live in a folder of its own; no remote service is known."""
+    """Give each test its own folder for embedded projects, and no remote service."""
     for name in ("URL", "URL_V2", "AUTH_URL", "KEY", "ROUTES"):
         monkeypatch.delenv(f"ATTRIB_DS_{name}", raising=False)
     monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md: every rule, the tests that check it, and over which transports they run.
+"""Writes docs/conformance.md: every rule with its tests and the transports they run over.
 
 Run as ``python tools/conformance_table.py`` after rules or tests have changed.
 """
@@ -17,20 +17,19 @@ TARGET = ROOT / "docs" / "conformance.md"
 _IDS = re.compile(r"^test_((?:r\d{3}_)+)")
 _OPENING = """# Conformance
 
-Every rule of the interface, with the tests that check it. A test speaks to the service through one function,
-`send`, and runs twice: against the embedded service and over a real HTTP server. Rules about HTTP alone, such
-as those of tokens, are marked **HTTP**. A rule is *kept* when all its tests pass, and *open* while one of them
-is expected to fail.
+Every rule of the interface, with its tests. Each test runs twice: against the embedded service and against a
+real HTTP server. Rules that only exist over HTTP, such as those about tokens, are marked **HTTP**. A rule is
+*kept* if all its tests pass, and *open* if one of them is expected to fail.
 
 {summary}
 
-This page is written by `python tools/conformance_table.py`; a test fails when it is out of date.
+`python tools/conformance_table.py` writes this page, and a test fails when it is out of date.
 """
 
 
 @dataclass(frozen=True)
 class Check:
-    """One test: where it is, whether HTTP alone has what it checks, and why it is expected to fail."""
+    """A test of a rule: its name and file, whether it runs over HTTP only, and its xfail mark."""
 
     name: str
     file: str
@@ -39,76 +38,76 @@ class Check:
 
 
 def sections() -> dict[str, dict[str, str]]:
-    """Return what each rule says, by section and id."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the text of each rule, by section and id."""
+    by_section: dict[str, dict[str, str]] = {}
     for line in (HERE / "rules.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
-            found[line[2:]] = rules = {}
+            by_section[line[2:]] = rules = {}
         elif line:
             id, text = line.split(" ", 1)
             rules[id] = text
-    return found
+    return by_section
 
 
 def checks() -> dict[str, list[Check]]:
     """Return the tests of each rule, by its id."""
-    found: dict[str, list[Check]] = defaultdict(list)
+    by_rule: dict[str, list[Check]] = defaultdict(list)
     for path in sorted(HERE.glob("test_*.py")):
         module = ast.parse(path.read_text(encoding="utf-8"))
-        of_module = [each.value for each in module.body if _is_marks(each)]
+        module_marks = [statement.value for statement in module.body if _is_marks(statement)]
         for function in module.body:
             if not isinstance(function, ast.FunctionDef):
                 continue
             named = _IDS.match(function.name)
-            marks = [ast.unparse(each) for each in (*function.decorator_list, *of_module)]
-            expected = [each for each in marks if "mark.xfail" in each]
-            is_http = any("http_only" in each for each in marks)
+            marks = [ast.unparse(mark) for mark in (*function.decorator_list, *module_marks)]
+            expected = [mark for mark in marks if "mark.xfail" in mark]
+            is_http = any("http_only" in mark for mark in marks)
             check = Check(function.name, path.name, is_http, expected[0] if expected else "")
             for id in named[1].upper().strip("_").split("_") if named else ():
-                found[id].append(check)
-    return dict(found)
+                by_rule[id].append(check)
+    return dict(by_rule)
 
 
 def _is_marks(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "pytestmark"
 
 
-def transports(found: list[Check]) -> str:
-    """Say over which transports a rule is checked."""
-    if not found:
+def transports(tests: list[Check]) -> str:
+    """Return the transports that a rule is checked over."""
+    if not tests:
         return "none"
-    return "**HTTP**" if all(each.http_only for each in found) else "both"
+    return "**HTTP**" if all(test.http_only for test in tests) else "both"
 
 
 def page() -> str:
     """Return the page."""
     tests = checks()
-    rules = {id: text for each in sections().values() for id, text in each.items()}
+    rules = {id: text for section in sections().values() for id, text in section.items()}
     both = [id for id in rules if transports(tests.get(id, [])) == "both"]
-    is_open = [id for id in rules if any(each.open for each in tests.get(id, []))]
-    count = len({each for found in tests.values() for each in found})
+    is_open = [id for id in rules if any(test.open for test in tests.get(id, []))]
+    count = len({test for of_rule in tests.values() for test in of_rule})
     summary = (
         f"{len(rules)} rules, {count} tests: {len(both)} rules are checked over both transports, "
-        f"{len(rules) - len(both)} over HTTP alone; {len(is_open) or 'none'} "
+        f"{len(rules) - len(both)} over HTTP only; {len(is_open) or 'none'} "
         f"{'are' if len(is_open) > 1 else 'is'} open."
     )
     parts = [_OPENING.format(summary=summary)]
     for title, of_section in sections().items():
         rows = [_row(id, text, tests.get(id, [])) for id, text in of_section.items()]
-        head = f"## {title}\n\n| Rule | What it says | Over | State | Tests |\n|---|---|---|---|---|\n"
+        head = f"## {title}\n\n| Rule | Text | Transports | State | Tests |\n|---|---|---|---|---|\n"
         parts.append(head + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
-def _row(id: str, text: str, found: list[Check]) -> str:
+def _row(id: str, text: str, tests: list[Check]) -> str:
     names = defaultdict(list)
-    for each in found:
-        names[each.file].append(_IDS.sub("", each.name).replace("_", " "))
-    shown = "<br>".join(
+    for test in tests:
+        names[test.file].append(_IDS.sub("", test.name).replace("_", " "))
+    links = "<br>".join(
         f"[{file}](../tests/conformance/{file}): {'; '.join(texts)}" for file, texts in names.items()
     )
-    state = "*open*" if any(each.open for each in found) else "kept"
-    return f"| {id} | {text.replace('|', chr(92) + '|')} | {transports(found)} | {state} | {shown} |"
+    state = "*open*" if any(test.open for test in tests) else "kept"
+    return f"| {id} | {text.replace('|', chr(92) + '|')} | {transports(tests)} | {state} | {links} |"
 
 
 if __name__ == "__main__":

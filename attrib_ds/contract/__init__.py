@@ -1,4 +1,4 @@
-"""Contract: each operation of the service, declared once as data; whatever a machine reads is derived from it."""
+"""Operations of the service, declared once as data; routes, OpenAPI and HTTP calls are derived from them."""
 
 import lazy_loader as lazy
 

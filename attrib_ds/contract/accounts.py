@@ -10,12 +10,12 @@ from attrib_ds.contract.rule import choice, text
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 GrantType: TypeAlias = Annotated[str, choice(JWT_BEARER)]
-ClientId: TypeAlias = Annotated[str, text(allowed="the clientId of a key", shortest=1)]
-Assertion: TypeAlias = Annotated[str, text(allowed="a signed JWT", shortest=1)]
+ClientId: TypeAlias = Annotated[str, text(expected="the clientId of a key", shortest=1)]
+Assertion: TypeAlias = Annotated[str, text(expected="a signed JWT", shortest=1)]
 
 
 class ExchangeToken(Request):
-    """A signed assertion, to be exchanged for an access token."""
+    """Exchange a signed assertion for an access token."""
 
     grant_type: GrantType
     client_id: ClientId

@@ -1,4 +1,4 @@
-"""Requests about a project as a whole: its backups and its soundness."""
+"""Requests about a whole project: consistency checks and backups."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +9,14 @@ from attrib_ds.contract.request import ProjectRequest
 
 
 class CheckProject(ProjectRequest):
-    """What in the project contradicts itself."""
+    """Check the project for inconsistencies."""
 
 
 class BackUpProject(ProjectRequest):
-    """A copy of the project as it is at one moment."""
+    """Back up the project at one point in time."""
 
 
 class RestoreProject(ProjectRequest):
-    """A backup of the project to put in its place; over HTTP the body is the file itself."""
+    """Replace the project with a backup; over HTTP the body is the file."""
 
     source: Annotated[Path, Field(repr=False)]

@@ -1,4 +1,4 @@
-"""The answers of operations, the same from every transport."""
+"""Answers of operations: tables, files and plain values, the same from every transport."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _NO_COLUMNS: Final = pa.schema([])
 
 
 def _do_nothing() -> None:
-    """Release nothing: what is in memory holds no reader."""
+    """Release nothing: data in memory has no reader."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of an answer, read piece by piece since it may be larger than memory.
+    """A file of an answer, read in pieces because it may be larger than memory.
 
     Parameters
     ----------
     pieces : iterator of bytes
-        Can be gone through once, by one thread at a time. Where it raises, the file is incomplete.
+        Iterable once, by one thread at a time. If it raises, the file is incomplete.
     close : callable
-        Releases what the pieces are made from. Closing twice does nothing.
+        Releases the source of the pieces. Closing twice does nothing.
     """
 
     pieces: Iterator[bytes]
@@ -66,7 +66,7 @@ class File:
         return cls(iter(partial(stream.read, _PIECE), b""), stream.close)
 
     def save(self, path: Path) -> None:
-        """Write it beside a path, rename it into place, and close it; a failure leaves nothing behind.
+        """Save to a path and close; on failure the path stays as it was.
 
         Examples
         --------
@@ -97,14 +97,14 @@ class Answering:
     Parameters
     ----------
     kind : str
-        ``page`` of records with counts, ``array`` of records, one ``record``, the ``id`` of what was
-        created, the number of records ``modified``, a ``uuid``, a ``file``, a ``token``, ``counts`` of
-        loaded records, ``outcomes`` (one id or :class:`~attrib_ds.errors.AttribError` for each of many), or
-        the ``errors`` of what was checked, or an open ``object``.
+        ``page`` of records with counts, ``array`` of records, one ``record``, the ``id`` of the new record,
+        the number of records ``modified``, a ``uuid``, a ``file``, a ``token``, ``counts`` of loaded
+        records, ``outcomes`` (an id or :class:`~attrib_ds.errors.AttribError` per event of a batch), the
+        ``errors`` of a validation, or an open ``object``.
     resource : str, optional
         Name of the records in :data:`attrib_ds.schema.RESOURCES`.
     echo : bool, default True
-        Whether a page repeats the offset and limit that were asked for.
+        Whether a page repeats the offset and limit of the request.
     """
 
     kind: Kind
@@ -116,27 +116,26 @@ class Answering:
 class Answer:
     """The answer to one request, the same from every transport: a stream of tables, or a plain value.
 
-    Iterating over it yields the tables as they arrive; :meth:`read` joins them. A stream can be gone through
-    once, by one thread at a time; where that raises, records are missing. An answer made by :meth:`of` or
-    :meth:`whole` is in memory and can be read any number of times.
+    Iterating yields the tables as they arrive; :meth:`read` joins them. A stream is iterable once, by one
+    thread at a time; if that raises, records are missing. An answer from :meth:`of` or :meth:`whole` is in
+    memory and can be read any number of times.
 
     Parameters
     ----------
     columns : pyarrow.Schema
-        Of the records; empty where the answer is a plain value.
+        Of the records; empty if the answer is a plain value.
     tables : iterable of pyarrow.Table
-        The records as they are read. Further columns in them only serve to write JSON; iterating leaves them
-        out.
+        The records. Iterating drops extra columns, which only serve to write JSON.
     count : int, optional
-        Rows in all tables together, where that is known beforehand.
+        Rows in all tables together, if known in advance.
     total : int, optional
-        Number of matching records, of a page.
+        Number of matching records; pages only.
     offset, limit : int
-        Of the request, of a page.
+        Of the request; pages only.
     value : object, optional
-        Anything but records: an id, a number of modified records, a :class:`File`, a token, counts.
+        A plain value: an id, a number of modified records, a :class:`File`, a token, counts.
     close : callable
-        Releases what the tables are read from. Closing twice does nothing.
+        Releases the source of the tables. Closing twice does nothing.
 
     Examples
     --------
@@ -164,7 +163,7 @@ class Answer:
         limit: int | None = None,
         value: object = None,
     ) -> Self:
-        """Return the answer that consists of one table in memory."""
+        """Return an answer of one table in memory."""
         return cls(table.schema, (table,), table.num_rows, total, offset, limit, value)
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -182,6 +181,6 @@ class Answer:
         return pa.concat_tables(tables) if tables else self.columns.empty_table()
 
     def whole(self) -> Self:
-        """Return the same answer, read to its end and kept in memory."""
+        """Return the same answer with all records in memory."""
         table = self.read()
         return replace(self, tables=(table,), count=table.num_rows, close=_do_nothing)

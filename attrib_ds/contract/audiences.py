@@ -22,28 +22,28 @@ _COMPARISONS: Final = (
     "lessThan",
     "lessThanOrEquals",
 )
-_COUNT: Final = whole(lowest=0, allowed="a whole number of 0 or more")
+_COUNT: Final = whole(lowest=0, expected="a whole number, 0 or more")
 _TYPES: Final = ("audience", "event", "interaction", "condition", "operation", *_USER_TYPES)
 
 
 def _check_condition(value: Any) -> dict[str, Any]:
     if isinstance(value, Predicate):
         if value.kind != "user":
-            raise Refused(f"filters {value.kind}s; allowed: a predicate that begins with user(...)")
+            raise Refused(f"filters {value.kind}s; expected a predicate that starts with user(...)")
         return to_json(value)
     if not isinstance(value, Mapping):
         raise Refused
     if _check_node(value, level=1) > _MOST_NODES:
-        raise Refused(f"has too many nodes; allowed: {_MOST_NODES}")
+        raise Refused(f"has too many nodes; expected at most {_MOST_NODES}")
     return dict(value)
 
 
 def _check_node(node: Any, *, level: int) -> int:
-    """Return the number of nodes of a condition after checking each."""
+    """Check every node of a condition and return their number."""
     if level > _DEEPEST:
-        raise Refused(f"is nested too deeply; allowed: {_DEEPEST} levels")
+        raise Refused(f"is nested too deeply; expected at most {_DEEPEST} levels")
     if not isinstance(node, Mapping):
-        raise Refused(f"holds {shown(node)} for a condition; allowed: an object with a type")
+        raise Refused(f"contains the condition {shown(node)}; expected an object with a type")
     kind = _name(node, "type", _TYPES)
     if kind in _USER_TYPES:
         from_json(dict(node), kind="user")
@@ -63,24 +63,24 @@ def _check_rules(node: Mapping[str, Any], kind: str, level: int) -> int:
     _name(node, combinator, ("AND", "OR"))
     rules = node.get(members)
     if not isinstance(rules, list | tuple):
-        raise Refused(f"has {members} {shown(rules)}; allowed: a list of conditions")
+        raise Refused(f"has {members} {shown(rules)}; expected a list of conditions")
     if not isinstance(node.get("not", False), bool):
-        raise Refused(f"has not {shown(node['not'])}; allowed: true or false")
+        raise Refused(f"has 'not' {shown(node['not'])}; expected true or false")
     return sum(_check_node(rule, level=level + 1) for rule in rules)
 
 
 def _check_audience(node: Mapping[str, Any]) -> None:
     _name(node, "operator", ("in", "notIn"))
     ids = node.get("value")
-    if not isinstance(ids, list | tuple) or not all(isinstance(each, str) for each in ids):
-        raise Refused(f"has the audiences {shown(ids)}; allowed: a list of audience ids")
+    if not isinstance(ids, list | tuple) or not all(isinstance(audience_id, str) for audience_id in ids):
+        raise Refused(f"has the audiences {shown(ids)}; expected a list of audience ids")
     if not 1 <= len(ids) <= _MOST_VALUES:
-        raise Refused(f"has {len(ids)} audience ids; allowed: 1 to {_MOST_VALUES}")
+        raise Refused(f"has {len(ids):,} audience ids; expected 1 to {_MOST_VALUES:,}")
 
 
 def _check_event(node: Mapping[str, Any]) -> None:
     if not isinstance(node.get("eventType"), str):
-        raise Refused(f"has the eventType {shown(node.get('eventType'))}; allowed: an event type reference")
+        raise Refused(f"has the eventType {shown(node.get('eventType'))}; expected an event type reference")
     _check_count(node)
     for bound in ("since", "until"):
         if node.get(bound) is not None:
@@ -99,7 +99,7 @@ def _check_count(node: Mapping[str, Any]) -> None:
         _COUNT.check(node.get("value"))
     except Refused:
         raise Refused(
-            f"compares a count with {shown(node.get('value'))}; allowed: {_COUNT.allowed}"
+            f"compares a count with {shown(node.get('value'))}; expected {_COUNT.expected}"
         ) from None
 
 
@@ -112,7 +112,7 @@ def _name(node: Mapping[str, Any], member: str, allowed: tuple[str, ...]) -> str
 
 AudienceCondition: TypeAlias = Annotated[
     dict[str, Any],
-    Rule(check=_check_condition, allowed="a condition on users", json_schema={"type": "object"}),
+    Rule(check=_check_condition, expected="a condition on users", json_schema={"type": "object"}),
 ]
 
 
@@ -124,38 +124,38 @@ def _check_reference(value: Any) -> str | dict[str, Any]:
     return _check_condition(value)
 
 
-#: The id of an audience, or a condition as it is.
+#: The id of an audience, or a condition.
 Audience: TypeAlias = Annotated[
     str | dict[str, Any],
     Rule(
         check=_check_reference,
-        allowed="the id of an audience, or a condition on users",
+        expected="the id of an audience, or a condition on users",
         json_schema={"oneOf": [{"type": "string", "minLength": 1}, {"type": "object"}]},
     ),
 ]
 
 
 class CreateAudience(ProjectRequest):
-    """A new audience: the users who meet a condition."""
+    """Create an audience: the users who meet a condition."""
 
     name: Name
     condition: AudienceCondition
 
 
 class ListAudiences(ProjectRequest):
-    """The audiences of a project."""
+    """List the audiences of a project."""
 
     offset: Offset = 0
     limit: Limit | None = None
 
 
 class GetAudience(ProjectRequest):
-    """One audience."""
+    """Get one audience."""
 
     id: PathText
 
 
 class DeleteAudience(ProjectRequest):
-    """An audience that is no longer wanted."""
+    """Delete an audience."""
 
     id: PathText

@@ -1,4 +1,4 @@
-"""Requests about who did what."""
+"""Requests about the audit log."""
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
@@ -8,7 +8,7 @@ from attrib_ds.contract.values import Limit, Offset
 
 
 class ListAudit(ProjectRequest):
-    """What is written down of requests: those of an operation or of an account, if one is given (G-211)."""
+    """List the audit log, optionally of one operation or account (G-211)."""
 
     operationName: Text | None = None
     account: Text | None = None

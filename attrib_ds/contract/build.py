@@ -1,4 +1,4 @@
-"""Builds requests: from a caller in Python, or from what came over HTTP."""
+"""Builds requests from Python arguments or from the parts of an HTTP request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build(operation: Operation, /, **arguments: Any) -> Request:
-    """Build the request of an operation, naming Python arguments in errors.
+    """Build the request of an operation from Python arguments.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def build(operation: Operation, /, **arguments: Any) -> Request:
     Raises
     ------
     InvalidRequest
-        If anything is not allowed; one error tells all of it.
+        If an argument is not allowed; one error lists all of them, by their Python names.
     TypeError
         If the operation has no such argument.
 
@@ -79,8 +79,8 @@ def from_wire(
     path, query : mapping of str to str, optional
         Decoded parameters.
     body : object, optional
-        Parsed JSON: an object, or an array where the operation takes one; or the parameters of a form. None
-        is an empty body.
+        Parsed JSON (an object, or an array if the operation takes one) or the parameters of a form; None for
+        an empty body.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def from_wire(
     Raises
     ------
     InvalidRequest
-        If anything is not allowed; members of the body are named by JSON pointers (G-181).
+        If a value is not allowed; members of the body are named by JSON pointers (G-181).
 
     Examples
     --------
@@ -99,24 +99,24 @@ def from_wire(
     >>> from_wire(search, path={"projectId": "shop"}, body={"limit": -1})
     Traceback (most recent call last):
         ...
-    attrib_ds.errors.InvalidRequest: /limit: -1 is not allowed; allowed: a whole number of 0 or more, ...
+    attrib_ds.errors.InvalidRequest: /limit: -1 is not allowed; expected a whole number, 0 or more ...
     """
     if operation.body and isinstance(body, Sequence) and not isinstance(body, str | bytes):
         body = {operation.body: body}
     elif body is not None and (operation.body or not isinstance(body, Mapping)):
-        allowed = "an array" if operation.body else "an object"
-        message = f"body: {type(body).__name__} is not allowed; allowed: {allowed}"
+        expected = "an array" if operation.body else "an object"
+        message = f"body: {type(body).__name__} is not allowed; expected {expected}"
         raise InvalidRequest(message, field="body")
-    # The items of an array are checked one by one: one that is nested too deeply does not spoil the others.
+    # The items of an array are checked one by one, so that one with too many levels is refused alone.
     if not operation.body and depth(body) > DEEPEST:
-        raise InvalidRequest(f"body: is nested too deeply; allowed: {DEEPEST} levels", field="body")
+        raise InvalidRequest(f"body: is nested too deeply; expected at most {DEEPEST} levels", field="body")
     parts: dict[Location, Mapping[str, Any]] = {"path": path or {}, "query": query or {}, "body": body or {}}
     values = {}
     for attribute in operation.request.model_fields:
         part = parts[operation.location(attribute)]
         if attribute in part:
             values[attribute] = part[attribute]
-    # Values of an array have a form of their own; what is beside it is text.
+    # Beside an array, attributes are query parameters, thus text.
     is_query = not operation.has_body or bool(operation.body)
     return _validated(operation, values, is_query=is_query, call=operation.pointer)
 
@@ -131,5 +131,5 @@ def _validated(
     try:
         return request.model_validate(given, context={"query": is_query})
     except ValidationError as error:
-        # Not chained: the pydantic error holds every value that came, secrets among them.
+        # Not chained: the pydantic error contains every value, secrets included.
         raise translate(error, request, call=call) from None

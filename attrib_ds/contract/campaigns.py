@@ -20,22 +20,22 @@ OutlaySort: TypeAlias = Annotated[
 
 
 def _check_campaign(value: Any) -> str:
-    found = value.get("id") if isinstance(value, Mapping) else value
-    if not isinstance(found, str) or not found:
+    campaign_id = value.get("id") if isinstance(value, Mapping) else value
+    if not isinstance(campaign_id, str) or not campaign_id:
         raise Refused
-    return str(found)
+    return str(campaign_id)
 
 
 def _write_campaign(value: str) -> dict[str, str]:
     return {"id": value}
 
 
-#: The campaign that an outlay moves to (G-166).
+#: The campaign to move an outlay to (G-166).
 CampaignId: TypeAlias = Annotated[
     str,
     Rule(
         check=_check_campaign,
-        allowed="the id of a campaign, as text or as {'id': …}",
+        expected="the id of a campaign, as text or as {'id': …}",
         json_schema={"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
         write=_write_campaign,
     ),
@@ -55,7 +55,7 @@ class OutlaysRequest(IntegrationRequest):
 
 
 class ListCampaigns(IntegrationRequest):
-    """The campaigns of an integration."""
+    """List the campaigns of an integration."""
 
     active: Flag | None = None
     campaignId: Text | None = None
@@ -69,7 +69,7 @@ class ListCampaigns(IntegrationRequest):
 
 
 class CreateCampaign(IntegrationRequest):
-    """A new campaign, known by its slug."""
+    """Create a campaign, identified by its slug."""
 
     campaignSlug: Slug
     name: Name
@@ -77,20 +77,20 @@ class CreateCampaign(IntegrationRequest):
 
 
 class GetCampaign(IntegrationRequest):
-    """One campaign, by its id."""
+    """Get a campaign by its id."""
 
     id: PathText
 
 
 class UpdateCampaign(GetCampaign):
-    """Changes of a campaign; what is not given stays."""
+    """Update a campaign; attributes that are not given stay as they are."""
 
     name: Name | None = None
     active: Flag | None = None
 
 
 class ListOutlays(OutlaysRequest):
-    """The outlays of a campaign, those in a period if one is given (G-167); the deleted ones if asked."""
+    """List the outlays of a campaign, optionally those in a period (G-167) or the deleted ones."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -102,7 +102,7 @@ class ListOutlays(OutlaysRequest):
 
 
 class CreateOutlay(OutlaysRequest):
-    """Money spent on a campaign in a period."""
+    """Record money spent on a campaign in a period."""
 
     amount: Cost
     startDate: Instant
@@ -117,17 +117,17 @@ class CreateOutlay(OutlaysRequest):
 
 
 class GetOutlay(OutlaysRequest):
-    """One outlay."""
+    """Get one outlay."""
 
     outlayId: PathText
 
 
 class DeleteOutlay(GetOutlay):
-    """An outlay that is to count no longer (G-078)."""
+    """Delete an outlay, which no longer counts (G-078)."""
 
 
 class UpdateOutlay(GetOutlay):
-    """Changes of an outlay; what is not given stays."""
+    """Update an outlay; attributes that are not given stay as they are."""
 
     amount: Cost | None = None
     startDate: Instant | None = None

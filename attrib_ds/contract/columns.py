@@ -1,4 +1,4 @@
-"""The columns that an answer has, which follow from the request alone."""
+"""The columns of an answer, known from the request alone."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def columns(operation: Operation, request: Request) -> pa.Schema:
-    """Return the columns of the records that an operation answers with.
+    """Return the columns of the records in an answer.
 
     Parameters
     ----------
     operation : Operation
-        One whose answer has a resource.
+        With a resource as its answer.
     request : Request
-        What is asked.
+        The request.
 
     Returns
     -------
     pyarrow.Schema
-        Flat; for a search of interactions those of the projection, and of users those of the keys, in the
-        order asked for, ``_id`` first (G-058).
+        Flat; a search returns the requested columns (interactions) or keys (users), in the order of the
+        request with ``_id`` first (G-058).
 
     Examples
     --------
@@ -47,19 +47,19 @@ def columns(operation: Operation, request: Request) -> pa.Schema:
 
 
 def projected(projection: tuple[str, ...] | None) -> list[str]:
-    """Return the columns of interactions that a projection stands for.
+    """Return the columns of interactions that a projection selects.
 
     Parameters
     ----------
     projection : tuple of str, optional
-        Properties; an object stands for all below it. By default all but the personal ones.
+        Properties; an object selects all its members. All but the personal ones by default.
 
     Returns
     -------
     list of str
-        In the order asked for, ``_id`` first (G-058).
+        In the order of the projection, ``_id`` first (G-058).
     """
     if projection is None:
         return [name for name in schema.INTERACTION.names if name not in schema.ON_REQUEST]
-    asked = [column for name in projection for column in schema.leaves(schema.INTERACTION, name)]
-    return list(dict.fromkeys(["_id", *asked]))
+    selected = [column for name in projection for column in schema.leaves(schema.INTERACTION, name)]
+    return list(dict.fromkeys(["_id", *selected]))

@@ -14,7 +14,7 @@ from attrib_ds.contract.settings import RetentionDays
 from attrib_ds.contract.values import BOUNDED, Flag, JsonObject, Limit, Offset, sorting_text, whole
 from attrib_ds.schema import EVENT_TYPE, is_json
 
-#: Types of the values that users and events carry (G-049).
+#: Types of user and event fields (G-049).
 FIELD_TYPES: Final = (
     "string",
     "message",
@@ -27,27 +27,27 @@ FIELD_TYPES: Final = (
     "url",
     "country",
 )
-#: Types that only fields of the event have; with ``number`` they make its metrics (G-050).
+#: Types of event fields only; with ``number`` they define the metrics of an event (G-050).
 METRIC_TYPES: Final = ("state", "currency")
 
-#: Metrics that every project has, so that no field may be stored under their names (G-155).
+#: Built-in metrics; no field may be stored under their names (G-155).
 _EVENT_COUNT: Final = "event-count"
 _STATE_DELAY: Final = "state-delay-"
 
 CountryCode: TypeAlias = Annotated[
-    str, pattern("[A-Z]{2}", shortest=2, longest=2, allowed="two capital letters, as in ISO 3166-1")
+    str, pattern("[A-Z]{2}", shortest=2, longest=2, expected="two capital letters, as in ISO 3166-1")
 ]
-PhoneOrder: TypeAlias = Annotated[int, whole(lowest=0, allowed="a whole number of 0 or more")]
+PhoneOrder: TypeAlias = Annotated[int, whole(lowest=0, expected="a whole number, 0 or more")]
 EventTypeSort: TypeAlias = Annotated[
-    dict[str, int], sorting_text(tuple(each.name for each in EVENT_TYPE if not is_json(each)))
+    dict[str, int], sorting_text(tuple(column.name for column in EVENT_TYPE if not is_json(column)))
 ]
 
 
 class EventTypeField(Part):
-    """One value that events of the type carry.
+    """One field of the events of a type.
 
-    ``ingestionKey`` is the key it is read from: without one the ``storageKey``; None when it is never read
-    but set by updates (G-156).
+    ``ingestionKey`` is the key to read it from, the ``storageKey`` by default; None if only updates set it
+    (G-156).
     """
 
     type: Annotated[str, choice(*FIELD_TYPES, *METRIC_TYPES)]
@@ -69,25 +69,25 @@ class EventTypeField(Part):
     @model_validator(mode="after")
     def _check_entity(self) -> Self:
         if self.storageKey == _EVENT_COUNT or self.storageKey.startswith(_STATE_DELAY):
-            problem = f"{self.storageKey!r} is the name of a built-in statistic; allowed: any other name"
+            problem = f"{self.storageKey!r} is the name of a built-in statistic; expected another name"
             raise disagreement(("storageKey", problem))
         if self.entity == "user" and self.type in METRIC_TYPES:
-            problem = f"{self.type!r} is no type of a user field; allowed: {', '.join(FIELD_TYPES)}"
+            problem = f"{self.type!r} is not a type of user fields; allowed: {', '.join(FIELD_TYPES)}"
             raise disagreement(("type", problem))
         return self
 
 
 class PhoneParsing(Part):
-    """One country to read national phone numbers in, tried in ascending order."""
+    """A country for parsing national phone numbers; countries are tried in ascending order."""
 
     order: PhoneOrder
     countryCode: CountryCode
 
 
 class ExpirationPolicy(Part):
-    """How long values of the type's events are kept, and which of them are personal (G-208).
+    """The retention of event values, and which of them are personal (G-208).
 
-    What is None is as the project chose.
+    None applies the settings of the project.
     """
 
     retentionDurationInDays: RetentionDays | None = None
@@ -95,7 +95,7 @@ class ExpirationPolicy(Part):
 
 
 class ListEventTypes(ProjectRequest):
-    """The event types of a project."""
+    """List the event types of a project."""
 
     search: Text | None = None
     archived: Flag | None = None
@@ -107,7 +107,7 @@ class ListEventTypes(ProjectRequest):
 
 
 class CreateEventType(ProjectRequest):
-    """A new kind of event."""
+    """Create an event type."""
 
     reference: Reference
     name: Name
@@ -123,24 +123,24 @@ class CreateEventType(ProjectRequest):
 
 
 class GetEventType(ProjectRequest):
-    """One event type, by its reference."""
+    """Get an event type by its reference."""
 
     id: PathText
 
 
 class ArchiveEventType(GetEventType):
-    """An event type whose events are to be refused from now on (G-077)."""
+    """Archive an event type: its new events are refused (G-077)."""
 
 
 class RestoreEventType(GetEventType):
-    """An archived event type whose events are to be taken again (G-077)."""
+    """Restore an archived event type: its events are accepted again (G-077)."""
 
 
 class UpdateEventType(GetEventType):
-    """Changes of an event type; what is not given stays (G-158).
+    """Update an event type; attributes that are not given stay as they are (G-158).
 
-    A field with a storage key that the event type has takes the place of that one; the other ones are added.
-    An expiration policy takes the place of the one before, and counts for events that come later.
+    A field replaces the existing field with the same storage key, or is added. An expiration policy replaces
+    the previous one, and applies to new events.
     """
 
     name: Name | None = None
@@ -156,11 +156,12 @@ class UpdateEventType(GetEventType):
 
 
 def _refuse_repeated(fields: Iterable[EventTypeField]) -> None:
-    seen: set[str] = set()
+    keys: set[str] = set()
     repeated = []
-    for index, each in enumerate(fields):
-        if each.storageKey in seen:
-            repeated.append((f"fields/{index}/storageKey", f"{each.storageKey!r} is there twice"))
-        seen.add(each.storageKey)
+    for index, field in enumerate(fields):
+        if field.storageKey in keys:
+            problem = f"{field.storageKey!r} is used twice; expected a different key for each field"
+            repeated.append((f"fields/{index}/storageKey", problem))
+        keys.add(field.storageKey)
     if repeated:
         raise disagreement(*repeated)

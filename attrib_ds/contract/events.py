@@ -27,10 +27,10 @@ from attrib_ds.contract.values import (
 from attrib_ds.contract.violations import translate
 from attrib_ds.errors import InvalidRequest
 
-Nonce: TypeAlias = Annotated[str, text(allowed="1 to 256 characters", shortest=1, longest=256)]
+Nonce: TypeAlias = Annotated[str, text(expected="1 to 256 characters", shortest=1, longest=256)]
 Grouping: TypeAlias = Annotated[str, choice("project", "event-type")]
 
-#: The intervals that follow each other in time, from the finest.
+#: Consecutive intervals, shortest first; the others are cyclic.
 LINEAR: Final = ("day", "week", "month", "quarter", "semester", "year")
 Interval: TypeAlias = Annotated[
     str,
@@ -48,10 +48,9 @@ Interval: TypeAlias = Annotated[
 
 
 class CreateEvent(ProjectRequest):
-    """One event as its sender has it.
+    """Create an event.
 
-    Only the envelope is checked here: what ``data`` holds, whether the type exists and what the date says
-    is found out later, by the processing (G-127).
+    Only the envelope is checked here; processing checks the ``data``, the event type and the date (G-127).
     """
 
     eventType: Text
@@ -62,19 +61,19 @@ class CreateEvent(ProjectRequest):
 
 
 class ValidateEvent(CreateEvent):
-    """One event as its sender has it, to be checked and not to be stored (G-138)."""
+    """Check an event without storing it (G-138)."""
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """What stands in a batch and is no event.
+    """An invalid item in a batch of events.
 
     Parameters
     ----------
     given : object
-        What came.
+        The item.
     error : InvalidRequest
-        Why it is none.
+        Its problem.
     """
 
     given: Any
@@ -85,9 +84,10 @@ def _check_envelope(value: Any) -> CreateEvent | Misfit:
     if isinstance(value, CreateEvent | Misfit):
         return value
     if not isinstance(value, Mapping):
-        return Misfit(value, InvalidRequest(f"event: {shown(value)} is not allowed; allowed: an object"))
+        return Misfit(value, InvalidRequest(f"event: {shown(value)} is not allowed; expected an object"))
     try:
-        return CreateEvent.model_validate({name: each for name, each in value.items() if each is not None})
+        given = {name: member for name, member in value.items() if member is not None}
+        return CreateEvent.model_validate(given)
     except ValidationError as error:
         return Misfit(value, translate(error, CreateEvent, call=lambda attribute: f"/{attribute}"))
 
@@ -96,12 +96,12 @@ def _write_envelope(value: CreateEvent | Misfit) -> Any:
     return value.given if isinstance(value, Misfit) else value.model_dump(exclude_unset=True)
 
 
-#: An event, or what stands in its place: one that is wrong does not spoil the others (G-137).
+#: An event or an invalid item; an invalid item does not affect the others (G-137).
 Envelope: TypeAlias = Annotated[
     CreateEvent | Misfit,
     Rule(
         check=_check_envelope,
-        allowed="an object",
+        expected="an object",
         json_schema=CreateEvent.model_json_schema(schema_generator=Untitled),
         write=_write_envelope,
     ),
@@ -109,10 +109,10 @@ Envelope: TypeAlias = Annotated[
 
 
 class CreateEvents(Request):
-    """Many events as their senders have them, in one request (G-137).
+    """Create many events in one request (G-137).
 
-    ``projectId`` is the project of those that name none. With ``wait`` the answer comes when they are
-    processed, and tells what is wrong with those that are not valid.
+    ``projectId`` is the project of events without one. With ``wait`` the answer comes after processing and
+    includes the errors of invalid events.
     """
 
     events: Annotated[tuple[Envelope, ...], Size(highest=1_000)]
@@ -121,13 +121,13 @@ class CreateEvents(Request):
 
     @property
     def project_ids(self) -> list[str]:
-        """The projects of the events, each once."""
-        return list(dict.fromkeys(each.projectId for each in self.events if isinstance(each, CreateEvent)))
+        """The distinct projects of the events."""
+        return list(dict.fromkeys(event.projectId for event in self.events if isinstance(event, CreateEvent)))
 
     def of_project(self, project_id: str) -> Self:
-        """Return the same request for the events of one project alone."""
+        """Return the same request with the events of one project only."""
         events = [
-            each for each in self.events if isinstance(each, CreateEvent) and each.projectId == project_id
+            event for event in self.events if isinstance(event, CreateEvent) and event.projectId == project_id
         ]
         return self.model_copy(update={"events": tuple(events), "projectId": project_id})
 
@@ -137,29 +137,29 @@ class CreateEvents(Request):
         project_id, events = values.get("projectId"), values.get("events")
         if project_id is None or not isinstance(events, list | tuple):
             return values
-        named = [
-            {**each, "projectId": project_id}
-            if isinstance(each, Mapping) and each.get("projectId") is None
-            else each
-            for each in events
+        completed = [
+            {**event, "projectId": project_id}
+            if isinstance(event, Mapping) and event.get("projectId") is None
+            else event
+            for event in events
         ]
-        return {**values, "events": named}
+        return {**values, "events": completed}
 
 
 class ReplayEvent(ProjectRequest):
-    """A trashed event that is to be processed again (G-057)."""
+    """Process a trashed event again (G-057)."""
 
     id: Uuid
 
 
 class GetEvent(ProjectRequest):
-    """One event, raw or computed."""
+    """Get an event, raw or computed."""
 
     id: Uuid
 
 
 class ListTrashedEvents(ProjectRequest):
-    """The events that could not be processed."""
+    """List the events that could not be processed."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -168,7 +168,7 @@ class ListTrashedEvents(ProjectRequest):
 
 
 class EventInsights(ProjectRequest):
-    """Metrics of events in time, by project or event type."""
+    """Compute metrics of events over time, by project or event type."""
 
     since: Instant
     until: Instant
@@ -180,7 +180,7 @@ class EventInsights(ProjectRequest):
 
 
 class UpdateEventState(ProjectRequest):
-    """A state that an event has reached (1) or left (0)."""
+    """Record that an event reached (1) or left (0) a state."""
 
     id: Uuid
     storageKey: PathText
@@ -189,7 +189,7 @@ class UpdateEventState(ProjectRequest):
 
 
 class UpdateEventStatistic(ProjectRequest):
-    """A number that an event is worth."""
+    """Record the value of a statistic of an event."""
 
     id: Uuid
     storageKey: PathText

@@ -13,13 +13,13 @@ from attrib_ds.contract.rule import Refused, Rule, choice, pattern, shown, text
 from attrib_ds.contract.user_keys import UserKey
 from attrib_ds.contract.values import BOUNDED, FILLED, Flag, whole
 
-#: What each transformer's level may be (G-123).
+#: Allowed levels of each transformer (G-123).
 LEVELS: Final[dict[str, Rule]] = {
     "date": choice("year", "semester", "quarter", "month", "week", "day", "hour", "minute", "second"),
-    "number": whole(lowest=0, highest=12, allowed="0 to 12 decimals"),
+    "number": whole(lowest=0, highest=12, expected="0 to 12 decimals"),
     "case": choice("upper", "lower"),
     "hash": choice("sha256"),
-    "join": text(allowed="a separator of at most 16 characters", longest=16),
+    "join": text(expected="a separator of at most 16 characters", longest=16),
 }
 
 FileName: TypeAlias = Annotated[
@@ -27,13 +27,13 @@ FileName: TypeAlias = Annotated[
     pattern(
         r"[^/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}",
         longest=128,
-        allowed="1 to 128 characters without slashes, backslashes and control characters",
+        expected="1 to 128 characters without slashes, backslashes and control characters",
     ),
 ]
 
 
 class Transformer(Part):
-    """One change of one column."""
+    """A transformation of one column."""
 
     type: Annotated[str, choice(*LEVELS)]
     key: UserKey
@@ -47,13 +47,13 @@ class Transformer(Part):
         try:
             rule.check(self.level)
         except Refused:
-            problem = f"{shown(self.level)} is no level of {self.type!r}; allowed: {rule.allowed}"
+            problem = f"{shown(self.level)} is not a level of {self.type!r}; expected {rule.expected}"
             raise disagreement(("level", problem)) from None
         return self
 
 
 class ExportedData(Part):
-    """Which users, and what of each."""
+    """The columns of the file and the selection of users."""
 
     columns: Annotated[tuple[UserKey, ...], FILLED]
     filters: UserFilter | None = None
@@ -61,7 +61,7 @@ class ExportedData(Part):
 
 
 class OutputFormat(Part):
-    """The kind of file; what stands after ``type`` is beyond the specification (G-119)."""
+    """The file format; only ``type`` is part of the specification (G-119)."""
 
     type: Annotated[str, choice("csv", "xlsx", fold=True)]
     delimiter: Annotated[str, choice(",", ";", "\t", "|")] = ","
@@ -70,7 +70,7 @@ class OutputFormat(Part):
 
 
 class ExportUsers(ProjectRequest):
-    """Users of a project as a file."""
+    """Export users of a project to a file."""
 
     filename: FileName
     exporterDataConfig: ExportedData
@@ -81,9 +81,12 @@ class ExportUsers(ProjectRequest):
     def _check_keys(self) -> Self:
         columns = self.exporterDataConfig.columns
         violations = [
-            (f"transformerConfig/{index}/key", f"{each.key!r} is none of the {{exporterDataConfig/columns}}")
-            for index, each in enumerate(self.transformerConfig)
-            if each.key not in columns
+            (
+                f"transformerConfig/{index}/key",
+                f"{change.key!r} is not among the {{exporterDataConfig/columns}}",
+            )
+            for index, change in enumerate(self.transformerConfig)
+            if change.key not in columns
         ]
         if violations:
             raise disagreement(*violations)

@@ -1,4 +1,4 @@
-"""Requests about who is who, and about what is known of one person."""
+"""Requests about the identity and the personal data of users."""
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
@@ -13,23 +13,23 @@ ErasureMode: TypeAlias = Annotated[str, choice("anonymise", "delete")]
 
 
 class MergeUsers(ProjectRequest):
-    """A user to be merged into another one, who survives (G-149)."""
+    """Merge a user into another one, which remains (G-149)."""
 
     id: HexId
     userId: HexId
 
 
 class SplitUser(ProjectRequest):
-    """A user to be parted from the one it was merged into (G-149)."""
+    """Split a user from the one it was merged into (G-149)."""
 
     id: HexId
     userId: HexId
 
 
 class DeleteUser(ProjectRequest):
-    """A person to be forgotten (G-209).
+    """Delete or anonymise a user (G-209).
 
-    ``delete`` takes away every record; ``anonymise`` keeps what counts and takes away who it was.
+    ``delete`` removes all records; ``anonymise`` keeps the counts and removes personal values.
     """
 
     id: HexId
@@ -37,12 +37,12 @@ class DeleteUser(ProjectRequest):
 
 
 class ExportUserData(ProjectRequest):
-    """Everything that is known of a person (G-209)."""
+    """Export all data of a user (G-209)."""
 
     id: HexId
 
 
 class AnonymiseExpired(ProjectRequest):
-    """The personal values whose time is over, as of a moment: now, unless another is given (G-208)."""
+    """Anonymise personal values past their retention, by default as of now (G-208)."""
 
     now: Instant | None = None

@@ -1,4 +1,4 @@
-"""Requests about integrations, which only the embedded service knows (G-047)."""
+"""Requests about integrations, which only the embedded service accepts (G-047)."""
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
@@ -9,14 +9,14 @@ from attrib_ds.contract.request import ProjectRequest
 from attrib_ds.contract.rule import pattern
 
 Currency: TypeAlias = Annotated[
-    str, pattern("[A-Z]{3}", shortest=3, longest=3, allowed="three capital letters, as in ISO 4217")
+    str, pattern("[A-Z]{3}", shortest=3, longest=3, expected="three capital letters, as in ISO 4217")
 ]
 
 
 class CreateIntegration(ProjectRequest):
-    """A new custom-ads integration, in the currency of the project unless one is given.
+    """Create a custom-ads integration, by default in the currency of the project.
 
-    The channel is that of its node (G-046).
+    ``channel`` is the channel of its node (G-046).
     """
 
     vendorId: VendorId
@@ -26,4 +26,4 @@ class CreateIntegration(ProjectRequest):
 
 
 class ListIntegrations(ProjectRequest):
-    """The integrations of a project."""
+    """List the integrations of a project."""

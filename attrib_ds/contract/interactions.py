@@ -27,20 +27,20 @@ from attrib_ds.schema import INTERACTION, INTERACTION_INSIGHT, is_json, properti
 
 MOST_SEGMENTS: Final = 1_000
 
-#: Ids of records that are no property to break counters down by (G-113).
+#: Ids, by which counters cannot be grouped (G-113).
 _UNGROUPED: Final = {"_id", "firstHitId"}
 
-#: Columns that hold one value per record, thus an order.
-SORTABLE: Final = tuple(each.name for each in INTERACTION if not is_json(each))
+#: Columns to sort by: those with one value per record.
+SORTABLE: Final = tuple(column.name for column in INTERACTION if not is_json(column))
 
-#: Columns that counters can be broken down by: no ids, no continuous numbers, no dates (G-113).
+#: Columns to group by: no ids, no continuous numbers, no dates (G-113).
 GROUPABLE: Final = tuple(
-    each.name
-    for each in INTERACTION
-    if each.name not in _UNGROUPED
-    and not is_json(each)
-    and not pa.types.is_floating(each.type)
-    and not pa.types.is_timestamp(each.type)
+    column.name
+    for column in INTERACTION
+    if column.name not in _UNGROUPED
+    and not is_json(column)
+    and not pa.types.is_floating(column.type)
+    and not pa.types.is_timestamp(column.type)
 )
 
 
@@ -54,17 +54,17 @@ def _check_group(value: Any) -> str:
 
 
 def _check_node_data(value: Any) -> dict[str, Any]:
-    found = check_json_object(value)
-    if not isinstance(found.get("vendorId"), str):
-        raise Refused("has no vendorId; allowed: an object with the vendorId (text) of an integration")
-    return found
+    node_data = check_json_object(value)
+    if not isinstance(node_data.get("vendorId"), str):
+        raise Refused("has no vendorId; expected an object with the vendorId (text) of an integration")
+    return node_data
 
 
 def _check_user_data(value: Any) -> dict[str, Any]:
-    found = check_json_object(value)
-    if all(each is None or (isinstance(each, str) and not each.strip()) for each in found.values()):
-        raise Refused("identifies nobody; allowed: an object with at least one identity field, such as email")
-    return found
+    user_data = check_json_object(value)
+    if all(field is None or (isinstance(field, str) and not field.strip()) for field in user_data.values()):
+        raise Refused("identifies no user; expected at least one identity field, such as email")
+    return user_data
 
 
 Projection: TypeAlias = Annotated[tuple[Annotated[str, choice(*properties(INTERACTION))], ...], FILLED]
@@ -74,7 +74,7 @@ Group: TypeAlias = Annotated[
     str,
     Rule(
         check=_check_group,
-        allowed="one property of interactions backed by one column",
+        expected="a property of interactions with a column of its own",
         json_schema={"type": "string", "enum": list(GROUPABLE)},
     ),
 ]
@@ -102,7 +102,7 @@ NodeData: TypeAlias = Annotated[
     dict[str, Any],
     Rule(
         check=_check_node_data,
-        allowed="an object with the vendorId of an integration and the properties of its tree",
+        expected="an object with the vendorId of an integration and the properties of its node",
         json_schema={
             "type": "object",
             "required": ["vendorId"],
@@ -114,14 +114,14 @@ UserData: TypeAlias = Annotated[
     dict[str, Any],
     Rule(
         check=_check_user_data,
-        allowed="an object of identity fields, at least one",
+        expected="an object with at least one identity field",
         json_schema={"type": "object", "minProperties": 1},
     ),
 ]
 
 
 class Population(ProjectRequest):
-    """Which interactions are meant: the part that searches and insights share."""
+    """The selection of interactions that searches and insights share."""
 
     null_counts: ClassVar[frozenset[str]] = frozenset({"filtered", "isBot"})
 
@@ -134,7 +134,7 @@ class Population(ProjectRequest):
 
 
 class SearchInteractions(Population):
-    """Interactions of a project, one page of them."""
+    """Search the interactions of a project, one page at a time."""
 
     projection: Projection | None = None
     sort: InteractionSort | None = None
@@ -143,19 +143,19 @@ class SearchInteractions(Population):
 
 
 class GetInteraction(ProjectRequest):
-    """One interaction with every property."""
+    """Get an interaction with all properties."""
 
     id: HexId
 
 
 class ListHits(ProjectRequest):
-    """The hits of the session that a hit opened."""
+    """List the hits of a session, identified by its first hit."""
 
     firstHitId: Uuid
 
 
 class InteractionInsights(Population):
-    """Counters of interactions, by group and interval."""
+    """Count interactions by group and interval."""
 
     group: Group | None = None
     interval: Interval | None = None
@@ -170,15 +170,16 @@ class InteractionInsights(Population):
         required = ("segmentCount", "since", "until")
         missing = [name for name in required if getattr(self, name) is None]
         if missing:
-            raise disagreement(*((name, "missing; the {interval} 'custom' needs it") for name in missing))
+            raise disagreement(*((name, "is required when {interval} is 'custom'") for name in missing))
         if not 1 <= (self.segmentCount or 0) <= MOST_SEGMENTS:
-            problem = f"{shown(self.segmentCount)} is not allowed; allowed: 1 to {MOST_SEGMENTS}"
+            expected = f"a whole number from 1 to {MOST_SEGMENTS}"
+            problem = f"{shown(self.segmentCount)} is not allowed; expected {expected}"
             raise disagreement(("segmentCount", problem))
         return self
 
 
 class CreateOfflineInteraction(ProjectRequest):
-    """A contact outside the website, imported."""
+    """Create an offline interaction, such as a call or a visit to a store."""
 
     date: PastInstant
     userData: UserData

@@ -1,4 +1,4 @@
-"""Writes JSON text with exact decimals, refusing what JSON cannot hold."""
+"""Writes JSON text with exact decimals, and refuses values that JSON cannot represent."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, Final
 
 from attrib_ds.contract.rule import Refused, is_unicode, shown
 
-#: Levels of nesting a JSON text may have (G-188).
+#: Maximum levels of nesting (G-188).
 DEEPEST: Final = 64
-#: Decimal digits of an integer beyond which Python itself refuses to read it back.
+#: Python refuses to parse integers with more digits.
 _MOST_DIGITS: Final = 4_000
 _TOO_LARGE: Final = 10**_MOST_DIGITS
 
 
 class EncodedObject(Mapping[str, Any]):
-    """A JSON object with its text, which :func:`encode` copies wherever the object is part of a value.
+    """A JSON object with its encoded text, which :func:`encode` reuses.
 
-    An event's ``data`` is one: however many layers it passes, it is encoded once.
+    The ``data`` of an event is encoded once, no matter how many layers it passes through.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ class EncodedObject(Mapping[str, Any]):
     members : mapping
         As given.
     text : str
-        The object as JSON, checked to be nested no deeper than a member of another object may be.
+        The object as JSON; its nesting leaves room for one enclosing object.
 
     Raises
     ------
     Refused
-        If JSON cannot hold it; see :func:`encode`.
+        If JSON cannot represent it; see :func:`encode`.
 
     Examples
     --------
@@ -68,24 +68,24 @@ class EncodedObject(Mapping[str, Any]):
 def encode(value: object, *, level: int = 0) -> str:
     """Write a value as JSON text.
 
-    ``json.dumps`` would turn a Decimal into a binary float, write NaN and drop the type of a key.
+    Unlike ``json.dumps``, decimals stay exact, and NaN and keys that are not text are refused.
 
     Parameters
     ----------
     value : object
         Mappings, lists, tuples, text, numbers, booleans and None.
     level : int, default 0
-        How deep the value lies in the whole text.
+        Nesting level of the value in the whole text.
 
     Returns
     -------
     str
-        The text, without blanks, keys in the order given.
+        Without whitespace; keys keep their order.
 
     Raises
     ------
     Refused
-        If a part is of another type, is not finite or not Unicode, or lies deeper than 64 levels.
+        If a part is of another type, not finite, not Unicode, or nested deeper than 64 levels.
 
     Examples
     --------
@@ -99,11 +99,11 @@ def encode(value: object, *, level: int = 0) -> str:
         return json.dumps(value)
     if isinstance(value, int):
         if abs(value) >= _TOO_LARGE:
-            raise Refused(f"holds an integer of more than {_MOST_DIGITS} digits")
+            raise Refused(f"contains an integer of more than {_MOST_DIGITS:,} digits; expected fewer")
         return int.__repr__(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Refused(f"holds {float(value)!r}, which JSON cannot write; allowed: finite numbers")
+            raise Refused(f"contains {float(value)!r}, which JSON cannot represent; expected finite numbers")
         return float.__repr__(value)
     if isinstance(value, Decimal):
         return _encode_decimal(value)
@@ -112,32 +112,32 @@ def encode(value: object, *, level: int = 0) -> str:
     if isinstance(value, Mapping | list | tuple):
         return _encode_container(value, level + 1)
     raise Refused(
-        f"holds {shown(value)} of type {type(value).__name__}; allowed: what JSON can hold (text, numbers, "
-        "true, false, null, lists and objects)"
+        f"contains {shown(value)} of type {type(value).__name__}; expected values that JSON can represent "
+        "(text, numbers, true, false, null, lists and objects)"
     )
 
 
 def _encode_container(value: Mapping[object, object] | list[object] | tuple[object, ...], level: int) -> str:
     if level > DEEPEST:
-        raise Refused(f"is nested too deeply; allowed: {DEEPEST} levels")
+        raise Refused(f"is nested too deeply; expected at most {DEEPEST} levels")
     if not isinstance(value, Mapping):
-        return f"[{','.join([encode(each, level=level) for each in value])}]"
+        return f"[{','.join([encode(item, level=level) for item in value])}]"
     for key in value:
         if not isinstance(key, str):
-            raise Refused(f"has the key {shown(key)}, which is not text; allowed: text keys")
-    members = [f"{_encode_text(str(key))}:{encode(each, level=level)}" for key, each in value.items()]
+            raise Refused(f"has the key {shown(key)}; expected keys that are text")
+    members = [f"{_encode_text(str(key))}:{encode(member, level=level)}" for key, member in value.items()]
     return f"{{{','.join(members)}}}"
 
 
 def _encode_text(value: str) -> str:
     if not is_unicode(value):
-        raise Refused("holds half a surrogate pair, which is not text")
+        raise Refused("contains an unpaired surrogate; expected Unicode text")
     return json.dumps(value, ensure_ascii=False)
 
 
 def _encode_decimal(value: Decimal) -> str:
     if not value.is_finite():
-        raise Refused(f"holds {value}, which JSON cannot write; allowed: finite numbers")
+        raise Refused(f"contains {value}, which JSON cannot represent; expected finite numbers")
     if value.adjusted() > _MOST_DIGITS or value.as_tuple().exponent < -_MOST_DIGITS:  # type: ignore[operator]
         return str(value)
     plain = f"{value:f}"
@@ -145,7 +145,7 @@ def _encode_decimal(value: Decimal) -> str:
 
 
 def depth(value: object) -> int:
-    """Return how many levels of lists and objects a value has, without recursion.
+    """Return the number of nested levels of lists and objects.
 
     Examples
     --------
@@ -154,12 +154,15 @@ def depth(value: object) -> int:
     >>> depth("text")
     0
     """
-    level, waiting = 0, [value]
-    while waiting := [each for each in waiting if isinstance(each, Mapping | list | tuple)]:
+    # Without recursion: the value may be nested deeper than Python's stack.
+    level, values = 0, [value]
+    while containers := [value for value in values if isinstance(value, Mapping | list | tuple)]:
         level += 1
         if level > DEEPEST:
             break
-        waiting = [
-            member for each in waiting for member in (each.values() if isinstance(each, Mapping) else each)
+        values = [
+            member
+            for container in containers
+            for member in (container.values() if isinstance(container, Mapping) else container)
         ]
     return level

@@ -1,4 +1,4 @@
-"""The request to load records in bulk, which only the embedded service knows."""
+"""The request to load records in bulk, which only the embedded service accepts."""
 
 from typing import Annotated, Any, TypeAlias
 
@@ -10,7 +10,7 @@ Loaded: TypeAlias = Annotated[str, choice("interactions", "hits", "events", "nod
 
 
 class LoadRecords(ProjectRequest):
-    """Records to load, from whatever the loader can read; those of stored ids replace them if asked."""
+    """Load records from a frame, an Arrow table or a file; ``replace`` overwrites stored records by id."""
 
     resource: Loaded
     source: Any

@@ -1,4 +1,4 @@
-"""Requests about mirrors of projects, which only the embedded service knows."""
+"""Requests about mirrors of projects, which only the embedded service accepts."""
 
 from typing import Annotated, Any, TypeAlias
 
@@ -9,19 +9,19 @@ Mirrored: TypeAlias = Annotated[str, choice("users", "event-types", "campaigns")
 
 
 class BeginMirror(ProjectRequest):
-    """The project as a mirror of the same project elsewhere."""
+    """Make the project a mirror of a project of another service."""
 
     source: str
 
 
 class KeepMirror(ProjectRequest):
-    """How far the mirror has come."""
+    """Store the progress of the mirror."""
 
     progress: dict[str, Any]
 
 
 class MirrorRecords(ProjectRequest):
-    """Records of the project elsewhere, that the loader does not know, in the schema of their resource."""
+    """Store records of the source that ``LoadRecords`` does not accept, in the schema of their resource."""
 
     resource: Mirrored
     records: Any

@@ -12,7 +12,7 @@ NodeType: TypeAlias = Annotated[str, choice(*NODE_TYPES)]
 
 
 class ListNodes(ProjectRequest):
-    """The nodes of a project's traffic-source tree."""
+    """List the nodes of a project's traffic-source tree."""
 
     type: NodeType | None = None
     search: Text | None = None
@@ -21,6 +21,6 @@ class ListNodes(ProjectRequest):
 
 
 class GetNode(ProjectRequest):
-    """One node."""
+    """Get one node."""
 
     id: PathText

@@ -21,7 +21,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _BYTES: Final = "application/octet-stream"
 _INTERFACE_VERSION: Final = "1.0.0"
 _FILES: Final = ("text/csv", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
-#: Written out, since those of ``http.HTTPStatus`` change with the version of Python.
+#: Fixed here, because the phrases of ``http.HTTPStatus`` depend on the Python version.
 _PHRASES: Final = {
     200: "OK",
     201: "Created",
@@ -47,7 +47,7 @@ _ERROR: Final = {
         "requestId": {"type": "string"},
     },
 }
-#: Of one event of many.
+#: Outcome of one event of a batch.
 _OUTCOME: Final = {
     "oneOf": [
         {
@@ -104,7 +104,7 @@ def document() -> dict[str, Any]:
         )
         schemas |= request.pop("$defs", {})
         for method in (operation.method, *operation.synonyms):
-            members[method.lower()] = _described(operation, method, request)
+            members[method.lower()] = _path_item(operation, method, request)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Attribution service", "version": _INTERFACE_VERSION},
@@ -116,9 +116,9 @@ def document() -> dict[str, Any]:
     }
 
 
-def _described(operation: Operation, method: str, request: dict[str, Any]) -> dict[str, Any]:
+def _path_item(operation: Operation, method: str, request: dict[str, Any]) -> dict[str, Any]:
     is_synonym = method != operation.method
-    described = {
+    item = {
         "operationId": f"{operation.name}_{method.lower()}" if is_synonym else operation.name,
         "summary": operation.title + (f" (synonym of {operation.method})" if is_synonym else ""),
         "description": request["description"],
@@ -127,14 +127,14 @@ def _described(operation: Operation, method: str, request: dict[str, Any]) -> di
         "security": _security(operation),
     }
     if operation.has_body:
-        described["requestBody"] = _body(operation, request)
-    return described
+        item["requestBody"] = _body(operation, request)
+    return item
 
 
 def _security(operation: Operation) -> list[dict[str, list[str]]]:
     if operation.base == "auth":
         return []
-    # An empty entry makes the token optional: it is honoured if it is sent (G-175).
+    # An empty entry makes the token optional: it is checked if it is sent (G-175).
     return [{"token": []}] if operation.token else [{}, {"token": []}]
 
 
@@ -152,8 +152,8 @@ def _parameters(operation: Operation, request: dict[str, Any]) -> list[dict[str,
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a value in text, where nothing can be null."""
-    present = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    """Return the schema of a path or query parameter, which cannot be null."""
+    present = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
     if len(present) != 1:
         return schema
     rest = {name: value for name, value in schema.items() if name not in {"anyOf", "default"}}
@@ -189,14 +189,14 @@ def _responses(operation: Operation) -> dict[str, Any]:
 
 def _content(operation: Operation) -> dict[str, Any]:
     if operation.answer.kind == "file":
-        # One in a form of its own choice, or as it is.
-        has_form = "outputFormatConfig" in operation.request.model_fields
+        # Exports have a format; backups are plain bytes.
+        has_format = "outputFormatConfig" in operation.request.model_fields
         bytes_ = {"schema": {"type": "string", "format": "binary"}}
-        return dict.fromkeys(_FILES if has_form else (_BYTES,), bytes_)
-    return {_JSON: {"schema": _answered(operation.answer)}}
+        return dict.fromkeys(_FILES if has_format else (_BYTES,), bytes_)
+    return {_JSON: {"schema": _answer_schema(operation.answer)}}
 
 
-def _answered(answer: Answering) -> dict[str, Any]:
+def _answer_schema(answer: Answering) -> dict[str, Any]:
     record = {"$ref": f"{_SCHEMAS}{answer.resource}"}
     page: dict[str, Any] = {"count": _COUNT, "total": _COUNT, "data": {"type": "array", "items": record}}
     if answer.echo:

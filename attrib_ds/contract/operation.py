@@ -1,4 +1,4 @@
-"""One operation of the service, as data."""
+"""Declares an operation of the service as data."""
 
 from __future__ import annotations
 
@@ -23,44 +23,43 @@ _PLACEHOLDER: Final = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True)
 class Operation:
-    """Tell what one operation takes, where it is found and what it answers.
+    """Declare an operation: its request, its HTTP method and path, and its answer.
 
     Parameters
     ----------
     name : str
-        Name of the public function, where one exists.
+        Name of the public function, if there is one.
     title : str
         Name in the specification.
     method, path : str
-        HTTP method and path under the base; empty for what only the embedded service does.
+        HTTP method and path under the base; empty if only the embedded service has it.
     request : type
-        Its request.
+        Request model.
     answer : Answering
-        The shape of its answer.
+        Shape of the answer.
     base : str, default "v1"
         ``v1``, ``v2``, ``auth`` or ``embedded``.
     success : int, default 200
         Status of success.
     statuses : tuple of int
-        Statuses that the specification lists.
+        Statuses listed by the specification.
     also : tuple of int
-        Statuses that only the decisions know.
+        Statuses added by the decisions.
     token : bool, default True
-        Whether it needs an access token.
+        Whether an access token is required.
     idempotent : bool, default False
-        Whether repeating it is safe.
+        Whether it is safe to repeat.
     arguments : mapping of str to str
-        Attribute of the request, with ``/`` before a nested one, to the argument of the public function.
-        Attributes not given are called the same in snake_case.
+        Maps attributes of the request, with ``/`` before a nested one, to arguments of the public function;
+        the attribute in snake_case by default.
     extension : bool, default False
-        Whether the specification does not have it.
+        Whether it is not part of the specification.
     synonyms : tuple of str
-        Further methods accepted on the same path (G-033).
+        Other methods accepted on the same path (G-033).
     body : str, default ""
-        Attribute of the request that is the whole body, where that is an array; attributes beside it are
-        in the query.
+        Attribute of the request that is the whole body, an array; the other attributes are in the query.
     upload : str, default ""
-        Attribute of the request that is the path of a file whose bytes are the whole body.
+        Attribute of the request with the path of a file to send as the body.
 
     Examples
     --------
@@ -90,41 +89,41 @@ class Operation:
 
     def __post_init__(self) -> None:
         nested = {attribute.partition("/")[0] for attribute in self.arguments if "/" in attribute}
-        named = {each: _snake_case(each) for each in self.request.model_fields if each not in nested}
-        object.__setattr__(self, "arguments", {**named, **self.arguments})
+        snake_case = {name: _snake_case(name) for name in self.request.model_fields if name not in nested}
+        object.__setattr__(self, "arguments", {**snake_case, **self.arguments})
 
     @property
     def answered_statuses(self) -> tuple[int, ...]:
-        """Every status it answers, in order.
+        """All statuses of its answers, sorted.
 
-        Whatever names its project in the path answers 400 to a malformed name, and 404 for a project that is
-        not there, as far as the caller may know that (G-178, G-179).
+        With a project in the path these include 400 for a malformed project id and 404 for a project that
+        does not exist or that the caller may not see (G-178, G-179).
         """
         of_project = (400, 404) if "{projectId}" in self.path else ()
         return tuple(sorted({*self.statuses, *self.also, *of_project}))
 
     def location(self, attribute: str) -> Location:
-        """Say where an attribute of the request travels: in the path, the query or the body."""
+        """Return the part of the HTTP request that carries an attribute: path, query or body."""
         if attribute in _PLACEHOLDER.findall(self.path):
             return "path"
         return "body" if self.has_body and self.body in ("", attribute) else "query"
 
     @property
     def has_body(self) -> bool:
-        """Whether requests of its method carry a body."""
+        """Whether its HTTP method has a body."""
         return self.method not in ("GET", "DELETE")
 
     def argument(self, attribute: str) -> str:
-        """Return what a caller in Python calls an attribute, given with ``/`` before nested parts."""
+        """Return the Python argument for an attribute, with ``/`` before nested parts."""
         parts = attribute.split("/")
         for length in range(len(parts), 0, -1):
-            known = self.arguments.get("/".join(parts[:length]))
-            if known is not None:
-                return "/".join([known, *parts[length:]])
+            argument = self.arguments.get("/".join(parts[:length]))
+            if argument is not None:
+                return "/".join([argument, *parts[length:]])
         return "/".join([_snake_case(parts[0]), *parts[1:]])
 
     def pointer(self, attribute: str) -> str:
-        """Return what a caller over HTTP calls an attribute: a JSON pointer if it is in the body."""
+        """Return the HTTP name of an attribute: a JSON pointer if it is in the body."""
         first, slash, rest = attribute.partition("/")
         if self.location(first) != "body":
             return attribute
@@ -147,12 +146,12 @@ def index_by_name(operations: Iterable[Operation]) -> dict[str, Operation]:
     Raises
     ------
     ValueError
-        If a name is there twice.
+        If two operations have the same name.
     """
     by_name: dict[str, Operation] = {}
     for operation in operations:
         if operation.name in by_name:
-            raise ValueError(f"operations: {operation.name!r} is there twice")
+            raise ValueError(f"operations: {operation.name!r} is declared twice")
         by_name[operation.name] = operation
     return by_name
 

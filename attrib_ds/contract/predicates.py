@@ -1,4 +1,4 @@
-"""The filters that requests carry: predicates here, the specification's JSON on the wire."""
+"""Rules for filters in requests: predicates in Python, the specification's JSON over HTTP."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Kind: TypeAlias = Literal["interaction", "node", "user", "event"]
 
 
 def filtering(kind: Kind) -> Rule:
-    """Return the rule of a filter on one kind of record.
+    """Return the rule for a filter on one kind of record.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        What the filter speaks about.
+        Kind of the records.
 
     Returns
     -------
     Rule
-        Holds a predicate, and accepts its JSON object too.
+        Stores a predicate; accepts its JSON object too.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def filtering(kind: Kind) -> Rule:
     def check(value: Any) -> Predicate:
         if isinstance(value, Predicate):
             if value.kind != kind:
-                raise Refused(f"filters {value.kind}s; allowed: a predicate that begins with {kind}(...)")
+                raise Refused(f"filters {value.kind}s; expected a predicate that starts with {kind}(...)")
             return value
         if not isinstance(value, Mapping):
             raise Refused
@@ -42,7 +42,7 @@ def filtering(kind: Kind) -> Rule:
 
     return Rule(
         check=check,
-        allowed=f"a predicate that begins with {kind}(...), or its JSON object",
+        expected=f"a predicate that starts with {kind}(...), or its JSON object",
         json_schema={"type": "object"},
         write=to_json,
     )
@@ -57,12 +57,12 @@ def _check_event_types(value: Any) -> tuple[str, ...] | Predicate:
     if isinstance(value, Mapping) and "eventTypes" in value:
         value = value["eventTypes"]
     if isinstance(value, list | tuple):
-        return tuple(_REFERENCE.check(each) for each in value)
+        return tuple(_REFERENCE.check(reference) for reference in value)
     if not isinstance(value, Predicate | Mapping):
         raise Refused
     predicate: Predicate = _EVENTS.check(value)
     if not isinstance(predicate, Comparison) or predicate.field != "eventType":
-        raise Refused(f"{shown(predicate)} is not allowed; allowed: one comparison of event('eventType')")
+        raise Refused(f"{shown(predicate)} is not allowed; expected one comparison of event('eventType')")
     return predicate
 
 
@@ -72,20 +72,20 @@ def _write_event_types(value: tuple[str, ...] | Predicate) -> Any:
 
 _NODES: Final = filtering("node")
 _EVENTS: Final = filtering("event")
-_REFERENCE: Final = text(allowed="a list of event type references")
+_REFERENCE: Final = text(expected="a list of event type references")
 
 InteractionFilter: TypeAlias = Annotated[Predicate, filtering("interaction")]
 UserFilter: TypeAlias = Annotated[Predicate, filtering("user")]
 NodeFilter: TypeAlias = Annotated[
     Predicate,
-    Rule(check=_check_nodes, allowed=_NODES.allowed, json_schema=_NODES.json_schema, write=to_json),
+    Rule(check=_check_nodes, expected=_NODES.expected, json_schema=_NODES.json_schema, write=to_json),
 ]
-#: References, or one comparison of the event type (G-118).
+#: References, or a comparison of the event type (G-118).
 EventTypes: TypeAlias = Annotated[
     tuple[str, ...] | Predicate,
     Rule(
         check=_check_event_types,
-        allowed="a list of event type references, or a predicate on event('eventType')",
+        expected="a list of event type references, or a predicate on event('eventType')",
         json_schema={"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object"}]},
         write=_write_event_types,
     ),

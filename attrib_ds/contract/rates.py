@@ -1,4 +1,4 @@
-"""Requests about what currencies are worth in the project's own."""
+"""Requests about exchange rates to the currency of the project."""
 
 import math
 import re
@@ -15,20 +15,20 @@ from attrib_ds.contract.rule import Refused, Rule
 from attrib_ds.contract.values import BOUNDED, PAST, Limit, Offset
 
 
-def _check_worth(value: Any) -> float:
+def _check_rate(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | np.integer | np.floating):
         raise Refused
     try:
-        worth = float(value)
+        rate = float(value)
     except OverflowError:
         raise Refused from None
-    if not math.isfinite(worth) or worth <= 0:
+    if not math.isfinite(rate) or rate <= 0:
         raise Refused
-    return worth
+    return rate
 
 
 def _check_day(value: Any) -> datetime:
-    # Tables of rates name days: a rate holds from the start of its day on.
+    # Tables of rates have days: a rate applies from the start of its day.
     is_day = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
     if is_day or (isinstance(value, date) and not isinstance(value, datetime)):
         value = f"{value}T00:00:00Z"
@@ -36,42 +36,42 @@ def _check_day(value: Any) -> datetime:
     return instant
 
 
-#: From when on something is worth so much.
+#: When a rate starts to apply.
 Day: TypeAlias = Annotated[
     datetime,
     Rule(
         check=_check_day,
-        allowed=f"a day, such as '2025-01-31', or {PAST.allowed}",
+        expected=f"a day, such as '2025-01-31', or {PAST.expected}",
         json_schema={"type": "string"},
         write=instants.format,
     ),
 ]
-Worth: TypeAlias = Annotated[
+ExchangeRate: TypeAlias = Annotated[
     float,
     Rule(
-        check=_check_worth,
-        allowed="a number above 0",
+        check=_check_rate,
+        expected="a number above 0",
         json_schema={"type": "number", "exclusiveMinimum": 0},
     ),
 ]
 
 
 class Rate(Part):
-    """What one unit of a currency is worth in the project's from a date on (G-065); null takes it back."""
+    """The value of one unit of a currency in that of the project, from a date on (G-065); null removes it."""
 
     currency: Currency
     date: Day
-    rate: Worth | None
+    rate: ExchangeRate | None
 
 
 class SetRates(ProjectRequest):
-    """Rates to be kept; one of the same currency and date is replaced, or removed by null."""
+    """Set rates; a rate replaces the one of the same currency and date, and null removes it."""
 
     rates: Annotated[tuple[Rate, ...], BOUNDED]
 
 
 class ListRates(ProjectRequest):
-    """The rates of a project, those of one currency if one is given."""
+    """List the rates of a project, optionally of one currency."""
 
     currency: Currency | None = None
     offset: Offset = 0

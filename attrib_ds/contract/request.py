@@ -1,4 +1,4 @@
-"""The base of every request."""
+"""Base classes of request models."""
 
 from typing import ClassVar
 
@@ -10,27 +10,27 @@ from attrib_ds.contract.identifiers import ProjectId
 
 
 class Untitled(GenerateJsonSchema):
-    """Leave out the titles that pydantic makes of attribute names."""
+    """Generate JSON Schema without titles made from attribute names."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  (pydantic's signature)
-        """Say no."""
+        """Return False: no titles."""
         return False
 
 
 class Part(BaseModel):
     """Base of requests and of the objects inside them: frozen, unknown properties ignored (G-043)."""
 
-    # Attributes whose value is secret have `repr=False`; no message may show a value of theirs.
+    # Secret attributes have `repr=False`; error messages never show their values.
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
 
 class Request(Part):
-    """What one operation is asked; attributes are named as in the specification.
+    """The request of an operation; attributes have the names of the specification.
 
     Attributes
     ----------
     null_counts : frozenset of str
-        Attributes for which None is a value; for every other one None means "not given".
+        Attributes with None as a value; for all others None means "not given".
     """
 
     null_counts: ClassVar[frozenset[str]] = frozenset()
@@ -43,17 +43,17 @@ class ProjectRequest(Request):
 
 
 def disagreement(*violations: tuple[str, str]) -> PydanticCustomError:
-    """Return the error of attributes that do not go together.
+    """Return the error for attributes that contradict each other.
 
     Parameters
     ----------
     *violations : tuple of str
-        The attribute, and what is wrong with it; ``{name}`` in the text becomes what the reader calls
-        the attribute ``name``.
+        An attribute and its problem; ``{name}`` in the problem is replaced with the name that the reader
+        uses for the attribute ``name``.
 
     Returns
     -------
     PydanticCustomError
-        To be raised by a validator of the model.
+        For a validator of the model to raise.
     """
-    return PydanticCustomError("disagreement", "the properties disagree", {"violations": violations})
+    return PydanticCustomError("disagreement", "contradictory properties", {"violations": violations})

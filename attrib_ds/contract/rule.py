@@ -1,4 +1,4 @@
-"""What one value of a request may be: its check, its words and its JSON Schema."""
+"""Rules for the values of requests: the check, the words of its error message and the JSON Schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Refused(ValueError):
     Parameters
     ----------
     problem : str, optional
-        What is wrong and what is allowed, where the rule's own words are not enough.
+        What is wrong and what is expected; by default the message says what the rule expects.
     """
 
     def __init__(self, problem: str = "") -> None:
@@ -40,39 +40,40 @@ class Refused(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Say what one value may be; used as ``Annotated[str, Rule(...)]`` in request models.
+    """Define the allowed values of an attribute, as ``Annotated[str, Rule(...)]`` in a request model.
 
     Parameters
     ----------
     check : callable
-        Takes the value and returns what the request holds; raises :class:`Refused` or ``InvalidRequest``.
-    allowed : str
-        What is allowed, in words.
+        Takes a value and returns it in the form the request stores; raises :class:`Refused` or
+        ``InvalidRequest`` if it is not allowed.
+    expected : str
+        Description of the allowed values; a message reads "limit: 2.5 is not allowed; expected …".
     json_schema : mapping
-        The same for machines.
+        JSON Schema of the allowed values.
     read : callable, optional
-        Turns the text of a query parameter into a value for ``check``.
+        Converts the text of a query parameter to a value for ``check``.
     write : callable, optional
-        Turns what the request holds into its JSON form.
+        Converts the stored value to JSON.
     """
 
     check: Callable[[Any], Any]
-    allowed: str
+    expected: str
     json_schema: Mapping[str, Any] = field(hash=False)
     read: Callable[[str], Any] | None = None
     write: Callable[[Any], Any] | None = None
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let pydantic run this rule in place of its own."""
+        """Validate with this rule instead of pydantic's own."""
         write = core_schema.plain_serializer_function_ser_schema(self.write) if self.write else None
         return core_schema.with_info_plain_validator_function(self._validate, serialization=write)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Let OpenAPI show this rule."""
-        words = {} if "enum" in self.json_schema else {"description": self.allowed}
-        return {**words, **self.json_schema}
+        """Add the description to the JSON Schema."""
+        description = {} if "enum" in self.json_schema else {"description": self.expected}
+        return {**description, **self.json_schema}
 
     def _validate(self, value: Any, info: ValidationInfo) -> Any:
         is_text = info.context is not None and info.context["query"] and isinstance(value, str)
@@ -81,9 +82,9 @@ class Rule:
         except Refused as refusal:
             if refusal.problem:
                 raise _explained(refusal.problem) from None
-            raise PydanticCustomError("not_allowed", "{allowed}", {"allowed": self.allowed}) from None
+            raise PydanticCustomError("not_allowed", "{expected}", {"expected": self.expected}) from None
         except InvalidRequest as refusal:
-            # What checks a whole tree says where in it, by a JSON pointer, and then what.
+            # The check of a tree puts the JSON pointer of the wrong part before the problem.
             within = refusal.field or ""
             problem = refusal.message.removeprefix(f"{within}: ")
             raise _explained(problem, within=within if within.startswith("/") else "") from None
@@ -91,27 +92,27 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Bound the length of a list before its items are looked at.
+    """Check the length of a list before its items.
 
-    Millions of wrong items then cost no time to refuse, and a list of one wrong item is not called empty.
+    A list of millions of wrong items is refused at once, and a list of one wrong item is not called empty.
 
     Parameters
     ----------
     lowest, highest : int, default 0 and 10,000
-        Least and most items.
+        Minimum and maximum number of items.
     """
 
     lowest: int = 0
     highest: int = 10_000
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let pydantic check the length first."""
+        """Check the length before pydantic checks the items."""
         return core_schema.no_info_before_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Let OpenAPI show the bounds."""
+        """Add the bounds to the JSON Schema."""
         lowest = {"minItems": self.lowest} if self.lowest else {}
         return {**handler(schema), **lowest, "maxItems": self.highest}
 
@@ -119,31 +120,31 @@ class Size:
         if isinstance(value, Iterator):
             value = tuple(islice(value, self.highest + 1))
         if isinstance(value, Sized) and not self.lowest <= len(value) <= self.highest:
-            allowed = f"a list of {self.lowest:,} to {self.highest:,}"
-            raise PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
+            expected = f"a list of {self.lowest:,} to {self.highest:,} items"
+            raise PydanticCustomError("not_allowed", "{expected}", {"expected": expected})
         return value
 
 
-def pattern(expression: str, *, allowed: str, shortest: int = 1, longest: int | None = None) -> Rule:
-    """Return the rule of a text that matches an expression as a whole.
+def pattern(expression: str, *, expected: str, shortest: int = 1, longest: int | None = None) -> Rule:
+    """Return the rule for text that matches a regular expression from start to end.
 
     Parameters
     ----------
     expression : str
         A regular expression without anchors.
-    allowed : str
-        What is allowed, in words.
+    expected : str
+        Description of the allowed text.
     shortest, longest : int, optional
         Bounds of the length, in characters.
 
     Returns
     -------
     Rule
-        Holds the text as it came.
+        Stores the text unchanged.
 
     Examples
     --------
-    >>> pattern("[A-Z]{2}", allowed="two capital letters").check("FR")
+    >>> pattern("[A-Z]{2}", expected="two capital letters").check("FR")
     'FR'
     """
     compiled = re.compile(expression)
@@ -159,25 +160,25 @@ def pattern(expression: str, *, allowed: str, shortest: int = 1, longest: int | 
     lengths = {"minLength": shortest} | ({} if longest is None else {"maxLength": longest})
     return Rule(
         check=check,
-        allowed=allowed,
+        expected=expected,
         json_schema={"type": "string", "pattern": f"^{expression}$", **lengths},
     )
 
 
-def text(*, allowed: str = "text", shortest: int = 0, longest: int | None = None) -> Rule:
-    """Return the rule of a text that is only bounded in length.
+def text(*, expected: str = "text", shortest: int = 0, longest: int | None = None) -> Rule:
+    """Return the rule for text within bounds of length.
 
     Parameters
     ----------
-    allowed : str, default "text"
-        What is allowed, in words.
+    expected : str, default "text"
+        Description of the allowed text.
     shortest, longest : int, optional
         Bounds of the length, in characters.
 
     Returns
     -------
     Rule
-        Holds the text as it came.
+        Stores the text unchanged.
 
     Examples
     --------
@@ -191,28 +192,28 @@ def text(*, allowed: str = "text", shortest: int = 0, longest: int | None = None
         if longest is not None and len(value) > longest:
             raise Refused
         if "\0" in value or not is_unicode(value):
-            raise Refused("holds a NUL or half a surrogate pair, which is not text")
+            raise Refused("contains a NUL character or an unpaired surrogate; expected text without them")
         return str(value)
 
     lengths = {"minLength": shortest} if shortest else {}
     lengths |= {} if longest is None else {"maxLength": longest}
-    return Rule(check=check, allowed=allowed, json_schema={"type": "string", **lengths})
+    return Rule(check=check, expected=expected, json_schema={"type": "string", **lengths})
 
 
 def choice(*allowed: str, fold: bool = False) -> Rule:
-    """Return the rule of one name out of several.
+    """Return the rule for one of several names.
 
     Parameters
     ----------
     *allowed : str
-        The names, in the order in which a message lists them.
+        The names, in the order of the error message.
     fold : bool, default False
-        Whether the name may come in any case; the names are lower-case then.
+        Whether to ignore case; ``allowed`` is lower-case then.
 
     Returns
     -------
     Rule
-        Holds the name as it is listed.
+        Stores the name as written in ``allowed``.
 
     Examples
     --------
@@ -229,11 +230,15 @@ def choice(*allowed: str, fold: bool = False) -> Rule:
             )
         return str(name)
 
-    return Rule(check=check, allowed=listed(allowed), json_schema={"type": "string", "enum": sorted(allowed)})
+    return Rule(
+        check=check,
+        expected=f"one of {listed(allowed)}",
+        json_schema={"type": "string", "enum": sorted(allowed)},
+    )
 
 
 def is_unicode(value: str) -> bool:
-    r"""Say whether the text can be written as UTF-8, which half of a surrogate pair cannot.
+    r"""Return whether UTF-8 can encode the text, which it cannot for an unpaired surrogate.
 
     Examples
     --------
@@ -248,7 +253,7 @@ def is_unicode(value: str) -> bool:
 
 
 def nearest(value: object, names: tuple[str, ...]) -> str:
-    """Return the words that name the closest of the names, unless the value is too long for a slip.
+    """Return a hint at the closest name, or an empty string if the value is no text or too long for a typo.
 
     Examples
     --------
@@ -259,7 +264,7 @@ def nearest(value: object, names: tuple[str, ...]) -> str:
 
 
 def listed(names: tuple[str, ...]) -> str:
-    """Return the names in one line, the first forty of them.
+    """Return the first forty names on one line.
 
     Examples
     --------
@@ -271,7 +276,7 @@ def listed(names: tuple[str, ...]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a short text of what came, of one line.
+    """Return a value as one short line for an error message.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Requests about the choices of a project."""
+"""Requests about the settings of a project."""
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
@@ -8,18 +8,18 @@ from attrib_ds.contract.identifiers import StorageKey
 from attrib_ds.contract.request import ProjectRequest
 from attrib_ds.contract.values import BOUNDED, Flag, whole
 
-#: 0 keeps values for ever; the most are a hundred years.
+#: 0 keeps values for ever; the maximum is a hundred years.
 RetentionDays: TypeAlias = Annotated[
-    int, whole(lowest=0, highest=36_525, allowed="a whole number of days from 0 (for ever) to 36525")
+    int, whole(lowest=0, highest=36_525, expected="a whole number of days from 0 (for ever) to 36525")
 ]
 
 
 class GetSettings(ProjectRequest):
-    """The choices of a project, defaults among them."""
+    """Get the settings of a project, including defaults."""
 
 
 class UpdateSettings(ProjectRequest):
-    """Changes of the choices; what is not given stays."""
+    """Update the settings; attributes that are not given stay as they are."""
 
     lenientOptionalFields: Flag | None = None
     retentionDurationInDays: RetentionDays | None = None

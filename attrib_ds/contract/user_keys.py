@@ -1,7 +1,6 @@
-"""The keys that name what is known of a user, in searches and exports.
+"""The keys of user properties in searches and exports.
 
-Only their form is checked here; whether a project has the field, the event type or the metric is known to
-the service alone.
+Only their form is checked here; the service checks that the project has the field, event type or metric.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from attrib_ds.contract.rule import Refused, Rule, listed, nearest, shown
 from attrib_ds.filters.vocabulary import AGGREGATIONS
 from attrib_ds.schema import USER
 
-#: Properties of the user that are keys as they are, the whole maps among them (G-107).
+#: Properties of the user that are keys by themselves, including whole maps (G-107).
 PLAIN: Final = tuple(
     name for name in dict.fromkeys(column.split(".")[0] for column in USER.names) if name != "fields"
 )
@@ -33,7 +32,7 @@ def _check_key(value: Any) -> str:
     metric = _METRIC.fullmatch(value)
     if metric and metric[1] not in AGGREGATIONS:
         raise Refused(
-            f"{shown(value)} has no known aggregation{nearest(metric[1], AGGREGATIONS)}; "
+            f"{shown(value)} has an unknown aggregation{nearest(metric[1], AGGREGATIONS)}; "
             f"allowed: {', '.join(AGGREGATIONS)}"
         )
     if not metric and not _FIELD.fullmatch(value) and not _TYPE_COUNT.fullmatch(value) and value not in PLAIN:
@@ -44,5 +43,5 @@ def _check_key(value: Any) -> str:
 _ALLOWED: Final = listed((*_FORMS, *PLAIN))
 
 UserKey: TypeAlias = Annotated[
-    str, Rule(check=_check_key, allowed=_ALLOWED, json_schema={"type": "string", "minLength": 1})
+    str, Rule(check=_check_key, expected=f"one of {_ALLOWED}", json_schema={"type": "string", "minLength": 1})
 ]

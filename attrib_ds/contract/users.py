@@ -13,7 +13,7 @@ from attrib_ds.contract.user_keys import UserKey
 from attrib_ds.contract.values import BOUNDED, Flag, Instant, Limit, Offset, Order
 
 Query: TypeAlias = Annotated[
-    str, text(allowed="one SELECT of 1 to 8192 characters", shortest=1, longest=8_192)
+    str, text(expected="one SELECT of 1 to 8192 characters", shortest=1, longest=8_192)
 ]
 MultiFieldMode: TypeAlias = Annotated[str, choice("latest", "earliest", "alphabetical")]
 EventSort: TypeAlias = Annotated[str, choice("eventDate", "createdAt", "updatedAt", "_id")]
@@ -22,7 +22,7 @@ MetricType: TypeAlias = Annotated[str, choice("state", "statistic")]
 
 
 class SearchUsers(ProjectRequest):
-    """Users of a project, one page of them; all selectors together (G-095)."""
+    """Search users, one page at a time; they must meet all given conditions (G-095)."""
 
     fields: Annotated[tuple[UserKey, ...], BOUNDED]
     filters: UserFilter | None = None
@@ -39,13 +39,13 @@ class SearchUsers(ProjectRequest):
 
 
 class GetUser(ProjectRequest):
-    """One user, whole."""
+    """Get a user with all properties."""
 
     id: HexId
 
 
 class ListUserEvents(ProjectRequest):
-    """The events of a user."""
+    """List the events of a user."""
 
     id: UserIdOrUnknown
     attributable: Flag | None = None
@@ -58,7 +58,7 @@ class ListUserEvents(ProjectRequest):
 
 
 class ListUserMetrics(ProjectRequest):
-    """The states and statistics of a user's events."""
+    """List the states and statistics of a user's events."""
 
     id: UserIdOrUnknown
     type: MetricType | None = None

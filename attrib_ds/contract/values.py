@@ -1,4 +1,4 @@
-"""The values that requests carry beside identifiers: instants, numbers, flags, orders, open objects."""
+"""Rules for values of requests: instants, numbers, flags, sorting, open objects."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LARGEST: Final = 2**63 - 1
 _EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
 _DIRECTIONS: Final = {1, -1}
 _MOST_BYTES: Final = 2**20
-#: Far more than any number of fractional digits that someone writes on purpose.
+#: Characters; nobody writes so many fractional digits on purpose.
 _LONGEST_INSTANT: Final = 100
-_INSTANT_WORDS: Final = "an instant of RFC 3339, such as '2025-01-31T12:00:00Z'"
+_EXPECTED_INSTANT: Final = "an RFC 3339 timestamp, such as '2025-01-31T12:00:00Z'"
 _INSTANT_SCHEMA: Final = {"type": "string", "format": "date-time"}
 
 
@@ -37,7 +37,9 @@ def _check_instant(value: Any) -> datetime:
 def _check_past(value: Any) -> datetime:
     instant = _check_instant(value)
     if instant < _EARLIEST:
-        raise Refused(f"{shown(value)} is before 1990, as seconds read as milliseconds are; allowed: 1990 on")
+        raise Refused(
+            f"{shown(value)} is before 1990 (were seconds read as milliseconds?); expected 1990 or later"
+        )
     return instant
 
 
@@ -64,26 +66,26 @@ Instant: TypeAlias = Annotated[
     datetime,
     Rule(
         check=_check_instant,
-        allowed=_INSTANT_WORDS,
+        expected=_EXPECTED_INSTANT,
         json_schema=_INSTANT_SCHEMA,
         read=_read_instant,
         write=instants.format,
     ),
 ]
-#: When something happened: nothing before 1990 (G-041).
+#: Instant of something that happened, in 1990 or later (G-041).
 PAST: Final = Rule(
     check=_check_past,
-    allowed=f"{_INSTANT_WORDS}, from 1990 on",
+    expected=f"{_EXPECTED_INSTANT}, in 1990 or later",
     json_schema=_INSTANT_SCHEMA,
     write=instants.format,
 )
 PastInstant: TypeAlias = Annotated[datetime, PAST]
-#: An instant where it can be read, otherwise as it came: the service trashes the event then (G-127).
+#: A value that is not an instant stays unchanged: the service moves its event to the trash (G-127).
 EventDate: TypeAlias = Annotated[
     Any,
     Rule(
         check=_check_event_date,
-        allowed=_INSTANT_WORDS,
+        expected=_EXPECTED_INSTANT,
         json_schema=_INSTANT_SCHEMA,
         write=_write_event_date,
     ),
@@ -102,30 +104,30 @@ TimeZone: TypeAlias = Annotated[
     str,
     Rule(
         check=_check_timezone,
-        allowed="an IANA time zone, such as 'Europe/Paris'",
+        expected="an IANA time zone, such as 'Europe/Paris'",
         json_schema={"type": "string"},
     ),
 ]
 
 
-def whole(*, lowest: int, highest: int = _LARGEST, allowed: str) -> Rule:
-    """Return the rule of a whole number within bounds.
+def whole(*, lowest: int, highest: int = _LARGEST, expected: str) -> Rule:
+    """Return the rule for a whole number within bounds.
 
     Parameters
     ----------
     lowest, highest : int
         The bounds, inclusive.
-    allowed : str
-        What is allowed, in words.
+    expected : str
+        Description of the allowed numbers.
 
     Returns
     -------
     Rule
-        Holds an int; ``True`` and ``1.0`` are no whole numbers.
+        Stores an int; ``True`` and ``1.0`` are refused.
 
     Examples
     --------
-    >>> whole(lowest=0, allowed="0 or more").check(5)
+    >>> whole(lowest=0, expected="0 or more").check(5)
     5
     """
 
@@ -142,7 +144,7 @@ def whole(*, lowest: int, highest: int = _LARGEST, allowed: str) -> Rule:
         return int(value) if re.fullmatch(r"-?[0-9]{1,19}", value) else value
 
     bounds = {"minimum": lowest} | ({} if highest == _LARGEST else {"maximum": highest})
-    return Rule(check=check, allowed=allowed, json_schema={"type": "integer", **bounds}, read=read)
+    return Rule(check=check, expected=expected, json_schema={"type": "integer", **bounds}, read=read)
 
 
 def _check_flag(value: Any) -> bool:
@@ -162,7 +164,7 @@ def _check_amount(value: Any) -> Decimal:
         raise Refused
     if isinstance(value, int) and abs(value) >= 10**18:
         raise Refused
-    # Through text, since the text of a binary float is the decimal that its author meant.
+    # Through text: repr of a binary float is the decimal its author wrote.
     number = value if isinstance(value, Decimal) else Decimal(str(value))
     if not number.is_finite() or abs(number) >= 10**18:
         raise Refused
@@ -186,18 +188,20 @@ def _check_state(value: Any) -> int:
     return int(value)
 
 
-Offset: TypeAlias = Annotated[int, whole(lowest=0, allowed="a whole number of 0 or more")]
-Limit: TypeAlias = Annotated[int, whole(lowest=0, allowed="a whole number of 0 or more, or nothing for all")]
-#: 1 to 1,000 where it counts (G-110); the request checks that, since it depends on the interval.
-SegmentCount: TypeAlias = Annotated[int, whole(lowest=-_LARGEST, allowed="a whole number from 1 to 1000")]
+Offset: TypeAlias = Annotated[int, whole(lowest=0, expected="a whole number, 0 or more")]
+Limit: TypeAlias = Annotated[
+    int, whole(lowest=0, expected="a whole number, 0 or more (no limit if left out)")
+]
+#: The request checks the range (G-110), which applies only to custom intervals.
+SegmentCount: TypeAlias = Annotated[int, whole(lowest=-_LARGEST, expected="a whole number from 1 to 1000")]
 Flag: TypeAlias = Annotated[
-    bool, Rule(check=_check_flag, allowed="true or false", json_schema={"type": "boolean"}, read=_read_flag)
+    bool, Rule(check=_check_flag, expected="true or false", json_schema={"type": "boolean"}, read=_read_flag)
 ]
 #: True and False keep one population, null keeps both.
 ThreeState: TypeAlias = (
     Annotated[
         bool,
-        Rule(check=_check_flag, allowed="true, false, or null for both", json_schema={"type": "boolean"}),
+        Rule(check=_check_flag, expected="true, false, or null for both", json_schema={"type": "boolean"}),
     ]
     | None
 )
@@ -205,7 +209,7 @@ Amount: TypeAlias = Annotated[
     Decimal,
     Rule(
         check=_check_amount,
-        allowed="a number of at most 18 digits before and 6 after the point",
+        expected="a number with at most 18 digits before and 6 after the decimal point",
         json_schema={"type": "number"},
     ),
 ]
@@ -213,38 +217,38 @@ Cost: TypeAlias = Annotated[
     Decimal,
     Rule(
         check=_check_cost,
-        allowed="a number of 0 or more, of at most 18 digits before and 6 after the point",
+        expected="a number, 0 or more, with at most 18 digits before and 6 after the decimal point",
         json_schema={"type": "number", "minimum": 0},
     ),
 ]
 StateValue: TypeAlias = Annotated[
     int,
-    Rule(check=_check_state, allowed="the number 0 or 1", json_schema={"type": "integer", "enum": [0, 1]}),
+    Rule(check=_check_state, expected="the number 0 or 1", json_schema={"type": "integer", "enum": [0, 1]}),
 ]
 
 
 def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int:
     if not isinstance(name, str) or name not in allowed:
-        raise Refused(
-            f"{shown(name)} is nothing to sort by{nearest(name, allowed)}; allowed: {listed(allowed)}"
-        )
+        raise Refused(f"cannot sort by {shown(name)}{nearest(name, allowed)}; allowed: {listed(allowed)}")
     if isinstance(direction, bool) or not isinstance(direction, int) or direction not in _DIRECTIONS:
-        raise Refused(f"{shown(direction)} is no direction of {name}; allowed: 1 (ascending) or -1")
+        raise Refused(
+            f"{shown(direction)} is not a direction for {name}; expected 1 (ascending) or -1 (descending)"
+        )
     return direction
 
 
 def sorting(allowed: tuple[str, ...]) -> Rule:
-    """Return the rule of a sort object (G-097).
+    """Return the rule for a sort object (G-097).
 
     Parameters
     ----------
     allowed : tuple of str
-        Names that can be sorted by.
+        Names to sort by.
 
     Returns
     -------
     Rule
-        Holds a dict of name to 1 or -1, the first name counting most.
+        Stores a dict of name to 1 or -1; the first name takes precedence.
 
     Examples
     --------
@@ -259,7 +263,7 @@ def sorting(allowed: tuple[str, ...]) -> Rule:
 
     return Rule(
         check=check,
-        allowed="an object of names to 1 (ascending) or -1 (descending)",
+        expected="an object that maps names to 1 (ascending) or -1 (descending)",
         json_schema={
             "type": "object",
             "propertyNames": {"enum": list(allowed)},
@@ -269,17 +273,17 @@ def sorting(allowed: tuple[str, ...]) -> Rule:
 
 
 def sorting_text(allowed: tuple[str, ...]) -> Rule:
-    """Return the rule of comma-separated names, a minus sign before the descending ones.
+    """Return the rule for comma-separated names to sort by, with a minus sign before descending ones.
 
     Parameters
     ----------
     allowed : tuple of str
-        Names that can be sorted by.
+        Names to sort by.
 
     Returns
     -------
     Rule
-        Holds what :func:`sorting` holds, and accepts that too.
+        Stores the same as :func:`sorting`, whose form it accepts too.
 
     Examples
     --------
@@ -300,14 +304,14 @@ def sorting_text(allowed: tuple[str, ...]) -> Rule:
 
     return Rule(
         check=check,
-        allowed="comma-separated names, with a minus sign before the descending ones",
+        expected="comma-separated names, with a minus sign before descending ones",
         json_schema={"type": "string"},
         write=write,
     )
 
 
 def check_json_object(value: Any) -> dict[str, Any]:
-    """Return an open JSON object as it came; raise :class:`Refused` if it is none."""
+    """Return a copy of an open JSON object; raise :class:`Refused` if it is not one."""
     if not isinstance(value, Mapping):
         raise Refused
     encode(value, level=1)
@@ -320,7 +324,7 @@ def _check_event_data(value: Any) -> EncodedObject:
     data = value if isinstance(value, EncodedObject) else EncodedObject(dict(value))
     size = len(data.text.encode())
     if size > _MOST_BYTES:
-        raise Refused(f"has {size:,} bytes as JSON; allowed: at most {_MOST_BYTES:,}")
+        raise Refused(f"has {size:,} bytes as JSON; expected at most {_MOST_BYTES:,}")
     return data
 
 
@@ -329,9 +333,9 @@ FILLED: Final = Size(lowest=1)
 
 Order: TypeAlias = Annotated[str, choice("ASC", "DESC")]
 JsonObject: TypeAlias = Annotated[
-    dict[str, Any], Rule(check=check_json_object, allowed="an object", json_schema={"type": "object"})
+    dict[str, Any], Rule(check=check_json_object, expected="an object", json_schema={"type": "object"})
 ]
 #: An event is at most 1 MiB (G-136).
 EventData: TypeAlias = Annotated[
-    EncodedObject, Rule(check=_check_event_data, allowed="an object", json_schema={"type": "object"})
+    EncodedObject, Rule(check=_check_event_data, expected="an object", json_schema={"type": "object"})
 ]

@@ -1,4 +1,4 @@
-"""Turns what pydantic found into one error of this package."""
+"""Turns the validation errors of pydantic into one ``InvalidRequest``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract.request import Request
 
-_MOST_TOLD: Final = 20
+_MOST_DETAILS: Final = 20
 _LONGEST_PROBLEM: Final = 4_000
-_MISSING: Final = "missing; it is required"
-#: What is allowed where pydantic's own check of a container failed.
-_CONTAINERS: Final = {
+_MISSING: Final = "is required"
+#: Expected types, by the error of pydantic's own check.
+_EXPECTED_TYPES: Final = {
     "tuple_type": "a list",
     "model_type": "an object",
 }
@@ -29,41 +29,42 @@ _CONTAINERS: Final = {
 def translate(
     error: ValidationError, request: type[Request], *, call: Callable[[str], str]
 ) -> InvalidRequest:
-    """Return the one error that tells every violation.
+    """Return one error that lists all violations.
 
     Parameters
     ----------
     error : ValidationError
-        What pydantic found.
+        From pydantic.
     request : type
-        The request that was to be built.
+        The request that pydantic checked.
     call : callable
-        Takes an attribute of the request, with ``/`` before nested parts, and returns what the reader
-        calls it.
+        Takes an attribute of the request, with ``/`` before nested parts, and returns its name for the
+        reader: an argument in Python, a JSON pointer over HTTP.
 
     Returns
     -------
     InvalidRequest
-        Its message joins the violations by ``; ``. ``details`` has one entry per violation: ``field`` (what
-        the reader calls it), ``attribute`` (the specification's name), ``problem``, and ``got`` (a short
-        text) unless nothing came or it is secret. The first twenty violations are told.
+        Its message joins the violations with ``; ``. ``details`` has one entry per violation: ``field`` (name
+        for the reader), ``attribute`` (the specification's name), ``problem``, and ``got`` (the value,
+        shortened) unless it is missing or secret. Only the first twenty violations are included.
     """
     details: list[dict[str, Any]] = []
-    for each in error.errors(include_url=False):
-        for attribute, problem, got in _violations(each):
+    for violation in error.errors(include_url=False):
+        for attribute, problem, got in _violations(violation):
             if _is_secret(attribute, request):
-                problem, got = _without_value(each), None
-            if each["type"] == "disagreement":
+                problem, got = _without_value(violation), None
+            if violation["type"] == "disagreement":
                 problem = re.sub(r"\{([A-Za-z/]+)\}", lambda match: call(match[1]), problem)
             entry = {"field": call(attribute), "attribute": attribute, "problem": _shortened(problem)}
             details.append(entry if got is None else {**entry, "got": got})
-    told = [f"{each['field']}: {each['problem']}" for each in details[:_MOST_TOLD]]
-    rest = [f"{len(details) - _MOST_TOLD:,} more"] if len(details) > _MOST_TOLD else []
-    return InvalidRequest("; ".join(told + rest), field=details[0]["field"], details=details[:_MOST_TOLD])
+    problems = [f"{entry['field']}: {entry['problem']}" for entry in details[:_MOST_DETAILS]]
+    if len(details) > _MOST_DETAILS:
+        problems.append(f"and {len(details) - _MOST_DETAILS:,} more")
+    return InvalidRequest("; ".join(problems), field=details[0]["field"], details=details[:_MOST_DETAILS])
 
 
 def _violations(error: ErrorDetails) -> Iterator[tuple[str, str, str | None]]:
-    """Yield attribute, problem and what came."""
+    """Yield attribute, problem and the shortened value."""
     where = "/".join(_escaped(part) for part in error["loc"])
     context = error.get("ctx", {})
     if error["type"] == "disagreement":
@@ -75,33 +76,33 @@ def _violations(error: ErrorDetails) -> Iterator[tuple[str, str, str | None]]:
         yield where + context["within"], context["problem"], shown(error["input"])
     else:
         got = shown(error["input"])
-        yield where, f"{got} is not allowed; allowed: {_allowed(error)}", got
+        yield where, f"{got} is not allowed; expected {_expected(error)}", got
 
 
-def _allowed(error: ErrorDetails) -> str:
+def _expected(error: ErrorDetails) -> str:
     if error["type"] == "not_allowed":
-        return str(error["ctx"]["allowed"])
-    return _CONTAINERS.get(error["type"], error["msg"])
+        return str(error["ctx"]["expected"])
+    return _EXPECTED_TYPES.get(error["type"], error["msg"].removeprefix("Input should be "))
 
 
 def _without_value(error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return _MISSING
-    allowed = f"; allowed: {_allowed(error)}" if error["type"] == "not_allowed" else ""
-    return f"the value is not allowed{allowed}"
+    expected = f"; expected {_expected(error)}" if error["type"] == "not_allowed" else ""
+    return f"the value is not allowed{expected}"
 
 
 def _is_secret(attribute: str, request: type[Request]) -> bool:
-    known = request.model_fields.get(attribute.partition("/")[0])
-    return known is not None and not known.repr
+    field = request.model_fields.get(attribute.partition("/")[0])
+    return field is not None and not field.repr
 
 
 def _shortened(problem: str) -> str:
-    """Cut a value that a check of another layer has shown whole; what is allowed stands at the end."""
+    """Cut the middle of a long problem, which ends with the expected value."""
     half = _LONGEST_PROBLEM // 2
     return problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:half]}…{problem[-half:]}"
 
 
 def _escaped(part: str | int) -> str:
-    """Write one step of a JSON pointer (RFC 6901)."""
+    """Escape one step of a JSON pointer (RFC 6901)."""
     return str(part).replace("~", "~0").replace("/", "~1")

@@ -22,9 +22,9 @@ class Wire:
     path : str
         Path under the base of the operation, quoted.
     query : dict of str to str
-        Query parameters, not yet quoted.
+        Query parameters, unquoted.
     body : dict or tuple, optional
-        JSON members or items, decimals as Decimal; None where the method has no body.
+        JSON members or items, decimals as Decimal; None if the method has no body.
     """
 
     path: str
@@ -37,12 +37,12 @@ class Wire:
 
 
 def to_wire(operation: Operation, request: Request) -> Wire:
-    """Write a request as the parts of an HTTP request; what was not given is left out.
+    """Write a request as the parts of an HTTP request, without attributes that were not given.
 
     Parameters
     ----------
     operation : Operation
-        From ``OPERATIONS``; its path may have been replaced.
+        From ``OPERATIONS``; its path may be replaced.
     request : Request
         From :func:`build`.
 

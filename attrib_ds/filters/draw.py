@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Branch:
-    """A label with what hangs below it.
+    """A label and the branches below it.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def to_text(root: Branch) -> str:
     Parameters
     ----------
     root : Branch
-        Its label comes first, without indentation.
+        Its label comes first, unindented.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def to_html(root: Branch) -> str:
     Returns
     -------
     str
-        HTML in which every label is escaped; it takes its colours and type from the page.
+        HTML with escaped labels, in the colours and fonts of the page.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Turns predicates into Ibis booleans, which hold or do not hold but are never null."""
+"""Turns predicates into Ibis boolean expressions, which are never null."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-#: Fields of the identity schema that hold an email address whatever the project (G-216).
+#: Fields that contain an email address in every project (G-216).
 _EMAILS: Final = frozenset({"fields.email", "user.email"})
 
-#: Node fields that are columns of the node's own record, under another name or their own.
+#: Column of the node record, by node field.
 _NODE_COLUMNS: Final[Mapping[str, str]] = {
     "nodeId": "_id",
     "nodeName": "name",
@@ -35,7 +35,7 @@ _NODE_COLUMNS: Final[Mapping[str, str]] = {
     "source": "source",
     "medium": "medium",
 }
-#: Node fields that only a record of one type has: the type, and the column that holds the value.
+#: Node type with the field and its column, by node field.
 _LEVEL_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "campaignId": ("campaign", "_id"),
     "campaignName": ("campaign", "name"),
@@ -49,30 +49,30 @@ _LEVEL_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def to_ibis(predicate: Predicate, table: ir.Table, *, nodes: ir.Table | None = None) -> ir.BooleanValue:
-    """Write a predicate as an Ibis boolean over a table.
+    """Translate a predicate to an Ibis boolean expression over a table.
 
     Parameters
     ----------
     predicate : Predicate
-        Of any kind.
+        Any kind of predicate.
     table : ibis.Table
-        Flat, with dotted columns (``geo.city``). Instants may be in UTC or naive, which is read as UTC.
-        Several values of one field are an array. For node predicates: anything with a ``nodeId`` column.
+        Flat, with dotted columns (``geo.city``). Instants are in UTC, or naive and taken as UTC. Fields with
+        several values are arrays. Node predicates only need the column ``nodeId``.
     nodes : ibis.Table, optional
-        The tree in the ``NODE`` schema; only for node predicates, and necessary for those.
+        The node tree in the ``NODE`` schema; required for node predicates.
 
     Returns
     -------
     ibis BooleanValue
-        True or false in every row: a comparison with a missing value is false, and the negative operators
-        are exact complements (G-084). A negative operator over several values holds when none of them
-        satisfies its positive one. A node comparison is taken over the node and its ancestors in the same
-        way, so ``isNull`` holds where neither has a value.
+        True or false in every row: a comparison with a missing value is false, and negative operators are
+        exact complements (G-084). Of several values, a positive operator must hold for one and a negative
+        operator for all. A node comparison treats the node and its ancestors as several values, so
+        ``isNull`` holds if none of them has a value.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing, or holds another type than the predicate compares with.
+        If a column is missing, or its type differs from that of the comparison.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def to_ibis(predicate: Predicate, table: ir.Table, *, nodes: ir.Table | None = N
     if predicate.kind != "node":
         return _join(predicate, partial(_compare, table=table))
     if nodes is None:
-        raise InvalidRequest("nodes: a node predicate needs the table of nodes", field="nodes")
+        raise InvalidRequest("nodes: is required for a node predicate", field="nodes")
     node_ids = _column(table, "nodeId", "nodeId")
     return _join(predicate, partial(_compare_nodes, node_ids=node_ids, nodes=nodes, lineage=_lineage(nodes)))
 
@@ -113,7 +113,7 @@ def _(predicate: Condition, compare: Callable[[Comparison], ir.BooleanValue]) ->
 
 
 def _compare(leaf: Comparison, *, table: ir.Table) -> ir.BooleanValue:
-    """Evaluate the positive form of a comparison on a row's own columns."""
+    """Evaluate the positive form of a comparison on the columns of a row."""
     if leaf.operator_type != FieldType.OBJECT:
         return _holds(leaf, _column(table, leaf.field, leaf.field))
     members = [name for name in table.columns if name == leaf.field or name.startswith(f"{leaf.field}.")]
@@ -125,7 +125,7 @@ def _compare(leaf: Comparison, *, table: ir.Table) -> ir.BooleanValue:
 def _compare_nodes(
     leaf: Comparison, *, node_ids: ir.StringColumn, nodes: ir.Table, lineage: ir.Table
 ) -> ir.BooleanValue:
-    """Evaluate the positive form of a comparison on a row's node and that node's ancestors."""
+    """Evaluate the positive form of a comparison on the node of a row and its ancestors."""
     own = nodes.filter(_holds(leaf, _node_value(nodes, leaf.field)))
     selected = lineage.filter(lineage.ancestor.isin(own["_id"])).node
     return node_ids.isin(selected).fill_null(False)
@@ -155,7 +155,7 @@ def _column(table: ir.Table, name: str, argument: str) -> Any:
 
 
 def _holds(leaf: Comparison, column: Any) -> ir.BooleanValue:
-    """Evaluate the positive form of a comparison on one column, over each of its values if it has several."""
+    """Evaluate the positive form of a comparison on a column, for any of its values if it is an array."""
     if column.type().is_array():
         return column.map(lambda value: _holds(leaf, value)).anys().fill_null(False)
     positive = OPERATORS[leaf.operator].positive
@@ -170,7 +170,7 @@ def _holds(leaf: Comparison, column: Any) -> ir.BooleanValue:
 
 
 def _read(leaf: Comparison, column: Any) -> Any:
-    """Return the column in the type that the comparison reads, or refuse it."""
+    """Return the column in the type of the comparison, or refuse it."""
     held = column.type()
     wanted = leaf.operator_type
     if wanted in {FieldType.TEXT, FieldType.TEXTS}:
@@ -185,18 +185,18 @@ def _read(leaf: Comparison, column: Any) -> Any:
         if held.is_date():
             return column.cast("timestamp")
         agrees = held.is_timestamp()
-    # isNotEmpty has no value that could disagree with the column.
+    # isNotEmpty has no value of another type.
     if agrees or OPERATORS[leaf.operator].shape == "none":
         return column
     raise InvalidRequest(
-        f"{leaf.field}: is compared as {wanted}, but the column holds {held}; write the value in that type, "
-        "or name the type with operator_type=",
+        f"{leaf.field}: is compared as {wanted}, but the column has type {held}; give a value of that type, "
+        "or the type of the field with operator_type=",
         field=leaf.field,
     )
 
 
 def _constant(leaf: Comparison, column: Any) -> Any:
-    """Return the value, or the list of values, in a form that compares with the column."""
+    """Return the value or list of values in the type of the column."""
     if leaf.operator_type != FieldType.INSTANT or leaf.value is None:
         return list(leaf.value) if isinstance(leaf.value, tuple) else leaf.value
     if isinstance(leaf.value, tuple):
@@ -206,15 +206,15 @@ def _constant(leaf: Comparison, column: Any) -> Any:
 
 def _instant(text: object, column: Any) -> ir.TimestampScalar:
     instant: datetime = instants.parse(text, argument="value")
-    # Engines read a naive timestamp next to one with a zone in the zone of the session, so neither may mix.
+    # Beside a timestamp with a zone, engines take a naive one to be in the zone of the session.
     if column.type().timezone is None:
         return ibis.literal(instant.replace(tzinfo=None), type="timestamp(6)")
     return ibis.literal(instant, type="timestamp('UTC', 6)")
 
 
 def _fold(text: str) -> Any:
-    """Return the text in lower case, as the engine that lowers the column would write it."""
-    # Engines differ on a few letters such as İ and Σ; text that has none to lower needs no engine for it.
+    """Return the text in lower case, as the engine lowers the column."""
+    # Engines differ on letters such as İ and Σ; other text is lowered here.
     if all(letter.isascii() or letter == letter.lower() for letter in text):
         return text.lower()
     return ibis.literal(text).lower()
@@ -225,7 +225,7 @@ def _equals_email(leaf: Comparison, column: Any) -> ir.BooleanValue:
     return column.strip().lower().isin([_fold(str(value).strip()) for value in values]).fill_null(False)
 
 
-#: What each positive operator asks of a column and a value; nulls in give nulls out.
+#: Test of a column and a value, by positive operator; null for null.
 _TESTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "equals": lambda column, value: column == value,
     "in": lambda column, values: column.isin(values),

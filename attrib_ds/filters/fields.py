@@ -1,4 +1,4 @@
-"""Fields, whose operators and methods build comparisons."""
+"""Fields to compare: their operators and methods build predicates."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from attrib_ds.filters.vocabulary import Kind, check_kind, read_as, resolve
 class Field:
     """A property to compare; its operators and methods build predicates.
 
-    Made by :func:`interaction`, :func:`node`, :func:`user` and :func:`event`. ``== != < <= > >=`` compare
-    with one value. A missing value satisfies ``!=``, the ``not_`` methods, :meth:`is_null` and
-    :meth:`is_empty`, and no other (G-084). :meth:`contains`, :meth:`starts_with` and :meth:`ends_with` ignore
-    case; all others regard it.
+    Create fields with :func:`interaction`, :func:`node`, :func:`user` and :func:`event`.
+    ``== != < <= > >=`` compare with one value. A missing value only satisfies ``!=``, the ``not_`` methods,
+    :meth:`is_null` and :meth:`is_empty` (G-084). :meth:`contains`, :meth:`starts_with` and :meth:`ends_with`
+    ignore case; all others are case-sensitive.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        Whose property.
+        Kind of record.
     name : str
-        The property.
+        Name of the property.
     operator_type : str, optional
-        How values are read where the type is open, see :func:`user`.
+        Type of a property that the project defines, see :func:`user`.
 
     Raises
     ------
@@ -107,12 +107,12 @@ class Field:
         return self._compare("notIn", values)
 
     def contains(self, text: str) -> Comparison:
-        """Hold where the field contains the text, in upper or lower case.
+        """Hold where the field contains the text, ignoring case.
 
         Parameters
         ----------
         text : str
-            Taken literally: no character in it has a special meaning.
+            Literal text, without wildcards.
 
         Returns
         -------
@@ -132,7 +132,7 @@ class Field:
         Parameters
         ----------
         text : str
-            Taken literally.
+            Literal text, without wildcards.
 
         Returns
         -------
@@ -147,12 +147,12 @@ class Field:
         return self._compare("notContains", text)
 
     def starts_with(self, text: str) -> Comparison:
-        """Hold where the field starts with the text, in upper or lower case.
+        """Hold where the field starts with the text, ignoring case.
 
         Parameters
         ----------
         text : str
-            Taken literally.
+            Literal text, without wildcards.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class Field:
         Parameters
         ----------
         text : str
-            Taken literally.
+            Literal text, without wildcards.
 
         Returns
         -------
@@ -187,12 +187,12 @@ class Field:
         return self._compare("notStartsWith", text)
 
     def ends_with(self, text: str) -> Comparison:
-        """Hold where the field ends with the text, in upper or lower case.
+        """Hold where the field ends with the text, ignoring case.
 
         Parameters
         ----------
         text : str
-            Taken literally.
+            Literal text, without wildcards.
 
         Returns
         -------
@@ -212,7 +212,7 @@ class Field:
         Parameters
         ----------
         text : str
-            Taken literally.
+            Literal text, without wildcards.
 
         Returns
         -------
@@ -227,12 +227,12 @@ class Field:
         return self._compare("notEndsWith", text)
 
     def between(self, low: object, high: object) -> Comparison:
-        """Hold where the field lies between two values, both included.
+        """Hold where the field is between two values, inclusive.
 
         Parameters
         ----------
         low, high : str, number or instant
-            Of the field's type. Nothing lies between a low value and a smaller high one.
+            Of the field's type. If ``low`` is above ``high`` the comparison never holds.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class Field:
         return self._compare("between", [low, high])
 
     def not_between(self, low: object, high: object) -> Comparison:
-        """Hold where the field lies outside two values, or is missing.
+        """Hold where the field is not between two values, or is missing.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class Field:
         return self._compare("notBetween", [low, high])
 
     def is_empty(self) -> Comparison:
-        """Hold where the field is missing or the empty text.
+        """Hold where the field is missing or an empty text.
 
         Returns
         -------
@@ -282,7 +282,7 @@ class Field:
         return self._compare("isEmpty")
 
     def is_not_empty(self) -> Comparison:
-        """Hold where the field has a value other than the empty text.
+        """Hold where the field has a value other than an empty text.
 
         Returns
         -------
@@ -297,7 +297,7 @@ class Field:
         return self._compare("isNotEmpty")
 
     def is_null(self) -> Comparison:
-        """Hold where the field is missing; an object, where all its members are.
+        """Hold where the field is missing; for an object, where all its members are missing.
 
         Returns
         -------
@@ -312,7 +312,7 @@ class Field:
         return self._compare("isNull")
 
     def is_not_null(self) -> Comparison:
-        """Hold where the field has a value; an object, where any of its members has.
+        """Hold where the field has a value; for an object, where any of its members has one.
 
         Returns
         -------
@@ -327,12 +327,12 @@ class Field:
         return self._compare("isNotNull")
 
     def matches(self, pattern: str) -> Comparison:
-        """Hold where the regular expression is found anywhere in the field.
+        """Hold where a regular expression matches anywhere in the field.
 
         Parameters
         ----------
         pattern : str
-            RE2 syntax, at most 512 characters; case counts, unless the pattern begins with ``(?i)``.
+            RE2 syntax, at most 512 characters; case-sensitive unless it starts with ``(?i)``.
 
         Returns
         -------
@@ -347,7 +347,7 @@ class Field:
         return self._compare("matches", pattern)
 
     def not_matches(self, pattern: str) -> Comparison:
-        """Hold where the regular expression is found nowhere in the field, or it is missing.
+        """Hold where a regular expression matches nowhere in the field, or the field is missing.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ class Field:
 
     def __contains__(self, value: object) -> NoReturn:
         raise TypeError(
-            f"write {self!r}.contains(text) or {self!r}.isin(values); Python's `in` cannot be used"
+            f"Python's `in` does not work on fields; write {self!r}.contains(text) or {self!r}.isin(values)"
         )
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -392,7 +392,7 @@ class Field:
 
 
 def interaction(name: str) -> Field:
-    """Name a property of interactions to compare.
+    """Select a property of interactions to compare.
 
     Parameters
     ----------
@@ -419,10 +419,10 @@ def interaction(name: str) -> Field:
 
 
 def node(name: str) -> Field:
-    """Name a property of traffic-source nodes to compare.
+    """Select a property of traffic-source nodes to compare.
 
-    A match on a node selects the interactions of all nodes below it too, and a negative operator those of all
-    other nodes (G-090).
+    A match on a node also selects the interactions of all nodes below it, and a negative operator selects
+    those of all other nodes (G-090).
 
     Parameters
     ----------
@@ -448,7 +448,7 @@ def node(name: str) -> Field:
 
 
 def user(name: str, *, operator_type: str | None = None) -> Field:
-    """Name a property of users to compare.
+    """Select a property of users to compare.
 
     Parameters
     ----------
@@ -456,8 +456,7 @@ def user(name: str, *, operator_type: str | None = None) -> Field:
         ``fields.<key>``, ``eventTypesCount.<event type>``, ``metrics.<key>.<aggregation>``, or a counter such
         as ``interactionCount``.
     operator_type : {"string", "number", "date", "boolean", "array"}, optional
-        The type of ``fields.<key>``, which only the project knows; by default that of the value it is
-        compared with.
+        Type of ``fields.<key>``, which the project defines; the type of the compared value by default.
 
     Returns
     -------
@@ -467,7 +466,7 @@ def user(name: str, *, operator_type: str | None = None) -> Field:
     Raises
     ------
     InvalidRequest
-        If users have no such property, or ``operator_type`` is not the type of a property that has one.
+        If users have no such property, or ``operator_type`` contradicts its type.
 
     Examples
     --------
@@ -478,15 +477,15 @@ def user(name: str, *, operator_type: str | None = None) -> Field:
 
 
 def event(name: str, *, operator_type: str | None = None) -> Field:
-    """Name a property of events to compare.
+    """Select a property of events to compare.
 
     Parameters
     ----------
     name : str
-        ``eventType``, ``eventDate`` and the like, ``event.<key>`` or ``user.<key>``.
+        A property such as ``eventType`` or ``eventDate``, ``event.<key>`` or ``user.<key>``.
     operator_type : {"string", "number", "date", "boolean", "array"}, optional
-        The type of ``event.<key>`` or ``user.<key>``, which only the project knows; by default that of the
-        value it is compared with.
+        Type of ``event.<key>`` or ``user.<key>``, which the project defines; the type of the compared value
+        by default.
 
     Returns
     -------
@@ -496,7 +495,7 @@ def event(name: str, *, operator_type: str | None = None) -> Field:
     Raises
     ------
     InvalidRequest
-        If events have no such property, or ``operator_type`` is not the type of a property that has one.
+        If events have no such property, or ``operator_type`` contradicts its type.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The 22 operators of the specification, as data."""
+"""The 22 comparison operators of the specification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrib_ds.filters.vocabulary import FieldType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What an operator takes: one value, one or more values, a low and a high one, or nothing.
+#: Value of an operator: one value, a list of values, a low and a high value, or no value.
 Shape = Literal["scalar", "values", "pair", "none"]
 
 _TEXTUAL: Final = frozenset({FieldType.TEXT, FieldType.TEXTS})
@@ -23,24 +23,24 @@ _ALL: Final = frozenset(FieldType)
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator: how it is written, what it takes, and where it applies.
+    """An operator: its names, its value, and the types of field it applies to.
 
     Parameters
     ----------
     name : str
-        As the specification writes it.
+        Name in the specification.
     python : str
-        The Python symbol or the method of a field.
+        Python symbol or method of a field.
     shape : {"scalar", "values", "pair", "none"}
-        What it takes.
+        Its value.
     types : frozenset of FieldType
         The types of field it applies to.
     complement : str or None
-        The operator that holds exactly where this one does not. The orderings have none: below, ``<`` and
-        ``>=`` are both false for a missing value.
+        The operator that holds exactly where this one does not. The orderings have none: ``<`` and ``>=``
+        are both false for a missing value.
     negative : bool
-        True if this is defined as "not ``complement``" (G-084). ``isNull`` and ``isEmpty`` are too, so that
-        on several values they mean that none of them is there, or is filled.
+        Whether it is defined as "not ``complement``" (G-084). ``isNull`` and ``isEmpty`` are, so that of
+        several values none may be present, or none may be non-empty.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Operator:
 
     @property
     def positive(self) -> str:
-        """The name of the operator to evaluate: this one, or the one it negates."""
+        """Name of the operator to evaluate: this one, or the one it negates."""
         return self.complement if self.negative and self.complement else self.name
 
     @property
     def words(self) -> str:
-        """The name as words, for drawings."""
+        """Name as words, for drawings of the tree."""
         return re.sub("[A-Z]", lambda letter: f" {letter.group().lower()}", self.name)
 
 
@@ -98,7 +98,7 @@ def lookup(name: object, *, argument: str) -> Operator:
     name : str
         Such as ``notEquals``.
     argument : str
-        What the name is called in an error message.
+        Name of the argument in an error message.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def lookup(name: object, *, argument: str) -> Operator:
     Raises
     ------
     InvalidRequest
-        If there is none of that name.
+        If there is no such operator.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def lookup(name: object, *, argument: str) -> Operator:
 
 
 def applying_to(field_type: FieldType) -> list[Operator]:
-    """List the operators that a type of field allows.
+    """List the operators that apply to a type of field.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def applying_to(field_type: FieldType) -> list[Operator]:
 
 
 def check_type(operator: Operator, field_type: FieldType, *, argument: str) -> None:
-    """Refuse an operator on a type of field it does not apply to.
+    """Refuse an operator that does not apply to a type of field.
 
     Parameters
     ----------
@@ -152,12 +152,12 @@ def check_type(operator: Operator, field_type: FieldType, *, argument: str) -> N
     field_type : FieldType
         The type of the field.
     argument : str
-        What the operator is called in an error message.
+        Name of the argument in an error message.
 
     Raises
     ------
     InvalidRequest
-        If they do not agree; the message lists the operators that do.
+        If it does not apply; the message lists the operators that do.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The predicate tree: comparisons, and conditions that combine them."""
+"""Predicate trees: comparisons, and conditions that combine them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attrib_ds.filters.vocabulary import Kind, check_kind, is_open
 
 Combinator = Literal["AND", "OR"]
 
-#: The size of a predicate (G-087): levels count conditions and comparisons alike, a comparison alone is one.
+#: Maximum size of a predicate (G-087); conditions and comparisons both count as levels and nodes.
 MOST_LEVELS: Final = 10
 MOST_NODES: Final = 200
 
@@ -28,24 +28,24 @@ _LABELS: Final = {
 }
 _EMPTY_LABELS: Final = {False: "everything", True: "nothing"}
 _MOST_DRAWN: Final = 10
-#: The way out when & and | meet something other than two predicates.
+#: Advice when an operand of & or | is not a predicate.
 PARENTHESES: Final = "put each comparison in parentheses: (field == value) & (other == value)"
 
 
 class Predicate:
-    """What records must satisfy: one comparison, or a condition over several.
+    """A filter on records: a comparison, or a condition that combines several.
 
-    Combine predicates of one kind with ``&``, ``|`` and ``~``. Two are equal if they are built alike, and
+    Combine predicates of one kind with ``&``, ``|`` and ``~``. Two are equal if their trees are, and
     ``eval(repr(p)) == p``. ``print(p)`` draws the tree as text, and a notebook draws it as HTML.
 
     Attributes
     ----------
     kind : {"interaction", "node", "user", "event"}
-        What it speaks about.
+        Kind of record.
     """
 
     kind: Kind
-    # Without this a NumPy scalar on the left of an operator would take the predicate for an array.
+    # Otherwise a NumPy scalar on the left of an operator treats the predicate as an array.
     __array_ufunc__: ClassVar[None] = None
 
     def __and__(self, other: object) -> Condition:
@@ -84,27 +84,27 @@ class Predicate:
 class Comparison(Predicate):
     """One field compared with a value.
 
-    Written through a field as a rule: ``interaction("geo.city") == "Paris"``.
+    Usually written with a field: ``interaction("geo.city") == "Paris"``.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        Whose field.
+        Kind of record.
     field : str
-        Its name.
+        Name of the field.
     operator : str
-        As the specification writes it, such as ``notEquals``.
+        Name in the specification, such as ``notEquals``.
     value : object, optional
-        One value, a list of values, a low and a high one, or none, by the operator. It is stored in
-        canonical form: instants as text in UTC, several values as a tuple.
+        One value, a list of values, a low and a high value, or no value, depending on the operator. Stored
+        in canonical form: instants as text in UTC, several values as a tuple.
     operator_type : str, optional
-        How the value is read: ``string``, ``number``, ``date``, ``boolean`` or ``array``; by default the
-        type of the field, or that of the value where the field is open.
+        Type of the comparison: ``string``, ``number``, ``date``, ``boolean`` or ``array``. By default the
+        type of the field, or of the value if the project defines the field.
 
     Raises
     ------
     InvalidRequest
-        If a part is unknown, or the parts do not agree.
+        If the kind, field or operator is unknown, or the value is not allowed.
 
     Examples
     --------
@@ -120,10 +120,10 @@ class Comparison(Predicate):
 
     def __post_init__(self) -> None:
         kind = check_kind(self.kind)
-        known = isinstance(self.operator, str) and self.operator in OPERATORS
+        has_operator = isinstance(self.operator, str) and self.operator in OPERATORS
         names = Names(
             field=f"{kind} field",
-            operator=str(self.field) if known else "operator",
+            operator=str(self.field) if has_operator else "operator",
             operator_type="operator_type",
             value=str(self.field),
         )
@@ -163,9 +163,9 @@ class Comparison(Predicate):
 
 @dataclass(frozen=True, repr=False)
 class Condition(Predicate):
-    """Predicates of one kind, of which all or at least one must hold.
+    """Predicates combined with AND or OR.
 
-    Written with ``&``, ``|`` and ``~`` as a rule.
+    Usually written with ``&``, ``|`` and ``~``.
 
     Parameters
     ----------
@@ -174,9 +174,9 @@ class Condition(Predicate):
     combinator : {"AND", "OR"}
         Whether all rules must hold, or at least one.
     rules : tuple of Predicate
-        Without a rule the condition restricts nothing, whichever the combinator (G-086).
+        Without rules the condition always holds, with either combinator (G-086).
     negated : bool, default False
-        Whether it holds exactly where the rules, so combined, do not.
+        Whether to negate the combined rules.
 
     Raises
     ------
@@ -207,21 +207,21 @@ class Condition(Predicate):
                 raise InvalidRequest(f"rules: must be predicates, got {type(rule).__name__}", field="rules")
             if rule.kind != self.kind:
                 raise InvalidRequest(
-                    f"rules: {self.kind} and {rule.kind} predicates do not combine; each kind has an "
-                    "argument of its own (interaction predicates where=, node predicates nodes=)",
+                    f"rules: cannot combine {self.kind} and {rule.kind} predicates; pass each kind "
+                    "to its own argument (interaction predicates to where=, node predicates to nodes=)",
                     field="rules",
                 )
         levels, nodes = _measure(self)
         if levels > MOST_LEVELS:
             raise InvalidRequest(
-                f"rules: a predicate may have {MOST_LEVELS} levels, this one has {levels}; join nested "
-                "conditions of one combinator, or use .isin([...])",
+                f"rules: a predicate may have at most {MOST_LEVELS} levels, this one has {levels}; join "
+                "nested conditions with the same combinator, or use .isin([...])",
                 field="rules",
             )
         if nodes > MOST_NODES:
             raise InvalidRequest(
-                f"rules: a predicate may have {MOST_NODES} comparisons and conditions, this one has {nodes}; "
-                "use .isin([...]) in place of many comparisons of one field",
+                f"rules: a predicate may have at most {MOST_NODES} comparisons and conditions, this one has "
+                f"{nodes}; use .isin([...]) instead of many comparisons of one field",
                 field="rules",
             )
 
@@ -235,7 +235,7 @@ class Condition(Predicate):
     def __repr__(self) -> str:
         if self._wraps_ordering():
             return f"~({self.rules[0]!r})"
-        # The operators would join a rule that this tree keeps apart, and cannot write fewer than two rules.
+        # Operators flatten nested conditions with the same combinator, and need two rules.
         if len(self.rules) < 2 or any(_joins(self.combinator, rule) for rule in self.rules):
             rules = "".join(f"{rule!r}, " for rule in self.rules).rstrip(" ")
             ending = ", negated=True" if self.negated else ""
@@ -253,21 +253,21 @@ class Condition(Predicate):
 
 
 def write_field(kind: Kind, name: str, *, operator_type: str | None) -> str:
-    """Write the call that names a field.
+    """Write the Python call that creates a field.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        The function to call.
+        Function to call.
     name : str
-        The field.
+        Name of the field.
     operator_type : str or None
-        Its type where it has to be stated.
+        Type of the field, if it must be stated.
 
     Returns
     -------
     str
-        Python.
+        Python code.
 
     Examples
     --------
@@ -289,7 +289,7 @@ def as_condition(predicate: Predicate) -> Condition:
     Returns
     -------
     Condition
-        The predicate itself, or a condition with it as its one rule.
+        The predicate itself, or a condition with the predicate as its only rule.
 
     Examples
     --------
@@ -316,8 +316,8 @@ def _combine(combinator: Combinator, left: object, right: object) -> Condition:
 
 
 def _joins(combinator: Combinator, rule: Predicate) -> bool:
-    """Say whether the rules of a condition may stand in its place inside ``combinator``."""
-    # An empty condition restricts nothing, so inside OR it must not vanish.
+    """Return whether a condition can be flattened into another with ``combinator``."""
+    # An empty condition always holds, so it must stay inside OR.
     return (
         isinstance(rule, Condition)
         and rule.combinator == combinator
@@ -327,9 +327,9 @@ def _joins(combinator: Combinator, rule: Predicate) -> bool:
 
 
 def _is_ordering(predicate: Predicate) -> bool:
-    """Say whether this restates one comparison whose operator has no complement.
+    """Return whether this is a comparison without complement, possibly inside conditions of one rule.
 
-    ``~`` wraps these rather than flip them, and so knows on the way back what it has to unwrap.
+    ``~`` wraps such a predicate in a negated condition, and unwraps it when applied again.
     """
     if isinstance(predicate, Condition):
         bare = predicate.combinator == "AND" and not predicate.negated and len(predicate.rules) == 1
@@ -350,7 +350,7 @@ def _operand(rule: Predicate) -> str:
 
 
 def _arguments(value: Value, *, most: int | None) -> str:
-    """Write a value as the arguments of a call, or its beginning when there are more than ``most``."""
+    """Write a value as the arguments of a call, cut after ``most`` values."""
     if value is None:
         return ""
     values = value if isinstance(value, tuple) else (value,)
@@ -359,7 +359,7 @@ def _arguments(value: Value, *, most: int | None) -> str:
 
 
 def _literal(value: Scalar) -> str:
-    """Write a value as Python, text in double quotes."""
+    """Write a value as Python code, text in double quotes."""
     if isinstance(value, str) and value.isprintable():
         return json.dumps(value, ensure_ascii=False)
     return repr(value)

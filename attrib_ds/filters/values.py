@@ -1,4 +1,4 @@
-"""Brings what a comparison compares with into its one canonical form."""
+"""Checks the values of comparisons and converts them to canonical form."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _NOUNS: Final[Mapping[FieldType, str]] = {
     FieldType.FLAG: "True or False",
     FieldType.INSTANT: "an instant",
 }
-#: Missing values by the name of their class, so that pandas need not be imported to know its own.
+#: Class names of missing values, so that pandas is not imported to recognise its own.
 _MISSING: Final = frozenset({"NoneType", "NAType", "NaTType"})
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the parts of a comparison are called in error messages.
+    """Names of the parts of a comparison in error messages.
 
     Parameters
     ----------
     field, operator, operator_type, value : str
-        An argument of a function, or a JSON pointer.
+        An argument in Python, or a JSON pointer.
     """
 
     field: str
@@ -57,32 +57,32 @@ class Names:
 def settle(
     kind: Kind, field: object, *, operator: object, value: object, operator_type: object, names: Names
 ) -> tuple[FieldType, Value]:
-    """Check the parts of a comparison, and find its type and canonical value.
+    """Check the parts of a comparison, and return its type and canonical value.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        Whose field.
+        Kind of record.
     field, operator : str
-        Their names.
+        Names in the specification.
     value : object
-        As the caller wrote it.
+        As given by the caller.
     operator_type : str or None
-        How the value is to be read; None derives it from the field, or else from the value (G-093).
+        Type of the comparison; None for the type of the field, or else of the value (G-093).
     names : Names
-        What the parts are called in error messages.
+        Names of the parts in error messages.
 
     Returns
     -------
     FieldType
-        How the value is read.
+        Type of the comparison.
     str, int, float, bool, tuple of these, or None
         See :func:`normalise`.
 
     Raises
     ------
     InvalidRequest
-        If one of the parts is not allowed.
+        If a part is not allowed.
 
     Examples
     --------
@@ -91,12 +91,12 @@ def settle(
     (<FieldType.NUMBER: 'number'>, (30,))
     """
     declared = resolve(kind, field, argument=names.field)
-    found = lookup(operator, argument=names.operator)
+    comparator = lookup(operator, argument=names.operator)
     field_type = read_as(declared, operator_type, argument=names.operator_type)
     if field_type is None:
-        field_type = infer_type(value, operator=found, argument=names.value)
-    check_type(found, field_type, argument=names.operator)
-    return field_type, normalise(value, operator=found, field_type=field_type, argument=names.value)
+        field_type = infer_type(value, operator=comparator, argument=names.value)
+    check_type(comparator, field_type, argument=names.operator)
+    return field_type, normalise(value, operator=comparator, field_type=field_type, argument=names.value)
 
 
 def normalise(value: object, *, operator: Operator, field_type: FieldType, argument: str) -> Value:
@@ -105,24 +105,24 @@ def normalise(value: object, *, operator: Operator, field_type: FieldType, argum
     Parameters
     ----------
     value : object
-        As the caller wrote it.
+        As given by the caller.
     operator : Operator
-        Says how many values there are.
+        Determines the number of values.
     field_type : FieldType
-        Says how each of them is read.
+        Type of the values.
     argument : str
-        What the value is called in an error message.
+        Name of the argument in an error message.
 
     Returns
     -------
     str, int, float, bool, tuple of these, or None
-        None if the operator takes no value. Instants are RFC 3339 text in UTC; NumPy scalars are Python
-        ones; sets are sorted, every other collection keeps its order.
+        None if the operator takes no value. Instants become RFC 3339 text in UTC, NumPy scalars Python
+        scalars; sets are sorted, other collections keep their order.
 
     Raises
     ------
     InvalidRequest
-        If the shape, the type or the size of the value is not allowed (G-083).
+        If the shape, type or size of the value is not allowed (G-083).
 
     Examples
     --------
@@ -143,26 +143,26 @@ def normalise(value: object, *, operator: Operator, field_type: FieldType, argum
             _check_pattern(str(scalar), argument)
         return scalar
     scalars = [_scalar(item, operator, field_type, argument) for item in _items(value, operator, argument)]
-    # A set's own order changes between runs; the values are of one type by now, so they sort.
+    # The order of a set changes between runs; here all values have one type, so they can be sorted.
     return tuple(sorted(scalars) if isinstance(value, Set) else scalars)
 
 
 def infer_type(value: object, *, operator: Operator, argument: str) -> FieldType:
-    """Find the type that a value speaks for, where the field has none of its own.
+    """Return the type of a value, for a field without a type of its own.
 
     Parameters
     ----------
     value : object
-        As the caller wrote it.
+        As given by the caller.
     operator : Operator
-        Says how many values there are.
+        Determines the number of values.
     argument : str
-        What the value is called in an error message.
+        Name of the argument in an error message.
 
     Returns
     -------
     FieldType
-        Text without a value; the type of the first one otherwise.
+        Text without a value; otherwise the type of the first value.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def infer_type(value: object, *, operator: Operator, argument: str) -> FieldType
 
 def _items(value: object, operator: Operator, argument: str) -> list[object]:
     wanted = "a low and a high value" if operator.shape == "pair" else "a list of values"
-    # Text iterates over letters, a mapping over keys and a DataFrame over column names: none is meant.
+    # Iterating over the letters of text, the keys of a mapping or the columns of a frame is a mistake.
     if (
         isinstance(value, (str, bytes, Mapping))
         or not isinstance(value, Iterable)
@@ -231,7 +231,7 @@ def _scalar(value: object, operator: Operator, field_type: FieldType, argument: 
 
 
 def _number(value: object) -> int | float | None:
-    """Return a finite number that every engine can hold, or None."""
+    """Return a finite number within the range of every engine, or None."""
     if isinstance(value, Decimal) and value.is_finite():
         value = int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, bool):
@@ -243,10 +243,11 @@ def _number(value: object) -> int | float | None:
 
 def _text(value: str, argument: str) -> str:
     plain = str.__str__(value)
-    # No engine stores these, and a SQL parser may stop reading at NUL.
+    # No engine stores these, and an SQL parser may stop at NUL.
     if "\0" in plain or any("\ud800" <= letter <= "\udfff" for letter in plain):
         raise InvalidRequest(
-            f"{argument}: {reprlib.repr(plain)} holds a NUL or half a surrogate pair, which is not text",
+            f"{argument}: {reprlib.repr(plain)} contains a NUL character or an unpaired surrogate; "
+            "expected text without them",
             field=argument,
         )
     return plain
@@ -255,14 +256,18 @@ def _text(value: str, argument: str) -> str:
 def _check_pattern(pattern: str, argument: str) -> None:
     if len(pattern) > LONGEST_PATTERN:
         raise InvalidRequest(
-            f"{argument}: a pattern may have {LONGEST_PATTERN} characters, this one has {len(pattern)}",
+            f"{argument}: a pattern may have at most {LONGEST_PATTERN} characters, this one has "
+            f"{len(pattern)}",
             field=argument,
         )
     try:
-        # Arrow's regular expressions are RE2 itself, so its verdict is the right one (G-082).
+        # Arrow uses RE2 itself (G-082).
         pyarrow.compute.match_substring_regex(pa.array([""]), pattern=pattern)
     except pa.ArrowInvalid as error:
-        raise InvalidRequest(f"{argument}: {error} (RE2 syntax)", field=argument) from error
+        raise InvalidRequest(
+            f"{argument}: {reprlib.repr(pattern)} is not a regular expression in RE2 syntax: {error}",
+            field=argument,
+        ) from error
 
 
 def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> InvalidRequest:

@@ -1,4 +1,4 @@
-"""The vocabulary of each kind of predicate: which fields exist, and what type each one has."""
+"""The fields of each kind of predicate and their types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: Final[tuple[Kind, ...]] = ("interaction", "node", "user", "event")
 
 
 class FieldType(StrEnum):
-    """How the value of a field is read, in the words of ``operatorType`` (G-093)."""
+    """The type of a field, named as in ``operatorType`` (G-093)."""
 
     TEXT = "string"
     NUMBER = "number"
@@ -57,7 +57,7 @@ _EVENT_FIELDS: Final = (
     "createdAt",
     "updatedAt",
 )
-#: What a metric of a user is summed up to, the last part of ``metrics.<key>.<aggregation>``.
+#: Aggregations of the metrics of a user, in ``metrics.<key>.<aggregation>``.
 AGGREGATIONS: Final = ("sum", "max", "min", "count", "average")
 _OPEN_PREFIXES: Final[Mapping[str, tuple[str, ...]]] = {"user": ("fields.",), "event": ("event.", "user.")}
 _OPEN_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -68,7 +68,7 @@ _OPEN_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _type_of(schema: pa.Schema, name: str) -> FieldType:
     index = schema.get_field_index(name)
-    # A name without a column of its own is an object: its members hold the values.
+    # A name without a column of its own is an object with members.
     if index < 0 or is_json(schema.field(index)):
         return FieldType.OBJECT
     column = schema.field(index).type
@@ -92,17 +92,17 @@ _VOCABULARIES: Final[Mapping[str, Mapping[str, FieldType]]] = {
 
 
 def vocabulary(kind: Kind) -> dict[str, FieldType]:
-    """Return the fields of a kind that have a fixed name, with their types.
+    """Return the fields with fixed names of a kind, with their types.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        Whose fields.
+        Kind of record.
 
     Returns
     -------
     dict of str to FieldType
-        In the order of the schema. Users and events have open names beside these: ``fields.<key>``,
+        In the order of the schema. Further fields depend on the project: ``fields.<key>``,
         ``eventTypesCount.<event type>`` and ``metrics.<key>.<aggregation>`` of users, ``event.<key>`` and
         ``user.<key>`` of events.
 
@@ -120,7 +120,7 @@ def vocabulary(kind: Kind) -> dict[str, FieldType]:
 
 
 def check_kind(kind: object) -> Kind:
-    """Return the kind, or refuse what is none.
+    """Return the kind, or refuse an unknown one.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def check_kind(kind: object) -> Kind:
     Returns
     -------
     str
-        The same.
+        The kind.
 
     Raises
     ------
@@ -142,21 +142,21 @@ def check_kind(kind: object) -> Kind:
     >>> check_kind("node")
     'node'
     """
-    for known in KINDS:
-        if kind == known:
-            return known
+    for name in KINDS:
+        if kind == name:
+            return name
     raise InvalidRequest.choice("kind", kind, KINDS)
 
 
 def is_open(kind: Kind, name: str) -> bool:
-    """Say whether only the project knows the type of the field.
+    """Return whether the project defines the type of a field.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        Whose field.
+        Kind of record.
     name : str
-        The field.
+        Name of the field.
 
     Returns
     -------
@@ -172,21 +172,21 @@ def is_open(kind: Kind, name: str) -> bool:
 
 
 def resolve(kind: Kind, name: object, *, argument: str) -> FieldType | None:
-    """Find the type of a field.
+    """Return the type of a field.
 
     Parameters
     ----------
     kind : {"interaction", "node", "user", "event"}
-        Whose field.
+        Kind of record.
     name : str
-        The field.
+        Name of the field.
     argument : str
-        What the field is called in an error message.
+        Name of the argument in an error message.
 
     Returns
     -------
     FieldType or None
-        None if the type is open, see :func:`is_open`.
+        None if the project defines the type, see :func:`is_open`.
 
     Raises
     ------
@@ -200,18 +200,18 @@ def resolve(kind: Kind, name: object, *, argument: str) -> FieldType | None:
     >>> resolve("user", "metrics.revenue.sum", argument="field")
     <FieldType.NUMBER: 'number'>
     """
-    known = _VOCABULARIES[kind]
+    fields = _VOCABULARIES[kind]
     if not isinstance(name, str):
         raise InvalidRequest(
             f"{argument}: must be text, got {name!r} ({type(name).__name__})", field=argument
         )
-    if name in known:
-        return known[name]
+    if name in fields:
+        return fields[name]
     if is_open(kind, name):
         return None
     if kind == "user" and _is_counted(name):
         return FieldType.NUMBER
-    refusal = InvalidRequest.choice(argument, name, [*known, *_OPEN_NAMES.get(kind, ())])
+    refusal = InvalidRequest.choice(argument, name, [*fields, *_OPEN_NAMES.get(kind, ())])
     others = [other for other in KINDS if other != kind and name in _VOCABULARIES[other]]
     if others:
         owners = " or ".join(f'{other}("{name}")' for other in others)
@@ -220,26 +220,26 @@ def resolve(kind: Kind, name: object, *, argument: str) -> FieldType | None:
 
 
 def read_as(declared: FieldType | None, operator_type: object, *, argument: str) -> FieldType | None:
-    """Join the type of a field with the one that a caller states for it.
+    """Return the type to compare a field as, from its own type and the one given by the caller.
 
     Parameters
     ----------
     declared : FieldType or None
-        The type of the field; None if it is open.
+        Type of the field; None if the project defines it.
     operator_type : str or None
-        What the caller states, one of ``operatorType`` (G-093); None states nothing.
+        Type given by the caller, one of ``operatorType`` (G-093).
     argument : str
-        What the stated type is called in an error message.
+        Name of the argument in an error message.
 
     Returns
     -------
     FieldType or None
-        None if neither says.
+        None if neither is known.
 
     Raises
     ------
     InvalidRequest
-        If there is no such type, or the two disagree.
+        If there is no such type, or the two contradict each other.
 
     Examples
     --------
@@ -248,15 +248,15 @@ def read_as(declared: FieldType | None, operator_type: object, *, argument: str)
     """
     if operator_type is None or operator_type == declared:
         return declared
-    # An object is only asked whether it is there, and a member of a list may be called by its own type.
+    # Operators on objects have no value, and a list may be compared as the type of its items.
     stated_types: tuple[FieldType, ...]
     if declared is FieldType.TEXTS:
         stated_types = (FieldType.TEXTS, FieldType.TEXT)
     elif declared in {None, FieldType.OBJECT}:
-        stated_types = tuple(each for each in FieldType if each is not FieldType.OBJECT)
+        stated_types = tuple(option for option in FieldType if option is not FieldType.OBJECT)
     else:
         stated_types = (declared,)
-    stated = next((each for each in stated_types if each == operator_type), None)
+    stated = next((option for option in stated_types if option == operator_type), None)
     if stated is None:
         raise InvalidRequest.choice(argument, operator_type, stated_types)
     return declared or stated

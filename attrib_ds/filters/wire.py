@@ -1,4 +1,4 @@
-"""Writes predicates as the JSON of the specification, and reads them back."""
+"""Converts predicates to the JSON of the specification and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attrib_ds.filters.vocabulary import KINDS, Kind, check_kind, is_open
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What a user predicate's ``type`` stands for in the key vocabulary (G-091).
+#: Prefix of the field, by the ``type`` of a user predicate (G-091).
 _USER_PREFIXES: Final[Mapping[str, str]] = {
     "fields": "fields.",
     "eventTypesCount": "eventTypesCount.",
@@ -23,7 +23,7 @@ _USER_PREFIXES: Final[Mapping[str, str]] = {
     "counters": "",
 }
 _COMBINATORS: Final = ("AND", "OR")
-#: The properties that hold the combinator and the members of a condition, by its ``type``.
+#: Names of the combinator and the list of rules, by the ``type`` of a condition.
 _CONDITION_PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "condition": ("condition", "rules"),
     "operation": ("operator", "operands"),
@@ -33,7 +33,7 @@ _CONDITION_PARTS: Final[Mapping[str, tuple[str, str]]] = {
 def to_json(predicate: Predicate) -> dict[str, Any]:
     """Write a predicate as a JSON object of the specification.
 
-    Event predicates, for which the specification has no form, are written like those of interactions, with
+    The specification has no event predicates: they are written like interaction predicates, with
     ``"entity": "event"`` added.
 
     Parameters
@@ -44,7 +44,7 @@ def to_json(predicate: Predicate) -> dict[str, Any]:
     Returns
     -------
     dict
-        Of text, numbers, flags, lists and dicts only. Ids are paths from the root: ``"0"``, ``"0.1"``.
+        Text, numbers, flags, lists and dicts only. Ids are paths from the root: ``"0"``, ``"0.1"``.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def to_json(predicate: Predicate) -> dict[str, Any]:
     {'type': 'predicate', 'field': 'geo.city', 'operator': 'equals', 'value': 'Paris'}
     """
     written = _write(predicate, "0")
-    # A tree without a comparison shows its kind nowhere else; without a mark it is read as interactions.
+    # Without a comparison nothing else shows the kind, and `from_json` assumes interactions.
     if predicate.kind in {"node", "event"} and _find_leaf(written) is None:
         written["entity"] = predicate.kind
     return written
@@ -65,9 +65,9 @@ def from_json(obj: object, kind: Kind | None = None) -> Predicate:
     Parameters
     ----------
     obj : dict
-        A predicate, condition or operation. Ids are ignored, and so is the value of an operator without one.
+        A predicate, condition or operation. Ids are ignored, and so are values of operators that take none.
     kind : {"interaction", "node", "user", "event"}, optional
-        What the predicate speaks about; found from its first comparison by default.
+        Kind of record; inferred from the first comparison by default.
 
     Returns
     -------
@@ -77,8 +77,8 @@ def from_json(obj: object, kind: Kind | None = None) -> Predicate:
     Raises
     ------
     InvalidRequest
-        If the shape, a field, an operator or a value is not allowed; ``field`` of the error is a JSON pointer
-        to the place, such as ``/rules/0/field``.
+        If the shape, a field, an operator or a value is not allowed; ``field`` of the error is the JSON
+        pointer of the wrong part, such as ``/rules/0/field``.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def _(predicate: Condition, path: str) -> dict[str, Any]:
 
 
 def _write_subject(predicate: Comparison, path: str) -> dict[str, Any]:
-    """Write what is compared; every kind names it in its own way."""
+    """Write the field, which every kind names differently."""
     if predicate.kind == "node":
         return {"id": path, "type": "predicate", "filterId": predicate.field}
     if predicate.kind == "interaction":
@@ -144,7 +144,7 @@ def _read(obj: object, kind: Kind, pointer: str, level: int) -> Predicate:
         raise _wrong_shape(obj, pointer, "must be an object with a `type`")
     if level > MOST_LEVELS:
         raise InvalidRequest(
-            f"{pointer}: a filter may have at most {MOST_LEVELS} levels, this is one more", field=pointer
+            f"{pointer}: is nested too deeply; expected at most {MOST_LEVELS} levels", field=pointer
         )
     leaf_types = tuple(_USER_PREFIXES) if kind == "user" else ("predicate",)
     group_types = ("condition", "operation") if kind == "user" else ("condition",)
@@ -185,7 +185,7 @@ def _read_comparison(obj: Mapping[str, object], kind: Kind, pointer: str) -> Com
     field = _get(obj, field_name, pointer)
     if kind == "user" and isinstance(field, str):
         prefix = _USER_PREFIXES[str(obj["type"])]
-        # Without this a "counters" predicate could reach a field that belongs to another type.
+        # Otherwise a "counters" predicate could use a field of another type.
         if not prefix and _user_group(field) != "counters":
             raise InvalidRequest.choice(f"{pointer}/type", obj["type"], [_user_group(field)])
         field = f"{prefix}{field}"
@@ -209,7 +209,7 @@ def _read_comparison(obj: Mapping[str, object], kind: Kind, pointer: str) -> Com
 
 def _get(obj: Mapping[str, object], name: str, pointer: str) -> object:
     if name not in obj:
-        raise InvalidRequest(f"{pointer}/{name}: is missing", field=f"{pointer}/{name}")
+        raise InvalidRequest(f"{pointer}/{name}: is required", field=f"{pointer}/{name}")
     return obj[name]
 
 
@@ -220,7 +220,7 @@ def _wrong_shape(got: object, pointer: str, wanted: str) -> InvalidRequest:
 
 
 def _infer_kind(obj: object) -> Kind:
-    """Find the kind from the first comparison, or from the root where there is none."""
+    """Infer the kind from the first comparison, or from the root if there is none."""
     if not isinstance(obj, dict):
         return "interaction"
     if obj.get("type") == "operation":
@@ -237,7 +237,7 @@ def _infer_kind(obj: object) -> Kind:
 
 
 def _find_leaf(obj: Mapping[str, Any], level: int = 1) -> Mapping[str, Any] | None:
-    """Return the first comparison of a tree, looking no deeper than a tree may be."""
+    """Return the first comparison of a tree, down to the maximum level."""
     parts = _CONDITION_PARTS.get(str(obj.get("type")))
     if parts is None:
         return obj

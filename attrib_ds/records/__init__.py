@@ -1,1 +1,1 @@
-"""Tables, JSON pages and files to Arrow and back."""
+"""Conversion between Arrow tables, DataFrames, JSON records and files."""

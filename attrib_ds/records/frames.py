@@ -1,4 +1,4 @@
-"""Converts DataFrames from callers to rows, and Arrow tables to DataFrames for them."""
+"""Converts DataFrames to rows, and Arrow tables to DataFrames."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from attrib_ds.errors import InvalidRequest, closest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Every integer up to here is a float too.
+#: Floats represent all integers up to here.
 _LARGEST_WHOLE: Final = 2.0**53
 _DTYPES = {
     pa.int64(): pd.Int64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
-    # Named, since pandas looks at every text where it has to find the dtype itself.
+    # Explicit, because pandas otherwise inspects every text to infer the dtype.
     pa.string(): pd.StringDtype(na_value=np.nan),
 }
 
@@ -31,25 +31,25 @@ def read_rows(
     objects: Sequence[str] = (),
     argument: str = "frame",
 ) -> list[dict[str, Any]]:
-    """Return the rows of a frame as dicts without the missing cells.
+    """Return the rows of a frame as dicts without missing cells.
 
-    The order of the columns and the dtype of whole numbers make no difference to the JSON text of a row.
+    The JSON text of a row does not depend on the order of columns or the dtype of whole numbers.
 
     Parameters
     ----------
     frame : DataFrame
         Not changed.
     required, optional : sequence of str
-        Columns it must have and may have.
+        Required and optional columns.
     objects : sequence of str
-        Objects whose members are dotted columns (``nodeData.vendorId``).
+        Objects with members in dotted columns (``nodeData.vendorId``).
     argument : str, default "frame"
         Name of the frame in error messages.
 
     Returns
     -------
     list of dict
-        In the order of the frame. Each row has all ``objects``, as dicts.
+        In the order of the frame. Every row has all ``objects``, as dicts.
 
     Raises
     ------
@@ -87,14 +87,14 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     Parameters
     ----------
     table : pyarrow.Table
-        Any rows, none included.
+        With any number of rows.
 
     Returns
     -------
     DataFrame
-        The same rows and columns: instants ``datetime64[us, UTC]`` (those without a zone are UTC), whole
+        The same rows and columns: instants ``datetime64[us, UTC]`` (naive ones are taken as UTC), whole
         numbers ``Int64``, other numbers and amounts ``float64``, text ``str``, flags ``boolean``, lists
-        as objects.
+        ``object``.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def to_record(table: pa.Table) -> pd.Series[Any]:
     Returns
     -------
     Series
-        One value per column, of object dtype; its name is the ``_id`` where there is one.
+        One value per column, of object dtype; its name is the ``_id``, if any.
     """
     frame = to_pandas(table).astype(object)
     record = frame.iloc[0]
@@ -127,7 +127,7 @@ def to_record(table: pa.Table) -> pd.Series[Any]:
 def _series(values: pa.ChunkedArray) -> pd.Series[Any]:
     kind = values.type
     if pa.types.is_timestamp(kind):
-        # Twice: to microseconds first, because Arrow refuses to cut digits and add a zone at once.
+        # Two casts, because Arrow refuses to cut digits and add a zone at once.
         values = values.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.timestamp("us", tz="UTC"))
     elif pa.types.is_integer(kind):
         values = values.cast(pa.int64())
@@ -161,7 +161,7 @@ def _check_columns(
 
 
 def _cells(column: pd.Series[Any]) -> list[Any]:
-    """Return cells as Python values, None where one is missing."""
+    """Return cells as Python values, missing ones as None."""
     values = column.astype(object)
     return [
         None if is_missing else _plain(value) for value, is_missing in zip(values, values.isna(), strict=True)
@@ -171,7 +171,7 @@ def _cells(column: pd.Series[Any]) -> list[Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
         value = value.item()
-    # Integers become floats beside a missing cell or a fraction.
+    # pandas turns integers into floats beside a missing cell or a fraction.
     if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_WHOLE:
         return int(value)
     return value

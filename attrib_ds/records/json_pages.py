@@ -1,8 +1,8 @@
-"""Reads an answer of JSON records into an Arrow table, in native code wherever that is exact.
+"""Reads JSON answers into Arrow tables, in native code where that is exact.
 
-An answer is parsed once, with declared types, when its records hold nothing but plain columns. Where they
-hold open objects, decimals or new fields, those are cut out of the text beside it. Whatever native code
-refuses, or would read otherwise than :func:`attrib_ds.records.json_records.from_json`, is read again by that.
+Arrow parses records of plain columns with declared types. Open objects, decimals and new fields are kept as
+JSON text. If native code refuses an answer, or would read it differently, the reference implementation
+:func:`attrib_ds.records.json_records.from_json` reads it instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyarrow import json as arrow_json
 from attrib_ds import instants
 from attrib_ds.contract.rule import Refused, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.records.json_members import Known, NoObject, Texts, walk
+from attrib_ds.records.json_members import Names, NotAnObject, Texts, walk
 from attrib_ds.records.json_records import decode, from_json
 from attrib_ds.schema import is_json
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 Kind = Literal["page", "array", "record"]
 
 _COUNTERS: Final = ("offset", "limit", "count", "total")
-#: Arrow takes the size of a block as a signed number of 32 bits.
+#: The block size of Arrow is a signed 32-bit integer.
 _LARGEST: Final = 2**31 - 64
-#: Length of ``2025-01-31T12:00:00Z``: Arrow takes shorter texts for instants too.
+#: Length of ``2025-01-31T12:00:00Z``; Arrow also accepts shorter texts as instants.
 _SHORTEST_INSTANT: Final = 20
 _FIRST_INSTANT: Final = datetime(1, 1, 1, tzinfo=UTC)
 _BLANKS: Final = b" \t\n\r"
-#: Bytes in which a page has to begin.
+#: Bytes within which a page must start.
 _LONGEST_START: Final = 64
 _NULL_AFTER_OBJECT: Final = r"\}[ \t\n\r]*null"
 
 
 class _Paged(msgspec.Struct):
-    """An answer of the kind ``page``, its records not looked into."""
+    """An answer of the kind ``page`` with unparsed records."""
 
     data: msgspec.Raw
     offset: int | None = None
@@ -53,28 +53,28 @@ class _Paged(msgspec.Struct):
 
 
 class _Listed(msgspec.Struct):
-    """The same, whatever its counters are."""
+    """The same without counters."""
 
     data: list[msgspec.Raw]
 
 
 @dataclass(frozen=True)
 class Page:
-    """Hold the records of one answer.
+    """The records of an answer.
 
     Parameters
     ----------
     table : pyarrow.Table
         One row per record; its columns and types do not depend on the records.
     unknown : pyarrow.Table
-        One column of JSON text per field that the schema does not have, named by its dotted path (a key
-        that has a point itself is quoted); as many rows as the table if there is any such field.
+        One column of JSON text per field that is not in the schema, named by its dotted path (a key with a
+        dot is quoted); as many rows as the table if there is any such field.
     count : int
-        Records of the answer.
+        Number of records.
     total : int, optional
-        All matching records, where a page tells it.
+        Number of matching records, in a page.
     offset, limit : int, optional
-        What a page repeats of the request.
+        Repeated from the request, in a page.
     """
 
     table: pa.Table
@@ -86,7 +86,7 @@ class Page:
 
 
 class InexactError(Exception):
-    """Native code would read this answer otherwise than the reference."""
+    """Native code would read this answer differently than the reference."""
 
 
 def read_page(
@@ -99,25 +99,24 @@ def read_page(
     content : bytes
         JSON in UTF-8.
     columns : pyarrow.Schema
-        Of the table: the schema of a resource, or the columns of it that were asked for. Names with points
-        are nested properties; fields marked as JSON keep the text that was sent.
+        Of the table: the schema of a resource, or the requested columns. Dotted names are nested properties;
+        fields marked as JSON keep their text.
     kind : {"page", "array", "record"}, default "page"
-        Whether the records are the ``data`` of an object with counters, the whole answer, or the answer is
-        one record itself.
+        Whether the records are the ``data`` of an object with counters, a bare array, or a single record.
     known : pyarrow.Schema, optional
-        The whole schema of the resource, where ``columns`` is a part of it: its other properties are left
-        out without being taken for unknown.
+        Whole schema of the resource, if ``columns`` is a part of it; its other properties are left out and do
+        not count as unknown.
 
     Returns
     -------
     Page
-        Rows in the order of the records. Null and absent are both null.
+        Rows in the order of the records; absent members are null.
 
     Raises
     ------
     ServiceFailure
-        If the answer is no JSON or is no such answer, if a page does not hold as many records as it says,
-        or if a value does not fit its column.
+        If the answer is not JSON or not of this kind, if the number of records differs from ``count``, or if
+        a value does not fit its column.
 
     Examples
     --------
@@ -134,19 +133,19 @@ def read_page(
         page = _read_leniently(content, columns, kind, names)
     if page.count != page.table.num_rows:
         raise ServiceFailure(
-            f"the service answered a page of {page.table.num_rows} records that says it has {page.count}"
+            f"the service answered {page.table.num_rows} records in a page with count {page.count}"
         )
     return page
 
 
-def names_of(columns: pa.Schema, known: pa.Schema | None) -> Known:
-    """Return the names that records may have, and which of them are cut out of the text."""
+def names_of(columns: pa.Schema, known: pa.Schema | None) -> Names:
+    """Return the names of members, and which of them to keep as text."""
     every = columns.names if known is None else [*columns.names, *known.names]
-    return Known.of(every, [field.name for field in columns if _is_cut_out(field)])
+    return Names.of(every, [field.name for field in columns if _is_cut_out(field)])
 
 
 def _parts_of_others(columns: pa.Schema) -> list[pa.Field]:
-    """Return the columns that lie within another one, as ``metrics.turnover.sum`` does in ``metrics``."""
+    """Return columns that are part of another column, such as ``metrics.turnover.sum`` of ``metrics``."""
     names = set(columns.names)
     return [
         field
@@ -156,14 +155,14 @@ def _parts_of_others(columns: pa.Schema) -> list[pa.Field]:
 
 
 def _is_cut_out(field: pa.Field) -> bool:
-    """Say whether the column is made of texts: open objects, and decimals, which Arrow takes from texts."""
+    """Return whether the column is read from JSON text: open objects and decimals."""
     return is_json(field) or pa.types.is_decimal(field.type)
 
 
-#: What :func:`read_natively` raises where it cannot read an answer exactly.
+#: Raised by :func:`read_natively` if it cannot read an answer exactly.
 LEFT_TO_THE_REFERENCE: Final = (
     InexactError,
-    NoObject,
+    NotAnObject,
     pa.ArrowException,
     msgspec.MsgspecError,
     RecursionError,
@@ -172,13 +171,13 @@ LEFT_TO_THE_REFERENCE: Final = (
 )
 
 
-def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Known) -> Page:
+def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Names) -> Page:
     """Read an answer as :func:`read_page` does, or raise one of :data:`LEFT_TO_THE_REFERENCE`."""
     if _parts_of_others(columns):
         raise InexactError
-    _text(content)  # Arrow's reader does not look whether it is UTF-8
+    _text(content)  # Arrow's reader does not validate UTF-8
     try:
-        # Stops at the first member that is not declared, so that to try costs next to nothing.
+        # Stops at the first undeclared member, so the attempt is cheap.
         counters, records = _parse_whole(content, columns, kind)
         texts = Texts()
     except (pa.ArrowInvalid, InexactError):
@@ -197,14 +196,14 @@ def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Known) 
 
 
 def _text(content: bytes) -> pa.Array:
-    """Return the bytes as one text, not copied; they have to be UTF-8."""
+    """Return the bytes as one text without copying them, or raise if they are not UTF-8."""
     ends = pa.py_buffer(memoryview(b"".join(end.to_bytes(8, sys.byteorder) for end in (0, len(content)))))
     whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(content)])
     return whole.cast(pa.large_string())
 
 
 def _opened(content: bytes, kind: Kind) -> _Paged:
-    """Return the text of the list of records, which is valid JSON, and the counters beside it."""
+    """Return the JSON text of the list of records, and the counters."""
     if kind == "page":
         return msgspec.json.decode(content, type=_Paged)
     whole = msgspec.json.decode(content, type=msgspec.Raw)
@@ -214,15 +213,15 @@ def _opened(content: bytes, kind: Kind) -> _Paged:
 def _parse_whole(
     content: bytes, columns: pa.Schema, kind: Kind
 ) -> tuple[dict[str, int | None], pa.StructArray]:
-    """Parse an answer whose records have no members but plain columns."""
+    """Parse an answer whose records have only plain columns."""
     if kind == "array":
         content = b"".join((b'{"data":', content, b"}"))
     elif kind == "record":
         content = b"".join((b'{"data":[', content, b"]}"))
     elif not content[:_LONGEST_START].lstrip(_BLANKS).startswith(b"{"):
         raise InexactError
-    # Outside of all objects `null` ends the process in pyarrow 26. Beyond the start it can only stand there
-    # after an object, where JSON has none; inside a text the same signs do no harm but to be looked at twice.
+    # pyarrow 26 crashes on `null` outside of objects, which beyond the start can only follow an object. The
+    # same characters inside a text only cost a second look.
     if pc.match_substring_regex(_text(content), pattern=_NULL_AFTER_OBJECT)[0].as_py():
         raise InexactError
     counters = _COUNTERS if kind == "page" else ()
@@ -234,14 +233,14 @@ def _parse_whole(
 
 
 def _parse_members(data: msgspec.Raw, columns: pa.Schema) -> pa.StructArray:
-    """Parse the plain columns of a list of records that is known to be valid JSON."""
+    """Parse the plain columns of a list of records, which is valid JSON."""
     return _records(_parse(b"".join((b'{"data":', data, b"}")), columns, others="ignore"))
 
 
 def _parse(
     content: bytes, columns: pa.Schema, *, counters: Sequence[str] = (), others: Literal["error", "ignore"]
 ) -> pa.Table:
-    """Parse an object with counters and a list of records as one row, nothing of it split beforehand."""
+    """Parse an object with counters and a list of records as one row."""
     if len(content) > _LARGEST:
         raise InexactError
     record = _nested([field for field in columns if not _is_cut_out(field)])
@@ -250,7 +249,7 @@ def _parse(
         pa.BufferReader(content),
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
         parse_options=arrow_json.ParseOptions(explicit_schema=shape, unexpected_field_behavior=others),
-        # Arrow's own pool gives memory back after each page and asks for it again, a fifth of the time.
+        # Arrow's own pool frees and reallocates memory for each page, a fifth of the time.
         memory_pool=pa.system_memory_pool(),
     )
 
@@ -264,7 +263,7 @@ def _records(parsed: pa.Table) -> pa.StructArray:
 
 
 def _nested(fields: Sequence[pa.Field]) -> pa.DataType:
-    """Return the type of a record whose flattened columns are these; instants are read as text first."""
+    """Return the nested type of a record; instants are read as text first."""
     tree: dict[str, Any] = {}
     for field in fields:
         *parents, leaf = field.name.split(".")
@@ -291,20 +290,20 @@ def _leaf(records: pa.StructArray, name: str) -> pa.Array:
 
 
 def _exact(field: pa.Field, values: pa.Array) -> pa.Array:
-    """Return the values of a column as the reference reads them, or refuse."""
+    """Return the values of a column as the reference reads them, or raise."""
     if pa.types.is_timestamp(field.type):
         return _instants(field, values)
     if pa.types.is_integer(field.type) and not field.nullable:
         return values.fill_null(0)
     numbers = values.flatten() if pa.types.is_list(field.type) else values
-    # Arrow takes NaN and Infinity for numbers, and an integer of 400 digits for infinite.
+    # Arrow accepts NaN and Infinity as numbers, and reads an integer of 400 digits as infinite.
     if pa.types.is_floating(numbers.type) and pc.all(pc.is_finite(numbers)).as_py() is False:
         raise InexactError
     return values
 
 
 def _instants(field: pa.Field, texts: pa.Array) -> pa.Array:
-    """Read instants at once where all are in the usual form, else one by one."""
+    """Parse instants together if all have the usual form, else one by one."""
     is_usual = pc.and_(
         pc.greater_equal(pc.binary_length(texts), _SHORTEST_INSTANT), pc.ends_with(texts, pattern="Z")
     )
@@ -314,12 +313,12 @@ def _instants(field: pa.Field, texts: pa.Array) -> pa.Array:
         except pa.ArrowInvalid:
             pass
         else:
-            # Python has no year 0, which Arrow reads.
+            # Arrow accepts the year 0, Python does not.
             first = pc.min(moments.cast(pa.int64())).as_py()
             if first is None or first >= pa.scalar(_FIRST_INSTANT, field.type).value:
                 return moments
-    each = [None if text is None else instants.parse(text, argument="value") for text in texts.to_pylist()]
-    return pa.array(each, field.type)
+    parsed = [None if text is None else instants.parse(text, argument="value") for text in texts.to_pylist()]
+    return pa.array(parsed, field.type)
 
 
 def _from_texts(field: pa.Field, texts: list[bytes | None]) -> pa.Array:
@@ -328,47 +327,49 @@ def _from_texts(field: pa.Field, texts: list[bytes | None]) -> pa.Array:
     return pa.array([None if text is None else decode(text) for text in texts], field.type)
 
 
-def _read_leniently(content: bytes, columns: pa.Schema, kind: Kind, names: Known) -> Page:
+def _read_leniently(content: bytes, columns: pa.Schema, kind: Kind, names: Names) -> Page:
     try:
         answer = decode(content)
     except InvalidRequest as error:
         problem = error.message.removeprefix("body: is not JSON: ")
-        raise ServiceFailure(f"the service answered what is not JSON: {problem}") from None
+        raise ServiceFailure(f"the service answered text that is not JSON: {problem}") from None
     counters: dict[str, int | None] = {}
     records = [answer] if kind == "record" else answer
     if kind == "page":
         if not isinstance(answer, Mapping):
-            raise ServiceFailure(f"the service answered no page of records but {shown(answer)}")
+            raise ServiceFailure(f"the service answered {shown(answer)} instead of a page of records")
         held = pa.schema([(name, pa.int64()) for name in _COUNTERS])
         (counters,) = from_json([answer], held).to_pylist()
         records = answer.get("data")
     if not isinstance(records, list):
-        raise ServiceFailure(f"the service answered no list of records but {shown(records)}")
+        raise ServiceFailure(f"the service answered {shown(records)} instead of a list of records")
     for record in records:
         if not isinstance(record, Mapping):
-            raise ServiceFailure(f"the service answered a record that is no object: {shown(record)}")
+            raise ServiceFailure(f"the service answered {shown(record)} instead of a record")
     table = from_json(records, columns)
     texts = _texts_of(content, kind, names)
     parts = _parts_of_others(columns)
     for position, field in enumerate(columns):
         if is_json(field) and field not in parts:
-            # The text that was sent, as the fast way gives it: not one written anew.
+            # Keep the text as sent, like the native code.
             text = _from_texts(field, texts.column(field.name, rows=len(records)))
             table = table.set_column(position, field, text)
     return _page(table, texts.new_fields(rows=len(records)), counters)
 
 
-def _texts_of(content: bytes, kind: Kind, names: Known) -> Texts:
+def _texts_of(content: bytes, kind: Kind, names: Names) -> Texts:
     try:
         if kind == "page":
             records = msgspec.json.decode(content, type=_Listed).data
         else:
             records = msgspec.json.decode(_opened(content, kind).data, type=list[msgspec.Raw])
         return walk(records, names)
-    except NoObject as error:
-        raise ServiceFailure(f"the service answered a value of {error} that is no object") from None
+    except NotAnObject as error:
+        raise ServiceFailure(f"the service answered a value for {error} that is not an object") from None
     except (msgspec.MsgspecError, RecursionError, InvalidRequest, Refused) as error:
-        raise ServiceFailure(f"the service answered a member that cannot be kept as text: {error}") from None
+        raise ServiceFailure(
+            f"the service answered a member that cannot be kept as JSON text: {error}"
+        ) from None
 
 
 def _page(table: pa.Table, unknown: pa.Table, counters: Mapping[str, int | None]) -> Page:

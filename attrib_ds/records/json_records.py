@@ -1,6 +1,6 @@
-"""Turns Arrow tables into the JSON records of the specification, and such records into Arrow tables.
+"""Converts Arrow tables to JSON records of the specification and back.
 
-A table is flat, its nested properties have dotted names (``geo.city``); a record is nested.
+Tables are flat with dotted names (``geo.city``) for nested properties; records are nested.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _NULL: Final = "null"
-#: Objects that a record does not have at all when nothing of them is known (G-066, G-199).
+#: Objects that a record omits if all their members are null (G-066, G-199).
 _ABSENT_UNKNOWN: Final = frozenset({"asn", "geo", "mostProbableLocation"})
-#: Distinct values are encoded once where each occurs at least this often.
+#: Mean number of occurrences from which distinct values are encoded only once.
 _WORTH_SHARING: Final = 4
 
 _Tree = dict[str, Any]
@@ -40,19 +40,19 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        Flat, in the Arrow schema of a resource as far as it has the columns. A column whose name begins
-        with that of another one and a point is a part of it, and not written again.
+        Flat, with columns of the Arrow schema of a resource. A column that is part of another one
+        (``metrics.turnover.sum`` of ``metrics``) is not written again.
     resource : str, optional
-        Name of the records. An ``"Interaction"`` whose ``type`` is ``offline`` is written without the
-        session-only properties (G-060), if the batch has its type.
+        Name of the resource. Interactions of the ``type`` ``offline`` are written without session
+        properties (G-060).
     hidden : iterable of str, optional
-        Columns that are not written.
+        Columns to leave out.
 
     Returns
     -------
     list of str
-        One JSON object per row, without blanks. Instants are as in G-036, decimals the shortest exact
-        ones; a float that is not finite is null, as JSON has no such number.
+        One JSON object per row, without whitespace. Instants are as in G-036, decimals exact and as short as
+        possible; floats that are not finite are null.
 
     Examples
     --------
@@ -60,13 +60,13 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
     >>> to_json(visits)
     ['{"_id":"a","geo":{"city":"Oslo","state":null}}']
     """
-    unseen = frozenset(hidden)
-    written = set(batch.schema.names) - unseen
+    left_out = frozenset(hidden)
+    written = set(batch.schema.names) - left_out
     tree: _Tree = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         *parents, leaf = field.name.split(".")
         wholes = {".".join(parents[:length]) for length in range(1, len(parents) + 1)}
-        if field.name not in unseen and not wholes & written:
+        if field.name not in left_out and not wholes & written:
             holder = tree
             for parent in parents:
                 holder = holder.setdefault(parent, {})
@@ -74,7 +74,7 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
     is_offline = None
     if resource == "Interaction" and "type" in batch.schema.names:
         is_offline = pc.equal(batch["type"], "offline").fill_null(False).to_pylist()
-    # Only of events the specification has them, and they are null there.
+    # The specification has them for events only, where they are null.
     absent = _ABSENT_UNKNOWN if resource != "EventType" else NULL_UNKNOWN
     return _objects(tree, is_offline, absent)
 
@@ -82,7 +82,7 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
 def _objects(
     tree: _Tree, is_offline: list[bool] | None = None, absent: frozenset[str] = _ABSENT_UNKNOWN
 ) -> list[str]:
-    """Write one object per row; each member has a comma before it, so that any of them may be missing."""
+    """Write one object per row; a comma precedes every member, so that any of them can be left out."""
     columns: list[list[str]] = []
     template: list[str] = []
     for name, part in tree.items():
@@ -125,7 +125,7 @@ def _texts(field: pa.Field, column: pa.Array) -> list[str]:
 
 
 def _valid(text: str) -> str:
-    """Return JSON text as it is; what DuckDB takes for JSON and is none (NaN, ``[1,]``) becomes null."""
+    """Return JSON text unchanged; text that only DuckDB accepts as JSON (NaN, ``[1,]``) becomes null."""
     try:
         json.loads(text, parse_float=str, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -150,7 +150,7 @@ def _scalars(column: pa.Array) -> list[str]:
 
 
 def _stamps(column: pa.Array) -> list[str]:
-    """Write instants as :func:`attrib_ds.instants.format` does, many at once."""
+    """Write instants as :func:`attrib_ds.instants.format` does, vectorised."""
     microseconds = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64())
     is_null = microseconds.is_null().to_numpy(zero_copy_only=False)
     numbers = microseconds.fill_null(0).to_numpy()
@@ -163,7 +163,7 @@ def _stamps(column: pa.Array) -> list[str]:
 
 
 def decode(text: bytes) -> Any:
-    """Read JSON text, numbers with a point or exponent as Decimal.
+    """Parse JSON text, numbers with a decimal point or exponent as Decimal.
 
     Parameters
     ----------
@@ -173,12 +173,12 @@ def decode(text: bytes) -> Any:
     Returns
     -------
     object
-        Of two equal keys the last one counts (G-044).
+        Of duplicate keys the last one wins (G-044).
 
     Raises
     ------
     InvalidRequest
-        If it is no JSON, or holds NaN or an infinity, which JSON does not have (G-042).
+        If it is not JSON; NaN and infinities are not (G-042).
 
     Examples
     --------
@@ -194,7 +194,7 @@ def decode(text: bytes) -> Any:
     except RecursionError:
         problem = "is nested too deeply"
     except (ValueError, ArithmeticError):
-        problem = "holds a number beyond all bounds"
+        problem = "contains a number that is too large"
     raise InvalidRequest(f"body: is not JSON: {problem}", field="body") from None
 
 
@@ -203,20 +203,20 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def from_json(records: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:
-    """Read records, parsed by :func:`decode`, into a flat table.
+    """Convert records parsed by :func:`decode` to a flat table.
 
     Parameters
     ----------
     records : sequence of mapping
-        Nested. Properties that are no column are left out; null and absent are both null, or zero in a
-        column of counts that are never null.
+        Nested. Properties without a column are left out; absent members are null, or zero in columns of
+        counts that are never null.
     columns : pyarrow.Schema
-        Of the table: the schema of a resource, or the columns of it that were asked for.
+        Of the table: the schema of a resource, or the requested columns.
 
     Returns
     -------
     pyarrow.Table
-        One row per record, in their order; its columns do not depend on the records.
+        One row per record, in order; the columns do not depend on the records.
 
     Raises
     ------
@@ -237,8 +237,8 @@ def from_json(records: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Ta
             arrays.append(_column(field, values))
         except (Refused, InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError):
             raise ServiceFailure(
-                f"the service answered a value of {field.name} that is no {_word(field)}: "
-                f"{shown(_first_misfit(field, values))}"
+                f"the service answered {shown(_first_misfit(field, values))} for {field.name}; expected "
+                f"{_expected(field)}"
             ) from None
     return pa.table(arrays, schema=columns)
 
@@ -249,7 +249,7 @@ def _member(record: object, name: str) -> Any:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            # Told as a value that does not fit, which an object is not in any column.
+            # An object fits no column, so the caller reports the value.
             return {}
         value = value.get(part)
     return value
@@ -266,9 +266,9 @@ def _column(field: pa.Field, values: list[Any]) -> pa.Array:
     if pa.types.is_floating(field.type):
         return pa.array([None if value is None else _number(value) for value in values], field.type)
     if pa.types.is_list(field.type):
-        items = field.type.value_field
-        lists = [None if value is None else _column(items, _items(value)) for value in values]
-        return pa.array([None if each is None else each.to_pylist() for each in lists], field.type)
+        item_field = field.type.value_field
+        lists = [None if value is None else _column(item_field, _items(value)) for value in values]
+        return pa.array([None if items is None else items.to_pylist() for items in lists], field.type)
     return pa.array(values, field.type)
 
 
@@ -307,11 +307,11 @@ def _first_misfit(field: pa.Field, values: list[Any]) -> Any:
     return None
 
 
-def _word(field: pa.Field) -> str:
+def _expected(field: pa.Field) -> str:
     if is_json(field):
         return "JSON"
     if pa.types.is_timestamp(field.type):
-        return "instant"
-    return {"string": "text", "int64": "whole number", "double": "number", "bool": "flag"}.get(
-        str(field.type), "list" if pa.types.is_list(field.type) else "amount"
+        return "an instant"
+    return {"string": "text", "int64": "a whole number", "double": "a number", "bool": "true or false"}.get(
+        str(field.type), "a list" if pa.types.is_list(field.type) else "an amount"
     )

@@ -1,4 +1,4 @@
-"""Copies Arrow data and text files into DuckDB tables whose rows are numbered."""
+"""Copies Arrow data and text files into DuckDB tables with numbered rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-#: Column that holds the 0-based position of each row among the records handed over.
+#: Column with the 0-based position of each row in the source.
 ROW: Final = "#row"
 
-#: The longest line a text file may have: pyarrow cannot cut one record over two blocks.
+#: Maximum length of a line: pyarrow cannot read a record across two blocks.
 BLOCK_BYTES: Final = 16 << 20
 
 
@@ -44,7 +44,7 @@ def literal(text: str) -> str:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for its bytes, unpacked if its name ends in ``.gz``."""
+    """Open a file in binary mode, decompressed if its name ends in ``.gz``."""
     is_packed = path.name.casefold().endswith(".gz")
     return gzip.open(path) if is_packed else path.open("rb")  # type: ignore[return-value]
 
@@ -58,14 +58,14 @@ def copy_text(
     convert: dict[str, Any],
     read: dict[str, Any] | None = None,
 ) -> tuple[str, list[tuple[int, str]]]:
-    """Copy a text file, every cell as text, and list the records that do not fit.
+    """Copy a text file with all cells as text, and list the unreadable records.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Where the table is made, in its current database and schema.
+        The table is created in its current database and schema.
     path : Path
-        UTF-8 text, packed if its name ends in ``.gz``.
+        UTF-8 text, compressed if its name ends in ``.gz``.
     names : list of str
         Columns.
     parse, convert, read : dict
@@ -74,14 +74,14 @@ def copy_text(
     Returns
     -------
     table : str
-        Its quoted name; :data:`ROW` counts the records that could not be read too.
+        Its quoted name; :data:`ROW` counts unreadable records too.
     unreadable : list of (int, str)
-        Position and reason of each of those.
+        Position and reason.
     """
     unreadable: list[tuple[int, str]] = []
 
     def skip(record: pa.csv.InvalidRow) -> str:
-        # Records are counted from 1, and the header is the first of them.
+        # pyarrow counts from 1, including the header.
         cells = f"{record.actual_columns} cells where the header has {record.expected_columns}"
         unreadable.append((record.number - 2, cells))
         return "skip"
@@ -91,7 +91,7 @@ def copy_text(
         with open_binary(path) as file:
             records = pa.csv.open_csv(
                 file,
-                # In parallel, records have no numbers.
+                # With threads, pyarrow does not number records.
                 read_options=pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, **(read or {})),
                 parse_options=pa.csv.ParseOptions(invalid_row_handler=skip, **parse),
                 convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, kind), **convert),
@@ -109,7 +109,7 @@ def copy_text(
 def _renumbered(
     connection: duckdb.DuckDBPyConnection, relation: str, skipped: Sequence[tuple[int, str]]
 ) -> str:
-    """Move the row numbers up by the records that were skipped before each row."""
+    """Add the number of records skipped before each row to its row number."""
     if not skipped:
         return relation
     # The i-th record skipped, at position p, stands before the copied row p - i and all later ones.
@@ -133,19 +133,19 @@ def _decoded(
     names: Sequence[str],
     unreadable: Sequence[tuple[int, str]],
 ) -> tuple[str, list[tuple[int, str]]]:
-    """Turn cells of bytes into text, without the records that are not UTF-8."""
+    """Decode cells to text, without the records that are not UTF-8."""
     columns = [quoted(name) for name in names]
     foreign = " OR ".join(f"({name} IS NOT NULL AND TRY(decode({name})) IS NULL)" for name in columns)
-    found = connection.execute(
+    undecodable = connection.execute(
         f"SELECT {quoted(ROW)}, 'not UTF-8 text' FROM {relation} WHERE {foreign}"
     ).fetchall()
     texts = ", ".join(f"TRY(decode({name})) AS {name}" for name in columns)
     query = f"SELECT {quoted(ROW)}, {texts} FROM {relation} WHERE NOT ({foreign})"
-    return replace_table(connection, relation, query), [*unreadable, *found]
+    return replace_table(connection, relation, query), [*unreadable, *undecodable]
 
 
 def copy_arrow(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | pa.RecordBatchReader) -> str:
-    """Copy Arrow data into a new table, its rows numbered from 0; return its quoted name."""
+    """Copy Arrow data into a new table with rows numbered from 0, and return its quoted name."""
     name = _new_name(connection)
     connection.register("attrib_ds_incoming", arrow)
     try:
@@ -159,7 +159,7 @@ def copy_arrow(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | pa.Recor
 
 
 def replace_table(connection: duckdb.DuckDBPyConnection, relation: str, query: str) -> str:
-    """Make a new table of a query that reads ``relation``, and drop that; return the quoted name."""
+    """Create a table from a query on ``relation``, drop ``relation``, and return the quoted name."""
     name = _new_name(connection)
     connection.execute(f"CREATE TABLE {name} AS {query}")
     connection.execute(f"DROP TABLE {relation}")

@@ -1,4 +1,4 @@
-"""Writes tables one after the other into one Parquet file, which appears when all of them are in it."""
+"""Writes tables one by one to a Parquet file, which appears when it is complete."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from attrib_ds.errors import InvalidRequest
 if TYPE_CHECKING:
     from types import TracebackType
 
-#: Bytes of waiting tables that become one row group.
+#: Bytes of buffered tables per row group.
 _ROW_GROUP: Final = 32 * 1024 * 1024
 
 
 class ParquetSpool:
-    """Append tables to a Parquet file that nobody sees before it is whole.
+    """Append tables to a Parquet file that appears atomically.
 
-    Used in a ``with`` block: at its end the file takes its name at once, in place of one that had it. If the
-    block raises, there is no new file and an old one is as it was.
+    Use it in a ``with`` block: at its end the file appears, replacing any existing one. If the block raises,
+    there is no new file and an existing one is unchanged.
 
     Parameters
     ----------
     path : path-like
-        Of the file, in a folder that exists.
+        Of the file, in an existing folder.
     columns : pyarrow.Schema
-        Of every table, and of the file when there is none.
+        Of the file and of every table.
 
     Raises
     ------
     InvalidRequest
-        If there is no such folder, or the path is a folder itself.
+        If the folder does not exist, or the path is a folder.
 
     Examples
     --------
@@ -52,9 +52,9 @@ class ParquetSpool:
     def __init__(self, path: str | os.PathLike[str], columns: pa.Schema) -> None:
         self._path = Path(path)
         if self._path.is_dir() or not self._path.parent.is_dir():
-            problem = "is a folder" if self._path.is_dir() else "lies in a folder that does not exist"
+            problem = "is a folder" if self._path.is_dir() else "is in a folder that does not exist"
             raise InvalidRequest(
-                f"path: {str(path)!r} {problem}; give a file in a folder that exists", field="path"
+                f"path: {str(path)!r} {problem}; expected a file in an existing folder", field="path"
             )
         self._columns = columns
         self._waiting: list[pa.Table] = []
@@ -67,18 +67,18 @@ class ParquetSpool:
         return self._rows
 
     def __enter__(self) -> Self:
-        # In the same folder, since a name is only taken at once within one file system.
+        # In the same folder, because renaming is only atomic within a file system.
         self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.part")
         self._writer = parquet.ParquetWriter(self._part, self._columns)
         return self
 
     def append(self, table: pa.Table) -> None:
-        """Add the rows of a table, which are written when enough of them wait.
+        """Add the rows of a table, which are buffered up to a row group.
 
         Parameters
         ----------
         table : pyarrow.Table
-            In the columns of the file.
+            With the columns of the file.
         """
         self._waiting.append(table)
         self._bytes += table.nbytes
@@ -106,6 +106,5 @@ class ParquetSpool:
                     os.fsync(written.fileno())
                 self._part.replace(self._path)
         finally:
-            # Already renamed, or not wanted.
             with suppress(FileNotFoundError):
                 self._part.unlink()

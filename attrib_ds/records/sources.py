@@ -1,4 +1,4 @@
-"""Opens what users hand over, a frame, an Arrow table or a file, as one DuckDB table."""
+"""Opens a frame, an Arrow table or a file as a DuckDB table."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ _RFC_3339: Final = (
 
 @dataclass(frozen=True)
 class Source:
-    """What a user handed over, as a table of a DuckDB connection.
+    """A frame, Arrow table or file, copied to a table of a DuckDB connection.
 
     Parameters
     ----------
     relation : str
-        Quoted name of the table, good for every cursor of the connection's database.
+        Quoted name of the table, valid for every cursor of the database.
     types : dict of str to str
-        DuckDB type of each column, in the order of the columns. Nested properties have dotted names.
+        DuckDB type of each column, in order. Nested properties have dotted names.
     rows : int
-        Rows that could be read; the column :data:`ROW` holds their positions.
+        Number of readable rows; the column :data:`ROW` has their positions.
     unreadable : pyarrow.Table
-        ``row`` and ``reason`` of each record that could not be read.
+        ``row`` and ``reason`` of each unreadable record.
     """
 
     relation: str
@@ -73,12 +73,12 @@ class Source:
         return tuple(self.types)
 
     def text(self, column: str) -> str:
-        """Return SQL for the column as text, whatever its type; a whole number has no decimal point."""
+        """Return SQL for the column as text; whole numbers have no decimal point."""
         name, kind = quoted(column), self.types[column]
         if kind == "VARCHAR":
             return name
         if kind in {"DOUBLE", "FLOAT"}:
-            # pandas turns integers into floats as soon as one is missing: 75001.0 was the text 75001.
+            # pandas turns integers into floats if one is missing: 75001.0 was 75001.
             whole = f"CASE WHEN {name} % 1 = 0 THEN TRY_CAST({name} AS BIGINT) END"
             return f"coalesce(CAST({whole} AS VARCHAR), CAST({name} AS VARCHAR))"
         if kind == "BLOB":
@@ -88,11 +88,11 @@ class Source:
         return f"CAST({name} AS VARCHAR)"
 
     def word(self, column: str) -> str:
-        """Return SQL for the column as trimmed text, where a blank is missing."""
+        """Return SQL for the column as trimmed text, NULL if blank."""
         return f"NULLIF(trim({self.text(column)}), '')"
 
     def number(self, column: str) -> str:
-        """Return SQL for the column as DOUBLE, NULL where it is no number."""
+        """Return SQL for the column as DOUBLE, NULL if not a number."""
         if self.types[column] in {"DOUBLE", "FLOAT"}:
             return f"CAST({quoted(column)} AS DOUBLE)"
         if self.types[column] == "INTERVAL":
@@ -100,16 +100,16 @@ class Source:
         return f"TRY_CAST({self.word(column)} AS DOUBLE)"
 
     def amount(self, column: str) -> str:
-        """Return SQL for the column as DECIMAL(24,6), NULL where it is no number or has finer digits."""
+        """Return SQL for the column as DECIMAL(24,6), NULL if not a number or with more decimals."""
         name, kind = quoted(column), self.types[column]
         if kind in {"DOUBLE", "FLOAT"}:
-            # A binary fraction was never exact; its digits are rounded, those of text are not.
+            # Floats are inexact and get rounded; text is not.
             return f"TRY_CAST({name} AS DECIMAL(24,6))"
         if kind != "VARCHAR":
             amount = f"TRY_CAST({name} AS DECIMAL(24,6))"
             return f"CASE WHEN {amount} = {name} THEN {amount} END"
         word = self.word(column)
-        # Reading text as a decimal of up to 18 digits is a hundred times faster than as a longer one.
+        # Casting text to a decimal of up to 18 digits is a hundred times faster than to a longer one.
         amount = f"coalesce(TRY_CAST({word} AS DECIMAL(18,6)), TRY_CAST({word} AS DECIMAL(24,6)))"
         exact = f"CASE WHEN TRY_CAST({word} AS DECIMAL(38,18)) = {amount} THEN {amount} END"
         return (
@@ -118,14 +118,14 @@ class Source:
         )
 
     def flag(self, column: str) -> str:
-        """Return SQL for the column as BOOLEAN, NULL where it is none of true, false, 1 and 0."""
+        """Return SQL for the column as BOOLEAN, NULL if not true, false, 1 or 0."""
         if self.types[column] == "BOOLEAN":
             return quoted(column)
         word = f"lower({self.word(column)})"
         return f"CASE WHEN {word} IN ('true', '1') THEN true WHEN {word} IN ('false', '0') THEN false END"
 
     def instant(self, column: str) -> str:
-        """Return SQL for the column as a UTC instant of type TIMESTAMP, NULL where it is none."""
+        """Return SQL for the column as a UTC instant of type TIMESTAMP, NULL if not an instant."""
         name, kind = quoted(column), self.types[column]
         if kind == "TIMESTAMP WITH TIME ZONE":
             return _within_years(f"make_timestamp(epoch_us({name}))")
@@ -145,8 +145,8 @@ def instant(text: str) -> str:
     Returns
     -------
     str
-        SQL of type TIMESTAMP: the instant in UTC, microseconds, further digits cut off, the leap second
-        read as ``:59.999999``; NULL where the text is not such an instant (G-038, G-039).
+        SQL of type TIMESTAMP: the instant in UTC, truncated to microseconds, leap seconds as
+        ``:59.999999``; NULL if the text is not an instant (G-038, G-039).
 
     Examples
     --------
@@ -175,34 +175,33 @@ def open_source(
     argument: str,
     opaque: Collection[str] = (),
 ) -> Source:
-    """Copy what a user handed over into a new table of the connection.
+    """Copy a frame, an Arrow table or a file into a new table of a connection.
 
-    No Python object is made per row. The table lies in the connection's current database and schema; the
-    caller drops it.
+    The table is created in the current database and schema of the connection; the caller drops it. No Python
+    objects are created per row.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        Where the table is made.
+        Connection to create the table in.
     source : DataFrame, Arrow table, record batch or reader, or path
-        A path ends in ``.csv``, ``.tsv``, ``.ndjson``, ``.jsonl``, ``.json`` (each also with ``.gz``) or
-        ``.parquet``. In delimited text every column is text and an empty unquoted cell is missing. In
-        JSON, one object per line or one array of objects, nested objects become dotted columns, found over
-        all rows.
+        A path ends in ``.csv``, ``.tsv``, ``.ndjson``, ``.jsonl``, ``.json`` (optionally with ``.gz``) or
+        ``.parquet``. In delimited text all columns are text, and empty unquoted cells are missing. JSON is
+        one object per line or one array of objects; nested objects become dotted columns.
     argument : str
-        What the source is called in an error message.
+        Name of the argument in an error message.
     opaque : collection of str
-        Properties that stay whole, as JSON text, because their shape is open.
+        Properties with an open shape, kept as JSON text.
 
     Returns
     -------
     Source
-        The table, with the positions of the rows and the records that could not be read.
+        The table, with row positions and unreadable records.
 
     Raises
     ------
     InvalidRequest
-        If the source is of no such kind, is empty, is not there, or has unnamed or repeated columns.
+        If the source is of another type, empty or missing, or has unnamed or repeated columns.
 
     Examples
     --------
@@ -229,8 +228,8 @@ def open_source(
             return _from_arrow(connection, source, argument, opaque)
     except (pa.ArrowException, duckdb.Error, OSError, EOFError) as error:
         reason = str(error).split("\n")[0]
-        told = f"{str(source)!r} " if isinstance(source, str | Path) else ""
-        raise InvalidRequest(f"{argument}: {told}cannot be read: {reason}", field=argument) from error
+        name = f"{str(source)!r} " if isinstance(source, str | Path) else ""
+        raise InvalidRequest(f"{argument}: {name}cannot be read: {reason}", field=argument) from error
     raise InvalidRequest(
         f"{argument}: cannot read an object of type {type(source).__name__}; "
         f"give a DataFrame, an Arrow table or a path that ends in {', '.join(_EXTENSIONS)}",
@@ -265,12 +264,12 @@ def _open_path(
 
 
 def _to_arrow(frame: pd.DataFrame, opaque: Collection[str]) -> pa.Table:
-    """Turn a frame into Arrow; a column of mixed objects, which Arrow refuses, becomes text."""
+    """Convert a frame to Arrow; columns of mixed objects, which Arrow refuses, become text."""
     columns = []
     for name, values in frame.items():
         first = values.dropna().head(1)
         if name in opaque and len(first) and isinstance(first.iloc[0], dict | list):
-            # As a struct, each row would get the keys of all the others.
+            # As a struct, each row would get the keys of all other rows.
             values = values.map(_as_text, na_action="ignore")
         try:
             columns.append(pa.array(values, from_pandas=True))
@@ -306,7 +305,7 @@ def _from_arrow(
 def _leaf_paths(
     connection: duckdb.DuckDBPyConnection, relation: str, opaque: Collection[str]
 ) -> list[tuple[str, ...]]:
-    """Return the path of every leaf of the table, down through its structs."""
+    """Return the paths of all leaves of the table, including those within structs."""
     table = connection.sql(f"SELECT * EXCLUDE ({quoted(ROW)}) FROM {relation}")
     waiting: list[tuple[tuple[str, ...], Any]] = []
     waiting += [((name,), kind) for name, kind in zip(table.columns, table.types, strict=True)]
@@ -337,7 +336,7 @@ def _from_delimited(connection: duckdb.DuckDBPyConnection, path: Path, argument:
 def _unclosed(
     connection: duckdb.DuckDBPyConnection, relation: str, path: Path, names: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Take out the last row if its quotation mark, never closed, swallowed the lines behind it."""
+    """Remove the last row if an unclosed quotation mark swallowed the following lines."""
     is_last = f"{quoted(ROW)} = (SELECT max({quoted(ROW)}) FROM {relation})"
     has_break = " OR ".join(f"contains({quoted(name)}, chr(10))" for name in names)
     last = connection.execute(f"SELECT {quoted(ROW)} FROM {relation} WHERE {is_last} AND ({has_break})")
@@ -349,12 +348,12 @@ def _unclosed(
     if marks % 2 == 0:
         return []
     connection.execute(f"DELETE FROM {relation} WHERE {quoted(ROW)} = {row[0]}")
-    return [(row[0], "a quotation mark is never closed; the lines behind it were read as one cell")]
+    return [(row[0], "a quotation mark is never closed; the following lines were read as one cell")]
 
 
 def _header(path: Path, argument: str) -> tuple[list[str], str]:
-    """Return the names in the first record, and the delimiter that separates most of them."""
-    # What is not UTF-8 further down is a matter of its row.
+    """Return the names in the first record, and the most frequent delimiter in it."""
+    # Later records that are not UTF-8 are reported by row.
     with open_binary(path) as file:
         first = file.readline()
         while first and not first.strip():
@@ -402,12 +401,12 @@ def _from_json_lines(
     properties = _json_properties(connection, lines, opaque, argument)
     if not properties and not unreadable:
         raise _empty(path, argument)
-    _check_names(dict.fromkeys(each.name for each in properties), argument, least=0)
+    _check_names(dict.fromkeys(leaf.name for leaf in properties), argument, least=0)
     return _described(connection, replace_table(connection, lines, _pick(properties, lines)), unreadable)
 
 
 def _array(path: Path, argument: str) -> pa.Table | None:
-    """Return the elements of a file that is one JSON array, or None where it is lines."""
+    """Return the elements of a file with one JSON array, or None if it has JSON lines."""
     with open_binary(path) as file:
         start = file.read(BLOCK_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
         if not start.startswith(b"["):
@@ -415,9 +414,9 @@ def _array(path: Path, argument: str) -> pa.Table | None:
         text = start + file.read()
     try:
         elements = msgspec.json.decode(text, type=list[msgspec.Raw])
-        return pa.table({"line": pa.array([bytes(each).decode() for each in elements], pa.string())})
+        return pa.table({"line": pa.array([bytes(element).decode() for element in elements], pa.string())})
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # A line may be an array too; then it is one of many records, and told as what it is.
+        # A line may be an array too, which is then reported as a record.
         if b"\n" in text.strip():
             return None
         raise InvalidRequest(
@@ -427,7 +426,7 @@ def _array(path: Path, argument: str) -> pa.Table | None:
 
 @dataclass(frozen=True)
 class _Property:
-    """A leaf of the objects in a file of JSON lines; mixed if other rows hold an object there."""
+    """A leaf of the objects in a file of JSON lines; mixed if it is an object in other rows."""
 
     name: str
     pointer: str
@@ -437,7 +436,7 @@ class _Property:
 def _json_properties(
     connection: duckdb.DuckDBPyConnection, lines: str, opaque: Collection[str], argument: str
 ) -> list[_Property]:
-    """Return the leaves of all lines, found level by level so that each level is one pass."""
+    """Return the leaves of all lines, level by level in one pass each."""
     found: list[_Property] = []
     waiting = [("", "")]
     while waiting:
@@ -462,7 +461,7 @@ def _json_properties(
 def _kinds(
     connection: duckdb.DuckDBPyConnection, lines: str, pointers: Sequence[str]
 ) -> list[tuple[bool, bool]]:
-    """Say of each pointer whether some line holds an object there, and whether some holds a value."""
+    """Return for each pointer whether any line has an object there, and whether any has a value."""
     if not pointers:
         return []
     columns = [
@@ -478,12 +477,12 @@ def _kinds(
 
 
 def _pick(properties: Sequence[_Property], lines: str) -> str:
-    """Return the query of the properties as columns, with one parse of each line."""
-    pointers = _texts([each.pointer for each in properties])
+    """Return a query of the properties as columns that parses each line once."""
+    pointers = _texts([leaf.pointer for leaf in properties])
     expressions: dict[str, list[str]] = {}
-    for at, each in enumerate(properties, start=1):
-        value = f"CASE WHEN kinds[{at}] <> 'OBJECT' THEN parts[{at}] END" if each.is_mixed else f"parts[{at}]"
-        expressions.setdefault(each.name, []).append(value)
+    for at, leaf in enumerate(properties, start=1):
+        value = f"CASE WHEN kinds[{at}] <> 'OBJECT' THEN parts[{at}] END" if leaf.is_mixed else f"parts[{at}]"
+        expressions.setdefault(leaf.name, []).append(value)
     columns = [f", coalesce({', '.join(values)}) AS {quoted(name)}" for name, values in expressions.items()]
     parts = f"json_extract_string(line, {pointers}) AS parts, json_type(line, {pointers}) AS kinds"
     return f"SELECT {quoted(ROW)}{''.join(columns)} FROM (SELECT {quoted(ROW)}, {parts} FROM {lines})"
@@ -508,7 +507,7 @@ def _texts(values: Sequence[str]) -> str:
 
 
 def _check_names(names: Iterable[object], argument: str, *, least: int = 1) -> None:
-    """Refuse columns without a name, with names that are no text, and with names that meet in SQL."""
+    """Refuse column names that are empty, not text, or equal in SQL."""
     seen = {ROW: ROW}
     for position, name in enumerate(names, start=1):
         if not isinstance(name, str):

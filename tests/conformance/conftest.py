@@ -1,7 +1,7 @@
-"""Fixtures of the conformance tests: each test sees a project through one interface, twice.
+"""Fixtures of the conformance tests, which run over both transports.
 
-``service`` is a project of the test's module, reached once inside this process and once over HTTP. Tests of
-what HTTP alone has are marked ``http_only``.
+``service`` is the project of a test module, once embedded and once over HTTP. Tests of features that only exist
+over HTTP are marked ``http_only``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
-    """Refuse a test of a rule that runs over one transport alone and does not say so."""
+    """Refuse a test of a rule that runs over one transport without being marked."""
     for item in items:
         if item.path.parent != HERE or not item.name.startswith("test_r"):
             continue
@@ -32,26 +32,26 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory):
-    """The folder of the projects that are served."""
+    """Folder of the served projects."""
     return tmp_path_factory.mktemp("served")
 
 
 @pytest.fixture(scope="session")
 def key(home):
-    """The key of an account that may use every project."""
+    """Key of an account with access to every project."""
     return create_key(home, home / "key.json")
 
 
 @pytest.fixture(scope="session")
 def http(home, key):
-    """A server on loopback, without limits of rates."""
+    """Server on loopback, without rate limits."""
     with running(home, settings=Settings(rates=None)) as url:
         yield OverHttp(home, url, token_of(url, key))
 
 
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory):
-    """Services in this process."""
+    """Services embedded in this process."""
     transport = Embedded(tmp_path_factory.mktemp("embedded"))
     yield transport
     transport.close()
@@ -59,13 +59,13 @@ def embedded(tmp_path_factory):
 
 @pytest.fixture(scope="session", params=["embedded", "http"])
 def transport(request):
-    """Each of the two ways to the service."""
+    """Each of the two transports."""
     return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")
 def new_project(transport):
-    """Make projects, each with an integration, an event type and the records that are given."""
+    """Create projects with an integration, an event type and the given records."""
 
     def make(project_id=None, *, prepare=None, **records):
         return made(transport, project_id or new("shop"), prepare=prepare, **records)
@@ -75,23 +75,23 @@ def new_project(transport):
 
 @pytest.fixture(scope="module")
 def records():
-    """Records that are loaded into the project of a module; modules have their own."""
+    """Records to load into the project of a module; modules override this fixture."""
     return {}
 
 
 @pytest.fixture(scope="module")
 def service(new_project, records):
-    """The project of a module, over each transport."""
+    """Project of a module, over each transport."""
     return new_project(**records)
 
 
 @pytest.fixture(scope="session")
 def project(http):
-    """One project that is reached over HTTP alone."""
+    """A project over HTTP only."""
     return made(http, "over-http")
 
 
 @pytest.fixture
 def fresh(new_project):
-    """A project of one test alone."""
+    """A project for one test only."""
     return new_project()

@@ -1,6 +1,6 @@
-"""A service of one project that is stopped and started, or killed in the middle of its work.
+"""A service of one project that tests stop, restart or kill.
 
-Run as a program it starts a service, sends it events, tells what was answered, and dies at once.
+Run as a program it starts a service, sends events, prints the answers as JSON, and kills itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ID = "killed-shop"
 
 
 class Restarting:
-    """The service of the project ``killed-shop``, in a folder of its own, over one of the transports."""
+    """The service of the project ``killed-shop`` in its own folder, over one transport."""
 
     def __init__(self, name: str, home: Path) -> None:
         self.home = home
@@ -37,7 +37,7 @@ class Restarting:
         return self.home / f"{ID}.duckdb"
 
     def start(self, **records) -> Project:
-        """Start the service and return the project, which is made when it is not there."""
+        """Start the service and return the project, created if it does not exist."""
         transport = self._transport()
         if not self.file.exists():
             return made(transport, ID, **records)
@@ -46,7 +46,7 @@ class Restarting:
         return Project(ID, transport)
 
     def stop(self) -> None:
-        """Stop the service, as an operator does."""
+        """Stop the service in an orderly way."""
         self._running.close()
 
     def restart(self) -> Project:
@@ -67,16 +67,16 @@ class Restarting:
 def main(name: str, home: str) -> None:
     service = Restarting(name, Path(home))
     project = service.start()
-    told = {"state": send_event(project, "known@example.com", data={"turnover": 5})}
-    place = {"id": told["state"], "storageKey": "confirmed"}
+    answers = {"state": send_event(project, "known@example.com", data={"turnover": 5})}
+    place = {"id": answers["state"], "storageKey": "confirmed"}
     project.send("update_event_state", place, body={"value": 1}).ok()
     bodies = [
         event(project, f"user-{number % 2}@example.com", data={"turnover": 1 if number % 4 else "much"})
         for number in range(24)
     ]
-    told["bodies"] = bodies
-    told["ids"] = [project.send("create_event", body=body).ok() for body in bodies]
-    sys.stdout.write(json.dumps(told))
+    answers["bodies"] = bodies
+    answers["ids"] = [project.send("create_event", body=body).ok() for body in bodies]
+    sys.stdout.write(json.dumps(answers))
     sys.stdout.flush()
     os.kill(os.getpid(), signal.SIGKILL)
 

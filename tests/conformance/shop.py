@@ -1,4 +1,4 @@
-"""The small shop of these tests: records to load, an event type, and bodies to send."""
+"""A small shop for the conformance tests: records to load, an event type and request bodies."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def declared(kind: str, entity: str, key: str, **others: Any) -> dict:
     return {"type": kind, "entity": entity, "storageKey": key, **others}
 
 
-#: Of an order: the email is mandatory and read from the key ``mail``, the rest is optional.
+#: Fields of an order: the email is mandatory and read from the key ``mail``; the others are optional.
 FIELDS = [
     declared("email", "user", "email", ingestionKey="mail", discriminant=True, isPii=True),
     declared("phone", "user", "phone", discriminant=True, optional=True),
@@ -73,7 +73,7 @@ ORDER = {
 
 
 def made(transport: Any, project_id: str, *, prepare: Any = None, **records: Any) -> Project:
-    """Make a project with an integration and an event type."""
+    """Create a project with an integration and an event type."""
 
     def fill(service: Any) -> None:
         carry_out(service, project_id, "create_integration", vendorId=VENDOR, name="My ads")
@@ -87,7 +87,7 @@ def made(transport: Any, project_id: str, *, prepare: Any = None, **records: Any
 
 
 def new(word: str = "n") -> str:
-    """Return a text that no other call returns."""
+    """Return a unique text."""
     return f"{word}-{next(_numbers)}"
 
 
@@ -96,7 +96,7 @@ def email() -> str:
 
 
 def event(project: Any, mail: str = "anna@example.com", **parts: Any) -> dict:
-    """Return the envelope of a valid order; ``data`` is merged into what it holds."""
+    """Return the envelope of a valid order; ``data`` is merged into its data."""
     data = {"mail": mail, **parts.pop("data", {})}
     usual = {"projectId": project.id, "eventType": "order", "eventDate": NOON, "nonce": new("nonce")}
     return usual | {"data": data} | parts
@@ -113,9 +113,9 @@ def computed(project: Any, id: str) -> dict:
 
 def metrics(project: Any, id: str) -> dict[str, dict]:
     """Return the metrics of an event that are not deleted, by key."""
-    kept = [each for each in computed(project, id)["metrics"] if each["deletedAt"] is None]
-    by_key = {each["key"]: each for each in kept}
-    assert len(by_key) == len(kept), "a key is there twice"
+    present = [metric for metric in computed(project, id)["metrics"] if metric["deletedAt"] is None]
+    by_key = {metric["key"]: metric for metric in present}
+    assert len(by_key) == len(present), "two metrics have the same key"
     return by_key
 
 
@@ -124,37 +124,37 @@ def search(project: Any, **body: Any) -> dict:
 
 
 def found(project: Any, **body: Any) -> list[int]:
-    """Return the numbers of the interactions that a search finds, in its order."""
-    return [int(each["_id"], 16) for each in search(project, **body)["data"]]
+    """Search interactions and return their numbers in order."""
+    return [int(record["_id"], 16) for record in search(project, **body)["data"]]
 
 
 def trashed(project: Any, id: str) -> dict:
-    """Return a trashed event, once it is there."""
+    """Wait for a trashed event and return it."""
 
     def look() -> dict | None:
         listed = project.send("list_trashed_events").ok()["data"]
-        return next((each for each in listed if each["_id"] == id), None)
+        return next((record for record in listed if record["_id"] == id), None)
 
     return eventually(look)
 
 
 def trash(project: Any, **parts: Any) -> dict:
-    """Send an event that is not valid and return what became of it."""
+    """Send an invalid event and return the trashed event."""
     return trashed(project, project.send("create_event", body=event(project, **parts)).ok())
 
 
 def eventually(look: Callable[[], Any], seconds: float = 20) -> Any:
-    """Ask until the answer is something."""
+    """Repeat a request until it returns a value, and return that."""
     until = time.monotonic() + seconds
     while not (answer := look()):
-        assert time.monotonic() < until, "it did not happen"
+        assert time.monotonic() < until, f"no value within {seconds} seconds"
         time.sleep(0.01)
     return answer
 
 
 def predicate(field: str, operator: str, *value: Any) -> dict:
-    held = {"value": value[0]} if value else {}
-    return {"type": "predicate", "field": field, "operator": operator, **held}
+    value_part = {"value": value[0]} if value else {}
+    return {"type": "predicate", "field": field, "operator": operator, **value_part}
 
 
 def on_node(filter_id: str, operator: str, value: Any) -> dict:

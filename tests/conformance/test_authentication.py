@@ -155,7 +155,7 @@ def test_r303_aud_is_the_url_of_the_token_route(anyone, key, assertion):
         assert ask(anyone, key, signed(*assertion(aud=wrong), key.privateKey)).status == 400, wrong
 
 
-def test_r304_what_has_expired_is_refused(anyone, key, assertion):
+def test_r304_an_expired_assertion_is_refused(anyone, key, assertion):
     now = int(time.time())
     assert ask(anyone, key, signed(*assertion(exp=now + 300), key.privateKey)).status == 200
     # In milliseconds it would end in the year 50,000; a minute is allowed for clocks.
@@ -221,7 +221,7 @@ def test_r307_any_changed_character_is_refused(http, anyone, key, assertion):
 
 
 @pytest.mark.parametrize("missing", ["grant_type", "client_id", "assertion"])
-def test_r308_the_exchange_is_a_form_of_three(anyone, key, assertion, missing):
+def test_r308_the_exchange_is_a_form_with_three_fields(anyone, key, assertion, missing):
     from urllib.parse import urlencode
 
     grant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -250,7 +250,7 @@ def test_r310_the_client_must_be_the_issuer(anyone, key, other_key, assertion):
     assert ask(anyone, key, text, client_id="nobody").status == 401
 
 
-def test_r311_a_token_ends(http, key, project):
+def test_r311_a_token_expires(http, key, project):
     """A token that was given an hour and a second ago, by an account of its own clock."""
     tokens = {}
     for seconds in (3_590, 3_601):
@@ -285,14 +285,14 @@ def target(name, project_id):
 
 
 def test_r313_these_operations_need_a_token(http, project):
-    assert set(DOCUMENTED) <= {name for name, each in OPERATIONS.items() if each.token}
+    assert set(DOCUMENTED) <= {name for name, item in OPERATIONS.items() if item.token}
     for name, operation in OPERATIONS.items():
         if operation.path and operation.token:
             method, path = target(name, project.id)
             assert http.request(method, path, body=b"{}", token=None).status == 401, name
 
 
-def test_r314_an_assertion_is_no_token(http, project, assertion, key):
+def test_r314_an_assertion_is_not_accepted_as_a_token(http, project, assertion, key):
     text = signed(*assertion(), key.privateKey)
     assert http.request("GET", f"/api/v1/projects/{project.id}/event-types", token=text).status == 401
 
@@ -311,7 +311,7 @@ def test_r315_without_rights_everything_is_403(http, anyone, other_key, project)
         assert stranger.request(*target(name, project.id), body=body).status == 403
 
 
-def test_r316_the_key_file_is_json_of_four(http, key):
+def test_r316_the_key_file_is_json_with_four_members(http, key):
     shown = json.loads((http.home / "key.json").read_text())
     assert set(shown) == {"clientId", "serviceAccountEmail", "privateKeyId", "privateKey"}
     assert shown["privateKey"].startswith("-----BEGIN PRIVATE KEY-----")

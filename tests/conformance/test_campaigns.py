@@ -45,7 +45,7 @@ def listed(new_project):
 
 
 def slugs(project, **query):
-    return [each["campaignSlug"] for each in project.send("list_campaigns", PLACE, query).ok()["data"]]
+    return [entry["campaignSlug"] for entry in project.send("list_campaigns", PLACE, query).ok()["data"]]
 
 
 def test_r095_a_campaign_has_an_id_that_is_not_its_slug(service):
@@ -67,7 +67,7 @@ def test_r097_campaigns_of_people_are_explicit_and_those_of_traffic_are_not(serv
     assert get(service, implicit(service, new("seen"))).ok()["explicit"] is False
 
 
-def test_r118_a_campaign_is_turned_off_and_on(service):
+def test_r118_a_campaign_can_be_deactivated_and_activated(service):
     id = create(service).ok()["id"]
     for active in (False, True, False):
         body = {"active": active}
@@ -75,7 +75,7 @@ def test_r118_a_campaign_is_turned_off_and_on(service):
         assert get(service, id).ok()["active"] is active
 
 
-def test_r119_a_campaign_is_active_unless_said_otherwise(service):
+def test_r119_a_campaign_is_active_by_default(service):
     assert get(service, create(service).ok()["id"]).ok()["active"] is True
     assert get(service, create(service, active=False).ok()["id"]).ok()["active"] is False
 
@@ -83,7 +83,7 @@ def test_r119_a_campaign_is_active_unless_said_otherwise(service):
 @pytest.mark.parametrize(
     ("text", "expected"), [("summer", ["a", "b"]), ("SUMMER", ["a", "b"]), ("mer s", ["b"]), ("x", [])]
 )
-def test_r278_names_are_found_in_any_case(listed, text, expected):
+def test_r278_names_are_found_ignoring_case(listed, text, expected):
     assert sorted(slugs(listed, nameLike=text)) == expected
 
 
@@ -100,7 +100,7 @@ def test_r278_names_are_found_in_any_case(listed, text, expected):
         ("\\", []),
     ],
 )
-def test_r279_wildcards_are_plain_characters(listed, text, expected):
+def test_r279_wildcards_are_literal_characters(listed, text, expected):
     assert slugs(listed, nameLike=text) == expected
 
 
@@ -119,8 +119,8 @@ def test_r280_campaigns_are_sorted(listed):
     for sort, key in [("name", "name"), ("campaignId", "id"), ("active", "active")]:
         for order in ("ASC", "DESC"):
             data = listed.send("list_campaigns", PLACE, {"sort": sort, "order": order}).ok()["data"]
-            values = [each[key] for each in data]
-            assert values == sorted((each[key] for each in page), reverse=order == "DESC")
+            values = [entry[key] for entry in data]
+            assert values == sorted((entry[key] for entry in page), reverse=order == "DESC")
     assert listed.send("list_campaigns", PLACE, {"sort": "createdAt"}).status == 400
     assert listed.send("list_campaigns", PLACE, {"sort": "name", "order": "asc"}).status == 400
 
@@ -150,14 +150,14 @@ def test_r283_creating_answers_200_with_the_id_alone(service):
     assert isinstance(reply.body["id"], str)
 
 
-def test_r284_a_slug_that_is_taken_is_409(service):
+def test_r284_an_existing_slug_is_409(service):
     slug = new("slug")
     create(service, slug).ok()
     assert create(service, slug, name="Another").status == 409
     assert len(service.send("list_campaigns", PLACE, {"campaignSlug": slug}).ok()["data"]) == 1
 
 
-def test_r285_of_many_at_once_one_succeeds(service):
+def test_r285_one_of_many_concurrent_creations_succeeds(service):
     slug = new("slug")
     with ThreadPoolExecutor(6) as threads:
         statuses = list(threads.map(lambda _: create(service, slug).status, range(6)))
@@ -174,7 +174,7 @@ def test_r286_a_campaign_is_read_by_its_id(service):
     assert get(service, seen).ok()["id"] == seen
 
 
-def test_r287_updating_answers_how_many_were_modified(service):
+def test_r287_updating_answers_the_number_of_modified_records(service):
     id = create(service).ok()["id"]
     place = {**PLACE, "id": id}
     assert service.send("update_campaign", place, body={"name": "Autumn"}).ok() == {"modifiedCount": 1}
@@ -190,7 +190,7 @@ def test_r288_an_unknown_id_modifies_nothing(service, vendor):
     assert (reply.status, reply.body) == (200, {"modifiedCount": 0})
 
 
-def test_r289_the_slug_stays(service):
+def test_r289_the_slug_does_not_change(service):
     slug = new("slug")
     id = create(service, slug).ok()["id"]
     service.send("update_campaign", {**PLACE, "id": id}, body={"campaignSlug": "other", "name": "New"})

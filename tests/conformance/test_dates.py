@@ -59,12 +59,12 @@ def test_r009_also_where_it_is_stored(service):
 
 
 @pytest.mark.parametrize("offset", ["+02:00", "-11:30", "Z", "+14:00", "-00:00"])
-def test_r010_any_offset_is_taken_in_a_body(service, offset):
+def test_r010_any_offset_is_accepted_in_a_body(service, offset):
     assert service.send("search_interactions", body={"since": f"2025-01-01T00:00:00{offset}"}).status == 200
 
 
 @pytest.mark.parametrize("offset", ["+02:00", "-11:30", "Z"])
-def test_r010_any_offset_is_taken_in_a_query(service, offset):
+def test_r010_any_offset_is_accepted_in_a_query(service, offset):
     query = {"since": f"2025-01-01T00:00:00{offset}", "until": f"2030-01-01T00:00:00{offset}"}
     assert service.send("list_trashed_events", query=query).status == 200
     assert service.send("list_outlays", {"vendorId": VENDOR, "parentCampaignId": "x"}, query).status == 200
@@ -86,7 +86,7 @@ def test_r011_one_instant_in_any_offset_is_stored_as_the_same(service, date):
 def dates(record):
     """Return every member named for a date, at any depth."""
     if isinstance(record, list):
-        return [each for item in record for each in dates(item)]
+        return [element for item in record for element in dates(item)]
     if not isinstance(record, dict):
         return []
     own = [
@@ -94,10 +94,10 @@ def dates(record):
         for name, value in record.items()
         if re.search(r"(Date|At|^date)$", name) and value is not None and not isinstance(value, dict)
     ]
-    return own + [each for value in record.values() for each in dates(value)]
+    return own + [element for value in record.values() for element in dates(value)]
 
 
-def test_r012_every_date_that_comes_back_is_rfc_3339(service):
+def test_r012_every_date_in_an_answer_is_rfc_3339(service):
     id = service.send("create_event_sync", body=event(service, data={"confirmed": 1})).ok()
     trash(service, data={"mail": None})
     campaign = {"campaignSlug": "dates", "name": "Dates"}
@@ -117,11 +117,11 @@ def test_r012_every_date_that_comes_back_is_rfc_3339(service):
     for name, answer in answers.items():
         told = dates(answer)
         assert told, name
-        assert [each for each in told if not RFC_3339.fullmatch(each)] == [], name
+        assert [element for element in told if not RFC_3339.fullmatch(element)] == [], name
 
 
 @pytest.mark.parametrize("value", NO_DATES, ids=str)
-def test_r013_what_is_no_date_is_refused_in_a_body(service, value):
+def test_r013_other_values_than_dates_are_refused_in_a_body(service, value):
     assert service.send("search_interactions", body={"since": value}).status == 400
     assert service.send("interaction_insights", body={"until": value}).status == 400
     insights = {"until": "2025-02-01T00:00:00Z", "metrics": [], "groupBy": "project", "interval": "day"}
@@ -131,7 +131,7 @@ def test_r013_what_is_no_date_is_refused_in_a_body(service, value):
 
 
 @pytest.mark.parametrize("value", ["yesterday", "5", "2025-02-30T00:00:00Z"])
-def test_r013_what_is_no_date_is_refused_in_a_query(service, value):
+def test_r013_other_values_than_dates_are_refused_in_a_query(service, value):
     assert service.send("list_trashed_events", query={"since": value}).status == 400
     place = {"vendorId": VENDOR, "parentCampaignId": "x"}
     assert service.send("list_outlays", place, {"until": value}).status == 400

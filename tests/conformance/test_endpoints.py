@@ -83,7 +83,7 @@ def test_r325_operations_are_under_v1(http, project):
         assert http.request("GET", f"{version}/projects/{project.id}/event-types").status == 404
 
 
-def test_r126_count_is_of_the_page_and_total_of_all(service):
+def test_r126_count_is_the_page_and_total_all_matches(service):
     page = search(service, limit=3)
     assert (page["count"], page["total"]) == (3, 7)
     page = search(service, limit=3, interactionFilter=predicate("userId", "equals", hex_id(901)))
@@ -107,11 +107,11 @@ def test_r128_a_page_beyond_the_end_is_empty(service, name):
     assert (page["count"], page["data"], page["total"]) == (0, [], total)
 
 
-def test_r129_pages_are_disjoint_and_make_the_whole(service):
+def test_r129_pages_are_disjoint_and_complete(service):
     for sort in ({"userId": 1, "startDate": -1}, {"geo.city": 1}):
-        whole = [each["_id"] for each in search(service, sort=sort)["data"]]
+        whole = [record["_id"] for record in search(service, sort=sort)["data"]]
         pages = [search(service, sort=sort, offset=offset, limit=2)["data"] for offset in (0, 2, 4, 6)]
-        assert [each["_id"] for page in pages for each in page] == whole
+        assert [record["_id"] for page in pages for record in page] == whole
         assert len(set(whole)) == 7
 
 
@@ -121,7 +121,7 @@ def test_r130_negative_pages_are_refused(service, name, page):
     assert listed(service, name, **page).status == 400
 
 
-def test_r324_a_search_without_a_limit_answers_everything(service):
+def test_r324_a_search_without_a_limit_returns_everything(service):
     assert search(service)["count"] == search(service)["total"] == 7
     body = {
         "since": "2000-01-01T00:00:00Z",
@@ -135,5 +135,7 @@ def test_r324_a_search_without_a_limit_answers_everything(service):
 
 def test_r324_a_state_is_0_or_1(service):
     place = {"id": send_event(service), "storageKey": "confirmed"}
-    statuses = [service.send("update_event_state", place, body={"value": each}).status for each in (0, 1, 2)]
+    statuses = [
+        service.send("update_event_state", place, body={"value": record}).status for record in (0, 1, 2)
+    ]
     assert statuses == [200, 200, 400]

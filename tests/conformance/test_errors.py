@@ -28,16 +28,16 @@ PLACE = {
     "id": uuid(9),
     "firstHitId": "h",
 }
-TOKENLESS = [name for name, each in OPERATIONS.items() if not each.token and each.path]
-WITH_TOKEN = [name for name, each in OPERATIONS.items() if each.token and each.path]
+TOKENLESS = [name for name, operation in OPERATIONS.items() if not operation.token and operation.path]
+WITH_TOKEN = [name for name, operation in OPERATIONS.items() if operation.token and operation.path]
 WITH_BODY = [
     name
-    for name, each in OPERATIONS.items()
-    if each.path
-    and each.method in ("POST", "PUT", "PATCH")
-    and each.base != "auth"
-    and not each.upload
-    and not each.body
+    for name, operation in OPERATIONS.items()
+    if operation.path
+    and operation.method in ("POST", "PUT", "PATCH")
+    and operation.base != "auth"
+    and not operation.upload
+    and not operation.body
 ]
 #: Their body may be left out or ignored.
 WITHOUT_MEMBERS = {"archive_event_type", "restore_event_type", "replay_event"}
@@ -64,7 +64,7 @@ def failures(project):
     ]
 
 
-def test_r317_r319_an_error_tells_status_message_and_reason(service):
+def test_r317_r319_an_error_has_status_message_and_reason(service):
     for status, reply in failures(service):
         assert reply.status == reply.body["statusCode"] == status
         assert reply.body["error"] == REASONS[status]
@@ -94,7 +94,7 @@ def test_r319_the_status_code_is_the_status_of_every_error(http, project):
     ]
 
 
-def test_r320_some_things_are_no_errors(service):
+def test_r320_some_requests_are_not_errors(service):
     assert service.send("list_hits", {"firstHitId": uuid(999)}).ok() == []
     insights = {"since": "2025-01-01T00:00:00Z", "until": "2025-01-02T00:00:00Z", "metrics": ["nonsense"]}
     body = {**insights, "groupBy": "project", "interval": "year"}
@@ -103,7 +103,7 @@ def test_r320_some_things_are_no_errors(service):
 
 
 @pytest.mark.parametrize("name", WITH_BODY)
-def test_r321_a_body_that_is_no_object_is_400(service, name):
+def test_r321_a_body_that_is_not_an_object_is_400(service, name):
     for body in (
         b"{",
         b"no json",
@@ -128,7 +128,9 @@ def test_r322_too_many_requests_are_429(http, project):
     with running(http.home, settings=Settings(rates=rates)) as url:
         limited = OverHttp(http.home, url, http.token)
         for number, name in enumerate(
-            each for each in WITH_TOKEN if 429 in (*OPERATIONS[each].statuses, *OPERATIONS[each].also)
+            operation
+            for operation in WITH_TOKEN
+            if 429 in (*OPERATIONS[operation].statuses, *OPERATIONS[operation].also)
         ):
             # No such project: the rates come before the search for it.
             path = {**PLACE, "projectId": f"never-made-{number}"}
@@ -140,7 +142,7 @@ def test_r322_too_many_requests_are_429(http, project):
         assert int(reply.headers["Retry-After"]) > 0
 
 
-def test_r323_no_error_shows_what_is_inside(service):
+def test_r323_no_error_reveals_internals(service):
     for _, reply in failures(service):
         assert not INSIDE.search(shown := json.dumps(reply.body).replace("read_csv('/etc/passwd')", "")), (
             shown
@@ -148,7 +150,7 @@ def test_r323_no_error_shows_what_is_inside(service):
 
 
 @pytest.mark.http_only
-def test_r323_nor_does_one_over_http(http, project):
+def test_r323_no_error_over_http_reveals_internals(http, project):
     for name in (*WITH_TOKEN, *TOKENLESS):
         operation = OPERATIONS[name]
         path = {**PLACE, "projectId": project.id}

@@ -52,14 +52,16 @@ def ask(project, **parts):
 
 def rows(project, **parts):
     """Return the values by (identifier, interval)."""
-    return {(each["identifier"], each["interval"]): each["values"] for each in ask(project, **parts).ok()}
+    return {
+        (record["identifier"], record["interval"]): record["values"] for record in ask(project, **parts).ok()
+    }
 
 
 def test_r105_a_record_has_identifier_interval_and_values(service):
-    for each in ask(service, metrics=["event-count", "turnover"]).ok():
-        assert set(each) == {"identifier", "interval", "values"}
-        assert (type(each["identifier"]), type(each["interval"])) == (str, str)
-        assert all(type(value) in (int, float) for value in each["values"].values())
+    for record in ask(service, metrics=["event-count", "turnover"]).ok():
+        assert set(record) == {"identifier", "interval", "values"}
+        assert (type(record["identifier"]), type(record["interval"])) == (str, str)
+        assert all(type(value) in (int, float) for value in record["values"].values())
 
 
 @pytest.mark.parametrize("missing", ["since", "until", "metrics", "groupBy", "interval"])
@@ -103,7 +105,7 @@ def test_r211_another_group_is_refused(service, group):
 @pytest.mark.parametrize("interval", LINEAR + SEASONAL)
 def test_r212_thirteen_intervals_are_known(service, interval):
     records = ask(service, interval=interval).ok()
-    assert sum(each["values"]["event-count"] for each in records) == 4
+    assert sum(record["values"]["event-count"] for record in records) == 4
 
 
 @pytest.mark.parametrize("interval", ["hourOfDay", "custom", 5], ids=str)
@@ -127,12 +129,12 @@ def test_r214_by_project_the_identifier_is_the_project(service):
 
 
 @pytest.mark.parametrize("kept", [["lead"], {"eventTypes": ["lead"]}], ids=str)
-def test_r215_a_filter_matters_by_event_type_only(service, kept):
+def test_r215_a_filter_applies_by_event_type_only(service, kept):
     assert rows(service, filter=kept) == rows(service)
     assert {identifier for identifier, _ in rows(service, groupBy="event-type", filter=kept)} == {"lead"}
 
 
-def test_r216_the_whole_array_is_answered(service):
+def test_r216_the_answer_is_the_whole_array(service):
     reply = ask(service, interval="day", limit=1, offset=5)
     assert (reply.status, type(reply.body)) == (200, list)
     # January and February of 2025 have 59 days.
@@ -145,8 +147,8 @@ def test_r217_sums_over_types_equal_the_project(service, interval):
     whole = rows(service, metrics=keys, interval=interval)
     parts = rows(service, metrics=keys, interval=interval, groupBy="event-type")
     for (_, label), values in whole.items():
-        of_types = [each for (_, other), each in parts.items() if other == label]
-        assert {key: sum(each[key] for each in of_types) for key in keys} == values, label
+        of_types = [record for (_, other), record in parts.items() if other == label]
+        assert {key: sum(record[key] for record in of_types) for key in keys} == values, label
 
 
 def test_r218_every_metric_is_in_every_record(service):
@@ -160,4 +162,4 @@ def test_r218_every_metric_is_in_every_record(service):
 def test_r219_trashed_events_are_not_counted(service):
     assert service.send("list_trashed_events").ok()["total"] == 1
     records = ask(service, interval="year", metrics=["event-count", "turnover"]).ok()
-    assert [each["values"] for each in records] == [{"event-count": 4, "turnover": 14.5}]
+    assert [record["values"] for record in records] == [{"event-count": 4, "turnover": 14.5}]

@@ -40,7 +40,7 @@ def listed(new_project):
 
 
 def references(project, **query):
-    return [each["reference"] for each in project.send("list_event_types", query=query).ok()["data"]]
+    return [record["reference"] for record in project.send("list_event_types", query=query).ok()["data"]]
 
 
 def test_r088_a_path_names_the_reference(service):
@@ -56,7 +56,7 @@ def test_r089_archived_at_is_set_for_archived_types_only(listed):
 
 def test_r090_fields_states_and_statistics_are_together(service):
     shown = service.send("get_event_type", {"id": "order"}).ok()["fields"]
-    kinds = {each["storageKey"]: each["type"] for each in shown}
+    kinds = {record["storageKey"]: record["type"] for record in shown}
     assert kinds["email"] == "email"
     assert kinds["confirmed"] == "state"
     assert kinds["turnover"] == "currency"
@@ -69,8 +69,8 @@ def test_r091_a_field_has_eight_keys(service):
 
 
 def test_r091_flags_are_booleans(service):
-    for each in service.send("get_event_type", {"id": "order"}).ok()["fields"]:
-        flags = [each[name] for name in ("discriminant", "isPii", "isMostProbableLocation", "optional")]
+    for record in service.send("get_event_type", {"id": "order"}).ok()["fields"]:
+        flags = [record[name] for name in ("discriminant", "isPii", "isMostProbableLocation", "optional")]
         assert {type(flag) for flag in flags} == {bool}
     body = {"reference": new("type"), "name": "x", "fields": [{**FIELD, "optional": "yes"}]}
     assert service.send("create_event_type", body=body).status == 400
@@ -98,7 +98,7 @@ def test_r094_a_value_is_read_and_stored_under_two_keys(service):
     data = {"farbe": "rot", "colour": "red"}
     body = event(service, eventType=made["reference"], data=data)
     shown = computed(service, service.send("create_event_sync", body=body).ok())["event"]
-    assert {key: each["current"] for key, each in shown.items()} == {"colour": "rot"}
+    assert {key: record["current"] for key, record in shown.items()} == {"colour": "rot"}
 
 
 def test_r270_search_matches_in_name_or_reference(listed):
@@ -115,7 +115,7 @@ def test_r271_archived_types_are_listed_when_asked_for(listed):
     assert references(listed, archived="true") == ["old-lead"]
 
 
-def test_r272_storage_key_keeps_the_types_that_have_it(listed):
+def test_r272_storage_key_selects_the_types_with_such_a_field(listed):
     assert references(listed, storageKey="colour") == ["lead"]
     assert sorted(references(listed, storageKey="turnover")) == ["order"]
     assert references(listed, storageKey="colou") == []
@@ -136,7 +136,7 @@ def test_r273_an_unknown_name_is_refused(listed):
     assert listed.send("list_event_types", query={"sort": "nonsense"}).status == 400
 
 
-def test_r274_the_page_echoes_nothing(listed):
+def test_r274_the_page_does_not_repeat_offset_and_limit(listed):
     page = listed.send("list_event_types", query={"offset": 1, "limit": 2}).ok()
     assert set(page) == {"total", "count", "data"}
     assert (page["total"], page["count"], len(page["data"])) == (4, 2, 2)
@@ -167,7 +167,7 @@ def test_r276_an_unknown_reference_is_404(service):
     assert service.send("get_event_type", {"id": made["_id"]}).status == 404
 
 
-def test_r277_events_of_a_new_type_are_taken_at_once(service):
+def test_r277_events_of_a_new_type_are_accepted_at_once(service):
     for _ in range(5):
         made = create(service, fields=[declared("email", "user", "email", ingestionKey="mail")])
         assert send_event(service, email(), eventType=made["reference"])

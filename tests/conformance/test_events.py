@@ -54,13 +54,13 @@ def raw(project, id):
     return project.send("get_raw_event", {"id": id}).ok()
 
 
-def test_r045_the_data_are_what_was_sent(service):
+def test_r045_the_data_are_as_sent(service):
     body = event(service)
     body["data"] = DATA
     kept = raw(service, service.send("create_event_sync", body=body).ok())["data"]
     assert kept == DATA
     # True and 1 are equal in Python, and no JSON value is.
-    assert [type(each) for each in kept["unknown"]["Nested"]] == [int, type(None), bool, str, dict]
+    assert [type(entry) for entry in kept["unknown"]["Nested"]] == [int, type(None), bool, str, dict]
     assert list(kept) == list(DATA)
 
 
@@ -79,7 +79,7 @@ def test_r046_unknown_keys_stay_in_the_raw_event(service):
     assert "colour" not in {**shown["event"], **shown["user"]}
 
 
-def test_r047_a_raw_event_has_nothing_computed(service):
+def test_r047_a_raw_event_has_no_computed_values(service):
     body = event(service, trackerId="t-1", nonce="raw-1")
     id = service.send("create_event_sync", body=body).ok()
     record = raw(service, id)
@@ -95,7 +95,7 @@ def test_r048_the_event_type_is_its_reference(service):
     assert raw(service, id)["eventType"] == computed(service, id)["eventType"] == "order" != kind["_id"]
 
 
-def test_r049_updates_leave_the_raw_event_as_it_was(service):
+def test_r049_updates_do_not_change_the_raw_event(service):
     id = send_event(service, data={"turnover": 5})
     before = raw(service, id)
     for operation, key, value in [("state", "confirmed", 1), ("statistic", "turnover", 99)]:
@@ -104,7 +104,7 @@ def test_r049_updates_leave_the_raw_event_as_it_was(service):
     assert raw(service, id) == before
 
 
-def test_r049_so_do_changes_of_the_event_type(fresh):
+def test_r049_changes_of_the_event_type_leave_the_raw_event(fresh):
     id = send_event(fresh, data={"size": 42})
     before = raw(fresh, id)
     more = {"fields": [declared("number", "event", "size", optional=True)]}
@@ -151,7 +151,7 @@ def test_r051_a_user_is_a_map_of_field_values(service):
 def test_r052_raw_is_as_sent_and_current_is_normalised(service):
     data = {"phone": "06 12 34 56 78", "firstName": "  Anna "}
     user = computed(service, send_event(service, " Anna@EXAMPLE.com ", data=data))["user"]
-    assert {key: (each["raw"], each["current"]) for key, each in user.items()} == {
+    assert {key: (entry["raw"], entry["current"]) for key, entry in user.items()} == {
         "email": (" Anna@EXAMPLE.com ", "Anna@example.com"),
         "phone": ("06 12 34 56 78", "+33612345678"),
         "firstName": ("  Anna ", "Anna"),
@@ -190,7 +190,7 @@ def test_r054_longitude_comes_first(service):
 def test_r055_metrics_are_an_array(service):
     shown = computed(service, send_event(service, data={"turnover": 5}))["metrics"]
     assert isinstance(shown, list)
-    assert {each["key"] for each in shown} == {"event-count", "turnover"}
+    assert {entry["key"] for entry in shown} == {"event-count", "turnover"}
 
 
 def test_r056_attributable_is_true_or_false(service):
@@ -227,7 +227,7 @@ def test_r205_r233_an_unknown_event_is_404(service, operation, id):
     assert service.send(operation, {"id": id}).status == 404
 
 
-def test_r205_the_raw_event_is_there_while_the_computed_one_is_not(service):
+def test_r205_the_raw_event_is_available_before_the_computed_one(service):
     id = trash(service, data={"mail": None})["_id"]
     assert service.send("get_raw_event", {"id": id}).status == 200
 

@@ -21,7 +21,7 @@ def records():
     """Three users, with one, two and three orders of 10 each."""
     events = [
         {
-            "_id": uuid(10 * number + each),
+            "_id": uuid(10 * number + index),
             "userId": user,
             "eventType": "order",
             "eventDate": f"2025-01-0{1 + number}T10:20:30Z",
@@ -30,7 +30,7 @@ def records():
             "statistics.turnover.currency": "EUR",
         }
         for number, (user, name) in enumerate(zip(USERS, ["Anna", 'Ben, "B"', "=1+1"], strict=True))
-        for each in range(number + 1)
+        for index in range(number + 1)
     ]
     return {"events": table(*events)}
 
@@ -61,7 +61,7 @@ def test_r256_four_members_are_required(service, missing):
     assert ask(service, **{missing: None}).status == 400
 
 
-def test_r256_there_may_be_no_transformer(service):
+def test_r256_transformers_are_optional(service):
     assert ask(service, transformerConfig=[]).status == 200
 
 
@@ -100,19 +100,19 @@ def test_r258_an_unknown_column_is_refused(service, key):
 def test_r258_columns_are_keys(service):
     columns = ["_id", "eventCount", "eventTypesCount.order", "lastEventDate", "metrics.turnover.sum"]
     found = rows(service, *columns)[1:]
-    assert [each[:4] for each in found] == [
+    assert [record[:4] for record in found] == [
         [USERS[0], "1", "1", "2025-01-01T10:20:30.000Z"],
         [USERS[1], "2", "2", "2025-01-02T10:20:30.000Z"],
         [USERS[2], "3", "3", "2025-01-03T10:20:30.000Z"],
     ]
-    assert [float(each[4]) for each in found] == [10, 20, 30]
+    assert [float(record[4]) for record in found] == [10, 20, 30]
 
 
 MANY = {"type": "eventTypesCount", "field": "order", "operator": "greaterThan", "value": 1}
 FEW = {"type": "counters", "field": "eventCount", "operator": "lessThan", "value": 3}
 
 
-def test_r259_filters_and_an_audience_choose_the_rows(service):
+def test_r259_filters_and_an_audience_select_the_rows(service):
     assert rows(service, "_id", data={"filters": MANY})[1:] == [[USERS[1]], [USERS[2]]]
     assert rows(service, "_id", data={"filters": MANY, "audience": FEW})[1:] == [[USERS[1]]]
     audience = service.send("create_audience", body={"name": "Few", "condition": FEW}).ok()["_id"]
@@ -155,12 +155,12 @@ def test_r260_another_transformer_is_refused(service, wrong):
 def test_r261_the_rows_are_the_users_that_a_search_finds(service, filters):
     page = service.send("search_users", body={"fields": [], "filters": filters}).ok()
     assert [id for (id,) in rows(service, "_id", data={"filters": filters})[1:]] == [
-        each["_id"] for each in page["data"]
+        record["_id"] for record in page["data"]
     ]
 
 
 @pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[::-1], COLUMNS[2:] + COLUMNS[:2]])
-def test_r262_columns_come_in_the_order_given(service, columns):
+def test_r262_columns_are_in_the_given_order(service, columns):
     header, first, *_ = rows(service, *columns)
     assert header == columns
     values = dict(zip(header, first, strict=True))

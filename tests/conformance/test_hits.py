@@ -35,24 +35,24 @@ def listed(project, first):
 
 
 def test_r040_a_hit_has_an_id_that_is_a_uuid(service):
-    for each in listed(service, uuid(11)):
-        assert "_id" not in each
-        assert str(UUID(each["id"])) == each["id"]
+    for record in listed(service, uuid(11)):
+        assert "_id" not in record
+        assert str(UUID(record["id"])) == record["id"]
 
 
 def test_r041_the_session_of_a_hit_is_its_interaction(service):
-    assert {each["sessionId"] for each in listed(service, uuid(11))} == {hex_id(1)}
+    assert {record["sessionId"] for record in listed(service, uuid(11))} == {hex_id(1)}
     assert service.send("get_interaction", {"id": hex_id(1)}).status == 200
 
 
 def test_r042_a_page_view_is_a_pageview(service):
-    assert {each["hitType"] for each in listed(service, uuid(11))} == {"pageview"}
+    assert {record["hitType"] for record in listed(service, uuid(11))} == {"pageview"}
 
 
-def test_r043_page_network_and_place_are_told_as_on_an_interaction(service):
+def test_r043_page_network_and_location_are_those_of_an_interaction(service):
     (first, *_) = listed(service, uuid(11))
     assert first["pageUrl"] == {name: name for name in PAGE}
-    (interaction,) = [each for each in search(service)["data"] if each["_id"] == hex_id(1)]
+    (interaction,) = [record for record in search(service)["data"] if record["_id"] == hex_id(1)]
     assert set(first["geo"]) == set(interaction["geo"]) == PLACE
     assert set(first["asn"]) == set(interaction["asn"]) == {"asnId", "asnName"}
     assert (first["geo"]["city"], first["geo"]["latitude"], first["asn"]["asnId"]) == (
@@ -77,8 +77,8 @@ def test_r165_hits_are_a_bare_array(service):
     assert isinstance(listed(service, uuid(21)), list)
 
 
-def test_r166_hits_are_in_the_order_of_their_arrival(service):
-    assert [each["id"] for each in listed(service, uuid(11))] == [uuid(11), uuid(13), uuid(12)]
+def test_r166_hits_are_in_the_order_of_arrival(service):
+    assert [record["id"] for record in listed(service, uuid(11))] == [uuid(11), uuid(13), uuid(12)]
 
 
 @pytest.mark.parametrize("first", [uuid(99), "nonsense", "%20", hex_id(3)])

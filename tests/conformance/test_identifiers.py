@@ -64,7 +64,7 @@ def test_r017_another_project_id_is_refused(service, project_id):
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\u2028", "\x00"])
-def test_r018_nothing_may_follow_a_project_id(service, ending):
+def test_r018_a_project_id_has_no_trailing_characters(service, ending):
     assert service.send("create_event", body=envelope(service.id + ending)).status == 400
     assert service.send("search_interactions", {"projectId": service.id + ending}, body={}).status == 400
 
@@ -78,7 +78,7 @@ def test_r019_interactions_and_users_have_24_hexadecimal_digits(service):
 
 
 @pytest.mark.parametrize("id", [hex_id(0xABC).upper(), "g" * 24, "a" * 23, "a" * 25, "a" * 24 + "\n"])
-def test_r019_capitals_and_other_lengths_are_no_id(service, id):
+def test_r019_capitals_and_other_lengths_are_refused(service, id):
     assert service.send("get_interaction", {"id": id}).status == 400
     assert service.send("get_user", {"id": id}).status == 400
 
@@ -87,12 +87,12 @@ def test_r020_events_and_hits_have_uuids(service):
     id = send_event(service)
     assert str(UUID(id)) == id
     assert computed(service, id)["_id"] == id
-    for each in service.send("list_hits", {"firstHitId": uuid(1)}).ok():
-        assert str(UUID(each["id"])) == each["id"]
+    for record in service.send("list_hits", {"firstHitId": uuid(1)}).ok():
+        assert str(UUID(record["id"])) == record["id"]
 
 
 @pytest.mark.parametrize("name", ["_id", "id", "eventId"])
-def test_r021_an_id_that_is_sent_is_not_used(service, name):
+def test_r021_an_id_in_the_request_is_ignored(service, name):
     asked = uuid(0xFFFF)
     body = event(service, **{name: asked}, data={name: asked})
     id = service.send("create_event_sync", body=body).ok()

@@ -17,7 +17,7 @@ def events_of(project):
     body = {"since": "1990-01-01T00:00:00Z", "until": "2100-01-01T00:00:00Z", "metrics": ["event-count", "turnover"],
             "groupBy": "project", "interval": "monthOfYear"}  # fmt: skip
     records = project.send("event_insights", body=body).ok()
-    return tuple(sum(each["values"][key] for each in records) for key in body["metrics"])
+    return tuple(sum(record["values"][key] for record in records) for key in body["metrics"])
 
 
 def settled(project, id):
@@ -27,7 +27,7 @@ def settled(project, id):
         if project.send("get_event", {"id": id}).status == 200:
             return "computed"
         listed = project.send("list_trashed_events").ok()["data"]
-        return "trashed" if id in [each["_id"] for each in listed] else None
+        return "trashed" if id in [record["_id"] for record in listed] else None
 
     return eventually(look)
 
@@ -35,23 +35,23 @@ def settled(project, id):
 @pytest.mark.parametrize(
     "parts", [{}, {"data": {"mail": None}}, {"eventType": "x"}, {"eventDate": "no date"}], ids=str
 )
-def test_r113_r193_r320_whatever_is_accepted_is_answered_200(service, parts):
+def test_r113_r193_r320_every_accepted_event_is_answered_200(service, parts):
     reply = service.send("create_event", body=event(service, **parts))
     assert reply.status == 200
     assert str(UUID(reply.body)) == reply.body
 
 
-def test_r114_a_valid_event_ends_computed(service):
+def test_r114_a_valid_event_is_computed(service):
     id = service.send("create_event", body=event(service)).ok()
     assert settled(service, id) == "computed"
 
 
-def test_r115_an_invalid_event_ends_in_the_trash(service):
+def test_r115_an_invalid_event_is_trashed(service):
     id = service.send("create_event", body=event(service, data={"mail": None})).ok()
     assert trashed(service, id)["_id"] == id
 
 
-def test_r116_no_accepted_event_stays_undecided(service):
+def test_r116_every_accepted_event_is_processed(service):
     bodies = [event(service, email(), data={"items": "x" if number % 3 == 0 else 1}) for number in range(12)]
     with ThreadPoolExecutor(4) as threads:
         ids = list(threads.map(lambda body: service.send("create_event", body=body).ok(), bodies))
@@ -59,7 +59,7 @@ def test_r116_no_accepted_event_stays_undecided(service):
     assert ends == ["trashed" if number % 3 == 0 else "computed" for number in range(12)]
 
 
-def test_r117_after_a_synchronous_200_the_event_is_there(service):
+def test_r117_after_a_synchronous_200_the_event_can_be_read(service):
     for _ in range(5):
         id = service.send("create_event_sync", body=event(service)).ok()
         assert service.send("get_event", {"id": id}).status == 200
@@ -104,7 +104,7 @@ def test_r192_r201_the_answer_is_a_text_that_is_a_uuid(service, operation):
     assert str(UUID(reply.body)) == reply.body
 
 
-def test_r194_without_a_tracker_no_tracker_is_bound(service):
+def test_r194_without_a_tracker_id_no_tracker_is_involved(service):
     """With one, anonymous events of one browser are of one user."""
     bound = [computed(service, service.send("create_event_sync", body=event(service, email(), trackerId=tracker)).ok())
              for tracker in (None, None)]  # fmt: skip
@@ -121,7 +121,7 @@ def test_r194_without_a_tracker_no_tracker_is_bound(service):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_r195_a_repeated_nonce_makes_one_event(fresh, operation):
+def test_r195_a_repeated_nonce_creates_one_event(fresh, operation):
     body = event(fresh, data={"turnover": 5})
     ids = {fresh.send(operation, body=body).ok() for _ in range(3)}
     assert len(ids) == 1
@@ -130,20 +130,22 @@ def test_r195_a_repeated_nonce_makes_one_event(fresh, operation):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_r196_many_sends_at_once_make_one_event(fresh, operation):
+def test_r196_concurrent_sends_create_one_event(fresh, operation):
     body = event(fresh, data={"turnover": 5, "confirmed": 1})
     with ThreadPoolExecutor(6) as threads:
         ids = set(threads.map(lambda _: fresh.send(operation, body=body).ok(), range(6)))
     (id,) = ids
     assert settled(fresh, id) == "computed"
     assert events_of(fresh) == (1, 5)
-    keys = [each["key"] for each in computed(fresh, id)["metrics"]]
+    keys = [record["key"] for record in computed(fresh, id)["metrics"]]
     assert sorted(keys) == ["confirmed", "event-count", "state-delay-confirmed", "turnover"]
 
 
-def test_r198_one_nonce_in_two_projects_makes_two_events(service, fresh):
+def test_r198_one_nonce_in_two_projects_creates_two_events(service, fresh):
     nonce = new("shared")
-    ids = [each.send("create_event_sync", body=event(each, nonce=nonce)).ok() for each in (service, fresh)]
+    ids = [
+        record.send("create_event_sync", body=event(record, nonce=nonce)).ok() for record in (service, fresh)
+    ]
     assert ids[0] != ids[1]
     assert computed(service, ids[0])["_id"] == ids[0]
     assert computed(fresh, ids[1])["_id"] == ids[1]
@@ -151,9 +153,9 @@ def test_r198_one_nonce_in_two_projects_makes_two_events(service, fresh):
 
 
 @pytest.mark.parametrize("first", OPERATIONS)
-def test_r199_the_nonce_holds_over_both_operations(fresh, first):
+def test_r199_a_nonce_is_shared_by_both_operations(fresh, first):
     body = event(fresh)
-    second = next(each for each in OPERATIONS if each != first)
+    second = next(record for record in OPERATIONS if record != first)
     assert fresh.send(first, body=body).ok() == fresh.send(second, body=body).ok()
     assert events_of(fresh)[0] == 1
 
@@ -194,7 +196,7 @@ ODD = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", ODD)
-def test_r204_odd_data_are_never_a_500(service, operation, name):
+def test_r204_unusual_data_never_cause_a_500(service, operation, name):
     head = json.dumps({"projectId": service.id, "eventType": "order", "nonce": new("odd")})[:-1].encode()
     reply = service.send(operation, body=head + b', "data": ' + ODD[name] + b"}")
     assert reply.status in (200, 400)
@@ -202,5 +204,5 @@ def test_r204_odd_data_are_never_a_500(service, operation, name):
         assert settled(service, reply.body)
 
 
-def test_r204_an_unknown_id_of_an_event_is_no_failure(service):
+def test_r204_an_unknown_event_id_is_not_a_failure(service):
     assert service.send("get_raw_event", {"id": uuid(0)}).status == 404

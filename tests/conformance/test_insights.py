@@ -47,7 +47,7 @@ def ask(project, **body):
 
 def rows(project, **body):
     """Return the records as (group, interval, sessionCount)."""
-    return [(each["group"], each["interval"], each["sessionCount"]) for each in ask(project, **body).ok()]
+    return [(entry["group"], entry["interval"], entry["sessionCount"]) for entry in ask(project, **body).ok()]
 
 
 def counts(project, **body):
@@ -71,7 +71,7 @@ def test_r104_counts_are_whole_numbers_and_the_duration_is_a_number(service):
     assert record["durationSum"] == 10.5
 
 
-def test_r170_the_bounds_are_inclusive_and_may_be_left_out(service):
+def test_r170_the_bounds_are_inclusive_and_optional(service):
     assert counts(service, since="2025-01-01T12:00:00Z")[0] == 3
     assert counts(service, since="2025-01-01T12:00:00.001Z")[0] == 2
     assert counts(service, until="2025-01-01T00:00:00Z")[0] == 2
@@ -84,7 +84,7 @@ def test_r171_without_group_and_interval_there_is_one_record(service):
     assert (record["group"], record["interval"]) == (None, None)
 
 
-def test_r172_it_is_there_with_zeros_when_nothing_matches(service):
+def test_r172_the_record_has_zeros_when_nothing_matches(service):
     assert counts(service, since="2030-01-01T00:00:00Z") == (0, 0, 0)
     assert counts(service, interactionFilter=predicate("nodeId", "equals", "gone")) == (0, 0, 0)
 
@@ -196,7 +196,7 @@ def test_r181_counters_add_up(service, group, interval):
     assert (total["sessionCount"], total["hitCount"], total["durationSum"]) == (5, 10, 10.5)
 
 
-def test_r182_what_lacks_the_group_is_counted_under_null(service):
+def test_r182_interactions_without_the_group_are_counted_under_null(service):
     """One session without a country, and one offline interaction, which has none."""
     shown = {group: count for group, _, count in rows(service, group="geo.countryCode")}
     assert shown == {"NO": 2, "SE": 1, None: 2}

@@ -108,25 +108,25 @@ def test_r023_a_session_lasts_from_start_to_end_in_seconds(service):
     assert one(service, 6)["duration"] == 2
 
 
-def test_r024_a_session_of_one_hit_lasts_nothing(service):
+def test_r024_a_session_of_one_hit_lasts_0_seconds(service):
     record = one(service, 2)
     assert (record["hitCount"], record["duration"]) == (1, 0)
 
 
-def test_r025_offline_interactions_tell_when_they_were_created(service):
+def test_r025_offline_interactions_have_a_creation_date(service):
     assert one(service, 3)["createdAt"].endswith("Z")
     assert create_offline(service)["createdAt"].endswith("Z")
 
 
-def test_r026_an_offline_interaction_is_no_bot(service):
+def test_r026_an_offline_interaction_is_not_a_bot(service):
     assert one(service, 3)["isBot"] in (False, None)
     assert create_offline(service)["isBot"] is False
     for is_bot in (True, False, None):
-        offline = [each for each in search(service, isBot=is_bot)["data"] if each["type"] == "offline"]
-        assert [each for each in offline if each["isBot"]] == []
+        offline = [entry for entry in search(service, isBot=is_bot)["data"] if entry["type"] == "offline"]
+        assert [entry for entry in offline if entry["isBot"]] == []
 
 
-def test_r027_the_traffic_filter_is_told_where_one_captured_the_traffic(service):
+def test_r027_the_traffic_filter_is_set_if_it_captured_the_traffic(service):
     assert one(service, 5)["trafficFilterId"] == "office"
     for number in (1, 2, 3, 4, 6):
         record = one(service, number)
@@ -142,7 +142,7 @@ def test_r028_user_data_is_an_object_of_identities(service):
 
 
 @pytest.mark.parametrize("extra", [{}, {"campaignId": "c-1", "shelf": {"row": [1, None, 2.5]}, " x ": " Y "}])
-def test_r029_raw_node_data_is_as_it_was_sent(service, extra):
+def test_r029_raw_node_data_is_as_sent(service, extra):
     created = create_offline(service, nodeData={"vendorId": VENDOR, **extra})
     assert created["rawNodeData"] == {"vendorId": VENDOR, **extra}
     assert (
@@ -153,16 +153,16 @@ def test_r029_raw_node_data_is_as_it_was_sent(service, extra):
 def test_r030_offline_interactions_lack_the_keys_of_sessions(service):
     assert SESSION_ONLY & set(one(service, 3)) == set()
     assert SESSION_ONLY & set(create_offline(service)) == set()
-    listed = [each for each in search(service)["data"] if each["type"] == "offline"]
+    listed = [entry for entry in search(service)["data"] if entry["type"] == "offline"]
     assert listed
-    assert all(SESSION_ONLY.isdisjoint(each) for each in listed)
+    assert all(SESSION_ONLY.isdisjoint(entry) for entry in listed)
 
 
-def test_r031_the_first_page_is_told_in_seven_texts(service):
+def test_r031_the_first_page_has_seven_text_members(service):
     assert one(service, 1)["firstPageUrl"] == URL
 
 
-def test_r032_the_user_agent_is_told_in_its_members(service):
+def test_r032_the_user_agent_has_its_members(service):
     assert one(service, 1)["userAgent"] == {
         "ua": "Mozilla/5.0",
         "browser": {"name": "Firefox", "version": "128.0", "major": "128"},
@@ -173,11 +173,11 @@ def test_r032_the_user_agent_is_told_in_its_members(service):
     }
 
 
-def test_r033_the_network_is_told_in_two_texts(service):
+def test_r033_the_network_has_two_text_members(service):
     assert one(service, 1)["asn"] == {"asnId": "AS64500", "asnName": "Example Net"}
 
 
-def test_r034_the_place_is_told_in_texts_and_numbers(service):
+def test_r034_the_location_has_text_and_number_members(service):
     assert one(service, 1)["geo"] == {
         "countryCode": "NO",
         "state": "Oslo",
@@ -192,7 +192,7 @@ def test_r035_the_first_hit_is_the_one_that_opened_the_session(service):
     first = one(service, 1)["firstHitId"]
     hits = service.send("list_hits", {"firstHitId": first}).ok()
     assert first == uuid(1)
-    assert min(hits, key=lambda each: each["serverDate"])["id"] == first
+    assert min(hits, key=lambda entry: entry["serverDate"])["id"] == first
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -213,7 +213,7 @@ def test_r038_the_lifetime_index_is_a_whole_number(service):
     assert type(create_offline(service)["userLifetimeIndex"]) is int
 
 
-def test_r160_one_interaction_has_every_property(service):
+def test_r160_an_interaction_has_every_property(service):
     assert set(one(service, 1)) == COMMON | SESSION_ONLY
     assert set(one(service, 3)) == COMMON
 

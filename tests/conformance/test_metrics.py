@@ -13,7 +13,7 @@ def sent(service):
 
 
 def test_r058_the_types_are_state_and_statistic(service, sent):
-    assert {key: each["type"] for key, each in metrics(service, sent).items()} == {
+    assert {key: entry["type"] for key, entry in metrics(service, sent).items()} == {
         "confirmed": "state",
         "returned": "state",
         "turnover": "statistic",
@@ -24,7 +24,7 @@ def test_r058_the_types_are_state_and_statistic(service, sent):
 
 
 def test_r059_the_types_of_data_are_state_number_and_currency(service, sent):
-    assert {key: each["data"]["type"] for key, each in metrics(service, sent).items()} == {
+    assert {key: entry["data"]["type"] for key, entry in metrics(service, sent).items()} == {
         "confirmed": "state",
         "returned": "state",
         "turnover": "currency",
@@ -54,19 +54,19 @@ def test_r061_money_is_an_amount_and_a_currency(service, given, expected):
     assert data["raw"] == data["current"] == expected
 
 
-def test_r062_deleted_at_is_there_and_null_or_a_date(service, sent):
-    assert [each["deletedAt"] for each in computed(service, sent)["metrics"]] == [None] * 6
+def test_r062_deleted_at_is_null_or_a_date(service, sent):
+    assert [entry["deletedAt"] for entry in computed(service, sent)["metrics"]] == [None] * 6
     id = send_event(service, data={"confirmed": 1})
     place = {"id": id, "storageKey": "confirmed"}
     service.send("update_event_state", place, body={"value": 0}).ok()
-    deleted = {each["key"]: each["deletedAt"] for each in computed(service, id)["metrics"]}
+    deleted = {entry["key"]: entry["deletedAt"] for entry in computed(service, id)["metrics"]}
     assert deleted["confirmed"] is None
     assert deleted["state-delay-confirmed"].endswith("Z")
 
 
 def test_r063_a_metric_names_its_key_and_event(service, sent):
-    for each in metrics(service, sent).values():
-        assert (each["eventId"], each["projectId"]) == (sent, service.id)
+    for entry in metrics(service, sent).values():
+        assert (entry["eventId"], entry["projectId"]) == (sent, service.id)
     assert set(metrics(service, sent)["items"]) == {
         "_id",
         "projectId",

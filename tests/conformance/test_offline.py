@@ -35,33 +35,33 @@ def test_r184_node_data_without_vendor_id_is_refused(service, node_data):
     ],
     ids=str,
 )
-def test_r185_what_is_refused_is_not_stored(service, wrong):
+def test_r185_a_refused_interaction_is_not_stored(service, wrong):
     before = search(service, isBot=None, filtered=None)["total"]
     assert send(service, **wrong).status == 400
     assert search(service, isBot=None, filtered=None)["total"] == before
 
 
-def test_r185_what_is_accepted_can_be_read_at_once(service):
+def test_r185_an_accepted_interaction_can_be_read_at_once(service):
     for _ in range(3):
         created = send(service)
         assert created.status == 201
         assert service.send("get_interaction", {"id": created.body["_id"]}).ok() == created.body
-        assert created.body["_id"] in [each["_id"] for each in search(service)["data"]]
+        assert created.body["_id"] in [record["_id"] for record in search(service)["data"]]
 
 
 @pytest.mark.parametrize("field", ["email", "phone", "vendorUserId"])
-def test_r186_identity_fields_are_taken(service, field):
+def test_r186_identity_fields_are_accepted(service, field):
     value = {"email": email(), "phone": "+33612345678", "vendorUserId": "v-1"}[field]
     assert send(service, userData={field: value}).ok()["userData"] == {field: value}
 
 
 @pytest.mark.parametrize("field", ["firstName", "coupon", "turnover", "mail", "shoeSize", "_id", "userId"])
 def test_r186_other_fields_are_refused(service, field):
-    """The first is a field of the user's schema that identifies nobody, the next ones are of the event."""
+    """The first is a field of the user's schema that identifies no user, the next ones are of the event."""
     assert send(service, userData={"email": email(), field: "x"}).status == 400
 
 
-def test_r187_what_is_created_is_offline_and_starts_at_its_date(service):
+def test_r187_the_new_interaction_is_offline_and_starts_at_its_date(service):
     created = send(service, date="2025-01-31T13:30:00+01:00").ok()
     assert (created["type"], created["isBot"]) == ("offline", False)
     assert created["startDate"] == created["endDate"] == "2025-01-31T12:30:00.000Z"

@@ -82,7 +82,7 @@ def test_r101_an_amount_is_sent_as_a_number(service, place, amount):
     assert create(service, place, amount=amount).status == 400
 
 
-def test_r290_outlays_are_sorted_and_come_in_pages(fresh):
+def test_r290_outlays_are_sorted_and_paged(fresh):
     place = campaign(fresh)
     spans = [("2025-01-03", "2025-01-05", 5, "NO", "b"), ("2025-01-01", "2025-01-09", 20, "AT", "c"),
              ("2025-01-02", "2025-01-04", 10, "DE", "a")]  # fmt: skip
@@ -99,7 +99,7 @@ def test_r290_outlays_are_sorted_and_come_in_pages(fresh):
     for sort, expected in orders.items():
         for order, wanted in (("ASC", expected), ("DESC", expected[::-1])):
             page = fresh.send("list_outlays", place, {"sort": sort, "order": order}).ok()
-            assert [each["amount"]["amount"] for each in page["data"]] == wanted, (sort, order)
+            assert [entry["amount"]["amount"] for entry in page["data"]] == wanted, (sort, order)
     page = fresh.send("list_outlays", place, {"sort": "campaignId", "offset": 2, "limit": 2}).ok()
     assert {name: page[name] for name in page if name != "data"} == {
         "count": 1,
@@ -136,7 +136,7 @@ def test_r293_creating_answers_200_with_the_id_alone(service, place):
     assert get(service, place, reply.body["id"]).ok()["_id"] == reply.body["id"]
 
 
-def test_r295_updating_answers_how_many_were_modified(service, place):
+def test_r295_updating_answers_the_number_of_modified_records(service, place):
     id = create(service, place).ok()["id"]
     assert update(service, place, id, amount=7).ok() == {"modifiedCount": 1}
     assert update(service, place, id, amount=7).ok() == {"modifiedCount": 0}
@@ -154,7 +154,7 @@ def test_r295_updating_answers_how_many_were_modified(service, place):
         {"endDate": "2025-01-01T05:00:00+06:00", "amount": 7},
     ],
 )
-def test_r296_one_new_bound_must_fit_the_other(service, place, changes):
+def test_r296_a_new_bound_must_be_consistent_with_the_other(service, place, changes):
     before = made(service, place)
     assert update(service, place, before["_id"], **changes).status == 400
     assert get(service, place, before["_id"]).ok() == before
@@ -171,6 +171,6 @@ def test_r298_an_outlay_is_not_reached_by_another_path(service, place, fresh):
     for other in others:
         assert get(service, other, id).status == 404
         assert update(service, other, id, amount=7).status == 404
-        assert id not in [each["_id"] for each in service.send("list_outlays", other).ok()["data"]]
+        assert id not in [entry["_id"] for entry in service.send("list_outlays", other).ok()["data"]]
     assert get(fresh, place, id).status == 404
     assert get(service, place, id).ok()["amount"]["amount"] == 100

@@ -157,7 +157,7 @@ class Both(NamedTuple):
 def placed(value, known):
     """Put the ids of a project where a case names them."""
     if isinstance(value, dict):
-        return {key: placed(each, known) for key, each in value.items()}
+        return {key: placed(item, known) for key, item in value.items()}
     if isinstance(value, str) and value.startswith("{"):
         return known[value[1:-1]]
     return value
@@ -176,7 +176,7 @@ def answers(project, name, known):
 
 
 def test_every_operation_has_a_case():
-    over_http = {name for name, each in OPERATIONS.items() if each.base != "embedded"}
+    over_http = {name for name, item in OPERATIONS.items() if item.base != "embedded"}
     assert set(READS) | set(WRITES) | ELSEWHERE == over_http
     assert not set(READS) & set(WRITES)
 
@@ -196,7 +196,7 @@ def test_r003_no_answer_shows_another_project(asked, name):
 #: A backup tells when it was made.
 CHANGING = {"back_up_project"}
 NAMING = [
-    name for name, cases in READS.items() if any("{" in each for path, *_ in cases for each in path.values())
+    name for name, cases in READS.items() if any("{" in item for path, *_ in cases for item in path.values())
 ]
 
 
@@ -207,9 +207,9 @@ def test_r003_the_ids_of_another_project_are_unknown(asked, name):
         assert b"omega" not in shown
 
 
-def test_r003_the_marks_are_where_they_can_be_seen(asked):
+def test_r003_markers_are_visible_in_answers_about_their_own_project(asked):
     """Otherwise the tests above would find nothing anywhere."""
-    shown = {name for name in READS if any(b"omega" in each for _, each in asked.beside[name])}
+    shown = {name for name in READS if any(b"omega" in item for _, item in asked.beside[name])}
     silent = {
         "event_insights",
         "validate_event",
@@ -220,7 +220,7 @@ def test_r003_the_marks_are_where_they_can_be_seen(asked):
         "list_user_metrics",
     }
     assert set(READS) - shown <= silent | CHANGING
-    assert all(any(b"alpha" in each for _, each in asked.alone[name]) for name in shown)
+    assert all(any(b"alpha" in item for _, item in asked.alone[name]) for name in shown)
 
 
 def test_r003_changes_of_one_project_change_no_other(asked):
@@ -229,7 +229,7 @@ def test_r003_changes_of_one_project_change_no_other(asked):
         for name, (path, body) in WRITES.items():
             if "{projectId}" not in OPERATIONS[name].path:
                 own = {"projectId": first.id}
-                body = [{**each, **own} for each in body] if isinstance(body, list) else {**body, **own}
+                body = [{**item, **own} for item in body] if isinstance(body, list) else {**body, **own}
             reply = first.send(name, placed(path, ids), body=placed(body, ids))
             assert reply.status < 500, (name, reply.body)
             assert "omega" not in json.dumps(reply.body)

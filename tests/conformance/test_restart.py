@@ -32,7 +32,9 @@ def killed(transport, tmp_path_factory):
     home = tmp_path_factory.mktemp(f"killed-{transport.name}")
     program = [sys.executable, restarting.__file__, transport.name, str(home)]
     paths = {
-        "PYTHONPATH": ":".join(str(each) for each in (Path(__file__).parents[1], Path(__file__).parents[2]))
+        "PYTHONPATH": ":".join(
+            str(record) for record in (Path(__file__).parents[1], Path(__file__).parents[2])
+        )
     }
     done = subprocess.run(program, capture_output=True, timeout=120, env=paths, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
@@ -53,7 +55,7 @@ def ends(project, ids):
     """Say what became of each event, once something did of all."""
 
     def look():
-        trash = {each["_id"] for each in project.send("list_trashed_events").ok()["data"]}
+        trash = {record["_id"] for record in project.send("list_trashed_events").ok()["data"]}
         found = ["trashed" if id in trash else project.send("get_event", {"id": id}).status for id in ids]
         return found if 404 not in found else None
 
@@ -62,28 +64,31 @@ def ends(project, ids):
 
 def total(project, key="event-count"):
     records = project.send("event_insights", body={**ALL, "metrics": [key]}).ok()
-    return sum(each["values"][key] for each in records)
+    return sum(record["values"][key] for record in records)
 
 
-def test_r116_r203_what_was_accepted_is_processed_after_a_kill(killed):
-    project, told = killed
-    assert ends(project, told["ids"]) == [200 if number % 4 else "trashed" for number in range(24)]
-    for id, body in zip(told["ids"], told["bodies"], strict=True):
+def test_r116_r203_accepted_events_are_processed_after_a_kill(killed):
+    project, answers = killed
+    assert ends(project, answers["ids"]) == [200 if number % 4 else "trashed" for number in range(24)]
+    for id, body in zip(answers["ids"], answers["bodies"], strict=True):
         assert project.send("get_raw_event", {"id": id}).ok()["data"] == body["data"]
 
 
-def test_r203_what_was_processed_is_there_after_a_kill(killed):
-    project, told = killed
-    assert metrics(project, told["state"])["confirmed"]["data"]["current"] == 1
-    assert metrics(project, told["state"])["turnover"]["data"]["current"] == {"amount": 5, "currency": "EUR"}
+def test_r203_processed_events_survive_a_kill(killed):
+    project, answers = killed
+    assert metrics(project, answers["state"])["confirmed"]["data"]["current"] == 1
+    assert metrics(project, answers["state"])["turnover"]["data"]["current"] == {
+        "amount": 5,
+        "currency": "EUR",
+    }
 
 
 def test_r197_a_repeat_after_a_kill_is_the_same_event(killed):
-    project, told = killed
-    ends(project, told["ids"])
+    project, answers = killed
+    ends(project, answers["ids"])
     before = total(project)
     for operation in ("create_event", "create_event_sync"):
-        for id, body in list(zip(told["ids"], told["bodies"], strict=True))[1:4]:
+        for id, body in list(zip(answers["ids"], answers["bodies"], strict=True))[1:4]:
             assert project.send(operation, body=body).ok() == id
     assert total(project) == before == 19
     assert total(project, "turnover") == 18 + 5
@@ -91,10 +96,10 @@ def test_r197_a_repeat_after_a_kill_is_the_same_event(killed):
 
 def test_r087_counters_equal_a_recount_after_a_kill(killed):
     """Of 24 events every fourth is trashed, all of them of one of two persons."""
-    project, told = killed
-    ends(project, told["ids"])
+    project, answers = killed
+    ends(project, answers["ids"])
     counts = {}
-    for number, id in enumerate(told["ids"]):
+    for number, id in enumerate(answers["ids"]):
         if number % 4:
             counts.setdefault(computed(project, id)["userId"], []).append(number)
     assert sorted(map(len, counts.values())) == [6, 12]
@@ -104,10 +109,10 @@ def test_r087_counters_equal_a_recount_after_a_kill(killed):
         assert user["metrics"]["turnover"]["sum"] == len(numbers)
 
 
-def test_r087_r197_a_restart_changes_nothing(own):
+def test_r087_r197_counters_survive_a_restart(own):
     project = own.start()
     mail = email()
-    ids = [send_event(project, mail, nonce=f"n-{each}", data={"turnover": each}) for each in (1, 2, 3)]
+    ids = [send_event(project, mail, nonce=f"n-{amount}", data={"turnover": amount}) for amount in (1, 2, 3)]
     place = {"id": computed(project, ids[0])["userId"]}
     before = project.send("get_user", place).ok()
     assert before["metrics"]["turnover"]["sum"] == 6

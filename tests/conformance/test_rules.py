@@ -1,4 +1,4 @@
-"""Every rule has a test, every test names rules that there are, and the table tells of all of them."""
+"""Every rule has a test, every test names existing rules, and docs/conformance.md is up to date."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ def test_the_rules_are_numbered_without_a_gap():
 
 
 def test_every_rule_has_a_test():
-    rules = {id for each in sections().values() for id in each}
+    rules = {id for section in sections().values() for id in section}
     assert rules - set(checks()) == set()
 
 
-def test_every_test_names_rules_that_there_are():
-    rules = {id for each in sections().values() for id in each}
+def test_every_test_names_existing_rules():
+    rules = {id for section in sections().values() for id in section}
     assert set(checks()) - rules == set()
 
 
 def test_the_table_is_up_to_date():
-    """Written anew by ``python tools/conformance_table.py``."""
+    """Run ``python tools/conformance_table.py`` to update it."""
     assert TARGET.read_text(encoding="utf-8") == page()

@@ -21,9 +21,9 @@ EXAMPLES = {GenerationMode.POSITIVE: 5, GenerationMode.NEGATIVE: 3}
 PROJECT = "drawn-shop"
 DESCRIBED = document()
 NAMES = [
-    (each["operationId"], method, path)
+    (record["operationId"], method, path)
     for path, methods in DESCRIBED["paths"].items()
-    for method, each in methods.items()
+    for method, record in methods.items()
 ]
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 
@@ -77,7 +77,9 @@ def _narrow(holder, name, values, parameter):
 @pytest.mark.parametrize(("name", "method", "path"), NAMES, ids=[name for name, *_ in NAMES])
 def test_no_answer_is_undescribed(http, token, drawn, name, method, path, mode):
     operation = drawn[path][method.upper()]
-    statuses = {int(each) for each in DESCRIBED["paths"][path][method]["responses"] if each != "default"}
+    statuses = {
+        int(record) for record in DESCRIBED["paths"][path][method]["responses"] if record != "default"
+    }
     statuses |= {405} if mode is GenerationMode.NEGATIVE else set()
     count = 0
 

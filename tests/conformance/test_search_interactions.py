@@ -99,7 +99,7 @@ def status(project, **body):
 @pytest.mark.parametrize("body", [{}, None, b"", b" \n", {"since": None, "limit": None}], ids=repr)
 def test_r131_r132_an_empty_body_finds_everything_in_the_default_populations(service, body):
     page = service.send("search_interactions", body=body).ok()
-    assert sorted(int(each["_id"], 16) for each in page["data"]) == [1, 2, 3, 4, 5, 6]
+    assert sorted(int(entry["_id"], 16) for entry in page["data"]) == [1, 2, 3, 4, 5, 6]
 
 
 def test_r133_since_is_inclusive(service):
@@ -112,7 +112,7 @@ def test_r134_until_is_inclusive(service):
     assert ids(service, until="2025-01-01T23:59:59.999999Z") == [1]
 
 
-def test_r135_the_bounds_are_about_the_start(service):
+def test_r135_the_bounds_apply_to_the_start(service):
     """The third lasts over the bound, and has not started after it."""
     assert ids(service, since="2025-01-04T00:00:00Z") == [4, 5, 6]
     assert ids(service, until="2025-01-03T00:00:00Z") == [1, 2, 3]
@@ -151,7 +151,7 @@ def test_r136_another_shape_is_refused(service, wrong):
     assert status(service, interactionFilter=wrong) == 400
 
 
-def test_r137_conditions_hold_predicates_and_conditions(service):
+def test_r137_conditions_contain_predicates_and_conditions(service):
     oslo, hits = predicate("geo.city", "equals", "Oslo"), predicate("hitCount", "greaterThan", 1)
     letter, first = predicate("nodeId", "equals", "letter"), predicate("nodeId", "equals", "brand")
     assert ids(service, interactionFilter=condition(oslo, hits, combinator="OR")) == [1, 2, 4, 5]
@@ -189,7 +189,7 @@ def test_r140_a_campaign_selects_its_children(service):
     assert ids(service, nodeFilter=condition(on_node("campaignName", "equals", "Letter"))) == [5]
 
 
-def test_r141_at_any_depth_and_never_the_parent(service):
+def test_r141_descendants_match_at_any_depth_but_not_ancestors(service):
     assert ids(service, nodeFilter=condition(on_node("nodeId", "equals", "ads"))) == [1, 2, 3, 4, 5, 6]
     assert ids(service, nodeFilter=condition(on_node("adsetName", "equals", "Shoes"))) == [2, 3]
     assert ids(service, nodeFilter=condition(on_node("nodeId", "equals", "red"))) == [3]
@@ -204,7 +204,7 @@ def test_r143_another_property_is_refused(service, name):
     assert status(service, projection=["_id", name]) == 400
 
 
-def test_r144_a_nested_property_comes_alone(service):
+def test_r144_a_nested_property_is_returned_alone(service):
     (record,) = search(service, projection=["geo.city"], until="2025-01-01T00:00:00Z")["data"]
     assert record == {"_id": hex_id(1), "geo": {"city": "Oslo"}}
     names = ["userAgent.browser.name", "startDate"]
@@ -217,7 +217,7 @@ def test_r144_a_nested_property_comes_alone(service):
 
 
 @pytest.mark.parametrize("projection", [["geo"], ["geo", "geo.city"], ["geo.city", "geo"]])
-def test_r145_a_parent_comes_whole(service, projection):
+def test_r145_a_parent_is_returned_whole(service, projection):
     (record,) = search(service, projection=projection, until="2025-01-01T00:00:00Z")["data"]
     assert record == {"_id": hex_id(1), "geo": OSLO}
 
@@ -228,7 +228,7 @@ def test_r146_projecting_a_property_of_sessions_keeps_offline_interactions(servi
     assert page["data"] == [{"_id": hex_id(5), "hitCount": 7}, {"_id": hex_id(6)}]
 
 
-def test_r147_without_a_projection_the_default_properties_come(service):
+def test_r147_without_a_projection_the_default_properties_are_returned(service):
     (record,) = search(service, until="2025-01-01T00:00:00Z")["data"]
     assert set(record) - {"asn"} == DEFAULT
 
@@ -242,11 +242,11 @@ def test_r148_minus_one_is_descending(service):
         assert status(service, sort=wrong) == 400
 
 
-def test_r149_without_a_sort_the_same_interactions_come(service):
+def test_r149_without_a_sort_the_same_interactions_are_returned(service):
     assert sorted(found(service)) == sorted(found(service, sort={"nodeId": 1}))
 
 
-def test_r150_without_a_limit_everything_comes(new_project):
+def test_r150_without_a_limit_everything_is_returned(new_project):
     many = [
         visit(number, f"2025-01-01T00:{number // 60 % 60:02}:{number % 60:02}Z") for number in range(2_500)
     ]
@@ -259,14 +259,14 @@ def test_r150_without_a_limit_everything_comes(new_project):
     ("filtered", "expected"),
     [(True, [8, 10]), (False, [1, 2, 3, 4, 5, 6]), (None, [1, 2, 3, 4, 5, 6, 8, 10])],
 )
-def test_r151_filtered_chooses_captured_traffic(service, filtered, expected):
+def test_r151_filtered_selects_captured_traffic(service, filtered, expected):
     assert ids(service, filtered=filtered) == expected
 
 
 @pytest.mark.parametrize(
     ("is_bot", "expected"), [(True, [7]), (False, [1, 2, 3, 4, 5, 6]), (None, [1, 2, 3, 4, 5, 6, 7])]
 )
-def test_r152_is_bot_chooses_bots(service, is_bot, expected):
+def test_r152_is_bot_selects_bots(service, is_bot, expected):
     assert ids(service, isBot=is_bot) == expected
 
 
@@ -277,7 +277,7 @@ def test_r153_absent_means_false_and_null_means_both(service):
         assert status(service, isBot=wrong) == status(service, filtered=wrong) == 400
 
 
-def test_r154_offline_interactions_are_no_bots(service):
+def test_r154_offline_interactions_are_not_bots(service):
     assert not {6, 10} & set(ids(service, isBot=True, filtered=None))
     for is_bot in (False, None):
         assert {6, 10} <= set(ids(service, isBot=is_bot, filtered=None))
@@ -292,7 +292,7 @@ def test_r156_an_answer_has_five_members(service):
     page = search(service, offset=1, limit=2, sort={"startDate": 1})
     assert list(page) == ["offset", "limit", "count", "total", "data"]
     assert [page[name] for name in ("offset", "limit", "count", "total")] == [1, 2, 2, 6]
-    assert [int(each["_id"], 16) for each in page["data"]] == [2, 3]
+    assert [int(entry["_id"], 16) for entry in page["data"]] == [2, 3]
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,15 @@ def records():
     """Four users: of the first names given, with 3, 2, 1 and no orders, and a lead of the last."""
     events = []
     for number, (user, name) in enumerate(zip(USERS, NAMES, strict=True)):
-        for each in range(3 - number):
+        for index in range(3 - number):
             order = {
-                "_id": uuid(10 * number + each),
+                "_id": uuid(10 * number + index),
                 "userId": user,
                 "eventType": "order",
-                "eventDate": f"2025-01-0{1 + number}T00:00:0{each}Z",
+                "eventDate": f"2025-01-0{1 + number}T00:00:0{index}Z",
                 "user.firstName": name,
                 "user.email": f"{name.lower()}@example.com",
-                "statistics.turnover.amount": 10.0 * (each + 1),
+                "statistics.turnover.amount": 10.0 * (index + 1),
                 "statistics.turnover.currency": "EUR",
                 "states.confirmed": 1,
             }
@@ -53,11 +53,11 @@ def ask(project, **body):
 
 
 def ids(project, **body):
-    return [each["_id"] for each in ask(project, **body).ok()["data"]]
+    return [record["_id"] for record in ask(project, **body).ok()["data"]]
 
 
 def numbers(project, **body):
-    return [USERS.index(each) for each in ids(project, **body)]
+    return [USERS.index(record) for record in ids(project, **body)]
 
 
 def test_r234_fields_is_required(service):
@@ -66,16 +66,16 @@ def test_r234_fields_is_required(service):
     assert service.send("search_users", body={"fields": "eventCount"}).status == 400
 
 
-def test_r235_only_what_is_named_comes_back(service):
+def test_r235_only_requested_keys_are_returned(service):
     (first, *_) = ask(service, fields=["eventCount", "metrics.turnover.sum"]).ok()["data"]
     assert first == {"_id": USERS[0], "eventCount": 3, "metrics": {"turnover": {"sum": 60}}}
 
 
-def test_r236_without_names_only_the_id_comes_back(service):
+def test_r236_without_keys_only_the_id_is_returned(service):
     assert ask(service).ok()["data"] == [{"_id": id} for id in USERS]
 
 
-def test_r237_fields_come_as_arrays(service):
+def test_r237_fields_are_returned_as_arrays(service):
     (first, *_) = ask(service, fields=["fields.firstName"]).ok()["data"]
     (value,) = first["fields"]["firstName"]
     assert set(first) == {"_id", "fields"}
@@ -134,7 +134,7 @@ def test_r240_r241_an_unknown_key_is_refused(service, key):
     assert service.send("export_users", body=body).status == 400
 
 
-def test_r242_keys_of_metrics_may_hold_hyphens(service):
+def test_r242_metric_keys_may_contain_hyphens(service):
     keys = ["metrics.state-delay-confirmed.average", "metrics.event-count.sum"]
     (first, *_) = ask(service, fields=keys).ok()["data"]
     assert first["metrics"]["event-count"] == {"sum": 3}
@@ -182,7 +182,7 @@ def test_r243_another_shape_is_refused(service, wrong):
     assert ask(service, filters=wrong).status == 400
 
 
-def test_r244_the_order_is_ascending_when_omitted(service):
+def test_r244_the_order_is_ascending_by_default(service):
     assert numbers(service, sort="eventTypesCount.order") == [2, 3, 1, 0]
     assert numbers(service, sort="metrics.turnover.sum", order="ASC") == [2, 1, 0, 3]
     assert numbers(service, sort="metrics.turnover.sum", order="DESC") == [0, 1, 2, 3]
@@ -202,7 +202,7 @@ def test_r246_id_from_is_inclusive_and_id_to_exclusive(service):
     assert numbers(service, idFrom=USERS[1], idTo=USERS[3]) == [1, 2]
 
 
-def test_r247_a_range_to_the_successor_holds_one_user(service):
+def test_r247_a_range_to_the_successor_contains_one_user(service):
     assert numbers(service, idFrom=USERS[2], idTo=USERS[2]) == []
     assert numbers(service, idFrom=USERS[2], idTo=USERS[3]) == [2]
 
@@ -213,7 +213,7 @@ def test_r248_malformed_bounds_are_refused(service, bound, value):
     assert ask(service, **{bound: value}).status == 400
 
 
-def test_r249_a_walk_meets_every_user_once_while_others_are_made(fresh):
+def test_r249_paging_returns_every_user_once_while_users_are_created(fresh):
     for _ in range(12):
         send_event(fresh, email())
     there = set(ids(fresh))
@@ -243,14 +243,14 @@ def test_r249_a_walk_meets_every_user_once_while_others_are_made(fresh):
 @pytest.mark.parametrize(
     ("mode", "name"), [("latest", "A"), ("earliest", "b"), ("alphabetical", "A"), (None, "A")]
 )
-def test_r250_r251_the_mode_decides_what_is_returned(changing, mode, name):
+def test_r250_r251_the_mode_determines_the_returned_value(changing, mode, name):
     project, id, _ = changing
     (user,) = [
-        each
-        for each in ask(project, fields=["fields.firstName"], multiFieldMode=mode).ok()["data"]
-        if each["_id"] == id
+        record
+        for record in ask(project, fields=["fields.firstName"], multiFieldMode=mode).ok()["data"]
+        if record["_id"] == id
     ]
-    assert [each["current"] for each in user["fields"]["firstName"]] == [name]
+    assert [record["current"] for record in user["fields"]["firstName"]] == [name]
 
 
 @pytest.mark.parametrize("wrong", ["newest", 5])
@@ -258,7 +258,7 @@ def test_r250_another_mode_is_refused(service, wrong):
     assert ask(service, multiFieldMode=wrong).status == 400
 
 
-def test_r251_the_mode_decides_what_is_sorted(changing):
+def test_r251_the_mode_determines_the_sort_value(changing):
     """The other user is called "bb": after "A" and "b"."""
     project, id, other = changing
     late = send_event(
@@ -275,7 +275,7 @@ def computed_mail(project, id):
     return user["fields"]["email"][0]["current"]
 
 
-def test_r252_sql_query_keeps_the_users_in_its_first_column(service):
+def test_r252_sql_query_selects_the_users_in_its_first_column(service):
     query = "SELECT userId, eventDate FROM events GROUP BY ALL HAVING count(*) >= 1 AND userId < '{}'"
     assert numbers(service, sqlQuery=query.format(USERS[2])) == [0, 1]
     assert numbers(service, sqlQuery=f"SELECT '{USERS[3]}'") == [3]
@@ -314,11 +314,11 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("query", FORBIDDEN)
-def test_r253_sql_query_neither_writes_nor_reaches_out(service, query):
+def test_r253_sql_query_cannot_write_or_reach_outside(service, query):
     assert ask(service, sqlQuery=query).status == 400
 
 
-def test_r253_nothing_of_it_happened(service):
+def test_r253_refused_queries_have_no_effect(service):
     for query in FORBIDDEN[:4]:
         ask(service, sqlQuery=query)
     assert ids(service) == USERS

@@ -28,21 +28,21 @@ def records():
 
 
 def test_r001_the_types_are_session_and_offline(service):
-    types = {each["_id"][-1]: each["type"] for each in search(service)["data"]}
+    types = {record["_id"][-1]: record["type"] for record in search(service)["data"]}
     assert types == {"1": "session", "2": "offline", "3": "session"}
 
 
-def test_r001_another_type_is_no_value_to_filter_by(service):
+def test_r001_filtering_by_another_type_finds_nothing(service):
     """A type that no interaction has is in none."""
     rule = {"type": "predicate", "field": "type", "operator": "notIn", "value": ["session", "offline"]}
     assert search(service, interactionFilter=rule)["total"] == 0
 
 
 def test_r002_every_interaction_has_its_node(service):
-    assert {each["nodeId"] for each in search(service)["data"]} == {"ads"}
+    assert {record["nodeId"] for record in search(service)["data"]} == {"ads"}
 
 
-def test_r002_so_has_one_that_is_sent(fresh):
+def test_r002_a_new_interaction_has_its_node(fresh):
     body = {"date": NOON, "userData": {"email": email()}, "nodeData": {"vendorId": VENDOR}}
     created = fresh.send("create_offline_interaction", body=body).ok()
     assert fresh.send("get_node", {"id": created["nodeId"]}).ok()["_id"] == created["nodeId"]
@@ -56,7 +56,9 @@ def test_r004_the_first_event_with_an_email_makes_its_user(service):
 
 def test_r005_further_events_with_the_email_are_of_the_same_user(service):
     mail = email()
-    users = {computed(service, send_event(service, each))["userId"] for each in (mail, mail, mail.upper())}
+    users = {
+        computed(service, send_event(service, record))["userId"] for record in (mail, mail, mail.upper())
+    }
     assert len(users) == 1
 
 
@@ -71,7 +73,7 @@ def test_r006_two_events_at_once_with_a_new_email_make_one_user(service):
 
 def test_r007_events_are_checked_against_the_type_that_they_name(service):
     found = trash(service, eventType="refund")
-    assert [each["type"] for each in found["errors"]] == ["unknown-event-type"]
+    assert [record["type"] for record in found["errors"]] == ["unknown-event-type"]
     body = {"reference": "visit-of-shop", "name": "Visit", "fields": []}
     service.send("create_event_type", body=body)
     id = service.send("create_event_sync", body=event(service, eventType="visit-of-shop", data={})).ok()
@@ -82,6 +84,6 @@ def test_r007_events_are_checked_against_the_type_that_they_name(service):
 def test_r008_an_event_has_a_user_states_and_statistics(service):
     id = send_event(service, data={"turnover": 12.5, "confirmed": 1})
     assert len(computed(service, id)["userId"]) == 24
-    kinds = {key: each["type"] for key, each in metrics(service, id).items()}
+    kinds = {key: record["type"] for key, record in metrics(service, id).items()}
     assert kinds["turnover"] == "statistic"
     assert kinds["confirmed"] == "state"

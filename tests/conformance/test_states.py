@@ -40,7 +40,7 @@ def test_r106_a_state_becomes_what_it_is_set_to(service):
             assert (data["raw"], data["current"]) == (value, value)
 
 
-def test_r107_a_date_that_is_given_is_the_date_of_the_state(service):
+def test_r107_a_given_date_is_the_date_of_the_state(service):
     id = send_event(service)
     put(service, id, "confirmed", 1, date="2025-02-01T14:00:00+02:00").ok()
     assert metrics(service, id)["confirmed"]["data"]["date"] == "2025-02-01T12:00:00.000Z"
@@ -67,14 +67,14 @@ def test_r109_a_state_declared_after_the_event_is_404(grown):
     assert computed(project, id) == before
 
 
-def test_r110_events_made_after_the_declaration_have_the_state(grown):
+def test_r110_events_created_after_the_declaration_have_the_state(grown):
     project, _ = grown
     id = send_event(project)
     assert put(project, id, "shipped", 1).ok()["data"]["current"] == 1
     assert metrics(project, id)["shipped"]["data"]["current"] == 1
 
 
-def test_r111_several_states_stand_side_by_side(service):
+def test_r111_an_event_can_have_several_states(service):
     id = send_event(service)
     put(service, id, "confirmed", 1, date=NOON).ok()
     put(service, id, "returned", 1, date=LATER).ok()
@@ -90,7 +90,7 @@ def test_r112_setting_a_state_again_leaves_one_metric(service):
     id = send_event(service)
     for value in (1, 1, 0, 1):
         put(service, id, "confirmed", value).ok()
-    keys = [each["key"] for each in computed(service, id)["metrics"] if each["deletedAt"] is None]
+    keys = [entry["key"] for entry in computed(service, id)["metrics"] if entry["deletedAt"] is None]
     assert sorted(keys) == ["confirmed", "event-count", "state-delay-confirmed"]
 
 
@@ -104,7 +104,7 @@ def test_r220_a_state_is_the_number_0_or_1(service, value):
     assert computed(service, id) == before
 
 
-def test_r221_the_date_may_be_left_out(service):
+def test_r221_the_date_is_optional(service):
     """It is the moment of reception then."""
     id = send_event(service)
     shown = put(service, id, "confirmed", 1).ok()
@@ -119,7 +119,7 @@ def test_r223_an_unknown_event_is_404(service, id):
 
 
 @pytest.mark.parametrize("key", ["turnover", "items", "coupon", "email"])
-def test_r224_what_is_no_state_is_404_as_a_state(service, key):
+def test_r224_a_key_that_is_not_a_state_is_404(service, key):
     assert put(service, send_event(service), key, 1).status == 404
 
 
@@ -133,7 +133,7 @@ def test_r225_a_statistic_takes_a_number(service, value):
 
 
 @pytest.mark.parametrize("value", [0, -3, 12.5, 1_000_000])
-def test_r225_any_number_is_taken_with_a_date_or_without(service, value):
+def test_r225_any_number_is_accepted_with_or_without_a_date(service, value):
     id = send_event(service)
     assert put(service, id, "items", value, "statistic").ok()["data"]["current"] == value
     shown = put(service, id, "items", value, "statistic", date=LATER).ok()
@@ -141,7 +141,7 @@ def test_r225_any_number_is_taken_with_a_date_or_without(service, value):
 
 
 @pytest.mark.parametrize("key", ["confirmed", "coupon", "email"])
-def test_r226_what_is_no_statistic_is_404_as_a_statistic(service, key):
+def test_r226_a_key_that_is_not_a_statistic_is_404(service, key):
     assert put(service, send_event(service), key, 1, "statistic").status == 404
 
 
@@ -162,7 +162,7 @@ def test_r229_every_update_is_stored_with_its_date(service):
         assert (shown["current"], shown["date"]) == (value, date.replace("Z", ".000Z"))
 
 
-def test_r230_updated_at_grows_and_the_other_dates_stay(service):
+def test_r230_updated_at_increases_and_the_other_dates_stay(service):
     id = send_event(service, data={"items": 1})
     before, metric = computed(service, id), metrics(service, id)["items"]
     put(service, id, "items", 2, "statistic", date=LATER).ok()
@@ -192,7 +192,7 @@ def test_r231_users_show_an_update_once(fresh):
     assert shown == {"sum": 30, "min": 30, "max": 30, "count": 1, "average": 30}
 
 
-def test_r232_updates_at_once_are_all_kept(service):
+def test_r232_concurrent_updates_are_all_kept(service):
     for _ in range(3):
         id = service.send("create_event_sync", body=event(service)).ok()
         updates = [
@@ -202,9 +202,9 @@ def test_r232_updates_at_once_are_all_kept(service):
             ("turnover", 7, "statistic"),
         ]
         with ThreadPoolExecutor(4) as threads:
-            replies = list(threads.map(lambda each, id=id: put(service, id, *each), updates))
+            replies = list(threads.map(lambda entry, id=id: put(service, id, *entry), updates))
         assert [reply.status for reply in replies] == [200] * 4
-        shown = {key: each["data"]["current"] for key, each in metrics(service, id).items()}
+        shown = {key: entry["data"]["current"] for key, entry in metrics(service, id).items()}
         assert {key: shown[key] for key in ("confirmed", "returned", "items", "turnover")} == {
             "confirmed": 1,
             "returned": 1,

@@ -22,8 +22,8 @@ FIELD_KEYS = {
 def problems(record):
     """Return the errors as (type, storage key, value)."""
     return [
-        (each["type"], each["field"] and each["field"]["storageKey"], each["value"])
-        for each in record["errors"]
+        (entry["type"], entry["field"] and entry["field"]["storageKey"], entry["value"])
+        for entry in record["errors"]
     ]
 
 
@@ -32,12 +32,12 @@ def test_r068_a_missing_mandatory_field_trashes_the_event(service, value):
     assert [kind for kind, *_ in problems(trash(service, data={"mail": value}))] == ["missing-field"]
 
 
-def test_r068_so_does_one_that_is_not_there(service):
+def test_r068_an_absent_mandatory_field_trashes_the_event(service):
     body = event(service)
     del body["data"]["mail"]
     body["data"]["email"] = "anna@example.com"  # the storage key is not where it is read from
     id = service.send("create_event", body=body).ok()
-    record = eventually(lambda: {each["_id"]: each for each in listed(service)}.get(id))
+    record = eventually(lambda: {entry["_id"]: entry for entry in listed(service)}.get(id))
     assert problems(record) == [("missing-field", "email", None)]
 
 
@@ -95,7 +95,7 @@ def test_r073_a_trashed_event_has_seven_keys(service):
     assert record["rawEventDate"] == "2025-01-31T12:00:00.000Z"
 
 
-def test_r074_a_trashed_event_counts_nowhere(fresh):
+def test_r074_a_trashed_event_is_not_counted(fresh):
     mail = email()
     id = trash(fresh, mail=mail, data={"turnover": "much"})["_id"]
     assert fresh.send("get_event", {"id": id}).status == 404
@@ -110,17 +110,17 @@ def test_r074_a_trashed_event_counts_nowhere(fresh):
     assert record["values"] == {"event-count": 0, "turnover": 0}
 
 
-def test_r074_a_trashed_event_makes_no_user(fresh):
+def test_r074_a_trashed_event_creates_no_user(fresh):
     trash(fresh, data={"turnover": "much"})
     assert fresh.send("search_users", body={"fields": []}).ok()["total"] == 0
 
 
-def test_r075_the_id_that_was_answered_is_that_of_the_trashed_event(service):
+def test_r075_the_answered_id_is_that_of_the_trashed_event(service):
     id = service.send("create_event", body=event(service, eventType="nonsense")).ok()
-    assert eventually(lambda: [each for each in listed(service) if each["_id"] == id])
+    assert eventually(lambda: [entry for entry in listed(service) if entry["_id"] == id])
 
 
-def test_r076_all_errors_are_told_at_once(service):
+def test_r076_all_errors_are_reported_at_once(service):
     data = {"mail": None, "phone": "12", "turnover": "much", "items": 1, "confirmed": 7}
     assert sorted(problems(trash(service, data=data)), key=str) == [
         ("invalid-field", "confirmed", 7),
@@ -136,10 +136,10 @@ def listed(project, **query):
 
 def test_r206_trashed_events_come_in_pages(fresh):
     ids = {trash(fresh, eventType="unknown")["_id"] for _ in range(3)}
-    pages = [fresh.send("list_trashed_events", query={"offset": each, "limit": 2}).ok() for each in (0, 2)]
+    pages = [fresh.send("list_trashed_events", query={"offset": entry, "limit": 2}).ok() for entry in (0, 2)]
     assert [set(page) for page in pages] == [{"count", "total", "data"}] * 2
     assert [(page["count"], page["total"]) for page in pages] == [(2, 3), (1, 3)]
-    assert {each["_id"] for page in pages for each in page["data"]} == ids
+    assert {entry["_id"] for page in pages for entry in page["data"]} == ids
 
 
 def test_r206_trashed_events_are_bounded_by_their_processing(fresh):
@@ -154,5 +154,5 @@ def test_r207_without_parameters_all_are_listed(fresh):
     send_event(fresh)
     ids = {trash(fresh, eventType="unknown")["_id"] for _ in range(3)}
     page = fresh.send("list_trashed_events").ok()
-    assert {each["_id"] for each in page["data"]} == ids
+    assert {entry["_id"] for entry in page["data"]} == ids
     assert page["count"] == page["total"] == 3

@@ -30,7 +30,7 @@ def events(project, id=ANNA, **query):
 
 
 def order_of(project, **query):
-    return [int(each["_id"][-1]) for each in events(project, **query).ok()["data"]]
+    return [int(record["_id"][-1]) for record in events(project, **query).ok()["data"]]
 
 
 def metrics(project, id=ANNA, **query):
@@ -38,14 +38,14 @@ def metrics(project, id=ANNA, **query):
 
 
 def keys(project, **query):
-    return sorted(each["key"] for each in metrics(project, **query).ok()["data"])
+    return sorted(record["key"] for record in metrics(project, **query).ok()["data"])
 
 
 def test_r263_attributable_keeps_attributable_events(service):
     """An interaction on the fifth can have led to what came after it alone."""
     assert sorted(order_of(service, attributable="true")) == [1, 3]
     assert sorted(order_of(service)) == sorted(order_of(service, attributable="false")) == [1, 2, 3]
-    assert {each["attributable"] for each in events(service, attributable="true").ok()["data"]} == {True}
+    assert {record["attributable"] for record in events(service, attributable="true").ok()["data"]} == {True}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_r266_metrics_are_states_or_statistics_alone(service):
     assert metrics(service, type="metric").status == 400
 
 
-def test_r267_the_bounds_are_about_the_date_of_the_metric(service):
+def test_r267_the_bounds_apply_to_the_date_of_the_metric(service):
     """The state is of an event before the bound; records were made long after both."""
     assert keys(service, since="2025-01-25T00:00:00Z", type="state") == ["confirmed"]
     assert keys(service, until="2025-01-25T00:00:00Z", type="state") == ["confirmed"]
@@ -93,7 +93,7 @@ def test_r267_the_bounds_are_about_the_date_of_the_metric(service):
     first = metrics(
         service, since="2025-01-01T00:00:00Z", until="2025-01-09T00:00:00Z", type="statistic"
     ).ok()
-    assert {each["eventId"] for each in first["data"]} == {uuid(2)}
+    assert {record["eventId"] for record in first["data"]} == {uuid(2)}
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_r267_the_bounds_are_about_the_date_of_the_metric(service):
 )
 def test_r268_metrics_are_sorted_by_three_properties(service, sort, name):
     page = metrics(service).ok()["data"]
-    values = sorted(each[name] if name in each else each["data"][name] for each in page)
+    values = sorted(record[name] if name in record else record["data"][name] for record in page)
     for order, expected in (("ASC", values), ("DESC", values[::-1])):
         found = metrics(service, sort=sort, order=order).ok()["data"]
-        assert [each[name] if name in each else each["data"][name] for each in found] == expected
+        assert [record[name] if name in record else record["data"][name] for record in found] == expected
     assert metrics(service, sort="date").status == 400
 
 

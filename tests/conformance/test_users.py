@@ -54,7 +54,7 @@ def user_of(project, *bodies):
     """Send events of one new person and return the user."""
     mail = email()
     ids = [send_event(project, mail, **body) for body in bodies]
-    (id,) = {computed(project, each)["userId"] for each in ids}
+    (id,) = {computed(project, record)["userId"] for record in ids}
     return get(project, id), ids
 
 
@@ -100,7 +100,7 @@ def test_r077_fields_are_arrays_of_values(service):
 def test_r078_a_value_of_an_event_names_the_event(service):
     user, (id,) = user_of(service, {"data": {"phone": "0612345678"}})
     for values in user["fields"].values():
-        assert [each["from"] for each in values] == [{"type": "event", "id": id}]
+        assert [record["from"] for record in values] == [{"type": "event", "id": id}]
 
 
 def test_r079_events_are_counted_by_type(service):
@@ -126,22 +126,22 @@ def test_r080_r081_metrics_are_aggregated(service):
     assert named == {"type": "statistic", "sum": 40, "max": 30, "min": 10, "count": 2, "average": 20}
 
 
-def test_r081_the_average_is_sum_by_count_for_every_metric(service):
+def test_r081_the_average_is_sum_divided_by_count_for_every_metric(service):
     data = [{"turnover": 1.5, "items": 7, "confirmed": 1}, {"turnover": 2, "items": -1}, {"confirmed": 0}]
-    user, _ = user_of(service, *({"data": each} for each in data))
+    user, _ = user_of(service, *({"data": record} for record in data))
     assert {"turnover", "items", "confirmed", "event-count", "state-delay-confirmed"} <= set(user["metrics"])
-    for each in user["metrics"].values():
-        assert each["average"] == pytest.approx(each["sum"] / each["count"])
-        assert each["min"] <= each["average"] <= each["max"]
+    for record in user["metrics"].values():
+        assert record["average"] == pytest.approx(record["sum"] / record["count"])
+        assert record["min"] <= record["average"] <= record["max"]
 
 
 def test_r082_the_counts_by_type_add_up(service):
     user = get(service)
     assert user["eventCount"] == 3 == sum(user["eventTypesCount"].values())
-    assert {key: each["count"] for key, each in user["eventTypeMeta"].items()} == user["eventTypesCount"]
+    assert {key: record["count"] for key, record in user["eventTypeMeta"].items()} == user["eventTypesCount"]
 
 
-def test_r083_event_dates_are_bounds_in_whatever_order_events_arrive(service):
+def test_r083_event_dates_are_bounds_in_any_order_of_arrival(service):
     user = get(service)
     assert (user["firstEventDate"], user["lastEventDate"]) == (
         "2025-01-10T00:00:00.000Z",
@@ -163,7 +163,7 @@ def test_r084_sessions_and_offline_interactions_are_counted(service):
     assert user["averageInteractionDuration"] == 20
 
 
-def test_r084_so_is_one_that_is_sent(service):
+def test_r084_a_new_interaction_is_counted(service):
     mail = email()
     for _ in range(2):
         body = {"date": NOON, "userData": {"email": mail}, "nodeData": {"vendorId": VENDOR}}
@@ -197,14 +197,14 @@ def test_r086_vendor_ids_and_audiences_are_arrays_of_text(service):
 
 
 def test_r087_counters_equal_a_recount(service):
-    user, _ = user_of(service, *({"data": {"turnover": each}} for each in (1, 2, 4)))
+    user, _ = user_of(service, *({"data": {"turnover": record}} for record in (1, 2, 4)))
     place = {"id": user["_id"]}
     events = service.send("list_user_events", place).ok()["data"]
     amounts = [
-        each["data"]["current"]["amount"]
+        record["data"]["current"]["amount"]
         for event in events
-        for each in event["metrics"]
-        if each["key"] == "turnover"
+        for record in event["metrics"]
+        if record["key"] == "turnover"
     ]
     assert user["eventCount"] == len(events) == 3
     assert user["metrics"]["turnover"]["sum"] == sum(amounts) == 7
@@ -213,7 +213,7 @@ def test_r087_counters_equal_a_recount(service):
     assert get(service)["interactionCount"] == page["total"] == 3
 
 
-def test_r255_the_whole_user_comes(service):
+def test_r255_the_user_is_returned_whole(service):
     kind = {"reference": "lead", "name": "Lead", "fields": [declared("string", "user", "email")]}
     assert service.send("create_event_type", body=kind).status == 201
     user, _ = user_of(service, {"data": {"address": {"longitude": 1, "latitude": 2}}})

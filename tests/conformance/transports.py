@@ -1,4 +1,4 @@
-"""The two ways to the service, behind one method: send an operation, get status, body and headers."""
+"""The two transports behind one method, ``send``, which returns status, body and headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attrib_ds.service.http import bodies, failures, responding, writing
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Long enough for a machine under load; a test that waits so long has failed.
+#: Seconds; long enough for a machine under load.
 TIMEOUT = 60
 JSON = "application/json"
 
@@ -26,14 +26,14 @@ Prepare = Callable[[Service], None]
 
 
 class Reply(NamedTuple):
-    """What came back: the status, parsed JSON or the bytes of a file, and the headers."""
+    """An answer: the status, parsed JSON or the bytes of a file, and the headers."""
 
     status: int
     body: Any
     headers: Mapping[str, str]
 
     def ok(self) -> Any:
-        """Return the body of an answer that must be a success."""
+        """Return the body, asserting a successful status."""
         assert self.status in (200, 201), (self.status, self.body)
         return self.body
 
@@ -48,12 +48,12 @@ def _as_text(query: Mapping[str, Any]) -> dict[str, str]:
 
 
 def content_of(body: Any) -> bytes | None:
-    """Write a body as JSON, unless it is bytes already; None is no body."""
+    """Write a body as JSON; bytes and None stay as they are."""
     return body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
 
 
 class Embedded:
-    """Calls services in this process, and writes what they answer as a server writes it."""
+    """Calls embedded services and writes their answers as a server does."""
 
     name = "embedded"
 
@@ -67,7 +67,7 @@ class Embedded:
         prepare(service)
 
     def reopen(self, project_id: str) -> None:
-        """Open a project as a new process would."""
+        """Close a project and open it again."""
         self._services.pop(project_id).close()
         self.open(project_id, lambda service: None)
 
@@ -83,19 +83,19 @@ class Embedded:
         content = content_of(body)
         try:
             parsed = None if content is None else bodies.parse(content, is_array=bool(operation.body))
-            asked = from_wire(operation, path=path, query=_as_text(query), body=parsed)
-            service = self._services.get(asked.projectId) or next(iter(self._services.values()))
-            response = self._respond(service, operation, asked)
+            request = from_wire(operation, path=path, query=_as_text(query), body=parsed)
+            service = self._services.get(request.projectId) or next(iter(self._services.values()))
+            response = self._respond(service, operation, request)
         except AttribError as error:
             failure = failures.failed(failures.renamed(error, operation))
             response = failures.response(failure, request_id="embedded", accept="")
         fields = {key.title(): value for key, value in response.headers.items()}
         return reply_of(response.status_code, bytes(response.body), fields)
 
-    def _respond(self, service: Service, operation, asked):
+    def _respond(self, service: Service, operation, request):
         if operation.answer.resource is None:
-            return responding.with_value(operation, asked, service.send(operation, asked))
-        with closing(service.stream(operation, asked)) as rows:
+            return responding.with_value(operation, request, service.send(operation, request))
+        with closing(service.stream(operation, request)) as rows:
             status = 200 if rows.value is False else operation.success
             content = b"".join(writing.json_pieces(rows, operation.answer))
         return responding.Response(content, status, media_type=JSON)
@@ -106,7 +106,7 @@ class Embedded:
 
 
 class OverHttp:
-    """Calls a server, a new connection for each request."""
+    """Calls a server, with a new connection for each request."""
 
     name = "http"
 
@@ -116,7 +116,7 @@ class OverHttp:
         self.token = token
 
     def open(self, project_id: str, prepare: Prepare) -> None:
-        # The server opens the file when it is asked for the project, and not before.
+        # The server opens the file at the first request for the project.
         with closing(Service.open(project_id, self.home / f"{project_id}.duckdb")) as service:
             prepare(service)
 
@@ -130,7 +130,7 @@ class OverHttp:
     ) -> Reply:
         operation = OPERATIONS[name]
         target = BASES[operation.base] + operation.path.format_map(
-            {each: quote(value, safe="") for each, value in path.items()}
+            {name: quote(value, safe="") for name, value in path.items()}
         )
         return self.request(operation.method, target, query, body, headers)
 
@@ -144,7 +144,7 @@ class OverHttp:
         *,
         token: str | None = "",
     ) -> Reply:
-        """Make any request; without a token where that is None."""
+        """Send any request; without a token if ``token`` is None."""
         fields = dict(headers or {})
         if token is not None:
             fields.setdefault("Authorization", f"Bearer {token or self.token}")
@@ -162,7 +162,7 @@ class OverHttp:
 
 @dataclass(frozen=True)
 class Project:
-    """One project of the service; every operation is asked through :meth:`send`."""
+    """A project of the service; all operations go through :meth:`send`."""
 
     id: str
     transport: Embedded | OverHttp = field(repr=False)
@@ -182,11 +182,11 @@ class Project:
         operation : str
             Its name in the catalogue.
         path, query : mapping, optional
-            Parameters; the project is this one unless the path names another.
+            Parameters; the path may name another project.
         body : object, optional
-            What is written as JSON, or bytes that are sent as they are.
+            Written as JSON; bytes are sent unchanged.
         headers : mapping, optional
-            Further headers; only a server reads them.
+            Additional headers, ignored by the embedded service.
 
         Returns
         -------
@@ -198,7 +198,7 @@ class Project:
 
 
 def load(service: Service, project_id: str, **records: Any) -> None:
-    """Load records in bulk; none of them may be rejected."""
+    """Load records in bulk, asserting that none is rejected."""
     operation = OPERATIONS["load_records"]
     for resource, source in records.items():
         request = build(operation, project_id=project_id, resource=resource, source=source)
@@ -207,6 +207,6 @@ def load(service: Service, project_id: str, **records: Any) -> None:
 
 
 def carry_out(service: Service, project_id: str, name: str, /, **arguments: Any) -> Any:
-    """Carry out an operation that only prepares a project, and return its value."""
+    """Send an operation to an embedded service during setup, and return its value."""
     operation = OPERATIONS[name]
     return service.send(operation, build(operation, project_id=project_id, **arguments)).value

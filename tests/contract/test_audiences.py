@@ -85,7 +85,7 @@ def test_conditions_have_up_to_ten_levels(ask: Ask, refusal: Refusal) -> None:
     for _ in range(9):
         tree = _all_of(tree)
     assert ask("search_users", fields=[], audience=tree).audienceCondition == tree
-    told = "audience: is nested too deeply; allowed: 10 levels"
+    told = "audience: is nested too deeply; expected at most 10 levels"
     assert refusal("search_users", fields=[], audience=_all_of(tree)) == told
 
 

@@ -212,8 +212,8 @@ BY_TITLE = {operation.title: operation for operation in OPERATIONS.values()}
 
 
 def test_every_operation_of_the_specification_is_declared_and_nothing_else() -> None:
-    assert [each.title for each in OPERATIONS.values() if not each.extension] == TITLES
-    assert {each.name for each in OPERATIONS.values() if each.extension} == {
+    assert [operation.title for operation in OPERATIONS.values() if not operation.extension] == TITLES
+    assert {operation.name for operation in OPERATIONS.values() if operation.extension} == {
         "list_nodes",
         "get_node",
         "create_audience",
@@ -270,11 +270,11 @@ def test_listed_statuses_are_those_of_the_specification(name: str) -> None:
 
 
 def test_every_operation_of_the_specification_has_its_statuses_here() -> None:
-    assert set(LISTED) == {each.name for each in OPERATIONS.values() if not each.extension}
+    assert set(LISTED) == {operation.name for operation in OPERATIONS.values() if not operation.extension}
 
 
 def test_answers_have_the_shapes_of_the_specification() -> None:
-    found = {name: dataclasses.astuple(each.answer) for name, each in OPERATIONS.items()}
+    found = {name: dataclasses.astuple(operation.answer) for name, operation in OPERATIONS.items()}
     assert found == ANSWERS
     assert {resource for _, resource, _ in ANSWERS.values() if resource} <= set(RESOURCES)
 
@@ -295,7 +295,7 @@ def test_what_only_an_embedded_project_does_has_no_path(name: str) -> None:
 
 
 def test_only_event_creation_and_the_token_itself_need_no_token() -> None:
-    free = {each.name for each in OPERATIONS.values() if not each.token}
+    free = {operation.name for operation in OPERATIONS.values() if not operation.token}
     assert free == {
         "create_event",
         "create_event_sync",
@@ -306,7 +306,7 @@ def test_only_event_creation_and_the_token_itself_need_no_token() -> None:
 
 
 def test_what_is_safe_to_repeat() -> None:
-    unsafe = {each.name for each in OPERATIONS.values() if not each.idempotent}
+    unsafe = {operation.name for operation in OPERATIONS.values() if not operation.idempotent}
     assert unsafe == {
         "create_offline_interaction",
         "create_event_type",
@@ -325,7 +325,7 @@ def test_what_is_safe_to_repeat() -> None:
 
 
 def test_synonyms_are_those_decided() -> None:
-    synonyms = {each.name: each.synonyms for each in OPERATIONS.values() if each.synonyms}
+    synonyms = {operation.name: operation.synonyms for operation in OPERATIONS.values() if operation.synonyms}
     assert synonyms == {
         "update_event_state": ("PATCH", "POST"),
         "update_event_statistic": ("PATCH", "POST"),
@@ -354,7 +354,7 @@ def test_attributes_travel_where_the_specification_puts_them(
     assert OPERATIONS[name].location(attribute) == location
 
 
-@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda item: item.name)
 def test_every_placeholder_is_a_required_attribute(operation: Operation) -> None:
     placeholders = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
     assert all(operation.request.model_fields[name].is_required() for name in placeholders)
@@ -451,7 +451,7 @@ def test_python_arguments_are_those_of_the_public_functions(name: str, arguments
 
 def test_a_name_cannot_be_declared_twice() -> None:
     operation = OPERATIONS["list_nodes"]
-    with pytest.raises(ValueError, match="'list_nodes' is there twice"):
+    with pytest.raises(ValueError, match="'list_nodes' is declared twice"):
         index_by_name([operation, operation])
 
 

@@ -93,7 +93,7 @@ def test_event_types_refused(bad_request: Refusal, body: dict[str, Any], label: 
 
 def test_a_repeated_key_is_told(refusal: Refusal) -> None:
     message = refusal("create_event_type", **(ORDER | {"fields": [EMAIL, EMAIL]}))
-    assert message == "fields/1/storageKey: 'email' is there twice"
+    assert message == "fields/1/storageKey: 'email' is used twice; expected a different key for each field"
 
 
 @pytest.mark.parametrize(

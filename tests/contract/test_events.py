@@ -29,7 +29,7 @@ def test_an_envelope_needs_four_parts(receive: Ask, bad_request: Refusal, name: 
     assert (request.eventDate, request.trackerId) == (None, None)
     for missing in EVENT:
         rest = {key: value for key, value in EVENT.items() if key != missing}
-        assert bad_request(name, body=rest) == f"/{missing}: missing; it is required"
+        assert bad_request(name, body=rest) == f"/{missing}: is required"
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_data_has_up_to_one_mebibyte(receive: Ask, bad_request: Refusal) -> None
     largest = {"a": "é" * ((2**20 - 8) // 2)}
     assert receive("create_event", body=EVENT | {"data": largest}).data == largest
     assert bad_request("create_event", body=EVENT | {"data": {"a": largest["a"] + "x"}}) == (
-        "/data: has 1,048,577 bytes as JSON; allowed: at most 1,048,576"
+        "/data: has 1,048,577 bytes as JSON; expected at most 1,048,576"
     )
 
 
 def test_bodies_have_up_to_64_levels(receive: Ask, bad_request: Refusal, refusal: Refusal) -> None:  # G-188
     assert receive("create_event", body=EVENT | {"data": _nested(63)}).data == _nested(63)
-    told = "is nested too deeply; allowed: 64 levels"
+    told = "is nested too deeply; expected at most 64 levels"
     assert bad_request("create_event", body=EVENT | {"data": _nested(64)}) == f"body: {told}"
     assert bad_request("create_event", body=EVENT | {"data": _nested(10_000)}) == f"body: {told}"
     assert refusal("create_event", **(EVENT | {"data": _nested(64)})) == f"data: {told}"
@@ -134,7 +134,7 @@ def test_insights_accepted(receive: Ask) -> None:  # R209, R210
 @pytest.mark.parametrize("missing", INSIGHTS)
 def test_insights_need_five_parts(bad_request: Refusal, missing: str) -> None:  # R208
     rest = {name: value for name, value in INSIGHTS.items() if name != missing}
-    assert bad_request("event_insights", body=rest) == f"/{missing}: missing; it is required"
+    assert bad_request("event_insights", body=rest) == f"/{missing}: is required"
 
 
 @pytest.mark.parametrize("refused", ["user", "projects", "event_type", "eventType", "", None, ["project"]])
@@ -228,7 +228,7 @@ def test_g137_a_batch_holds_what_is_an_event_and_why_the_rest_is_none(receive: A
     assert first == receive("create_event", body=EVENT)
     assert (second.given["nonce"], second.error.field) == (1, "/nonce")
     assert third.error.message.startswith("/data: is nested too deeply")
-    assert fourth.error.message == "event: None is not allowed; allowed: an object"
+    assert fourth.error.message == "event: None is not allowed; expected an object"
     assert request.wait is True
     assert request.project_ids == ["shop"]
 
@@ -237,7 +237,7 @@ def test_g137_a_project_is_given_to_those_that_name_none(receive: Ask) -> None:
     nameless = {name: value for name, value in EVENT.items() if name != "projectId"}
     body = [nameless, {**EVENT, "projectId": "other"}, {**nameless, "projectId": None}]
     request = receive("create_events", body=body, query={"projectId": "shop"})
-    assert [each.projectId for each in request.events] == ["shop", "other", "shop"]
+    assert [item.projectId for item in request.events] == ["shop", "other", "shop"]
     assert request.project_ids == ["shop", "other"]
     part = request.of_project("other")
-    assert ([each.projectId for each in part.events], part.projectId) == (["other"], "other")
+    assert ([item.projectId for item in part.events], part.projectId) == (["other"], "other")

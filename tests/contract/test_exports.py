@@ -33,7 +33,7 @@ def test_exports_accepted(receive: Ask) -> None:
 @pytest.mark.parametrize("missing", EXPORT)
 def test_exports_need_four_parts(bad_request: Refusal, missing: str) -> None:  # R256
     rest = {name: value for name, value in EXPORT.items() if name != missing}
-    assert bad_request("export_users", body=rest) == f"/{missing}: missing; it is required"
+    assert bad_request("export_users", body=rest) == f"/{missing}: is required"
 
 
 def test_python_arguments_reach_the_parts(ask: Ask, receive: Ask) -> None:
@@ -93,7 +93,7 @@ def test_parts_refused(bad_request: Refusal, part: str, members: dict[str, Any],
 
 def test_parts_are_objects(bad_request: Refusal) -> None:
     message = bad_request("export_users", body=EXPORT | {"outputFormatConfig": "csv"})
-    assert message == "/outputFormatConfig: 'csv' is not allowed; allowed: an object"
+    assert message == "/outputFormatConfig: 'csv' is not allowed; expected an object"
 
 
 @pytest.mark.parametrize("audience", ["a1", {"type": "audience", "operator": "in", "value": ["a1"]}])
@@ -148,4 +148,4 @@ def test_python_messages_name_python_arguments(refusal: Refusal) -> None:
         format="csv",
         transformers=[{"type": "date", "key": "createdAt", "level": "day"}],
     )
-    assert message == "transformers/0/key: 'createdAt' is none of the columns"
+    assert message == "transformers/0/key: 'createdAt' is not among the columns"

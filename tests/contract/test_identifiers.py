@@ -40,7 +40,7 @@ def test_project_ids_refused(refusal: Refusal, refused: object) -> None:  # R016
     message = refusal("list_nodes", projectId=refused)
     assert message.startswith("project_id: ")
     assert message.endswith(
-        "allowed: 3 to 64 lower-case letters and digits, with single hyphens between them"
+        "expected 3 to 64 lower-case letters and digits, with single hyphens between them"
     )
 
 
@@ -122,4 +122,6 @@ def test_vendor_ids_follow_the_pattern_of_projects(refusal: Refusal, refused: st
 @pytest.mark.parametrize("refused", ["\ud800", "a\0b"])
 def test_what_no_engine_stores_is_no_text(refusal: Refusal, refused: str) -> None:  # R204
     message = refusal("list_campaigns", nameLike=refused)
-    assert message == "name_like: holds a NUL or half a surrogate pair, which is not text"
+    assert (
+        message == "name_like: contains a NUL character or an unpaired surrogate; expected text without them"
+    )

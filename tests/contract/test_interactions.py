@@ -105,7 +105,7 @@ def test_the_closest_property_is_named(refusal: Refusal) -> None:
 
 
 def test_an_empty_projection_is_refused(refusal: Refusal, bad_request: Refusal) -> None:  # R142
-    told = "[] is not allowed; allowed: a list of 1 to 10,000"
+    told = "[] is not allowed; expected a list of 1 to 10,000 items"
     assert refusal("search_interactions", columns=[]) == f"columns: {told}"
     assert bad_request("search_interactions", body={"projection": []}) == f"/projection: {told}"
 
@@ -116,7 +116,7 @@ def test_an_iterator_is_a_list_too(ask: Ask, refusal: Refusal) -> None:
 
 
 def test_a_projection_is_a_list(refusal: Refusal) -> None:
-    assert refusal("search_interactions", columns="geo") == "columns: 'geo' is not allowed; allowed: a list"
+    assert refusal("search_interactions", columns="geo") == "columns: 'geo' is not allowed; expected a list"
 
 
 def test_filters_are_predicates_or_their_json(ask: Ask) -> None:  # R136 to R139
@@ -142,7 +142,7 @@ def test_a_node_filter_becomes_a_condition(ask: Ask) -> None:  # R139
 def test_a_filter_of_another_kind_is_refused(refusal: Refusal, other: object) -> None:
     message = refusal("search_interactions", where=other)
     assert message.startswith("where: filters ")
-    assert message.endswith("allowed: a predicate that begins with interaction(...)")
+    assert message.endswith("expected a predicate that starts with interaction(...)")
 
 
 @pytest.mark.parametrize("refused", ["geo.city = 'Paris'", 5, [PARIS], True])
@@ -244,11 +244,11 @@ def test_custom_segments_refused(refusal: Refusal, refused: object) -> None:
 
 def test_a_custom_interval_needs_bounds_and_a_count(refusal: Refusal, bad_request: Refusal) -> None:
     assert refusal("interaction_insights", interval="custom") == (
-        "segments: missing; the interval 'custom' needs it; since: missing; the interval 'custom' needs it; "
-        "until: missing; the interval 'custom' needs it"
+        "segments: is required when interval is 'custom'; since: is required when interval is 'custom'; "
+        "until: is required when interval is 'custom'"
     )
     assert bad_request("interaction_insights", body=PERIOD | {"interval": "custom"}) == (
-        "/segmentCount: missing; the /interval 'custom' needs it"
+        "/segmentCount: is required when /interval is 'custom'"
     )
 
 
@@ -281,7 +281,7 @@ def test_offline_interactions_accepted(ask: Ask) -> None:
 @pytest.mark.parametrize("missing", OFFLINE)
 def test_offline_interactions_need_everything(refusal: Refusal, missing: str) -> None:  # G-142
     rest = {name: value for name, value in OFFLINE.items() if name != missing}
-    assert "missing; it is required" in refusal("create_offline_interaction", **rest)
+    assert "is required" in refusal("create_offline_interaction", **rest)
 
 
 @pytest.mark.parametrize(
@@ -308,5 +308,5 @@ def test_offline_interactions_refused(bad_request: Refusal, changed: dict[str, o
 
 def test_a_missing_vendor_is_told(refusal: Refusal) -> None:
     assert refusal("create_offline_interaction", **(OFFLINE | {"nodeData": {}})) == (
-        "node_data: has no vendorId; allowed: an object with the vendorId (text) of an integration"
+        "node_data: has no vendorId; expected an object with the vendorId (text) of an integration"
     )

@@ -10,7 +10,7 @@ from attrib_ds.contract import BASES, OPERATIONS, Operation
 from attrib_ds.contract.openapi import document
 from attrib_ds.schema import RESOURCES
 
-SERVED = [each for each in OPERATIONS.values() if each.base != "embedded"]
+SERVED = [operation for operation in OPERATIONS.values() if operation.base != "embedded"]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_the_document_is_valid(described: dict[str, Any]) -> None:
     assert described == json.loads(json.dumps(described))
 
 
-@pytest.mark.parametrize("operation", SERVED, ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", SERVED, ids=lambda record: record.name)
 def test_each_operation_is_described(described: dict[str, Any], operation: Operation) -> None:
     methods = described["paths"][f"{BASES[operation.base]}{operation.path}"]
     member = methods[operation.method.lower()]
@@ -32,16 +32,16 @@ def test_each_operation_is_described(described: dict[str, Any], operation: Opera
     statuses = {int(status) for status in member["responses"] if status != "default"}
     of_project = {400, 404} if "{projectId}" in operation.path else set()
     assert statuses == {*operation.statuses, *operation.also, *of_project}
-    in_parameters = {each["name"] for each in member["parameters"]}
+    in_parameters = {record["name"] for record in member["parameters"]}
     media = next(iter(member.get("requestBody", {"content": {"": {}}})["content"].values()))
     in_body = set(media.get("schema", {}).get("properties", {})) | {operation.upload, operation.body} - {""}
     assert in_parameters | in_body == set(operation.request.model_fields)
     assert not in_parameters & in_body
-    assert {each.lower() for each in operation.synonyms} <= set(methods)
+    assert {record.lower() for record in operation.synonyms} <= set(methods)
 
 
 def test_every_path_is_an_operation(described: dict[str, Any]) -> None:
-    paths = {f"{BASES[each.base]}{each.path}" for each in SERVED}
+    paths = {f"{BASES[operation.base]}{operation.path}" for operation in SERVED}
     assert set(described["paths"]) == paths
     ids = [member["operationId"] for path in described["paths"].values() for member in path.values()]
     assert len(ids) == len(set(ids)) == len(SERVED) + 6  # two synonyms twice, one synonym twice

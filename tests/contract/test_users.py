@@ -14,8 +14,8 @@ LOW, HIGH = "0" * 24, "f" * 24
 
 
 def test_fields_are_required(bad_request: Refusal) -> None:  # R234
-    assert bad_request("search_users", body={}) == "/fields: missing; it is required"
-    assert bad_request("search_users", body={"fields": None}) == "/fields: missing; it is required"
+    assert bad_request("search_users", body={}) == "/fields: is required"
+    assert bad_request("search_users", body={"fields": None}) == "/fields: is required"
 
 
 def test_fields_may_be_empty(receive: Ask) -> None:  # R236
@@ -79,7 +79,7 @@ def test_keys_refused(refusal: Refusal, refused: object) -> None:  # R239, R240
 
 def test_an_unknown_aggregation_is_told(refusal: Refusal) -> None:
     assert refusal("search_users", fields=[], sort="metrics.revenue.avg") == (
-        "sort: 'metrics.revenue.avg' has no known aggregation (did you mean 'average'?); "
+        "sort: 'metrics.revenue.avg' has an unknown aggregation (did you mean 'average'?); "
         "allowed: sum, max, min, count, average"
     )
 

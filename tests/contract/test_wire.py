@@ -266,7 +266,7 @@ def test_an_array_is_the_whole_body_and_the_rest_is_in_the_query() -> None:
     assert json.loads(wire.content() or b"") == [sent, {"nonce": 5, "projectId": "shop"}]
     again = from_wire(operation, query=wire.query, body=json.loads(wire.content() or b""))
     assert again.events[0] == request.events[0]
-    assert [each.error.field for each in (again.events[1], request.events[1])] == ["/eventType"] * 2
+    assert [item.error.field for item in (again.events[1], request.events[1])] == ["/eventType"] * 2
 
 
 def test_rates_are_an_array_under_a_path() -> None:

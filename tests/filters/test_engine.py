@@ -300,11 +300,11 @@ def test_dates_and_uuids_are_read_as_instants_and_text():
         (
             user("fields.age") == 3,
             {"fields.age": "string"},
-            r"compared as number, but the column holds string",
+            r"compared as number, but the column has type string",
         ),
-        (user("fields.age") == "3", {"fields.age": "array<int64>"}, r"compared as string, .* holds int64"),
+        (user("fields.age") == "3", {"fields.age": "array<int64>"}, r"compared as string, .* has type int64"),
         (interaction("isBot") == True, {"isBot": "string"}, r"compared as boolean"),  # noqa: E712
-        (START > DAY, {"startDate": "string"}, r"compared as date, but the column holds string"),
+        (START > DAY, {"startDate": "string"}, r"compared as date, but the column has type string"),
     ],
 )
 def test_columns_that_do_not_serve_are_refused(predicate, columns, message):
@@ -315,7 +315,7 @@ def test_columns_that_do_not_serve_are_refused(predicate, columns, message):
 def test_node_predicates_need_the_tree():
     touches = ibis.table({"nodeId": "string"}, name="touches")
     nodes = ibis.table({"_id": "string", "path": "array<string>"}, name="nodes")
-    with pytest.raises(InvalidRequest, match="nodes: a node predicate needs the table of nodes"):
+    with pytest.raises(InvalidRequest, match="nodes: is required for a node predicate"):
         to_ibis(node("channel") == "search", touches)
     with pytest.raises(InvalidRequest, match="nodeId"):
         to_ibis(node("channel") == "search", nodes, nodes=nodes)

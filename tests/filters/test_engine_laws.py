@@ -82,7 +82,7 @@ def satisfies(operator, value, wanted, read):
     value = read(value)
     return {
         "equals": lambda: value == read(wanted),
-        "in": lambda: any(value == read(each) for each in wanted),
+        "in": lambda: any(value == read(item) for item in wanted),
         "contains": lambda: wanted.lower() in value.lower(),
         "startsWith": lambda: value.lower().startswith(wanted.lower()),
         "endsWith": lambda: value.lower().endswith(wanted.lower()),
@@ -159,7 +159,7 @@ def evaluate(backend, predicates, frame, *, nodes=None):
     numbered = frame.append_column("row", pa.array(range(frame.num_rows)))
     table = backend.create_table("rows", numbered, overwrite=True)
     tree = None if nodes is None else backend.create_table("nodes", nodes, overwrite=True)
-    columns = {f"p{number}": to_ibis(each, table, nodes=tree) for number, each in enumerate(predicates)}
+    columns = {f"p{number}": to_ibis(item, table, nodes=tree) for number, item in enumerate(predicates)}
     answers = table.select("row", **columns).to_pyarrow().sort_by("row")
     return [answers[name].to_pylist() for name in columns]
 
@@ -177,7 +177,7 @@ def test_engines_agree_with_plain_python_on_interactions(data, predicate_of, new
     predicates = data.draw(st.lists(drawn, min_size=1, max_size=8))
     schema = pa.schema([INTERACTION.field(name) for name in INTERACTION_ROWS])
     frame = pa.Table.from_pylist(rows, schema=schema)
-    expected = [[holds(to_json(each), members_of(row)) for row in rows] for each in predicates]
+    expected = [[holds(to_json(item), members_of(row)) for row in rows] for item in predicates]
     assert evaluate(new_york, predicates, frame) == expected
     assert evaluate(new_york, predicates, naive(frame)) == expected
     assert evaluate(polars, predicates, frame) == expected
@@ -189,7 +189,7 @@ def test_engine_agrees_with_plain_python_on_several_values(data, predicate_of, n
     rows = data.draw(rows_of(USER_ROWS))
     predicates = data.draw(st.lists(predicate_of("user", USER_FIELDS), min_size=1, max_size=8))
     frame = pa.Table.from_pylist(rows, schema=USER_SCHEMA)
-    expected = [[holds(to_json(each), members_of(row)) for row in rows] for each in predicates]
+    expected = [[holds(to_json(item), members_of(row)) for row in rows] for item in predicates]
     assert evaluate(new_york, predicates, frame) == expected
 
 
@@ -242,14 +242,14 @@ def test_engines_agree_with_plain_python_on_nodes(data, predicate_of, new_york, 
     expected = [
         [
             holds(
-                to_json(each),
+                to_json(item),
                 lambda name, node_id=node_id: [
                     own_value(record, name) for record in lineage_of(nodes, node_id)
                 ],
             )
             for node_id in node_ids
         ]
-        for each in predicates
+        for item in predicates
     ]
     touches = pa.table({"nodeId": pa.array(node_ids, pa.string())})
     tree = pa.Table.from_pylist(nodes, schema=NODE)

@@ -82,7 +82,7 @@ def test_every_operator_builds_its_comparison(comparison, operator, value):
 def test_values_become_canonical(comparison, value):
     assert comparison.value == value
     values = comparison.value if isinstance(comparison.value, tuple) else (comparison.value,)
-    assert {type(each) for each in values} <= {str, int, float, bool, type(None)}
+    assert {type(item) for item in values} <= {str, int, float, bool, type(None)}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_open_fields_take_the_type_of_their_value(comparison, operator_type):
         (lambda: Comparison("interaction", "geo.city", "equal", "a"), r"operator: .*did you mean 'equals'"),
         (lambda: Comparison("interaction", "geo.city", ["equals"], "a"), r"operator: \['equals'\]"),
         (lambda: Comparison("visit", "geo.city", "equals", "a"), r"kind: 'visit'"),
-        (lambda: CITY.matches("a" * 513), r"may have 512 characters, this one has 513"),
+        (lambda: CITY.matches("a" * 513), r"may have at most 512 characters, this one has 513"),
         (lambda: CITY.matches("("), r"geo.city: .*missing \)"),
         (lambda: CITY.matches(r"(a)\1"), r"invalid escape sequence"),
         (lambda: CITY.matches("(?=a)"), r"invalid perl operator"),

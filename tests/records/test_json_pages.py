@@ -80,7 +80,7 @@ def unknown_fields(record, known, path=""):
     for key, value in record.items():
         name = f"{path}{json.dumps(key, ensure_ascii=False) if '.' in key else key}"
         literal = f"{path}{key}" if "." not in key else None
-        if literal in known and any(each.startswith(f"{literal}.") for each in known):
+        if literal in known and any(item.startswith(f"{literal}.") for item in known):
             found |= unknown_fields(value, known, f"{literal}.") if isinstance(value, dict) else {}
         elif literal not in known:
             found[name] = value
@@ -259,7 +259,7 @@ def test_any_page_is_read_as_the_reference_reads_it(data, name, odd):
 def test_any_part_of_the_columns_is_read(data, name):
     schema = RESOURCES[name]
     chosen = data.draw(st.lists(st.sampled_from(schema.names), min_size=1, max_size=4, unique=True))
-    columns = pa.schema([schema.field(each) for each in chosen])
+    columns = pa.schema([schema.field(item) for item in chosen])
     rows = data.draw(st.lists(records(schema, odd=False), max_size=3))
     assert_as_reference(paged(*rows), columns, known=schema)
     for row in rows:
@@ -493,7 +493,7 @@ def test_a_value_that_does_not_fit_is_refused(columns, value):
     member = columns.names[-1].split(".")[0]
     content = paged("{}", f'{{"{member}":{value}}}')
     assert native(content, columns) is None
-    with pytest.raises(ServiceFailure, match=f"a value of {columns.names[-1]} that is no"):
+    with pytest.raises(ServiceFailure, match=f"for {columns.names[-1]}; expected"):
         read_page(content, columns)
     assert_as_reference(content, columns)
 

@@ -47,7 +47,7 @@ def test_g036_instants_have_milliseconds_or_all_their_digits():
         datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
         None,
     ]
-    assert [each["t"] for each in written(column, *({"t": moment} for moment in moments))] == [
+    assert [entry["t"] for entry in written(column, *({"t": moment} for moment in moments))] == [
         "2025-01-31T12:00:00.000Z",
         "2025-01-31T12:00:00.120Z",
         "2025-01-31T12:00:00.123456Z",
@@ -61,7 +61,7 @@ def test_g036_instants_have_milliseconds_or_all_their_digits():
 def test_instants_are_written_as_elsewhere(moments):
     column = pa.schema([("t", pa.timestamp("us", tz="UTC"))])
     records = written(column, *({"t": moment} for moment in moments))
-    assert [each["t"] for each in records] == [instants.format(moment) for moment in moments]
+    assert [entry["t"] for entry in records] == [instants.format(moment) for moment in moments]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_reading_what_was_written_gives_the_table_back(name, data):
     table = pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )
-    texts = [text for each in table.to_batches() for text in to_json(each)]
+    texts = [text for entry in table.to_batches() for text in to_json(entry)]
     assert from_json([decode(text.encode()) for text in texts], schema).equals(table)
 
 
@@ -275,27 +275,27 @@ def test_whole_numbers_may_have_a_point():
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "shown"),
+    ("column", "value", "shown", "expected"),
     [
-        ("startDate", "yesterday", "instant: 'yesterday'"),
-        ("startDate", 1_735_689_600, "instant: 1735689600"),
-        ("hitCount", "two", "whole number: 'two'"),
-        ("hitCount", Decimal("1.5"), "whole number: Decimal"),
-        ("hitCount", True, "whole number: True"),
-        ("hitCount", 2**63, "whole number: 9223372036854775808"),
-        ("duration", "long", "number: 'long'"),
-        ("isBot", "yes", "flag: 'yes'"),
-        ("userId", 7, "text: 7"),
-        ("userId", {"a": 1}, "text: {'a': 1}"),
-        ("geo.city", {"a": 1}, "text: {'a': 1}"),
+        ("startDate", "yesterday", "'yesterday'", "an instant"),
+        ("startDate", 1_735_689_600, "1735689600", "an instant"),
+        ("hitCount", "two", "'two'", "a whole number"),
+        ("hitCount", Decimal("1.5"), "Decimal('1.5')", "a whole number"),
+        ("hitCount", True, "True", "a whole number"),
+        ("hitCount", 2**63, "9223372036854775808", "a whole number"),
+        ("duration", "long", "'long'", "a number"),
+        ("isBot", "yes", "'yes'", "true or false"),
+        ("userId", 7, "7", "text"),
+        ("userId", {"a": 1}, "{'a': 1}", "text"),
+        ("geo.city", {"a": 1}, "{'a': 1}", "text"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named(column, value, shown):
+def test_a_value_that_does_not_fit_is_named(column, value, shown, expected):
     parts = column.split(".")
     record = {parts[0]: value} if len(parts) == 1 else {parts[0]: {parts[1]: value}}
     with pytest.raises(ServiceFailure) as caught:
         from_json([{}, record], pa.schema([INTERACTION.field(column)]))
-    assert f"{column} that is no {shown}" in caught.value.message
+    assert f"{shown} for {column}; expected {expected}" in caught.value.message
 
 
 def test_an_object_that_is_no_object_is_named():

@@ -31,8 +31,8 @@ def test_rows_come_in_the_order_of_the_tables(tmp_path):
 @pytest.mark.parametrize("tables", [[], [EVENT.empty_table()]])
 def test_no_rows_have_all_columns(tmp_path, tables):
     with ParquetSpool(tmp_path / "none.parquet", EVENT) as spool:
-        for each in tables:
-            spool.append(each)
+        for item in tables:
+            spool.append(item)
     schema = parquet.read_schema(tmp_path / "none.parquet")
     assert schema.equals(EVENT)
     assert [field.name for field in schema if is_json(field)] == ["event", "user", "metrics"]
@@ -54,7 +54,7 @@ def test_the_file_appears_when_it_is_whole(tmp_path):
     with ParquetSpool(path, COLUMNS) as spool:
         spool.append(table(1))
         assert not path.exists()
-    assert [each.name for each in tmp_path.iterdir()] == ["rows.parquet"]
+    assert [item.name for item in tmp_path.iterdir()] == ["rows.parquet"]
     with ParquetSpool(str(path), COLUMNS) as spool:
         spool.append(table(2))
         assert parquet.read_table(path)["n"].to_pylist() == [1]
@@ -69,7 +69,7 @@ def test_nothing_is_left_of_what_broke_off(tmp_path, failure):
     with pytest.raises(failure), ParquetSpool(path, COLUMNS) as spool:
         spool.append(table(2))
         raise failure
-    assert [each.name for each in tmp_path.iterdir()] == ["rows.parquet"]
+    assert [item.name for item in tmp_path.iterdir()] == ["rows.parquet"]
     assert parquet.read_table(path)["n"].to_pylist() == [1]
 
 

@@ -53,7 +53,7 @@ def prepare(path):
 
 
 def orders(count, *, spoiled=True):
-    """Return orders; unless told otherwise the second is not valid and the third is refused."""
+    """Return orders; by default the second is invalid and the third is refused."""
     frame = pd.DataFrame(
         {
             "eventDate": "2025-03-01T12:00:00Z",

@@ -35,7 +35,7 @@ def weights(rule: str, path: list[Touch], date: datetime) -> list[Fraction | flo
     if rule == "time_decay":
         ages = [(date - touch[2]) / timedelta(days=1) for touch in path]
         raw = [2.0 ** (-age / 7) for age in ages]
-        return [each / sum(raw) for each in raw]
+        return [item / sum(raw) for item in raw]
     ends = {"position_based": (4, 4), "j_shaped": (2, 6), "inverse_j": (6, 2)}[rule]
     first, last = Fraction(ends[0], 10), Fraction(ends[1], 10)
     if n == 1:

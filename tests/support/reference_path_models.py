@@ -60,7 +60,7 @@ def shapley(worth, players: list[str]) -> dict[str, float]:
     """Shapley values by the definition: every player joins every set of the others."""
     n, values = len(players), {}
     for player in players:
-        others = [each for each in players if each != player]
+        others = [item for item in players if item != player]
         values[player] = sum(
             Fraction(factorial(size) * factorial(n - size - 1), factorial(n))
             * (Fraction(worth(frozenset({*joined, player}))) - Fraction(worth(frozenset(joined))))
@@ -97,7 +97,7 @@ def conversion_rates(journeys: list[Journey], *, shrinkage: int = 0) -> dict[str
         return (converted[joined] + shrinkage * overall) / Fraction(users[joined] + shrinkage)
 
     credited: dict[str, float] = defaultdict(float)
-    for joined in [each for each in converted if converted[each] > 0]:
+    for joined in [item for item in converted if converted[item] > 0]:
         for node, value in shapley(worth, sorted(joined)).items():
             credited[node] += float(converted[joined] * value / worth(joined))
     return dict(credited)
@@ -117,7 +117,7 @@ def fractribution(journeys: list[Journey], *, shrinkage: int = 0) -> dict[str, f
         return (converted.get(path, 0) + shrinkage * overall) / Fraction(total) if total else Fraction(0)
 
     credited: dict[str, float] = defaultdict(float)
-    for path in [each for each in converted if converted[each] > 0]:
+    for path in [item for item in converted if converted[item] > 0]:
         losses = [max(Fraction(0), rate(path) - rate(path[:i] + path[i + 1 :])) for i in range(len(path))]
         if len(path) == 1 or not sum(losses):
             losses = [Fraction(int(i == len(path) - 1)) for i in range(len(path))]

@@ -1,4 +1,4 @@
-"""A service on loopback that misbehaves as it is told, and a clock that nobody waits for."""
+"""A scripted HTTP service on loopback, and a clock that advances without waiting."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def assert_users_agree(service) -> None:
     visits = defaultdict(list)
     for id, user, date, place in interactions:
         visits[user].append((date, id, place))
-    for each in visits.values():
-        assert [place for *_, place in sorted(each)] == list(range(1, len(each) + 1))
+    for item in visits.values():
+        assert [place for *_, place in sorted(item)] == list(range(1, len(item) + 1))
     merged = dict(rows_of(service, "SELECT _id, userId FROM merged_users"))
     assert not merged.keys() & set(users)
     assert set(merged.values()) <= set(users)

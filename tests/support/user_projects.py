@@ -1,4 +1,4 @@
-"""Small projects of users for the tests, and what is known of them recomputed by plain Python."""
+"""Small projects of users for the tests, and their properties recomputed in plain Python."""
 
 from __future__ import annotations
 
@@ -74,21 +74,21 @@ def moment(text: str) -> datetime:
 
 def recomputed(user: str, events: list[dict], interactions: list[dict]) -> dict:
     """Return the counters of a user from the records themselves."""
-    mine = [each for each in events if each["userId"] == user]
+    mine = [entry for entry in events if entry["userId"] == user]
     visits = [
-        each
-        for each in interactions
-        if each["userId"] == user and not each.get("isBot") and not each.get("trafficFilterId")
+        entry
+        for entry in interactions
+        if entry["userId"] == user and not entry.get("isBot") and not entry.get("trafficFilterId")
     ]
-    dates = sorted(moment(each["eventDate"]) for each in mine)
-    ordered = sorted(visits, key=lambda each: (moment(each["startDate"]), each["_id"]))
-    hits, seconds = (sum(each.get(name) or 0 for each in visits) for name in ("hitCount", "duration"))
+    dates = sorted(moment(entry["eventDate"]) for entry in mine)
+    ordered = sorted(visits, key=lambda entry: (moment(entry["startDate"]), entry["_id"]))
+    hits, seconds = (sum(entry.get(name) or 0 for entry in visits) for name in ("hitCount", "duration"))
     by_type = defaultdict(list)
-    for each in mine:
-        by_type[each["eventType"]].append(moment(each["eventDate"]))
+    for entry in mine:
+        by_type[entry["eventType"]].append(moment(entry["eventDate"]))
     return {
         "eventCount": len(mine),
-        "eventTypesCount": dict(Counter(each["eventType"] for each in mine)),
+        "eventTypesCount": dict(Counter(entry["eventType"] for entry in mine)),
         "eventTypeMeta": {kind: (len(found), min(found), max(found)) for kind, found in by_type.items()},
         "firstEventDate": dates[0] if dates else None,
         "lastEventDate": dates[-1] if dates else None,
@@ -108,17 +108,19 @@ def recomputed(user: str, events: list[dict], interactions: list[dict]) -> dict:
 def _metrics(events: list[dict]) -> dict[str, list[float]]:
     """Return the values of each metric; amounts in the currency of the project alone."""
     found = defaultdict(list)
-    for each in events:
+    for entry in events:
         found["event-count"].append(1)
-        for name, value in each.items():
+        for name, value in entry.items():
             kind, _, key = name.partition(".")
             if value is None or kind not in {"states", "statistics"} or key.endswith((".date", ".currency")):
                 continue
             key = key.removesuffix(".amount")
-            if name.endswith(".amount") and each[f"statistics.{key}.currency"] != "EUR":
+            if name.endswith(".amount") and entry[f"statistics.{key}.currency"] != "EUR":
                 continue
             found[key].append(float(value))
             if kind == "states" and value == 1:
-                date = each.get(f"states.{key}.date") or each["eventDate"]
-                found[f"state-delay-{key}"].append((moment(date) - moment(each["eventDate"])).total_seconds())
+                date = entry.get(f"states.{key}.date") or entry["eventDate"]
+                found[f"state-delay-{key}"].append(
+                    (moment(date) - moment(entry["eventDate"])).total_seconds()
+                )
     return dict(found)

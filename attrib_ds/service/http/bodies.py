@@ -134,12 +134,12 @@ def parse(content: bytes, *, is_array: bool = False) -> Any:
     >>> parse(b"null")
     Traceback (most recent call last):
         ...
-    attrib_ds.errors.InvalidRequest: body: null is not allowed; allowed: an object
+    attrib_ds.errors.InvalidRequest: body: null is not allowed; expected an object
     """
     if not content.strip():
         return None
     value = decode(content)
-    wanted, allowed = (list, "an array") if is_array else (dict, "an object")
+    wanted, expected = (list, "an array") if is_array else (dict, "an object")
     if not isinstance(value, wanted):
         kind = {
             "NoneType": "null",
@@ -149,7 +149,7 @@ def parse(content: bytes, *, is_array: bool = False) -> Any:
             "bool": "a boolean",
         }
         came = kind.get(type(value).__name__, "a number")
-        raise InvalidRequest(f"body: {came} is not allowed; allowed: {allowed}", field="body")
+        raise InvalidRequest(f"body: {came} is not allowed; expected {expected}", field="body")
     return value
 
 

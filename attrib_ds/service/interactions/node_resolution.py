@@ -162,7 +162,7 @@ def _text(name: str, value: object) -> str:
     text = str(value) if is_whole or isinstance(value, str) else ""
     if not text.strip() or len(text) > _LONGEST:
         raise InvalidRequest(
-            f"{field}: {shown(value)} is not allowed; allowed: text of 1 to {_LONGEST} characters or a "
+            f"{field}: {shown(value)} is not allowed; expected text of 1 to {_LONGEST} characters or a "
             "whole number",
             field=field,
         )
@@ -170,7 +170,7 @@ def _text(name: str, value: object) -> str:
         try:
             TypeAdapter(Slug).validate_python(text)
         except ValidationError as error:
-            allowed = error.errors()[0]["msg"]
-            refusal = f"{field}: {shown(value)} is not allowed; allowed: {allowed}"
+            expected = error.errors()[0]["msg"]
+            refusal = f"{field}: {shown(value)} is not allowed; expected {expected}"
             raise InvalidRequest(refusal, field=field) from None
     return text

@@ -156,8 +156,8 @@ class Store:
             try:
                 TypeAdapter(kind).validate_python(value)
             except ValidationError as error:
-                allowed = error.errors()[0]["msg"]
-                message = f"{name}: {value!r} is not allowed; allowed: {allowed}"
+                expected = error.errors()[0]["msg"]
+                message = f"{name}: {value!r} is not allowed; expected {expected}"
                 raise InvalidRequest(message, field=name) from error
         connection = open_file(path, read_only=read_only)
         try:

@@ -36,7 +36,7 @@ def test_search_is_served_under_v2_alone(call):
 @pytest.mark.parametrize(
     ("body", "status", "told"),
     [
-        ({}, 400, "/fields: missing"),
+        ({}, 400, "/fields: is required"),
         ({"fields": ["fields.emial"]}, 400, "/fields/0: 'fields.emial' is not allowed (did you mean 'fields.email'?)"),
         ({"fields": [], "sort": "eventTypesCount.order"}, 400, "/sort: "),
         ({"fields": [], "order": "asc"}, 400, "/order: "),

@@ -77,7 +77,7 @@ def test_tables_have_the_columns_of_the_schema(store):
 
 @pytest.mark.parametrize("project_id", ["Shop", None])
 def test_a_project_id_of_the_wrong_form_is_refused(project_id):
-    with pytest.raises(InvalidRequest, match="project_id: .* is not allowed; allowed: 3 to 64 lower-case"):
+    with pytest.raises(InvalidRequest, match="project_id: .* is not allowed; expected 3 to 64 lower-case"):
         Store.open(":memory:", project_id)
 
 

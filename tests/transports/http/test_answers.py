@@ -176,7 +176,7 @@ def test_a_web_page_is_told_at_once(shop, service):
 
 def test_a_value_of_another_kind_is_told_at_once(shop, service):
     service.script = [page({"_id": ID, "hitCount": "three"})]
-    with pytest.raises(errors.ServiceFailure, match="hitCount that is no whole number: 'three'"):
+    with pytest.raises(errors.ServiceFailure, match="'three' for hitCount; expected a whole number"):
         search_interactions(shop)
     service.script = [arrow(pa.table({"_id": [ID], "startDate": ["2025"]}))]
     with pytest.raises(errors.ServiceFailure, match="startDate as string, not as timestamp"):

@@ -81,7 +81,7 @@ def test_many_batches_keep_their_order_and_few_are_held():
 
 
 def test_values_that_do_not_fit_are_told():
-    with pytest.raises(errors.ServiceFailure, match="n that is no whole number: 'x'"):
+    with pytest.raises(errors.ServiceFailure, match="'x' for n; expected a whole number"):
         read_records([b'[{"n": "x"}]'], COLUMNS)
 
 
