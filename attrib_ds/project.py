@@ -327,9 +327,9 @@ def open_embedded(
 def _veiled(key: str | Path | Mapping[str, str] | None) -> Any:
     if key is None:
         return None
-    from attrib_ds.transports.http.credentials import veiled
+    from attrib_ds.transports.http.credentials import protect_key
 
-    return veiled(key)
+    return protect_key(key)
 
 
 def _find_remote(said: Mapping[str, Any], path: str | Path | None) -> Remote | None:

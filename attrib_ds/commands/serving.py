@@ -11,7 +11,7 @@ from attrib_ds.project import home
 if TYPE_CHECKING:
     import argparse
 
-    from attrib_ds.service.http.settings import Rates
+    from attrib_ds.service.http.server_options import RateLimits
 
 _LIMITS: Final = ("threads", "most_waiting", "seconds_to_stop")
 
@@ -19,17 +19,17 @@ _LIMITS: Final = ("threads", "most_waiting", "seconds_to_stop")
 def serve(options: argparse.Namespace) -> None:
     """Serve the embedded projects over HTTP."""
     # The client imports the service only inside functions.
+    from attrib_ds.service.http.server_options import RateLimits, ServerOptions
     from attrib_ds.service.http.serving import serve
-    from attrib_ds.service.http.settings import Rates, Settings
 
     if options.no_rates and options.rate:
         raise InvalidRequest("--no-rates and --rate contradict each other; pass only one of them")
-    rates = None if options.no_rates else Rates()
+    rates = None if options.no_rates else RateLimits()
     for text in options.rate:
-        rates = _with_rate(rates or Rates(), text)
+        rates = _with_rate(rates or RateLimits(), text)
     limits = {name: getattr(options, name) for name in _LIMITS if getattr(options, name) is not None}
-    settings = Settings(rates=rates, sql=not options.no_sql, **limits)
-    serve(home(), host=options.host, port=options.port, url=options.url, settings=settings)
+    server_options = ServerOptions(rate_limits=rates, sql=not options.no_sql, **limits)
+    serve(home(), host=options.host, port=options.port, url=options.url, options=server_options)
 
 
 def app(options: argparse.Namespace) -> None:
@@ -39,7 +39,7 @@ def app(options: argparse.Namespace) -> None:
     run_app(port=options.port, opens_browser=not options.no_browser)
 
 
-def _with_rate(rates: Rates, text: str) -> Rates:
+def _with_rate(rates: RateLimits, text: str) -> RateLimits:
     by_name = {getattr(rates, field.name).name: field.name for field in fields(rates)}
     name, _, rate = text.partition("=")
     amount, _, seconds = rate.partition("/")

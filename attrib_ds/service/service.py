@@ -1,4 +1,4 @@
-"""The embedded service: answers operations from the store of one project."""
+"""The embedded service: carries out operations on the store of one project."""
 
 from __future__ import annotations
 
@@ -84,16 +84,16 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[["Service", Any, Line | None], Answer]
 
-#: How long a restoration waits for the requests that are worked on.
+#: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
-#: How long the choices of a project are taken for known.
-_SECONDS_TO_REMEMBER: Final = 1.0
+#: How long the settings of a project are cached.
+_SETTINGS_CACHE_SECONDS: Final = 1.0
 
 
 class Service:
-    """The embedded service of one project, which is a :class:`~attrib_ds.transports.Transport` itself.
+    """The embedded service of one project, itself a :class:`~attrib_ds.transports.Transport`.
 
-    Made by :meth:`open`. Its methods may be called from any thread.
+    Created by :meth:`open`. Thread-safe.
     """
 
     def __init__(self, store: Store, address: str) -> None:
@@ -107,8 +107,8 @@ class Service:
         self._ingestion = Ingestion(store)
         self._states = States(store)
         self._expirations = Expirations(store)
-        self._of_thread = threading.local()
-        self._chosen: tuple[float, ProjectSettings | None] = (0.0, None)
+        self._thread_local = threading.local()
+        self._settings: tuple[float, ProjectSettings | None] = (0.0, None)
 
     @classmethod
     def open(
@@ -120,32 +120,32 @@ class Service:
         currency: str = "EUR",
         timezone: str = "UTC",
     ) -> Service:
-        """Open a project; a new one is made.
+        """Open a project, or create it.
 
         Parameters
         ----------
         project_id : str
-            The project.
+            Id of the project.
         path : str or Path
-            Its file, or ``":memory:"``.
+            File of the project, or ``":memory:"``.
         read_only : bool, default False
-            Several processes may read one file at once, as long as none writes.
+            Whether to open it read-only; several processes may read a file while none writes.
         currency, timezone : str
-            Of a new project.
+            Currency and time zone of a new project.
 
         Returns
         -------
         Service
-            To be closed.
+            To be closed by the caller.
 
         Raises
         ------
         InvalidRequest
-            If the file holds something else, or another project.
+            If the file is not a project, or another one.
         NotFound
-            If there is no file to read.
+            If ``read_only`` and the file does not exist.
         ProjectInUse
-            If another process holds the file.
+            If another process has opened the file.
         Unavailable
             If the file cannot be opened.
 
@@ -168,7 +168,7 @@ class Service:
 
     @property
     def address(self) -> str:
-        """The project's file."""
+        """Path of the project's file."""
         return self._address
 
     @property
@@ -182,17 +182,16 @@ class Service:
         return self._store.meta.timezone
 
     def send(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
-        """Carry out one operation and read its answer to the end.
+        """Carry out one operation and read the whole answer.
 
         Parameters
         ----------
         operation : Operation
             From ``OPERATIONS``.
         request : Request
-            Of the operation.
+            Request of the operation.
         account : str, optional
-            Client who sent the request; None for the owner of the file. It is recorded in the audit log
-            (G-211).
+            Client who sent the request, for the audit log (G-211); None for the owner of the file.
 
         Returns
         -------
@@ -202,9 +201,9 @@ class Service:
         Raises
         ------
         InvalidRequest
-            If the request is about another project, or not allowed.
+            If the request is invalid or for another project.
         NotFound
-            If there is no such record.
+            If the record does not exist.
         NotSupported
             If the operation is not available in embedded projects.
         Unavailable
@@ -224,7 +223,7 @@ class Service:
         return self.stream(operation, request, account).whole()
 
     def stream(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
-        """Carry out one operation whose records are read while they are consumed.
+        """Carry out one operation and stream its records.
 
         Parameters
         ----------
@@ -234,8 +233,8 @@ class Service:
         Returns
         -------
         Answer
-            To be closed: the project cannot be restored before. Its tables raise :exc:`ServiceFailure`
-            where the database fails.
+            To be closed by the caller; until then the project cannot be restored. Its tables raise
+            :exc:`ServiceFailure` if the database fails.
         """
         line = audit.line_of(operation.name, request, account)
         if operation.name == "restore_project":
@@ -252,10 +251,10 @@ class Service:
 
         def close() -> None:
             try:
-                # A reader left open would keep the file open for as long as someone holds the answer.
-                for reading in (tables, answer.tables):
-                    if isinstance(reading, Generator):
-                        reading.close()
+                # An open reader would keep the file open for as long as the answer is referenced.
+                for reader in (tables, answer.tables):
+                    if isinstance(reader, Generator):
+                        reader.close()
                 answer.close()
             finally:
                 leave()
@@ -265,7 +264,7 @@ class Service:
     def _carry_out(self, name: str, request: Any, line: Line | None) -> Answer:
         handler = _HANDLERS.get(name)
         if handler is None:
-            raise NotSupported(f"{name}: an embedded project of this version cannot do it yet")
+            raise NotSupported(f"{name}: not supported by embedded projects in this version")
         self._check_project(request)
         answer = handler(self, request, line)
         try:
@@ -282,34 +281,31 @@ class Service:
             yield from answer.tables
 
     def settings(self) -> ProjectSettings:
-        """Return what the project has chosen, as it was at most a second ago."""
-        until, chosen = self._chosen
-        if chosen is None or time.monotonic() > until:
+        """Return the project's settings, cached for a second."""
+        until, settings = self._settings
+        if settings is None or time.monotonic() > until:
             with self._lock.shared(), self._store.cursor() as cursor:
-                chosen = read_settings(cursor)
-            self._chosen = (time.monotonic() + _SECONDS_TO_REMEMBER, chosen)
-        return chosen
+                settings = read_settings(cursor)
+            self._settings = (time.monotonic() + _SETTINGS_CACHE_SECONDS, settings)
+        return settings
 
-    def beat(self) -> None:
-        """Commit a transaction, which counts itself, and read; raises where one of them fails."""
-        with self._working():
+    def probe(self) -> None:
+        """Commit a transaction and run a query; raises if either fails."""
+        with self._shared_access():
             self._store.write(lambda connection: connection.execute("SELECT writes FROM meta").fetchone())
             with self._store.read() as backend:
                 backend.table("meta").count().to_pyarrow()
 
     def _log_read(self, line: Line | None) -> None:
-        """Record a reading operation in the audit log before its answer is handed out.
-
-        A file that was opened to read only takes no records.
-        """
+        """Record a read operation in the audit log before returning its answer, unless read-only."""
         if line is not None and line.is_read and not self._store.is_read_only:
             self._store.write(lambda connection: audit.append(connection, [line]))
 
     def _restore(self, request: RestoreProject, line: Line | None) -> Answer:
-        """Put a backup in the project's place, while nobody works on it; a failure leaves it as it was."""
+        """Replace the project by a backup, with exclusive access; a failure leaves the project unchanged."""
         self._store.require_writing()
         if self._address == MEMORY:
-            raise NotSupported("a project in memory has no file to be restored; connect to one with a path")
+            raise NotSupported("a project in memory has no file to restore; connect to one with a path")
         target = Path(self._address).expanduser()
         meta = self._store.meta
         with (
@@ -317,16 +313,16 @@ class Service:
             self._lock.exclusive(timeout=_SECONDS_TO_BE_ALONE),
         ):
             self._is_broken = True
-            self._let_go()
+            self._release()
             try:
                 exchange(part, target, line)
             finally:
-                self._open_again()
+                self._reopen()
         return Answer(value=counts)
 
     @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Work beside others on an open file."""
+    def _shared_access(self) -> Iterator[None]:
+        """Hold shared access to the open file."""
         leave = self._enter()
         try:
             with self._translated_errors():
@@ -335,20 +331,20 @@ class Service:
             leave()
 
     def _enter(self) -> Callable[[], None]:
-        """Wait for one's turn to work beside others; return the function that ends it.
+        """Acquire shared access and return the function that releases it.
 
-        A file that the database closed after a failure is opened again first.
+        Reopens the file first if the database closed it after a failure.
         """
         if self._is_broken:
             with self._lock.exclusive(timeout=_SECONDS_TO_BE_ALONE):
                 if self._is_broken:
-                    self._let_go()
-                    self._open_again()
+                    self._release()
+                    self._reopen()
         return self._lock.acquire_shared()
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Raise errors of the database as :exc:`ServiceFailure`, and note those that closed the file."""
+        """Raise database errors as :exc:`ServiceFailure`, and note those that closed the file."""
         try:
             yield
         except (AttribError, duckdb.Error) as error:
@@ -357,7 +353,7 @@ class Service:
                 raise ServiceFailure(f"the database failed: {with_advice(error)}") from error
             raise
 
-    def _open_again(self) -> None:
+    def _reopen(self) -> None:
         self._use(Store.open(self._address, self._store.meta.project_id))
         self._is_broken = False
         self._resume()
@@ -366,7 +362,7 @@ class Service:
         project_id = self._store.meta.project_id
         if request.projectId != project_id:
             raise InvalidRequest(
-                f"project_id: {request.projectId!r} is not the project of this service, {project_id!r}",
+                f"project_id: {request.projectId!r} is not the project of this service ({project_id!r})",
                 field="project_id",
             )
 
@@ -376,13 +372,13 @@ class Service:
         Returns
         -------
         Tables
-            For use in the calling thread until the service is closed. Instants are in UTC, without a zone.
+            For the calling thread until the service is closed. Instants are in UTC, without a zone.
         """
-        # One connection per thread: tables of several calls can be joined, and threads do not wait.
-        backend = getattr(self._of_thread, "backend", None)
+        # One connection per thread: tables of several calls can be joined, and threads do not block.
+        backend = getattr(self._thread_local, "backend", None)
         if backend is None:
             backend = ibis.duckdb.from_connection(self._store.open_cursor())
-            self._of_thread.backend = backend
+            self._thread_local.backend = backend
         return Tables(
             interactions=backend.table("interactions"),
             events=backend.table("events"),
@@ -396,14 +392,14 @@ class Service:
         )
 
     def close(self) -> None:
-        """Write what waits, then let go of the file; closing again does nothing."""
-        self._let_go()
+        """Write queued events, then close the file; idempotent."""
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._expirations.close()
         self._ingestion.close()
-        # What threads still hold of it ends with its last user.
-        self._of_thread = threading.local()
+        # Connections of other threads end with their last reference.
+        self._thread_local = threading.local()
         self._store.close()
 
 

@@ -1,4 +1,4 @@
-"""Transports: the ways to reach a service. The embedded service is one itself."""
+"""The interface between a project and its service; the embedded service implements it directly."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """What a project needs of a service."""
+    """Operations that a project requires of a service."""
 
     @property
     def address(self) -> str:
-        """Where the service is, for people to read."""
+        """Location of the service, for display."""
         ...
 
     @property
@@ -23,17 +23,17 @@ class Transport(Protocol):
         ...
 
     def send(self, operation: Operation, request: Request) -> Answer:
-        """Carry out one operation and read its answer to the end."""
+        """Carry out one operation and read the whole answer."""
         ...
 
     def stream(self, operation: Operation, request: Request) -> Answer:
-        """Carry out one operation whose records are read while they are consumed; to be closed."""
+        """Carry out one operation and stream its records; the caller closes the answer."""
         ...
 
     def tables(self) -> Tables:
-        """Return the tables that attribution reads."""
+        """Return the tables for attribution."""
         ...
 
     def close(self) -> None:
-        """Release the service."""
+        """Close the connection to the service."""
         ...

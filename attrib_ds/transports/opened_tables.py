@@ -1,4 +1,4 @@
-"""A read-only transport over tables of any engine, in place of a service."""
+"""A read-only transport over the user's own tables, in any engine, in place of a service."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class OpenedTables:
-    """Answer what needs no more than the tables; they are read only.
+    """Answer the operations that only read the tables.
 
     Parameters
     ----------
     tables : Tables
-        Of one engine.
+        All in the same engine.
     address : str
-        Where they are, for people to read.
+        Location of the tables, for display.
     """
 
     def __init__(self, tables: Tables, address: str) -> None:
@@ -39,7 +39,7 @@ class OpenedTables:
 
     @property
     def address(self) -> str:
-        """Where the tables are."""
+        """Location of the tables, for display."""
         return self._address
 
     def send(self, operation: Operation, request: Request) -> Answer:
@@ -48,7 +48,7 @@ class OpenedTables:
         Raises
         ------
         NotSupported
-            If it needs more than the tables.
+            If the tables alone cannot answer it.
         """
         answer = _ANSWERS.get(operation.name)
         if answer is None:
@@ -56,7 +56,7 @@ class OpenedTables:
         return answer(self._tables, request)
 
     def stream(self, operation: Operation, request: Request) -> Answer:  # noqa: ARG002
-        """Refuse: records are for the engine to show."""
+        """Raise NotSupported: the user reads records directly from the engine."""
         raise self._refusal(operation.name)
 
     @property
@@ -65,20 +65,20 @@ class OpenedTables:
         return self._tables.timezone
 
     def tables(self) -> Tables:
-        """Return the tables that attribution reads."""
+        """Return the tables for attribution."""
         return self._tables
 
     def close(self) -> None:
-        """Do nothing: the connection is the user's."""
+        """Do nothing: the connection belongs to the user."""
 
     def _refusal(self, name: str) -> NotSupported:
         return NotSupported(
-            f"{name}: a project over tables is read only, and answers {', '.join(_ANSWERS)} and "
-            "conversion_paths; load(…) the tables into an embedded project for the rest"
+            f"{name}: a project over tables is read-only and answers only {', '.join(_ANSWERS)} and "
+            "conversion_paths; load(…) the tables into an embedded project for everything else"
         )
 
 
-def _insights_of_interactions(tables: Tables, request: Any) -> Answer:
+def _interaction_insights(tables: Tables, request: Any) -> Answer:
     if request.group is not None and request.group not in tables.interactions.columns:
         raise NotSupported(
             f"group_by: the table of interactions has no column {request.group!r}; it has: "
@@ -87,7 +87,7 @@ def _insights_of_interactions(tables: Tables, request: Any) -> Answer:
     return count_interactions(tables.interactions, request, nodes=tables.nodes)
 
 
-def _insights_of_events(tables: Tables, request: Any) -> Answer:
+def _event_insights(tables: Tables, request: Any) -> Answer:
     def in_currency(metrics: ir.Table) -> ir.Table:
         unknown = ibis.null("decimal(24, 6)")
         return metrics.mutate(
@@ -110,7 +110,7 @@ def _nodes(tables: Tables, request: Any) -> Answer:
 
 
 _ANSWERS: Final[dict[str, Callable[[Tables, Any], Answer]]] = {
-    "event_insights": _insights_of_events,
-    "interaction_insights": _insights_of_interactions,
+    "event_insights": _event_insights,
+    "interaction_insights": _interaction_insights,
     "list_nodes": _nodes,
 }

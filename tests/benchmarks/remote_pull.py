@@ -68,9 +68,9 @@ def served(folder: Path):
 def _serve(folder: Path, pipe) -> None:
     from attrib_ds.service.accounts.administration import create_key
     from attrib_ds.service.http.server import running
-    from attrib_ds.service.http.settings import Settings
+    from attrib_ds.service.http.server_options import ServerOptions
 
-    with running(folder, settings=Settings(rates=None)) as url:
+    with running(folder, options=ServerOptions(rate_limits=None)) as url:
         create_key(folder, folder / "key.json", projects=["shop"])
         pipe.send(url)
         pipe.recv()

@@ -101,9 +101,9 @@ def prepare(home: Path) -> str:
 def serve(home: Path) -> None:
     """Serve a folder until standard input ends."""
     from attrib_ds.service.http.server import running
-    from attrib_ds.service.http.settings import Settings
+    from attrib_ds.service.http.server_options import ServerOptions
 
-    with running(home, settings=Settings(rates=None)) as url:
+    with running(home, options=ServerOptions(rate_limits=None)) as url:
         print(url, flush=True)
         sys.stdin.read()
 

@@ -33,8 +33,8 @@ NAME = "big-shop"
 STREAMED = 1_000_000
 SERVE = (
     "import sys; from attrib_ds.service.http.serving import serve; "
-    "from attrib_ds.service.http.settings import Settings; "
-    "serve(sys.argv[1], port=0, settings=Settings(rates=None))"
+    "from attrib_ds.service.http.server_options import ServerOptions; "
+    "serve(sys.argv[1], port=0, options=ServerOptions(rate_limits=None))"
 )
 VISITS = (
     "SELECT printf('%024x', range) AS _id, printf('%024x', hash(range) % 300000) AS userId, "

@@ -15,7 +15,7 @@ from support.http_caller import token_of
 
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 HERE = Path(__file__).parent
 
@@ -45,7 +45,7 @@ def key(home):
 @pytest.fixture(scope="session")
 def http(home, key):
     """Server on loopback, without rate limits."""
-    with running(home, settings=Settings(rates=None)) as url:
+    with running(home, options=ServerOptions(rate_limits=None)) as url:
         yield OverHttp(home, url, token_of(url, key))
 
 

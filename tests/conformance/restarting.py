@@ -19,7 +19,7 @@ from support.http_caller import token_of
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.accounts.key_files import KeyFile
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 ID = "killed-shop"
 
@@ -60,7 +60,7 @@ class Restarting:
             return transport
         path = self.home / "key.json"
         key = KeyFile(**json.loads(path.read_text())) if path.exists() else create_key(self.home, path)
-        url = self._running.enter_context(running(self.home, settings=Settings(rates=None)))
+        url = self._running.enter_context(running(self.home, options=ServerOptions(rate_limits=None)))
         return OverHttp(self.home, url, token_of(url, key))
 
 

@@ -20,7 +20,7 @@ from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.accounts import exchange as exchange_of
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.permissions import EVENTS
+from attrib_ds.service.http.dispatch import EVENT_OPERATIONS
 
 pytestmark = pytest.mark.http_only
 #: The operations that the specification documents with a token.
@@ -306,7 +306,7 @@ def test_r315_without_rights_everything_is_403(http, anyone, other_key, project)
             for project_id in (project.id, "never-made"):
                 method, path = target(name, project_id)
                 assert stranger.request(method, path, body=b"no json").status == 403, (name, project_id)
-    for name in EVENTS & {"create_event", "create_event_sync"}:
+    for name in EVENT_OPERATIONS & {"create_event", "create_event_sync"}:
         body = {"projectId": project.id, "eventType": "order", "nonce": "n", "data": {}}
         assert stranger.request(*target(name, project.id), body=body).status == 403
 

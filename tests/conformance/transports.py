@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from attrib_ds.contract import BASES, OPERATIONS, build, from_wire
 from attrib_ds.errors import AttribError
 from attrib_ds.service import Service
-from attrib_ds.service.http import bodies, failures, responding, writing
+from attrib_ds.service.http import bodies, error_responses, responses, serialization
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,18 +87,18 @@ class Embedded:
             service = self._services.get(request.projectId) or next(iter(self._services.values()))
             response = self._respond(service, operation, request)
         except AttribError as error:
-            failure = failures.failed(failures.renamed(error, operation))
-            response = failures.response(failure, request_id="embedded", accept="")
+            failure = error_responses.to_http_error(error_responses.with_wire_names(error, operation))
+            response = error_responses.response(failure, request_id="embedded", accept="")
         fields = {key.title(): value for key, value in response.headers.items()}
         return reply_of(response.status_code, bytes(response.body), fields)
 
     def _respond(self, service: Service, operation, request):
         if operation.answer.resource is None:
-            return responding.with_value(operation, request, service.send(operation, request))
+            return responses.with_value(operation, request, service.send(operation, request))
         with closing(service.stream(operation, request)) as rows:
             status = 200 if rows.value is False else operation.success
-            content = b"".join(writing.json_pieces(rows, operation.answer))
-        return responding.Response(content, status, media_type=JSON)
+            content = b"".join(serialization.json_chunks(rows, operation.answer))
+        return responses.Response(content, status, media_type=JSON)
 
     def close(self) -> None:
         for service in self._services.values():

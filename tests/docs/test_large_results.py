@@ -10,7 +10,7 @@ import pytest
 import attrib_ds as at
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "large-results.md"
 ADDRESS = 'url="https://attribution.example"'
@@ -40,7 +40,7 @@ def url(tmp_path, monkeypatch):
         assert at.load(shop, interactions=visits(10_001)).rejected.empty
     create_key(home, tmp_path / "key.json", projects=None)
     with ExitStack() as stack:
-        yield stack.enter_context(running(home, settings=Settings(rates=None)))
+        yield stack.enter_context(running(home, options=ServerOptions(rate_limits=None)))
 
 
 def test_its_python_runs_as_it_is_written(url, tmp_path, capsys):

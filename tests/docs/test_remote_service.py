@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from attrib_ds.transports.http.configuration import _VARIABLES
-from attrib_ds.transports.http.refusals import _PASSING
-from attrib_ds.transports.http.retrying import Patience
+from attrib_ds.transports.http.remote_errors import _TRANSIENT
+from attrib_ds.transports.http.retrying import RetryPolicy
 from attrib_ds.transports.http.routes import read_routes
 from attrib_ds.transports.http.session import Timeouts
 
@@ -29,11 +29,11 @@ def test_the_routes_are_routes(text, tmp_path):
 
 
 def test_the_patience_is_as_told(text):
-    assert (Patience().attempts, Patience().seconds, Timeouts().read) == (6, 120, 120)
+    assert (RetryPolicy().attempts, RetryPolicy().seconds, Timeouts().read) == (6, 120, 120)
     assert "up to six times within two minutes" in text
     assert "silence of two minutes" in text
     told = re.search(r"the statuses ([0-9, and\n]+):", text)[1]
-    assert {int(each) for each in re.findall(r"\d+", told)} == _PASSING
+    assert {int(each) for each in re.findall(r"\d+", told)} == _TRANSIENT
 
 
 def test_the_variables_are_as_told(text):

@@ -24,7 +24,7 @@ from attrib_ds.commands.cli import main
 from attrib_ds.mirroring import interactions, users
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 from attrib_ds.service.store.table_definitions import TABLES
 
 FIELDS = [
@@ -196,7 +196,7 @@ def source(request, shop, tmp_path):
 def remote(shop, tmp_path, stack, **others):
     key = tmp_path / "there" / "key.json"
     create_key(tmp_path / "there", key, projects=None)
-    url = stack.enter_context(running(tmp_path / "there", settings=Settings(rates=None)))
+    url = stack.enter_context(running(tmp_path / "there", options=ServerOptions(rate_limits=None)))
     return at.connect("shop", url=url, key=key, **others)
 
 
@@ -536,7 +536,7 @@ def test_the_sample_is_mirrored_and_credited_alike(tmp_path):
     create_key(there, key, projects=None)
     period = {"since": "2025-06-10T00:00:00Z", "until": "2025-06-16T00:00:00Z"}
     with (
-        running(there, settings=Settings(rates=None)) as url,
+        running(there, options=ServerOptions(rate_limits=None)) as url,
         at.connect("sample-shop", url=url, key=key) as source,
         at.sync(source, tmp_path / "mirror.duckdb", **period) as mirror,
         at.connect("sample-shop", path=there / "sample-shop.duckdb") as shop,

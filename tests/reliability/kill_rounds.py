@@ -38,7 +38,7 @@ from attrib_ds.service.accounts.administration import create_key
 
 SERVE = (
     "import sys; from attrib_ds.service.http.serving import serve; "
-    "from attrib_ds.service.http.settings import Settings; serve(sys.argv[1], port=0, settings=Settings(rates=None))"
+    "from attrib_ds.service.http.server_options import ServerOptions; serve(sys.argv[1], port=0, options=ServerOptions(rate_limits=None))"
 )
 PROJECT = "/api/v1/projects/shop"
 CONNECTIONS = 8

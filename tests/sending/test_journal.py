@@ -33,7 +33,7 @@ from attrib_ds.errors import InvalidRequest, ServiceFailure, Unavailable
 from attrib_ds.sending.journal import Purpose, open_journal
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 ONE_BY_ONE = '[create_events]\npath = "/nowhere"\n'
 
@@ -62,7 +62,7 @@ def targets(template, tmp_path):
             if kind == "one by one":
                 routes = tmp_path / "routes.toml"
                 routes.write_text(ONE_BY_ONE)
-            url = stack.enter_context(running(folder, settings=Settings(rates=None)))
+            url = stack.enter_context(running(folder, options=ServerOptions(rate_limits=None)))
             return Target(url=url, key=key, routes=routes)
 
         yield target

@@ -52,7 +52,7 @@ def test_an_operation_that_is_not_built_is_named(service):
 
 def test_another_project_is_refused(service):
     declared = OPERATIONS["list_nodes"]
-    with pytest.raises(InvalidRequest, match="'other' is not the project of this service, 'shop'"):
+    with pytest.raises(InvalidRequest, match="'other' is not the project of this service .'shop'"):
         service.send(declared, build(declared, project_id="other"))
 
 

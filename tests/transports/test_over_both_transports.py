@@ -19,7 +19,7 @@ import attrib_ds as at
 from attrib_ds import Project, errors, event, interaction, node, user
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.opening import open_http
@@ -107,7 +107,7 @@ def served(tmp_path_factory):
     with ExitStack() as stack:
         key = there / "key.json"
         create_key(there, key, projects=None)
-        url = stack.enter_context(running(there, settings=Settings(rates=None)))
+        url = stack.enter_context(running(there, options=ServerOptions(rate_limits=None)))
         served = Served(here, there, url, key, stack)
         at.sample_project(here / "sample-shop.duckdb").close()
         served.add("sample-shop", prepare)

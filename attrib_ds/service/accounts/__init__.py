@@ -1,8 +1,8 @@
-"""Service accounts: who may use which projects, proven by keys and access tokens."""
+"""Service accounts: keys, access tokens, scopes and grants of projects."""
 
 from attrib_ds.service.accounts.accounts import Access, Accounts, Key, Token
 from attrib_ds.service.accounts.exchange import exchange
 from attrib_ds.service.accounts.key_files import KeyFile
-from attrib_ds.service.accounts.refusal import Refusal
+from attrib_ds.service.accounts.oauth_error import OAuthError
 
-__all__ = ["Access", "Accounts", "Key", "KeyFile", "Refusal", "Token", "exchange"]
+__all__ = ["Access", "Accounts", "Key", "KeyFile", "OAuthError", "Token", "exchange"]

@@ -1,4 +1,4 @@
-"""Stores service accounts, their keys and access tokens."""
+"""Store service accounts, their keys and their access tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.service.accounts import scopes as all_scopes
 from attrib_ds.service.accounts.database import Database
 from attrib_ds.service.accounts.key_files import KeyFile, make_key_pair
-from attrib_ds.service.accounts.refusal import Refusal
+from attrib_ds.service.accounts.oauth_error import OAuthError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,20 +30,20 @@ _EMAIL_DOMAIN: Final = "attrib-ds.internal"
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a service account, as listed.
+    """A key of a service account, without the key itself.
 
     Parameters
     ----------
     key_id, client_id, email : str
-        The key and its account.
+        Id of the key; id and email of its account.
     projects : tuple of str, optional
-        Projects that the account may use; None for all.
+        Projects granted to the account; None for all.
     scopes : tuple of str
         Scopes of the account.
     created_at : datetime
         Aware, in UTC.
     expires_at, revoked_at : datetime, optional
-        End of validity; ``revoked_at`` is that of the account if earlier.
+        Aware, in UTC; ``revoked_at`` is that of the key or of its account, whichever came first.
     """
 
     key_id: str
@@ -58,14 +58,14 @@ class Key:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """The public key that verifies an assertion.
+    """Public key for verifying assertions.
 
     Parameters
     ----------
     key_id, client_id, email : str
-        The key and its account.
+        Id of the key; id and email of its account.
     pem : str
-        The key in PEM.
+        Public key in PEM.
     scopes : tuple of str
         Scopes of the account.
     """
@@ -84,7 +84,7 @@ class Token:
     Parameters
     ----------
     text : str
-        The secret; only its hash is stored.
+        The token; only its hash is stored.
     seconds : int
         Lifetime.
     scopes : tuple of str
@@ -103,11 +103,11 @@ class Access:
     Parameters
     ----------
     client_id : str
-        The account.
+        Id of the account.
     scopes : frozenset of str
         Scopes of the token.
     has_all_projects : bool
-        Whether it is valid for all projects.
+        Whether all projects are granted.
     """
 
     client_id: str
@@ -115,19 +115,19 @@ class Access:
     has_all_projects: bool
 
     def allows(self, scope: str) -> bool:
-        """Return whether the token includes a scope."""
+        """Return whether the token has a scope."""
         return all_scopes.allows(self.scopes, scope)
 
 
 class Accounts:
     """The service accounts of one folder of projects.
 
-    Create it with :meth:`open`. Its methods are thread-safe.
+    Created by :meth:`open`. Thread-safe.
 
     Attributes
     ----------
     clock : callable
-        Returns the seconds since 1970.
+        Returns the Unix time.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
@@ -136,19 +136,19 @@ class Accounts:
 
     @classmethod
     def open(cls, home: str | Path, *, clock: Callable[[], float] = time.time) -> Self:
-        """Open the accounts of a folder of projects; safe for several processes at a time.
+        """Open the accounts of a folder of projects; several processes may share it.
 
         Parameters
         ----------
         home : str or Path
             The folder; created if it does not exist.
         clock : callable, optional
-            Returns the seconds since 1970.
+            Returns the Unix time.
 
         Returns
         -------
         Accounts
-            The caller closes it.
+            To be closed by the caller.
 
         Raises
         ------
@@ -179,11 +179,11 @@ class Accounts:
         Parameters
         ----------
         projects : iterable of str, optional
-            Projects it may use, existing or not; None for all present and future ones.
+            Projects to grant, existing or not; None for all present and future projects.
         scopes : iterable of str, default ("full_access",)
             Scopes of the account.
         expires_at : datetime, optional
-            End of validity of the key, aware.
+            Expiry of the key; aware.
 
         Returns
         -------
@@ -193,25 +193,25 @@ class Accounts:
         Raises
         ------
         InvalidRequest
-            If a project id, a scope or the expiry is not allowed.
+            If a project id, a scope or the expiry is invalid.
         """
-        named = None if projects is None else _validated_projects(projects)
-        granted = all_scopes.validated(scopes)
+        project_ids = None if projects is None else _checked_projects(projects)
+        granted_scopes = all_scopes.checked(scopes)
         client_id = secrets.token_hex(12)
-        prefix = named[0] if named else "all-projects"
+        prefix = project_ids[0] if project_ids else "all-projects"
         email = f"{prefix}-{client_id[:8]}@{_EMAIL_DOMAIN}"
-        account = (client_id, email, " ".join(granted), named is None, self.clock())
-        return self._add_key(client_id, email, expires_at, account=account, projects=named or ())
+        account = (client_id, email, " ".join(granted_scopes), project_ids is None, self.clock())
+        return self._add_key(client_id, email, expires_at, account=account, projects=project_ids or ())
 
     def add_key(self, client_id: str, *, expires_at: datetime | None = None) -> KeyFile:
-        """Create a further key of a service account, such as a replacement before the old key expires.
+        """Create a further key for a service account, for example to rotate keys.
 
         Parameters
         ----------
         client_id : str
-            The account.
+            Id of the account.
         expires_at : datetime, optional
-            End of validity of the key, aware.
+            Expiry of the key; aware.
 
         Returns
         -------
@@ -221,7 +221,7 @@ class Accounts:
         Raises
         ------
         NotFound
-            If there is no such account, or it is revoked.
+            If the account does not exist or is revoked.
         """
         with self._database.read() as connection:
             found = connection.execute(
@@ -240,8 +240,8 @@ class Accounts:
         account: tuple[Any, ...] | None = None,
         projects: tuple[str, ...] = (),
     ) -> KeyFile:
-        end = _seconds(expires_at)
-        if end is not None and end <= self.clock():
+        expiry = _timestamp(expires_at)
+        if expiry is not None and expiry <= self.clock():
             raise InvalidRequest(f"expires_at: {expires_at} is in the past", field="expires_at")
         pair = make_key_pair()
         with self._database.write() as connection:
@@ -256,7 +256,7 @@ class Accounts:
             connection.execute(
                 "INSERT INTO keys (key_id, client_id, public_key, created_at, expires_at) "
                 "VALUES (?, ?, ?, ?, ?)",
-                (pair.key_id, client_id, pair.public, self.clock(), end),
+                (pair.key_id, client_id, pair.public, self.clock(), expiry),
             )
         return KeyFile(client_id, email, pair.key_id, pair.private)
 
@@ -292,12 +292,12 @@ class Accounts:
         Parameters
         ----------
         key_id : str
-            The key.
+            Id of the key.
 
         Raises
         ------
         NotFound
-            If there is no such key.
+            If the key does not exist.
         """
         self._revoke("keys", "key_id", key_id)
 
@@ -307,12 +307,12 @@ class Accounts:
         Parameters
         ----------
         client_id : str
-            The account.
+            Id of the account.
 
         Raises
         ------
         NotFound
-            If there is no such account.
+            If the account does not exist.
         """
         self._revoke("accounts", "client_id", client_id)
 
@@ -323,7 +323,7 @@ class Accounts:
                 (self.clock(), value),
             ).rowcount
         if not changed:
-            raise NotFound(f"{column}: {value!r} is not known", field=column)
+            raise NotFound(f"{column}: {value!r} does not exist", field=column)
 
     def has_account(self, client_id: str) -> bool:
         """Return whether a service account exists and is not revoked."""
@@ -334,7 +334,7 @@ class Accounts:
             return found.fetchone() is not None
 
     def find_key(self, client_id: str, key_id: str) -> PublicKey | None:
-        """Return a valid key of an account, or None."""
+        """Return a key of an account; None if it does not exist, has expired or is revoked."""
         with self._database.read() as connection:
             found = connection.execute(
                 "SELECT key_id, client_id, email, public_key, scopes FROM keys "
@@ -360,9 +360,9 @@ class Accounts:
         scopes : tuple of str
             Scopes of the token.
         once : str, optional
-            Identifier of the assertion, for replay protection.
+            Id of an assertion that may be used only once (``jti``).
         until : float, optional
-            End of the replay protection, in seconds since 1970.
+            Unix time until which its reuse is prevented.
 
         Returns
         -------
@@ -371,7 +371,7 @@ class Accounts:
 
         Raises
         ------
-        Refusal
+        OAuthError
             If the assertion was used before.
         """
         now = self.clock()
@@ -380,12 +380,12 @@ class Accounts:
             for table in ("tokens", "assertions"):
                 connection.execute(f"DELETE FROM {table} WHERE expires_at <= ?", (now,))
             if once is not None:
-                taken = connection.execute(
+                inserted = connection.execute(
                     "INSERT OR IGNORE INTO assertions VALUES (?, ?, ?)", (key.client_id, _hash(once), until)
                 ).rowcount
-                if not taken:
-                    raise Refusal("invalid_grant", "the assertion was used before (jti)")
-            # A token expires with its key at the latest.
+                if not inserted:
+                    raise OAuthError("invalid_grant", "the assertion was used before (jti)")
+            # A token does not outlive its key.
             expires_at, seconds = connection.execute(
                 "SELECT min(end, ?), CAST(min(end, ?) - ? AS INTEGER) FROM "
                 "(SELECT coalesce(expires_at, ?) AS end FROM keys WHERE key_id = ?)",
@@ -398,7 +398,7 @@ class Accounts:
         return Token(text, seconds, scopes)
 
     def find_access(self, token: str) -> Access | None:
-        """Return the permissions of a valid access token, or None."""
+        """Return the permissions of an access token; None if it is invalid, expired or revoked."""
         with self._database.read() as connection:
             found = connection.execute(
                 "SELECT client_id, tokens.scopes, all_projects FROM tokens JOIN keys USING (key_id) "
@@ -409,7 +409,7 @@ class Accounts:
         return None if found is None else Access(found[0], frozenset(found[1].split()), bool(found[2]))
 
     def has_grant(self, access: Access, project_id: str) -> bool:
-        """Return whether an account may use a project, existing or not."""
+        """Return whether a project, existing or not, is granted to an account."""
         if access.has_all_projects:
             return True
         with self._database.read() as connection:
@@ -418,8 +418,8 @@ class Accounts:
             )
             return found.fetchone() is not None
 
-    def beat(self) -> None:
-        """Health check: write a row and read it back."""
+    def probe(self) -> None:
+        """Write a row and read it back; raises if the file cannot be used."""
         now = self.clock()
         with self._database.write() as connection:
             connection.execute("INSERT OR REPLACE INTO pulse VALUES (1, ?)", (now,))
@@ -427,27 +427,27 @@ class Accounts:
             connection.execute("SELECT beat FROM pulse").fetchone()
 
     def close(self) -> None:
-        """Close the file; closing again does nothing."""
+        """Close the file; idempotent."""
         self._database.close()
 
 
 def _hash(secret: str) -> bytes:
-    # A fast hash is safe, unlike for passwords: a token has 256 random bits.
+    # A fast hash suffices: unlike a password, a token has 256 random bits.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def _seconds(instant: datetime | None) -> float | None:
+def _timestamp(instant: datetime | None) -> float | None:
     if instant is not None and instant.utcoffset() is None:
         raise InvalidRequest(f"expires_at: {instant!r} has no time zone", field="expires_at")
     return None if instant is None else instant.timestamp()
 
 
-def _validated_projects(projects: Iterable[str]) -> tuple[str, ...]:
-    named = tuple(dict.fromkeys(projects))
-    if not named:
+def _checked_projects(projects: Iterable[str]) -> tuple[str, ...]:
+    project_ids = tuple(dict.fromkeys(projects))
+    if not project_ids:
         raise InvalidRequest(
-            "projects: none was given; allowed: one or more project ids, or None for all", field="projects"
+            "projects: is empty; allowed: one or more project ids, or None for all", field="projects"
         )
-    for project_id in named:
+    for project_id in project_ids:
         build(OPERATIONS["list_nodes"], project_id=project_id)
-    return named
+    return project_ids

@@ -1,4 +1,4 @@
-"""Creates, lists and revokes keys, for the command line."""
+"""Create, list and revoke keys: the commands of an administrator."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ def create_key(
     expires_at: datetime | None = None,
     client_id: str | None = None,
 ) -> KeyFile:
-    """Create a key and write its file, accessible to its owner only.
+    """Create a key and write its file, readable only by its owner.
 
     Parameters
     ----------
     home : str or Path
         Folder of embedded projects.
     out : str or Path
-        The file; must not exist yet.
+        Path of the new file.
     projects : iterable of str, optional
-        Projects that the new service account may use; None for all.
+        Projects granted to the new service account; None for all.
     scopes : iterable of str, default ("full_access",)
         Scopes of the new account.
     expires_at : datetime, optional
-        End of validity of the key, aware.
+        Expiry of the key; aware.
     client_id : str, optional
-        Existing account that gets a further key; its projects and scopes stay as they are.
+        Existing account to add a key to, instead of a new account; ``projects`` and ``scopes`` are then
+        ignored.
 
     Returns
     -------
@@ -49,9 +50,9 @@ def create_key(
     Raises
     ------
     InvalidRequest
-        If an argument is not allowed, or the file exists.
+        If an argument is invalid or the file exists.
     NotFound
-        If there is no such account.
+        If the account does not exist.
     Unavailable
         If the accounts cannot be used.
 
@@ -73,12 +74,18 @@ def create_key(
 
 
 def list_keys(home: str | Path) -> list[Key]:
-    """Return every key, revoked ones included, the oldest first."""
+    """Return all keys, including revoked ones, oldest first."""
     with closing(Accounts.open(home)) as accounts:
         return accounts.list_keys()
 
 
 def revoke_key(home: str | Path, key_id: str) -> None:
-    """End a key and its tokens, at once, also for a server that runs; NotFound if it is not known."""
+    """Revoke a key and its tokens immediately, also for a running server.
+
+    Raises
+    ------
+    NotFound
+        If the key does not exist.
+    """
     with closing(Accounts.open(home)) as accounts:
         accounts.revoke_key(key_id)

@@ -1,7 +1,7 @@
 """The SQLite file of the accounts.
 
-SQLite, because several processes use it: the command line creates and revokes keys while a server runs, and
-DuckDB allows one process at a time.
+SQLite because DuckDB allows only one process to open a file, but keys are created and revoked on the command
+line while a server runs.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ _TABLES: Final = (
         expires_at REAL NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX tokens_by_expiry ON tokens (expires_at)",
-    # Used assertions, for replay protection.
+    # Assertions that may be used only once.
     """CREATE TABLE assertions (
         client_id TEXT NOT NULL REFERENCES accounts, hash BLOB NOT NULL, expires_at REAL NOT NULL,
         PRIMARY KEY (client_id, hash)
     ) WITHOUT ROWID""",
     "CREATE INDEX assertions_by_expiry ON assertions (expires_at)",
-    # One row, written by health checks.
+    # One row, written by the readiness check.
     "CREATE TABLE pulse (id INTEGER PRIMARY KEY CHECK (id = 1), beat REAL NOT NULL)",
 )
 
 
 class Database:
-    """A SQLite file with one connection for reading and one for writing, each locked per use.
+    """One file with a read and a write connection, each used by one thread at a time.
 
     Parameters
     ----------
     path : Path
-        The file; created, accessible to its owner only, if it does not exist.
+        The file; created if it does not exist, readable only by its owner.
 
     Raises
     ------
     Unavailable
-        If the file cannot be opened, is no such database or was written by a newer version.
+        If the file cannot be opened, is not such a database or was written by a newer version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,13 +81,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection for reading; queries see committed data."""
+        """Yield the read connection; each query sees the data committed before it."""
         with self._reading, self._translated():
             yield self._reader
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection inside a transaction, committed when the block ends without an error."""
+        """Yield the write connection in a transaction that commits unless the block raises."""
         with self._writing, self._translated():
             self._writer.execute("BEGIN IMMEDIATE")
             try:
@@ -99,7 +99,7 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Close the file; closing again does nothing."""
+        """Close the file; idempotent."""
         with self._reading, self._writing:
             self._reader.close()
             self._writer.close()
@@ -127,7 +127,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         path, timeout=_SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
     )
     try:
-        # With a write-ahead log, readers and the writer of all processes never block each other.
+        # With a write-ahead log, readers and the writer never block each other, also across processes.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")

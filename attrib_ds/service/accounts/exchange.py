@@ -1,4 +1,4 @@
-"""The token exchange: an access token for an assertion."""
+"""Exchange an assertion for an access token."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.service.accounts import assertions
-from attrib_ds.service.accounts.refusal import Refusal
+from attrib_ds.service.accounts.oauth_error import OAuthError
 from attrib_ds.service.accounts.scopes import allows
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def exchange(
     Parameters
     ----------
     accounts : Accounts
-        The service accounts.
+        Service accounts.
     client_id : str
-        The requesting account.
+        Id of the account.
     assertion : str
-        JWT signed by a key of the account.
+        JWT signed with a key of the account.
     audiences : collection of str
-        Valid audiences of the assertion: URLs of the token route.
+        URLs of the token route, one of which must be the audience of the assertion.
 
     Returns
     -------
@@ -42,26 +42,25 @@ def exchange(
 
     Raises
     ------
-    Refusal
-        If the account is unknown, or the assertion or its scopes are invalid.
+    OAuthError
+        If the account does not exist, or the assertion or its scopes are invalid.
     """
     if not accounts.has_account(client_id):
-        raise Refusal("invalid_client", "the client_id is not known")
+        raise OAuthError("invalid_client", "the client_id does not exist")
     key = accounts.find_key(client_id, assertions.read_key_id(assertion))
     if key is None:
-        raise Refusal("invalid_grant", "the assertion has a kid that is no working key of the client")
+        raise OAuthError("invalid_grant", "the assertion has a kid that is not a valid key of the client")
     claims = assertions.check(assertion, key, audiences=audiences, now=accounts.clock())
     scopes = _granted(claims.scope, key.scopes)
     return accounts.issue(key, scopes, once=claims.once, until=claims.until)
 
 
-def _granted(requested: object, granted: tuple[str, ...]) -> tuple[str, ...]:
+def _granted(requested: object, account_scopes: tuple[str, ...]) -> tuple[str, ...]:
     if requested is None:
-        return (FULL_ACCESS,) if FULL_ACCESS in granted else granted
+        return (FULL_ACCESS,) if FULL_ACCESS in account_scopes else account_scopes
     if not isinstance(requested, str) or not requested.split():
-        raise Refusal("invalid_scope", "the scope is no list of names with blanks between them")
+        raise OAuthError("invalid_scope", "the scope is not a list of names separated by spaces")
     names = tuple(dict.fromkeys(requested.split()))
-    # Unknown and not granted scopes get the same error: full_access includes known scopes only.
-    if not all(name in SCOPES and allows(granted, name) for name in names):
-        raise Refusal("invalid_scope", "a scope is not known, or not granted to the account")
+    if not all(name in SCOPES and allows(account_scopes, name) for name in names):
+        raise OAuthError("invalid_scope", "a scope does not exist or is not granted to the account")
     return names

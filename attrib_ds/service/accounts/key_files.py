@@ -1,4 +1,4 @@
-"""Generates keys of service accounts and writes key files."""
+"""Generate the key of a service account and write its file."""
 
 # ruff: noqa: N815  (members carry the specification's names)
 
@@ -27,16 +27,16 @@ _OWNER_ONLY: Final = 0o600
 
 @dataclass(frozen=True)
 class KeyFile:
-    """The credentials of a service account, for its client.
+    """Content of a key file, with which a client authenticates.
 
     Parameters
     ----------
     clientId, serviceAccountEmail : str
-        The account.
+        Id and email of the account.
     privateKeyId : str
-        The key.
+        Id of the key.
     privateKey : str
-        PEM; the service stores no copy.
+        Private key in PEM; the service keeps no copy.
     """
 
     clientId: str
@@ -59,9 +59,9 @@ class KeyPair:
     key_id : str
         40 random hexadecimal digits.
     public : str
-        PEM.
+        Public key in PEM.
     private : str
-        PEM, PKCS #8, not encrypted.
+        Private key in PEM, PKCS #8, unencrypted.
     """
 
     key_id: str
@@ -70,7 +70,7 @@ class KeyPair:
 
 
 def make_key_pair() -> KeyPair:
-    """Return a new RSA key of 2048 bits.
+    """Generate an RSA key pair of 2048 bits.
 
     Examples
     --------
@@ -89,19 +89,19 @@ def make_key_pair() -> KeyPair:
 
 @contextmanager
 def new_key_file(path: Path) -> Iterator[Callable[[KeyFile], None]]:
-    """Open a new file, accessible to its owner only; it is deleted if the block fails.
+    """Open a new file readable only by its owner; delete it if the block raises.
 
-    Opening the file before the key is created avoids accounts without a key file.
+    The file is opened before the key is created, so that no account is left without its key.
 
     Parameters
     ----------
     path : Path
-        Must not exist yet.
+        Path of the new file.
 
     Yields
     ------
     callable
-        Writes the key to the file.
+        Writes the key.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def new_key_file(path: Path) -> Iterator[Callable[[KeyFile], None]]:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY)
     except FileExistsError:
         raise InvalidRequest(
-            f"out: {str(path)!r} exists already; choose a new file, since an overwritten key is lost",
+            f"out: {str(path)!r} already exists; choose a new file, since an overwritten key is lost",
             field="out",
         ) from None
     try:

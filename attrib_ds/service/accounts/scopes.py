@@ -1,4 +1,4 @@
-"""Checks scopes: validity, and permissions granted by them."""
+"""Check scopes: of a request against those granted, and of a new account."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def allows(granted: Collection[str], scope: str) -> bool:
-    """Return whether granted scopes include a scope.
+    """Return whether the granted scopes include a scope; full access includes all.
 
     Examples
     --------
@@ -22,24 +22,22 @@ def allows(granted: Collection[str], scope: str) -> bool:
     return scope in granted or FULL_ACCESS in granted
 
 
-def validated(scopes: Iterable[str]) -> tuple[str, ...]:
-    """Return distinct scopes in the order of :data:`SCOPES`.
+def checked(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return the scopes without duplicates, in the order of :data:`SCOPES`.
 
     Raises
     ------
     InvalidRequest
-        If there is none, or one is unknown.
+        If there is none, or one does not exist.
 
     Examples
     --------
-    >>> validated(["events:read", "interactions:read", "events:read"])
+    >>> checked(["events:read", "interactions:read", "events:read"])
     ('interactions:read', 'events:read')
     """
     requested = set(scopes)
     for scope in sorted(requested - set(SCOPES)):
         raise InvalidRequest.choice("scopes", scope, SCOPES)
     if not requested:
-        raise InvalidRequest(
-            f"scopes: none was given; allowed: one or more of {', '.join(SCOPES)}", field="scopes"
-        )
+        raise InvalidRequest(f"scopes: is empty; allowed: one or more of {', '.join(SCOPES)}", field="scopes")
     return tuple(scope for scope in SCOPES if scope in requested)

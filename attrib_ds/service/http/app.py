@@ -12,14 +12,14 @@ from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.errors import NotSupported
-from attrib_ds.service.http import failures, pages
-from attrib_ds.service.http.failures import Failed
+from attrib_ds.service.http import documentation, error_responses
+from attrib_ds.service.http.dispatch import Dispatcher
+from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.health import Health
-from attrib_ds.service.http.operating import Operating
-from attrib_ds.service.http.routes import Route, Routes, allowed
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.routing import Route, Routes, allowed
+from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.http.thread_pool import ThreadPool
 from attrib_ds.service.http.token_route import TokenRoute
-from attrib_ds.service.http.workers import Workers
 from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
@@ -42,61 +42,63 @@ def make_app(
     accounts: Accounts,
     *,
     token_urls: Collection[str],
-    settings: Settings | None = None,
+    options: ServerOptions | None = None,
 ) -> ASGIApp:
-    """Return the service over HTTP.
+    """Build the ASGI application.
 
     Parameters
     ----------
     projects : Projects
-        What is served; stays open when the application ends.
+        Projects to serve; the caller closes them.
     accounts : Accounts
-        Who may ask; stays open too.
+        Service accounts; the caller closes them.
     token_urls : collection of str
-        URLs under which clients know the token route.
-    settings : Settings, optional
-        What the operator chose.
+        URLs of the token route as clients see it.
+    options : ServerOptions, optional
+        Limits of the server.
 
     Returns
     -------
     ASGI application
-        To be run by one server, with its lifespan.
+        For one server, with lifespan events.
     """
-    return _Application(projects, accounts, token_urls, settings or Settings())
+    return _Application(projects, accounts, token_urls, options or ServerOptions())
 
 
 class _Application:
     def __init__(
-        self, projects: Projects, accounts: Accounts, token_urls: Collection[str], settings: Settings
+        self, projects: Projects, accounts: Accounts, token_urls: Collection[str], options: ServerOptions
     ) -> None:
-        self._workers = Workers(threads=settings.threads, most_waiting=settings.most_waiting)
-        self._operating = Operating(projects, accounts, workers=self._workers, settings=settings)
-        self._tokens = TokenRoute(accounts, audiences=token_urls, workers=self._workers)
+        self._pool = ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
+        self._dispatcher = Dispatcher(projects, accounts, pool=self._pool, options=options)
+        self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool)
         self._health = Health(projects, accounts)
         self._routes = Routes(OPERATIONS.values())
-        described, overview = pages.openapi(), pages.overview()
+        openapi, overview = documentation.openapi(), documentation.overview()
         self._fixed: dict[bytes, Callable[[], Awaitable[Response]]] = {
-            b"/api/openapi.json": _always(described, "application/json"),
-            b"/api/docs": _always(overview, "text/html", {"Content-Security-Policy": pages.POLICY}),
-            b"/health/live": _always(b'{"status":"live"}', "application/json"),
+            b"/api/openapi.json": _fixed_response(openapi, "application/json"),
+            b"/api/docs": _fixed_response(
+                overview, "text/html", {"Content-Security-Policy": documentation.POLICY}
+            ),
+            b"/health/live": _fixed_response(b'{"status":"live"}', "application/json"),
             b"/health/ready": self._ready,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._serve(Request(scope, receive), send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        self._workers.close()
+        self._pool.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, request: Request, send: Send) -> None:
-        began = time.monotonic()
+        started_at = time.monotonic()
         sent = request.headers.get("x-request-id", "")
         request.state.request_id = sent if _REQUEST_ID.fullmatch(sent) else new_uuid()
         request.state.headers = {}
@@ -111,32 +113,34 @@ class _Application:
             request.method,
             request.scope["raw_path"].decode("ascii", "backslashreplace"),
             reply.status,
-            (time.monotonic() - began) * 1_000,
+            (time.monotonic() - started_at) * 1_000,
         )
 
     async def _reply(self, request: Request, reply: _Reply) -> None:
-        """Answer, or tell why not; what breaks off on its way is left without an end (G-126)."""
+        """Send the response or an error; a failed stream is left incomplete (G-126)."""
         try:
             response = await self._respond(request)
             await response(request.scope, request.receive, reply.send)
         except ClientDisconnect:
             raise
-        except Exception as error:  # noqa: BLE001  (whatever it is, the caller gets an answer)
-            failure = failures.failed(error)
-            # What is not built yet is no fault.
+        except Exception as error:  # noqa: BLE001  (the client always gets a response)
+            failure = error_responses.to_http_error(error)
+            # An operation that is not supported is not a fault of the server.
             if failure.status >= 500 and not isinstance(error, NotSupported):
                 _log.error("request %s failed", request.state.request_id, exc_info=error)
             if not reply.status:
                 accept = request.headers.get("accept", "")
-                told = failures.response(failure, request_id=request.state.request_id, accept=accept)
-                await told(request.scope, request.receive, reply.send)
+                response = error_responses.response(
+                    failure, request_id=request.state.request_id, accept=accept
+                )
+                await response(request.scope, request.receive, reply.send)
 
     async def _respond(self, request: Request) -> Response:
         raw_path, method = request.scope["raw_path"], request.method
         fixed = self._fixed.get(raw_path)
         route = self._routes.find(raw_path) if fixed is None else None
         if fixed is None and route is None:
-            raise Failed(404, "There is nothing at this path; /api/docs lists what there is")
+            raise HttpError(404, "There is nothing at this path; /api/docs lists all operations")
         methods = route.allowed if route else allowed(["GET"])
         if method == "OPTIONS":
             return _preflight(methods)
@@ -144,19 +148,21 @@ class _Application:
             return await fixed()
         operation = route.operation(method) if isinstance(route, Route) else None
         if operation is None or route is None:
-            raise Failed(405, f"{method} is not allowed here; allowed: {methods}", headers={"Allow": methods})
+            raise HttpError(
+                405, f"{method} is not allowed here; allowed: {methods}", headers={"Allow": methods}
+            )
         if operation is _TOKEN:
             return await self._tokens.answer(request)
-        return await self._operating.answer(request, operation, route.parameters(operation))
+        return await self._dispatcher.answer(request, operation, route.parameters(operation))
 
     async def _ready(self) -> Response:
-        is_ready = await self._workers.begin(self._health.is_ready)
+        is_ready = await self._pool.run_or_reject(self._health.is_ready)
         content = b'{"status":"ready"}' if is_ready else b'{"status":"unavailable"}'
         return Response(content, 200 if is_ready else 503, media_type="application/json")
 
 
 class _Reply:
-    """Puts the headers that every answer has before its start, and remembers its status."""
+    """Adds the common headers to a response and records its status."""
 
     def __init__(self, request: Request, send: Send) -> None:
         self._request = request
@@ -175,11 +181,12 @@ class _Reply:
                 **self._request.state.headers,
             }
             added = [(name.lower().encode(), value.encode()) for name, value in common.items()]
-            message["headers"] = [*message["headers"], *(each for each in added if each[0] not in present)]
+            missing = (header for header in added if header[0] not in present)
+            message["headers"] = [*message["headers"], *missing]
         await self._send(message)
 
 
-def _always(
+def _fixed_response(
     content: bytes, media: str, headers: dict[str, str] | None = None
 ) -> Callable[[], Awaitable[Response]]:
     async def respond() -> Response:
@@ -189,7 +196,7 @@ def _always(
 
 
 def _preflight(methods: str) -> Response:
-    """Answer what a browser asks before it calls; no cookie is ever looked at, so any origin may."""
+    """Answer a CORS preflight request; any origin is allowed, since cookies are never used."""
     return Response(
         status_code=204,
         headers={

@@ -1,4 +1,4 @@
-"""Reads the body of a request, within bounds."""
+"""Read and parse request bodies within limits of size and time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.records.json_records import decode
-from attrib_ds.service.http.failures import Failed
+from attrib_ds.service.http.error_responses import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from attrib_ds.service.http.workers import Workers
+    from attrib_ds.service.http.thread_pool import ThreadPool
 
 MEBIBYTE: Final = 2**20
-#: Without a byte of the body for so long, the sender is taken for gone.
+#: Seconds without a byte of the body after which the request fails.
 _SECONDS_TO_SEND: Final = 60
 _MOST_PARAMETERS: Final = 100
 
@@ -31,23 +31,23 @@ async def read(request: Request, *, most_bytes: int) -> bytes:
     Parameters
     ----------
     request : Request
-        Of which nothing is read yet.
+        Its body has not been read.
     most_bytes : int
-        Bound of the body (G-136).
+        Maximum size of the body (G-136).
 
     Returns
     -------
     bytes
-        All of it.
+        The whole body.
 
     Raises
     ------
-    Failed
-        With 413 if it is larger, as soon as that is known; with 400 if it does not come.
+    HttpError
+        With 413 as soon as the body is too large; with 400 if it does not arrive in time.
     """
-    too_large = Failed(413, f"body: is too large; allowed: {most_bytes:,} bytes")
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced[:20]) > most_bytes:
+    too_large = HttpError(413, f"body: is too large; allowed: {most_bytes:,} bytes")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length[:20]) > most_bytes:
         raise too_large
     body = bytearray()
     async for chunk in _chunks(request):
@@ -57,40 +57,40 @@ async def read(request: Request, *, most_bytes: int) -> bytes:
     return bytes(body)
 
 
-async def receive(request: Request, file: Path, *, workers: Workers) -> None:
-    """Write the body of a request to a file, never holding much of it.
+async def receive(request: Request, file: Path, *, pool: ThreadPool) -> None:
+    """Stream the body of a request to a file.
 
     Parameters
     ----------
     request : Request
-        Of which nothing is read yet.
+        Its body has not been read.
     file : Path
-        A file that is not there yet.
-    workers : Workers
-        Where it is written.
+        A new file.
+    pool : ThreadPool
+        Threads that write the file.
 
     Raises
     ------
-    Failed
-        With 413 if it is larger than the disk has room for; with 400 if it does not come.
+    HttpError
+        With 413 if the body is larger than the free disk space; with 400 if it does not arrive in time.
     Unavailable
-        If it cannot be written.
+        If the file cannot be written.
     """
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced[:20]) > shutil.disk_usage(file.parent).free:
-        raise Failed(413, "body: is larger than the disk of the service has room for")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length[:20]) > shutil.disk_usage(file.parent).free:
+        raise HttpError(413, "body: is larger than the disk of the service has room for")
     try:
-        sink = await workers.run(file.open, "xb")
+        sink = await pool.run(file.open, "xb")
         try:
-            waiting = bytearray()
+            buffer = bytearray()
             async for chunk in _chunks(request):
-                waiting += chunk
-                if len(waiting) >= MEBIBYTE:
-                    await workers.run(sink.write, bytes(waiting))
-                    waiting.clear()
-            await workers.run(sink.write, bytes(waiting))
+                buffer += chunk
+                if len(buffer) >= MEBIBYTE:
+                    await pool.run(sink.write, bytes(buffer))
+                    buffer.clear()
+            await pool.run(sink.write, bytes(buffer))
         finally:
-            await workers.run(sink.close)
+            await pool.run(sink.close)
     except OSError as error:
         raise Unavailable(f"the body cannot be written: {error}") from error
 
@@ -101,31 +101,31 @@ async def _chunks(request: Request) -> AsyncIterator[bytes]:
         try:
             chunk = await asyncio.wait_for(anext(chunks, None), _SECONDS_TO_SEND)
         except TimeoutError:
-            raise Failed(400, "body: did not come in time", headers={"Connection": "close"}) from None
+            raise HttpError(400, "body: did not come in time", headers={"Connection": "close"}) from None
         if chunk is None:
             return
         yield chunk
 
 
 def parse(content: bytes, *, is_array: bool = False) -> Any:
-    """Read a JSON object or array; nothing at all is None.
+    """Parse a JSON object or array; None for an empty body.
 
     Parameters
     ----------
     content : bytes
         The body.
     is_array : bool, default False
-        Whether it must be an array; otherwise it must be an object.
+        Whether to expect an array instead of an object.
 
     Returns
     -------
     mapping or list, optional
-        Its members or items.
+        The object or array.
 
     Raises
     ------
     InvalidRequest
-        If it is no JSON, or JSON of another kind (R321).
+        If it is not JSON or of the wrong kind (R321).
 
     Examples
     --------
@@ -139,22 +139,22 @@ def parse(content: bytes, *, is_array: bool = False) -> Any:
     if not content.strip():
         return None
     value = decode(content)
-    wanted, expected = (list, "an array") if is_array else (dict, "an object")
-    if not isinstance(value, wanted):
-        kind = {
+    expected, allowed = (list, "an array") if is_array else (dict, "an object")
+    if not isinstance(value, expected):
+        kinds = {
             "NoneType": "null",
             "list": "an array",
             "dict": "an object",
             "str": "text",
             "bool": "a boolean",
         }
-        came = kind.get(type(value).__name__, "a number")
-        raise InvalidRequest(f"body: {came} is not allowed; expected {expected}", field="body")
+        kind = kinds.get(type(value).__name__, "a number")
+        raise InvalidRequest(f"body: {kind} is not allowed; allowed: {allowed}", field="body")
     return value
 
 
 def parse_query(query: bytes) -> dict[str, str]:
-    """Read the parameters behind the question mark; of two with one name the last counts.
+    """Parse the query string; of two parameters with the same name the last one counts.
 
     Raises
     ------
@@ -174,5 +174,7 @@ def parse_query(query: bytes) -> dict[str, str]:
             max_num_fields=_MOST_PARAMETERS,
         )
     except ValueError:
-        raise InvalidRequest(f"query: allowed are {_MOST_PARAMETERS} parameters", field="query") from None
+        raise InvalidRequest(
+            f"query: at most {_MOST_PARAMETERS} parameters are allowed", field="query"
+        ) from None
     return dict(pairs)

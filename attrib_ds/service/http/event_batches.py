@@ -1,4 +1,4 @@
-"""Takes many events of one request to the projects they are of."""
+"""Store a batch of events that may belong to several projects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attrib_ds.contract import Answer
 from attrib_ds.contract.events import CreateEvent, Misfit
 from attrib_ds.errors import AttribError, InvalidRequest
-from attrib_ds.service.http.failures import Failed
+from attrib_ds.service.http.error_responses import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,50 +18,50 @@ if TYPE_CHECKING:
 
 
 def create_events(
-    asked: CreateEvents,
+    batch: CreateEvents,
     operation: Operation,
     find: Callable[[str], Service],
     *,
     account: str | None = None,
 ) -> Answer:
-    """Store the events of a request and answer what became of each.
+    """Store the events of a batch and return the outcome of each.
 
     Parameters
     ----------
-    asked : CreateEvents
+    batch : CreateEvents
         Events of any projects.
     operation : Operation
-        What is asked.
+        The batch operation.
     find : callable
-        Takes a project id; returns the project, or raises.
+        Takes a project id; returns its service, or raises.
     account : str, optional
-        The client who sends them.
+        Client who sent the batch.
 
     Returns
     -------
     Answer
-        Its value holds one id or error per event, in their order.
+        Its value holds one id or error per event, in the order of the batch.
 
     Raises
     ------
-    AttribError, Failed
-        If all events are of one project and that cannot take any.
+    AttribError, HttpError
+        If all events belong to one project that cannot accept any.
     """
     outcomes: dict[str, Iterator[Any]] = {}
-    for project_id in asked.project_ids:
-        part = asked.of_project(project_id)
+    for project_id in batch.project_ids:
+        part = batch.of_project(project_id)
         try:
-            told: Any = find(project_id).send(operation, part, account).value
-        except (AttribError, Failed) as error:
-            # A project that is not there is the fault of these events; the rest is a fault of the whole.
-            if len(part.events) == len(asked.events) and not isinstance(error, InvalidRequest):
+            results: Any = find(project_id).send(operation, part, account).value
+        except (AttribError, HttpError) as error:
+            # A missing project is an error of its events; any other error fails the whole request.
+            if len(part.events) == len(batch.events) and not isinstance(error, InvalidRequest):
                 raise
-            told = [error for _ in part.events]
-        outcomes[project_id] = iter(told)
+            results = [error for _ in part.events]
+        outcomes[project_id] = iter(results)
     return Answer(
         value=[
-            each.error if isinstance(each, Misfit) else next(outcomes[each.projectId])
-            for each in asked.events
-            if isinstance(each, CreateEvent | Misfit)
+            event.error if isinstance(event, Misfit) else next(outcomes[event.projectId])
+            for event in batch.events
+            if isinstance(event, CreateEvent | Misfit)
         ]
     )

@@ -1,4 +1,4 @@
-"""Tells whether the server lives, and whether it can read and write (G-215)."""
+"""Readiness check: whether the server can read and write (G-215)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ if TYPE_CHECKING:
     from attrib_ds.service.accounts import Accounts
     from attrib_ds.service.http.projects import Projects
 
-#: How long a finding counts: anyone may ask, and each one writes to every open project.
+#: Seconds for which a result is cached: the route is public, and each check writes to every open project.
 _SECONDS: Final = 1.0
 _log: Final = logging.getLogger(__name__)
 
 
 class Health:
-    """Finds out whether the accounts and the open projects can be read and written.
-
-    Its methods may be called from any thread.
+    """Check whether the accounts and the open projects can be read and written. Thread-safe.
 
     Parameters
     ----------
     projects : Projects
-        What is served.
+        Projects of the server.
     accounts : Accounts
-        Who may ask.
+        Service accounts of the server.
     """
 
     def __init__(self, projects: Projects, accounts: Accounts) -> None:
@@ -39,17 +37,17 @@ class Health:
         self._is_ready = False
 
     def is_ready(self) -> bool:
-        """Say whether all of it works; what does not is in the log."""
+        """Return whether everything works; failures are logged."""
         with self._lock:
             if time.monotonic() >= self._until:
-                self._is_ready = self._find_out()
+                self._is_ready = self._check()
                 self._until = time.monotonic() + _SECONDS
             return self._is_ready
 
-    def _find_out(self) -> bool:
+    def _check(self) -> bool:
         try:
-            self._accounts.beat()
-            self._projects.each(lambda service: service.beat())
+            self._accounts.probe()
+            self._projects.for_each(lambda service: service.probe())
         except AttribError:
             _log.exception("not ready")
             return False

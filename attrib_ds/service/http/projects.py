@@ -1,4 +1,4 @@
-"""Opens the projects of a folder, each once."""
+"""The open projects of a server, one file each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _ENDING: Final = ".duckdb"
 
 
 class Projects:
-    """The projects of a folder, opened when they are asked for and kept open.
-
-    Its methods may be called from any thread.
+    """The projects of a folder, opened on first use and kept open. Thread-safe.
 
     Parameters
     ----------
@@ -49,7 +47,7 @@ class Projects:
         Parameters
         ----------
         project_id : str
-            Checked: it becomes part of a path.
+            Validated by the caller, since it becomes part of a path.
 
         Returns
         -------
@@ -67,19 +65,19 @@ class Projects:
             if project_id in self._open:
                 return self._open[project_id]
             opening = self._opening.setdefault(project_id, threading.Lock())
-        # A slow file holds up nobody who asks for another one.
+        # Opening a slow file does not block requests for other projects.
         with opening:
             return self._open.get(project_id) or self._add(project_id)
 
-    def each(self, visit: Callable[[Service], object]) -> None:
-        """Call a function with every project that is open."""
+    def for_each(self, visit: Callable[[Service], object]) -> None:
+        """Call a function with every open project."""
         with self._lock:
             services = list(self._open.values())
         for service in services:
             visit(service)
 
     def close(self) -> None:
-        """Finish what is queued and let go of the files; closing again does nothing."""
+        """Finish queued work and close the files; idempotent."""
         with self._lock:
             self._is_closed = True
             services = list(self._open.values())
@@ -89,7 +87,7 @@ class Projects:
 
     def _add(self, project_id: str) -> Service:
         path = self.home / f"{project_id}{_ENDING}"
-        # Opening would make it.
+        # Service.open would create it.
         if not path.is_file():
             with self._lock:
                 self._opening.pop(project_id, None)
@@ -97,7 +95,7 @@ class Projects:
         try:
             service = Service.open(project_id, path)
         except InvalidRequest as error:
-            # It holds something else, which is no fault of who asks.
+            # The file is not this project: a fault of the server, not of the request.
             raise Unavailable(f"the project {project_id!r} cannot be opened") from error
         with self._lock:
             if not self._is_closed:

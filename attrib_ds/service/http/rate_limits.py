@@ -1,4 +1,4 @@
-"""Limits how often each may ask, by token buckets (G-185)."""
+"""Rate limiting by token buckets (G-185)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Buckets kept before full ones, which say nothing, are forgotten.
+#: Operations that always count as heavy (G-185).
+HEAVY: Final = frozenset(
+    {"back_up_project", "check_project", "interaction_insights", "event_insights", "export_users"}
+)
+#: Operations that count as heavy without a limit.
+HEAVY_UNLIMITED: Final = frozenset({"search_interactions", "search_users"})
+#: Number of buckets from which on full ones are dropped.
 _MOST_BUCKETS: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Rate:
-    """So many requests at once, coming back evenly over so many seconds.
+class RateLimit:
+    """A number of requests per period, with a burst of the same size.
 
     Parameters
     ----------
@@ -25,7 +31,7 @@ class Rate:
     amount : int
         Size of the bucket.
     seconds : float
-        Time in which an empty bucket fills.
+        Time to refill an empty bucket.
     """
 
     name: str
@@ -34,93 +40,91 @@ class Rate:
 
     @property
     def policy(self) -> str:
-        """Its item in the header RateLimit-Policy.
+        """Item of the RateLimit-Policy header.
 
         Examples
         --------
-        >>> Rate("requests", 600, 60).policy
+        >>> RateLimit("requests", 600, 60).policy
         '"requests";q=600;w=60'
         """
         return f'"{self.name}";q={self.amount};w={math.ceil(self.seconds)}'
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a caller stands after a request.
+class Quota:
+    """State of a caller's bucket after a request.
 
     Parameters
     ----------
-    rate : Rate
-        Which rate.
+    limit : RateLimit
+        The rate limit.
     remaining : int
         Requests left in the bucket.
     seconds_to_full : float
         Time until the bucket is full again.
     seconds_to_wait : float
-        Time until the next request is let through; 0 when this one was.
+        Time until the next request is allowed; 0 if this one was.
     """
 
-    rate: Rate
+    limit: RateLimit
     remaining: int
     seconds_to_full: float
     seconds_to_wait: float
 
     @property
     def item(self) -> str:
-        """Its item in the header RateLimit."""
-        return f'"{self.rate.name}";r={self.remaining};t={_whole(self.seconds_to_full)}'
+        """Item of the RateLimit header."""
+        return f'"{self.limit.name}";r={self.remaining};t={_round_up(self.seconds_to_full)}'
 
 
 class Buckets:
-    """A bucket for each rate and caller; used by one thread.
+    """Token buckets, one per rate limit and caller; not thread-safe.
 
     Parameters
     ----------
     clock : callable, optional
-        Returns seconds that never go back.
+        Returns seconds of a monotonic clock.
 
     Examples
     --------
     >>> buckets = Buckets(clock=lambda: 0.0)
-    >>> [buckets.take(Rate("two", 2, 10), "anna").seconds_to_wait for _ in range(3)]
+    >>> [buckets.take(RateLimit("two", 2, 10), "anna").seconds_to_wait for _ in range(3)]
     [0.0, 0.0, 5.0]
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # What was in each bucket, when, and when it will be full.
+        # Level of each bucket, time of that level, and time when it will be full.
         self._levels: dict[tuple[str, str], tuple[float, float, float]] = {}
 
-    def take(self, rate: Rate, caller: str, *, amount: int = 1) -> Standing:
-        """Take requests out of a bucket, if one is left; those that are not left are taken in advance."""
+    def take(self, limit: RateLimit, caller: str, *, amount: int = 1) -> Quota:
+        """Take requests out of a bucket if at least one is left; the level may become negative."""
         now = self._clock()
-        level, before, _ = self._levels.get((rate.name, caller), (float(rate.amount), now, now))
-        per_second = rate.amount / rate.seconds
-        level = min(rate.amount, level + (now - before) * per_second)
-        is_let_through = level >= 1
-        level -= amount * is_let_through
-        to_full = (rate.amount - level) / per_second
+        level, before, _ = self._levels.get((limit.name, caller), (float(limit.amount), now, now))
+        per_second = limit.amount / limit.seconds
+        level = min(limit.amount, level + (now - before) * per_second)
+        is_allowed = level >= 1
+        level -= amount * is_allowed
+        to_full = (limit.amount - level) / per_second
         if len(self._levels) >= _MOST_BUCKETS:
-            self._levels = {each: state for each, state in self._levels.items() if state[2] > now}
-        self._levels[rate.name, caller] = (level, now, now + to_full)
-        return Standing(
-            rate, max(int(level), 0), to_full, 0.0 if is_let_through else (1 - level) / per_second
-        )
+            self._levels = {key: state for key, state in self._levels.items() if state[2] > now}
+        self._levels[limit.name, caller] = (level, now, now + to_full)
+        return Quota(limit, max(int(level), 0), to_full, 0.0 if is_allowed else (1 - level) / per_second)
 
 
-def headers(standings: Iterable[Standing]) -> dict[str, str]:
-    """Return the headers that tell a caller where it stands (G-186)."""
-    told = list(standings)
-    if not told:
+def headers(quotas: Iterable[Quota]) -> dict[str, str]:
+    """Return the rate limit headers of a response (G-186)."""
+    quotas = list(quotas)
+    if not quotas:
         return {}
     fields = {
-        "RateLimit-Policy": ", ".join(each.rate.policy for each in told),
-        "RateLimit": ", ".join(each.item for each in told),
+        "RateLimit-Policy": ", ".join(quota.limit.policy for quota in quotas),
+        "RateLimit": ", ".join(quota.item for quota in quotas),
     }
-    wait = max(each.seconds_to_wait for each in told)
-    return {**fields, "Retry-After": str(max(_whole(wait), 1))} if wait else fields
+    wait = max(quota.seconds_to_wait for quota in quotas)
+    return {**fields, "Retry-After": str(max(_round_up(wait), 1))} if wait else fields
 
 
-def _whole(seconds: float) -> int:
-    """Round up, but not for what binary fractions leave over."""
+def _round_up(seconds: float) -> int:
+    """Round up to whole seconds, ignoring floating-point error."""
     return math.ceil(round(seconds, 6))

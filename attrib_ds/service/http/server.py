@@ -1,4 +1,4 @@
-"""Runs the application on uvicorn, which stops gracefully inside a process of others."""
+"""Run the application on uvicorn, in the main thread or in a background thread."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.http.app import make_app
 from attrib_ds.service.http.projects import Projects
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (refused without an address of its own)
+_EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (refused without a public URL)
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _SECONDS_TO_START: Final = 30.0
 _SECONDS_IDLE: Final = 30
-#: Connections that may wait to be taken on.
-_WAITING: Final = 1_024
+#: Listen backlog: connections waiting to be accepted.
+_BACKLOG: Final = 1_024
 
 
 def run(
@@ -37,11 +37,11 @@ def run(
     host: str,
     port: int,
     url: str | None,
-    settings: Settings,
+    options: ServerOptions,
     announce: Callable[[str], None],
 ) -> None:
-    """Serve a folder of projects until the process is asked to stop; see :func:`serve`."""
-    with _served(home, host=host, port=port, url=url, settings=settings) as (config, listening, address):
+    """Serve a folder of projects until SIGINT or SIGTERM; see :func:`serve`."""
+    with _prepared(home, host=host, port=port, url=url, options=options) as (config, listening, address):
         server = _Server(config, ready=lambda: announce(_addresses(address)))
         with _quiet_signals():
             server.run([listening])
@@ -54,9 +54,9 @@ def running(
     host: str = "127.0.0.1",
     port: int = 0,
     url: str | None = None,
-    settings: Settings | None = None,
+    options: ServerOptions | None = None,
 ) -> Iterator[str]:
-    """Serve a folder of projects in a thread, for as long as the block runs.
+    """Serve a folder of projects in a background thread while the block runs.
 
     Parameters
     ----------
@@ -65,16 +65,16 @@ def running(
     host : str, default "127.0.0.1"
         Address to listen on.
     port : int, default 0
-        Port to listen on; 0 takes a free one.
+        Port to listen on; 0 picks a free one.
     url : str, optional
-        Address under which clients know the server.
-    settings : Settings, optional
-        What the operator chose.
+        Public address of the server.
+    options : ServerOptions, optional
+        Limits of the server.
 
     Yields
     ------
     str
-        The address, ready to be called.
+        Address of the server, once it is ready.
 
     Raises
     ------
@@ -89,8 +89,8 @@ def running(
     ...     requests.get(f"{url}/health/live", timeout=10).json()
     {'status': 'live'}
     """
-    chosen = settings or Settings()
-    with _served(home, host=host, port=port, url=url, settings=chosen) as (config, listening, address):
+    options = options or ServerOptions()
+    with _prepared(home, host=host, port=port, url=url, options=options) as (config, listening, address):
         is_ready = threading.Event()
         server = _Server(config, ready=is_ready.set)
         thread = threading.Thread(target=server.run, args=([listening],), name="attrib-ds http server")
@@ -105,44 +105,44 @@ def running(
 
 
 @contextmanager
-def _served(
-    home: str | Path, *, host: str, port: int, url: str | None, settings: Settings
+def _prepared(
+    home: str | Path, *, host: str, port: int, url: str | None, options: ServerOptions
 ) -> Iterator[tuple[uvicorn.Config, socket.socket, str]]:
-    """Give what a server needs; what it has opened is closed after it."""
+    """Open the socket, the accounts and the projects of a server; close them at the end."""
     if url is None and host in _EVERYWHERE:
         raise InvalidRequest(
-            f"url: a server on every address ({host!r}) cannot know which one its clients use; give it, "
+            f"url: is required to listen on all addresses ({host!r}); pass the address that clients use, "
             "such as url='https://attribution.example'",
             field="url",
         )
     with _listen(host, port) as listening:
-        taken = listening.getsockname()[1]
-        address = (url or _origin(host, taken)).rstrip("/")
-        # Who listens on one of the names of this machine is called by any of them.
+        actual_port = listening.getsockname()[1]
+        address = (url or _origin(host, actual_port)).rstrip("/")
+        # Clients may use any name of this machine.
         names = _LOOPBACK if url is None and host in _LOOPBACK else ()
-        origins = {address, *(_origin(name, taken) for name in names)}
+        origins = {address, *(_origin(name, actual_port) for name in names)}
         with closing(Accounts.open(home)) as accounts, closing(Projects(home)) as projects:
-            app = make_app(projects, accounts, token_urls=_token_urls(origins), settings=settings)
+            app = make_app(projects, accounts, token_urls=_token_urls(origins), options=options)
             config = uvicorn.Config(
                 app,
-                # Bounds the size of headers, which its faster alternative does not.
+                # h11 limits the size of headers; httptools does not.
                 http="h11",
                 loop="asyncio",
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
-                # Who sends X-Forwarded-For could pretend to be any address.
+                # A client could forge its address with X-Forwarded-For.
                 proxy_headers=False,
                 server_header=False,
                 timeout_keep_alive=_SECONDS_IDLE,
-                timeout_graceful_shutdown=settings.seconds_to_stop,
+                timeout_graceful_shutdown=options.seconds_to_stop,
             )
             yield config, listening, address
 
 
 class _Server(uvicorn.Server):
-    """Tells when it is ready."""
+    """A uvicorn server with a callback for readiness."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -155,31 +155,31 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _quiet_signals() -> Iterator[None]:
-    """Let a signal that stopped the server end there: uvicorn raises it once more when it has stopped."""
+    """Ignore the signal that uvicorn raises again after it has stopped."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {each: signal.signal(each, lambda *_: None) for each in _SIGNALS}
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio sends small answers at once; otherwise each waits 40 ms for more.
+    # asyncio sets TCP_NODELAY only with an explicit protocol; otherwise small responses wait 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
-            # After a restart the port is free at once; elsewhere this option lets two servers share it.
+            # Frees the port at once after a restart; on other systems it would let two servers share it.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(_WAITING)
+        listening.listen(_BACKLOG)
     except (OSError, OverflowError) as error:
         listening.close()
-        raise Unavailable(f"port: {host} port {port} cannot be listened on: {error}", field="port") from error
+        raise Unavailable(f"port: cannot listen on {host} port {port}: {error}", field="port") from error
     return listening
 
 

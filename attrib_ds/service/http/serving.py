@@ -1,4 +1,4 @@
-"""Serves a folder of projects over HTTP."""
+"""Entry point of the server, importable without the optional dependencies of ``[serve]``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import NotSupported
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-#: What the extra brings.
+#: Packages of the extra ``[serve]``.
 _EXTRA: Final = ("starlette", "uvicorn")
 
 
@@ -22,27 +22,26 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8_000,
     url: str | None = None,
-    settings: Settings | None = None,
+    options: ServerOptions | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve a folder of projects until SIGINT or SIGTERM, then finish what was accepted.
+    """Serve a folder of projects until SIGINT or SIGTERM, then finish accepted requests.
 
     Parameters
     ----------
     home : str or Path
-        Folder of embedded projects, one file each; accounts are beside them.
+        Folder of embedded projects, one file each, and of the service accounts.
     host : str, default "127.0.0.1"
-        Address to listen on; by default only this machine can call.
+        Address to listen on; by default the server is reachable only from this machine.
     port : int, default 8000
-        Port to listen on; 0 takes a free one.
+        Port to listen on; 0 picks a free one.
     url : str, optional
-        Address under which clients know the server, such as that of the proxy before it; clients sign
-        their requests for a token for it. By default what it listens on.
-    settings : Settings, optional
-        What the operator chose.
+        Public address of the server, such as that of a reverse proxy; clients use it as the audience of
+        their assertions. By default the address it listens on.
+    options : ServerOptions, optional
+        Limits of the server.
     announce : callable, optional
-        Takes the lines that name the addresses, once the server is ready; by default they go to standard
-        output.
+        Called with the server's addresses once it is ready; by default they are printed.
 
     Raises
     ------
@@ -51,7 +50,7 @@ def serve(
     Unavailable
         If the port or the accounts cannot be used.
     InvalidRequest
-        If the server listens everywhere and no ``url`` is given.
+        If the server listens on all addresses and no ``url`` is given.
     """
     try:
         from attrib_ds.service.http.server import run
@@ -59,7 +58,7 @@ def serve(
         if error.name is None or error.name.partition(".")[0] not in _EXTRA:
             raise
         raise NotSupported(
-            f"serving over HTTP needs {error.name}, which is not installed; it comes with the extra: "
+            f"serving over HTTP requires {error.name}, which is not installed; install the extra: "
             "pip install 'attrib-ds[serve]'"
         ) from error
     run(
@@ -67,12 +66,12 @@ def serve(
         host=host,
         port=port,
         url=url,
-        settings=settings or Settings(),
+        options=options or ServerOptions(),
         announce=announce or _print,
     )
 
 
 def _print(lines: str) -> None:
     sys.stdout.write(f"{lines}\n")
-    # Also where the output is no terminal, someone waits for it.
+    # A pipe is buffered, and its reader waits for the addresses.
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Answers the token route (RFC 6749, RFC 7523)."""
+"""The token route: exchanges assertions for access tokens (RFC 6749, RFC 7523)."""
 
 from __future__ import annotations
 
@@ -14,108 +14,107 @@ from starlette.responses import Response
 from attrib_ds.contract import OPERATIONS, from_wire
 from attrib_ds.contract.accounts import JWT_BEARER
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.accounts import Refusal, exchange
+from attrib_ds.service.accounts import OAuthError, exchange
 from attrib_ds.service.http import bodies
-from attrib_ds.service.http.failures import Failed, failed
+from attrib_ds.service.http.error_responses import HttpError, to_http_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from attrib_ds.service.accounts import Accounts
-    from attrib_ds.service.http.workers import Workers
+    from attrib_ds.service.http.thread_pool import ThreadPool
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _MOST_BYTES: Final = 64 * 1024
 _MOST_PARAMETERS: Final = 20
-#: What an error_description may hold (RFC 6749, section 5.2).
-_UNTELLABLE: Final = re.compile(r"[^\x20-\x21\x23-\x5B\x5D-\x7E]+")
+#: Characters not allowed in an error_description (RFC 6749, section 5.2).
+_DISALLOWED: Final = re.compile(r"[^\x20-\x21\x23-\x5B\x5D-\x7E]+")
 _HEADERS: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 _log: Final = logging.getLogger(__name__)
 
 
 class TokenRoute:
-    """Gives access tokens for assertions.
+    """Issue access tokens for assertions.
 
     Parameters
     ----------
     accounts : Accounts
-        Who may have one.
+        Service accounts.
     audiences : collection of str
-        URLs under which the route is known, one of which an assertion must be made for (G-171).
-    workers : Workers
-        Where the work is done.
+        URLs of the route; an assertion must name one as its audience (G-171).
+    pool : ThreadPool
+        Threads that do the work.
     """
 
-    def __init__(self, accounts: Accounts, *, audiences: Collection[str], workers: Workers) -> None:
+    def __init__(self, accounts: Accounts, *, audiences: Collection[str], pool: ThreadPool) -> None:
         self._accounts = accounts
         self._audiences = audiences
-        self._workers = workers
+        self._pool = pool
 
     async def answer(self, request: Request) -> Response:
-        """Answer one request; whatever goes wrong is told in the words of RFC 6749 (G-169)."""
+        """Answer one request; errors have the codes of RFC 6749 (G-169)."""
         try:
             form = await _read_form(request)
-            token = await self._workers.begin(
+            token = await self._pool.run_or_reject(
                 exchange,
                 self._accounts,
                 client_id=form["client_id"],
                 assertion=form["assertion"],
                 audiences=self._audiences,
             )
-        except Refusal as refusal:
-            return _refused(refusal)
+        except OAuthError as error:
+            return _error_response(error)
         except ClientDisconnect:
             raise
-        except Exception as error:  # noqa: BLE001  (told by status, and logged by name alone)
-            failure = failed(error)
-            return _failure(request, failure, error)
-        told = {
+        except Exception as error:  # noqa: BLE001  (answered by status, and logged by class alone)
+            return _failure_response(request, to_http_error(error), error)
+        body = {
             "access_token": token.text,
             "token_type": "Bearer",
             "expires_in": token.seconds,
             "scope": " ".join(token.scopes),
         }
-        return _response(200, told)
+        return _response(200, body)
 
 
 async def _read_form(request: Request) -> dict[str, str]:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != _FORM:
-        raise Refusal("invalid_request", f"the content type is not {_FORM}")
+        raise OAuthError("invalid_request", f"the content type is not {_FORM}")
     content = await bodies.read(request, most_bytes=_MOST_BYTES)
     try:
         pairs = parse_qsl(content.decode("ascii"), errors="strict", max_num_fields=_MOST_PARAMETERS)
     except ValueError:
-        raise Refusal("invalid_request", "the body is no form in UTF-8") from None
+        raise OAuthError("invalid_request", "the body is not a form in UTF-8") from None
     form = dict(pairs)
     if len(form) < len(pairs):
-        raise Refusal("invalid_request", "a parameter is there twice")
+        raise OAuthError("invalid_request", "a parameter is repeated")
     if form.get("grant_type", JWT_BEARER) != JWT_BEARER:
-        raise Refusal("unsupported_grant_type", f"the grant_type is not {JWT_BEARER}")
+        raise OAuthError("unsupported_grant_type", f"the grant_type is not {JWT_BEARER}")
     try:
         from_wire(OPERATIONS["exchange_token"], body=form)
     except InvalidRequest as error:
-        named = ", ".join(sorted({str(each["attribute"]) for each in error.details}))
-        raise Refusal("invalid_request", f"missing or not allowed: {named}") from None
+        names = ", ".join(sorted({str(entry["attribute"]) for entry in error.details}))
+        raise OAuthError("invalid_request", f"missing or not allowed: {names}") from None
     return form
 
 
-def _refused(refusal: Refusal) -> Response:
-    told = {"error": refusal.code, "error_description": _UNTELLABLE.sub(" ", refusal.description)}
-    if refusal.code == "invalid_client":
-        return _response(401, told, {"WWW-Authenticate": 'Bearer error="invalid_client"'})
-    return _response(400, told)
+def _error_response(error: OAuthError) -> Response:
+    body = {"error": error.code, "error_description": _DISALLOWED.sub(" ", error.description)}
+    if error.code == "invalid_client":
+        return _response(401, body, {"WWW-Authenticate": 'Bearer error="invalid_client"'})
+    return _response(400, body)
 
 
-def _failure(request: Request, failure: Failed, error: Exception) -> Response:
+def _failure_response(request: Request, failure: HttpError, error: Exception) -> Response:
     if failure.status >= 500:
-        # Without its text and trace: what is going on here is about secrets.
-        _log.error("request %s failed: %s", request.state.request_id, type(error).__name__)
+        # Without message and traceback, which may contain secrets.
+        _log.error("request %s to_http_error: %s", request.state.request_id, type(error).__name__)
         code = "temporarily_unavailable" if failure.status == 503 else "server_error"
     else:
         code = "invalid_request"
     return _response(failure.status, {"error": code}, failure.headers)
 
 
-def _response(status: int, told: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
-    return Response(json.dumps(told), status, {**_HEADERS, **(headers or {})}, media_type="application/json")
+def _response(status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    return Response(json.dumps(body), status, {**_HEADERS, **(headers or {})}, media_type="application/json")

@@ -1,1 +1,1 @@
-"""The service over HTTP: authenticated, with patience, and without showing a secret."""
+"""The transport over HTTP: authentication, retries, rate limiting, and secrets kept out of all output."""

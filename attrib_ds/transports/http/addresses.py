@@ -1,4 +1,4 @@
-"""The addresses of a remote service."""
+"""Check and complete the addresses of a remote service."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LONGEST_SHOWN: Final = 80
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the paths of each base begin, without a slash at the end.
+    """Base URLs of a service.
 
     Parameters
     ----------
     v1, v2, auth : str
-        URLs.
+        URLs without a trailing slash.
     """
 
     v1: str
@@ -31,35 +31,35 @@ class Addresses:
     auth: str
 
     def of(self, operation: Operation, path: str) -> str:
-        """Return the URL of a path of an operation."""
+        """Return the full URL of an operation's path."""
         return {"v1": self.v1, "v2": self.v2, "auth": self.auth}[operation.base] + path
 
 
 def read_addresses(
     url: str, *, url_v2: str | None = None, auth_url: str | None = None, allow_insecure: bool = False
 ) -> Addresses:
-    """Complete the addresses of a service.
+    """Check the addresses of a service and complete them.
 
     Parameters
     ----------
     url : str
         With or without ``/api/v1`` at the end.
     url_v2 : str, optional
-        With or without ``/api/v2``; by default beside ``url``.
+        With or without ``/api/v2`` at the end; derived from ``url`` by default.
     auth_url : str, optional
-        Under which ``/oidc/token`` is; by default ``/auth`` at the origin of ``url``.
+        Parent of ``/oidc/token``; by default ``/auth`` at the origin of ``url``.
     allow_insecure : bool, default False
-        Whether ``http://`` is allowed to other machines.
+        Whether to allow ``http://`` to other machines.
 
     Returns
     -------
     Addresses
-        All of them.
+        Base URLs of v1, v2 and authentication.
 
     Raises
     ------
     InvalidRequest
-        If one is no address, or would send secrets in the open.
+        If one is not a URL, or would send secrets unencrypted.
 
     Examples
     --------
@@ -68,18 +68,18 @@ def read_addresses(
               auth='https://shop.example/auth')
     """
     root = _checked("url", url, allow_insecure).removesuffix(BASES["v1"])
-    beside = _checked("url_v2", url_v2, allow_insecure).removesuffix(BASES["v2"]) if url_v2 else root
+    root_v2 = _checked("url_v2", url_v2, allow_insecure).removesuffix(BASES["v2"]) if url_v2 else root
     origin = urlsplit(root)
     auth = f"{origin.scheme}://{origin.netloc}{BASES['auth']}"
     return Addresses(
         v1=root + BASES["v1"],
-        v2=beside + BASES["v2"],
+        v2=root_v2 + BASES["v2"],
         auth=_checked("auth_url", auth_url, allow_insecure) if auth_url else auth,
     )
 
 
 def is_here(url: str) -> bool:
-    """Say whether an address is on this machine.
+    """Return whether an address is on this machine.
 
     Examples
     --------
@@ -98,19 +98,19 @@ def _checked(argument: str, url: str, allow_insecure: bool) -> str:
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         shown = "it" if "@" in str(url) else f"{str(url)[:_LONGEST_SHOWN]!r}"
         raise InvalidRequest(
-            f"{argument}: {shown} is no address; allowed: such as 'https://attribution.example'",
+            f"{argument}: {shown} is not an address; expected one such as 'https://attribution.example'",
             field=argument,
         )
     if parts.username is not None or parts.query or parts.fragment:
-        # Not shown: it may hold a password.
+        # Not shown: it may contain a password.
         raise InvalidRequest(
-            f"{argument}: holds a user name, a query or a fragment; allowed: a host and a path",
+            f"{argument}: contains a user name, a query or a fragment; allowed: a host and a path",
             field=argument,
         )
     if parts.scheme == "http" and not is_here(url) and not allow_insecure:
         raise InvalidRequest(
-            f"{argument}: {url!r} would send tokens and data in the open; give 'https://{parts.netloc}', or "
-            "allow_insecure=True on a network that you trust",
+            f"{argument}: {url!r} would send tokens and data unencrypted; use 'https://{parts.netloc}', or "
+            "allow_insecure=True on a trusted network",
             field=argument,
         )
     return url.strip().rstrip("/")
@@ -119,7 +119,7 @@ def _checked(argument: str, url: str, allow_insecure: bool) -> str:
 def _parts(url: object) -> SplitResult | None:
     try:
         parts = urlsplit(url.strip()) if isinstance(url, str) else None
-        # Reading it checks it.
+        # Reading the port validates it.
         _ = parts.port if parts else None
     except ValueError:
         return None

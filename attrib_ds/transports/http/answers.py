@@ -1,4 +1,4 @@
-"""Reads responses of success as answers."""
+"""Read successful responses as answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attrib_ds.records.json_records import decode, from_json
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.arrow_spool import ArrowSpool
 from attrib_ds.transports.http.json_stream import Unreadable, read_records
-from attrib_ds.transports.http.retrying import Failed
+from attrib_ds.transports.http.retrying import AttemptFailed
 from attrib_ds.transports.http.values import read_value, whole
 
 if TYPE_CHECKING:
@@ -29,33 +29,33 @@ T = TypeVar("T")
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
-#: Bytes of JSON that are read at once.
-_AT_ONCE: Final = 2**26
-#: Arrow where the service offers it, otherwise JSON.
+#: JSON bodies of up to this many bytes are parsed as a whole.
+_MOST_BYTES_AT_ONCE: Final = 2**26
+#: Arrow if the service offers it, otherwise JSON.
 EITHER: Final = f"{ARROW}, {JSON};q=0.9"
 
 
 def read_answer(response: Response, operation: Operation, request: Request) -> Answer:
-    """Read a response of success.
+    """Read a successful response.
 
     Parameters
     ----------
     response : Response
-        Its body is not read yet.
+        Its body has not been read.
     operation : Operation
-        The operation that was requested.
+        The operation.
     request : Request
-        Its request.
+        Request of the operation.
 
     Returns
     -------
     Answer
-        As an embedded project would give it.
+        The same as from an embedded project.
 
     Raises
     ------
-    Failed
-        If it is not an answer of this operation.
+    AttemptFailed
+        If the body is not an answer of this operation.
     """
 
     def read() -> Answer:
@@ -69,7 +69,7 @@ def read_answer(response: Response, operation: Operation, request: Request) -> A
 def read_first_page(response: Response, operation: Operation, request: Request) -> Answer | None:
     """Read the first page of a search, unless it is in Arrow and more records follow.
 
-    Then its rows stay unread, since the service gives all records in one Arrow answer.
+    In that case its rows stay unread, since all records are then requested in one Arrow response.
 
     Parameters
     ----------
@@ -83,30 +83,32 @@ def read_first_page(response: Response, operation: Operation, request: Request) 
     """
     if response.media != ARROW:
         return read_answer(response, operation, request)
-    asked: Any = request
+    page: Any = request
 
     def read() -> Answer | None:
         expected = columns(operation, request)
         with _arrow_reader(response) as (reader, counters):
             total = counters.get("total")
-            if total is not None and total - asked.offset > asked.limit:
+            if total is not None and total - page.offset > page.limit:
                 return None
             table = pa.concat_tables([expected.empty_table(), *_tables(reader, counters, expected)])
-        return Answer.of(table, total=total, offset=asked.offset, limit=asked.limit)
+        return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
 
     return _readable(response, operation, read)
 
 
 def _readable(response: Response, operation: Operation, read: Callable[[], T]) -> T:
-    """Return what ``read`` returns; raise :exc:`Failed` if the body is not an answer of the operation."""
+    """Return what ``read`` returns; raise :exc:`AttemptFailed` if the body is not a valid answer."""
     try:
         return read()
     except ServiceFailure as failure:
-        problem, is_broken = failure.message, False
+        problem, is_transient = failure.message, False
     except (Unreadable, InvalidRequest, pa.ArrowInvalid) as error:
-        # A response that broke off may be complete the next time; a page of another kind comes again.
-        problem, is_broken = _described(response, error), "html" not in response.media
-    raise Failed(ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_broken else "never")
+        # A truncated response may be complete the next time; a web page stays a web page.
+        problem, is_transient = _describe(response, error), "html" not in response.media
+    raise AttemptFailed(
+        ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_transient else "never"
+    )
 
 
 def _records(response: Response, operation: Operation, request: Request) -> Answer:
@@ -119,17 +121,17 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
         table, counters = _json(response, expected, RESOURCES[str(operation.answer.resource)])
         count = whole(counters.get("count"))
         if count is not None and count != table.num_rows:
-            raise ServiceFailure(f"the service answered {table.num_rows} records and says they are {count}")
+            raise ServiceFailure(f"the response has {table.num_rows} records, but its count is {count}")
     if kind == "record":
         if table.num_rows != 1:
-            raise ServiceFailure(f"the service answered {table.num_rows} records where one was asked for")
-        # 200 in place of 201: it was there before, nothing was created (G-143).
+            raise ServiceFailure(f"the response has {table.num_rows} records; expected one")
+        # 200 instead of 201: the record existed already (G-143).
         may_be_present = operation.success == 201 and 200 in operation.also
         return Answer.of(table, value=response.status == 201 if may_be_present else None)
     if kind == "array":
         return Answer.of(table)
-    asked: Any = request
-    return Answer.of(table, total=whole(counters.get("total")), offset=asked.offset, limit=asked.limit)
+    page: Any = request
+    return Answer.of(table, total=whole(counters.get("total")), offset=page.offset, limit=page.limit)
 
 
 def _arrow(response: Response, expected: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
@@ -152,16 +154,16 @@ def spool_answer(
     response, operation, request
         As for :func:`read_answer`, which raises the same errors.
     advance : callable
-        Called with the number of further rows that arrived, and the total.
+        Called with the number of new rows and the total.
 
     Returns
     -------
     Answer, optional
-        To be closed; its tables are on disk. None if the response is not Arrow.
+        To be closed by the caller; its tables are on disk. None if the response is not Arrow.
     """
     if response.media != ARROW:
         return None
-    asked: Any = request
+    page: Any = request
     expected = columns(operation, request)
     spool = ArrowSpool(expected)
 
@@ -175,20 +177,20 @@ def spool_answer(
                     advance(table.num_rows, total)
 
             rows = spool.fill(tables())
-        return Answer(expected, spool.tables(), rows, total, asked.offset, asked.limit, close=spool.close)
+        return Answer(expected, spool.tables(), rows, total, page.offset, page.limit, close=spool.close)
 
     return _readable(response, operation, read)
 
 
 @contextmanager
 def _arrow_reader(response: Response) -> Iterator[tuple[pa.RecordBatchStreamReader, dict[str, int]]]:
-    """Open an Arrow stream; yield its reader, and the counters in the metadata of its schema."""
+    """Open an Arrow stream; yield its reader and the counters in its schema metadata."""
     try:
         with pa.ipc.open_stream(pa.PythonFile(response.file(), mode="r")) as reader:
             metadata = (reader.schema.metadata or {}).items()
             yield reader, {name.decode(): int(number) for name, number in metadata if number.isdigit()}
     except OSError as error:
-        # Of Arrow itself; errors of the connection are of subclasses.
+        # Arrow raises OSError itself; connection errors are subclasses.
         if type(error) is not OSError:
             raise
         raise Unreadable(str(error)) from None
@@ -203,31 +205,35 @@ def _tables(
         rows += batch.num_rows
         yield _as_expected(batch, expected)
     if "total" in counters:
-        # A stream that ends between two batches looks complete.
+        # A stream truncated between two batches looks complete.
         left = max(counters["total"] - counters.get("offset", 0), 0)
         if rows != min(left, counters.get("limit", left)):
-            raise Unreadable("it breaks off")
+            raise Unreadable("it is truncated")
 
 
 def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
     table = pa.Table.from_batches([batch])
     arrays = []
     for field in expected:
-        held = table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        array = (
+            table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        )
         try:
-            arrays.append(held.cast(field.type))
+            arrays.append(array.cast(field.type))
         except pa.ArrowException:
             raise ServiceFailure(
-                f"the service answered {field.name} as {held.type}, not as {field.type}"
+                f"the response has {field.name} as {array.type}; expected {field.type}"
             ) from None
     return pa.table(arrays, schema=expected)
 
 
-def _json(response: Response, expected: pa.Schema, known: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
-    """Read a short body at once, and a long one in pieces so that its text is never held as a whole."""
+def _json(
+    response: Response, expected: pa.Schema, record_schema: pa.Schema
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Parse a short body as a whole and a long one as a stream, to bound memory."""
     chunks = response.chunks()
     head: list[bytes] = []
-    while sum(map(len, head)) < _AT_ONCE:
+    while sum(map(len, head)) < _MOST_BYTES_AT_ONCE:
         chunk = next(chunks, None)
         if chunk is None:
             break
@@ -237,27 +243,27 @@ def _json(response: Response, expected: pa.Schema, known: pa.Schema) -> tuple[pa
     content = b"".join(head)
     with suppress(ServiceFailure):
         is_array = content.lstrip()[:1] == b"["
-        page = read_page(content, expected, kind="array" if is_array else "page", known=known)
+        page = read_page(content, expected, kind="array" if is_array else "page", known=record_schema)
         table = page.table
         for field, texts in zip(page.unknown.schema, page.unknown.columns, strict=True):
             table = table.append_column(field, texts)
         return table, {"total": page.total, "count": page.count}
-    # The slow reader says what is wrong with it, and whether it merely breaks off.
+    # The slow parser finds out what is wrong, and whether the body is merely truncated.
     return read_records([content], expected)
 
 
 def _one(response: Response, expected: pa.Schema) -> pa.Table:
     record = decode(response.content())
     if not isinstance(record, dict):
-        raise Unreadable("it is no object")
+        raise Unreadable("it is not an object")
     return from_json([record], expected)
 
 
-def _described(response: Response, error: Exception) -> str:
+def _describe(response: Response, error: Exception) -> str:
     if response.media == "text/html":
-        return "the address answers with a web page; check url="
-    media = response.media or "an answer without a content type"
+        return "the response is a web page; check url="
+    media = response.media or "a response without a content type"
     problem = (
         error.message.partition(": is not JSON: ")[2] if isinstance(error, InvalidRequest) else str(error)
     )
-    return f"the service answered {media} that cannot be read: {problem[:200]}"
+    return f"the service sent {media} that cannot be read: {problem[:200]}"

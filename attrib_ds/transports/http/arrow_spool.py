@@ -1,4 +1,4 @@
-"""Keeps a long answer of Arrow on the disk until it is whole."""
+"""Spool a long Arrow response to disk until it is complete."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class ArrowSpool:
-    """Tables on the disk, to be read once more; the file is gone when it is closed.
+    """Tables in a temporary file, written once and read once; closing deletes the file.
 
     Parameters
     ----------
     columns : pyarrow.Schema
-        Of every table.
+        Schema of every table.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class ArrowSpool:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
 
     def fill(self, tables: Iterable[pa.Table]) -> int:
-        """Write tables and return how many rows they have; closed where one cannot be had."""
+        """Write tables and return their number of rows; close the file if one fails."""
         rows = 0
         try:
             with pa.ipc.new_file(self._file, self._columns) as writer:
@@ -46,7 +46,7 @@ class ArrowSpool:
         return rows
 
     def tables(self) -> Generator[pa.Table, None, None]:
-        """Go through the tables, then close."""
+        """Yield the tables, then close the file."""
         try:
             self._file.seek(0)
             with pa.ipc.open_file(self._file) as reader:
@@ -56,5 +56,5 @@ class ArrowSpool:
             self.close()
 
     def close(self) -> None:
-        """Let go of the file; closing twice does nothing."""
+        """Close the file; idempotent."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""Signs the assertion by which a service account asks for a token (RFC 7523)."""
+"""Sign the JWT assertion with which a service account requests an access token (RFC 7523)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _ALGORITHM: Final = "RS256"
 
-#: How long it is good for; a service takes an hour at most (G-170).
+#: Validity in seconds; a service accepts an hour at most (G-170).
 _SECONDS: Final = 300
-#: So far in the past it was made: a service whose clock is a little behind takes it all the same.
+#: Seconds by which ``iat`` is backdated, for services whose clock is slightly behind.
 _SECONDS_BEFORE: Final = 10
 
 
@@ -27,11 +27,11 @@ def make_assertion(credentials: Credentials, *, audience: str, now: float) -> Se
     Parameters
     ----------
     credentials : Credentials
-        Whose it is.
+        Key of the service account.
     audience : str
         URL of the token route.
     now : float
-        Seconds since 1970 by the service's clock.
+        Unix time by the service's clock.
 
     Returns
     -------
@@ -58,5 +58,5 @@ def make_assertion(credentials: Credentials, *, audience: str, now: float) -> Se
         )
     except (jwt.PyJWTError, ValueError, TypeError):
         pass
-    # Out of the handler: the frames of the failure hold the private key.
+    # Outside the handler: the traceback of the failure holds the private key.
     raise InvalidRequest(f"key: the private key {credentials.key_id!r} cannot sign", field="key")

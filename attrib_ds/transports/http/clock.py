@@ -1,4 +1,4 @@
-"""Time: as it passes, as the service counts it, and as the user waits."""
+"""The transport's clock, and the service's clock as estimated from its Date headers."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Smaller differences are those of the way and of a header without fractions.
+#: Smaller differences come from network latency and from the header's whole seconds.
 _SMALLEST_DIFFERENCE: Final = 5.0
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Where a transport has its time from; tests bring their own.
+    """Source of time and randomness; tests replace it.
 
     Parameters
     ----------
     monotonic : callable
-        Returns seconds that never go back.
+        Returns seconds of a monotonic clock.
     wall : callable
-        Returns seconds since 1970.
+        Returns the Unix time.
     sleep : callable
-        Waits so many seconds.
+        Waits for a number of seconds.
     random : callable
-        Returns a number from 0 to 1, for waits that differ.
+        Returns a random number from 0 to 1, for jitter.
     """
 
     monotonic: Callable[[], float] = time.monotonic
@@ -39,12 +39,12 @@ class Clock:
 
 
 class ServiceTime:
-    """Tell the time as the service does, by the Date of its answers.
+    """Estimate the service's clock from the Date headers of its responses.
 
     Parameters
     ----------
     clock : Clock
-        This machine's.
+        The local clock.
 
     Examples
     --------
@@ -58,34 +58,34 @@ class ServiceTime:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._ahead = 0.0
+        self._offset = 0.0
 
     def now(self) -> float:
-        """Return the seconds since 1970 by the service's clock, as far as it is known."""
+        """Return the Unix time by the service's clock; by the local one before the first response."""
         with self._lock:
-            return self._clock.wall() + self._ahead
+            return self._clock.wall() + self._offset
 
     def note(self, date: str | None) -> bool:
-        """Take in the Date of an answer that has just come; true if it changes what was known."""
-        told = instant_of(date)
-        if told is None:
+        """Update the clock from the Date header of a new response; return whether it changed."""
+        service_time = parse_http_date(date)
+        if service_time is None:
             return False
-        # Half a second: the header has cut the fraction off.
-        ahead = told + 0.5 - self._clock.wall()
-        ahead = ahead if abs(ahead) >= _SMALLEST_DIFFERENCE else 0.0
+        # Half a second: the header is truncated to whole seconds.
+        offset = service_time + 0.5 - self._clock.wall()
+        offset = offset if abs(offset) >= _SMALLEST_DIFFERENCE else 0.0
         with self._lock:
-            has_changed = abs(ahead - self._ahead) >= _SMALLEST_DIFFERENCE
+            has_changed = abs(offset - self._offset) >= _SMALLEST_DIFFERENCE
             if has_changed:
-                self._ahead = ahead
+                self._offset = offset
         return has_changed
 
 
-def instant_of(date: str | None) -> float | None:
-    """Return the seconds since 1970 that an HTTP date stands for, None where it is none.
+def parse_http_date(date: str | None) -> float | None:
+    """Return the Unix time of an HTTP date; None if it is missing or invalid.
 
     Examples
     --------
-    >>> instant_of("Thu, 01 Jan 1970 00:01:00 GMT"), instant_of("soon")
+    >>> parse_http_date("Thu, 01 Jan 1970 00:01:00 GMT"), parse_http_date("soon")
     (60.0, None)
     """
     if not date:

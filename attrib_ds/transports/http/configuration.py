@@ -1,4 +1,4 @@
-"""Finds where a project's service is: in arguments, the environment or the user's configuration file."""
+"""Find the service of a project: from arguments, the environment or the user's configuration file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.transports.http.secret import Secret
 
-#: What is told of a service, and where the environment tells it.
+#: Settings of a service and their environment variables.
 _VARIABLES: Final = {
     "url": "ATTRIB_DS_URL",
     "url_v2": "ATTRIB_DS_URL_V2",
@@ -30,18 +30,18 @@ _PATHS: Final = ("key", "routes")
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """Where a service is, and who asks.
+    """Address and key of a service.
 
     Parameters
     ----------
     url : str
-        Its address.
+        Address of the service.
     url_v2, auth_url : str, optional
-        Further addresses.
+        Addresses of version 2 and of the token route, if they differ.
     key : str, Path or Secret, optional
-        A key file, or its content.
+        Path or content of a key file.
     routes : str or Path, optional
-        A file of methods and paths that differ.
+        File of methods and paths that differ from the contract.
     """
 
     url: str
@@ -52,62 +52,63 @@ class Remote:
 
 
 def find_remote(arguments: Mapping[str, Any]) -> Remote | None:
-    """Complete what was said about a service by what the environment and the configuration file say.
+    """Find the service from arguments, then the environment, then the configuration file.
 
-    Addresses belong together: the others are taken from where the ``url`` is from, so that a token of one
-    service is never sent to another one.
+    All addresses come from the source of the ``url``, so that a token of one service is never sent to
+    another.
 
     Parameters
     ----------
     arguments : mapping
-        ``url``, ``url_v2``, ``auth_url``, ``key`` and ``routes``, None where nothing was said.
+        ``url``, ``url_v2``, ``auth_url``, ``key`` and ``routes``; None if not given.
 
     Returns
     -------
     Remote, optional
-        None if no address is known.
+        None if there is no address.
 
     Raises
     ------
     InvalidRequest
-        If something is said of a service without an address, or the file cannot be read.
+        If a setting is given without an address, or the configuration file cannot be read.
     """
-    said = {name: value for name, value in arguments.items() if value is not None}
+    given = {name: value for name, value in arguments.items() if value is not None}
     environment = {
         name: os.environ[variable] for name, variable in _VARIABLES.items() if os.environ.get(variable)
     }
-    # Asked for only where it is needed: a file that is not in order does not get in the way otherwise.
-    file = {} if "url" in said or "url" in environment else _read_file(config_file())
-    source = next((each for each in (said, environment, file) if "url" in each), None)
+    # Read only if needed, so that an invalid file does no harm otherwise.
+    file = {} if "url" in given or "url" in environment else _read_file(config_file())
+    source = next((settings for settings in (given, environment, file) if "url" in settings), None)
     if source is None:
-        if said:
-            name = next(iter(said))
+        if given:
+            name = next(iter(given))
             raise InvalidRequest(
-                f"{name}: is for a remote service, and no address of one is known; give url= or set "
-                "ATTRIB_DS_URL, or leave it out for an embedded project",
+                f"{name}: applies to a remote service, but no address is given; pass url= or set "
+                "ATTRIB_DS_URL, or omit it for an embedded project",
                 field=name,
             )
         return None
-    key = {name: each[name] for each in (file, environment) for name in ("key",) if name in each}
-    return Remote(**{**key, **source, **said})
+    key = {name: value for name, value in (file | environment).items() if name == "key"}
+    return Remote(**{**key, **source, **given})
 
 
 def config_file() -> Path:
-    """Return the path of the user's configuration file, which need not be there."""
+    """Return the path of the user's configuration file, which may not exist."""
     return Path(platformdirs.user_config_dir("attrib-ds")) / "config.toml"
 
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidRequest(f"configuration: {str(path)!r} cannot be read: {error}") from error
-    for name, value in told.items():
+    for name, value in settings.items():
         if name not in _VARIABLES:
             raise InvalidRequest.choice(f"configuration: {str(path)!r}", name, _VARIABLES)
         if not isinstance(value, str) or not value:
-            raise InvalidRequest(f"configuration: {str(path)!r}: {name} is no text", field=name)
-    # Beside the file, where they are not named from the root on.
-    return told | {name: path.parent / Path(told[name]).expanduser() for name in _PATHS if name in told}
+            raise InvalidRequest(f"configuration: {str(path)!r}: {name} is not a string", field=name)
+    # Relative paths are relative to the file.
+    paths = {name: path.parent / Path(settings[name]).expanduser() for name in _PATHS if name in settings}
+    return settings | paths

@@ -1,4 +1,4 @@
-"""Reads the key of a service account."""
+"""Read and check the key of a service account."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attrib_ds.transports.http.secret import Secret
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    #: A path, or the content behind a veil.
+    #: A path, or the content as a secret.
     KeySource: TypeAlias = str | Path | Secret[Mapping[str, Any]] | Secret[str]
 
 _MEMBERS: Final = ("clientId", "serviceAccountEmail", "privateKeyId", "privateKey")
@@ -32,16 +32,16 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a service account proves itself by.
+    """Key of a service account.
 
     Parameters
     ----------
     client_id, email : str
-        The account.
+        Id and email of the account.
     key_id : str
-        The key.
+        Id of the key.
     private_key : Secret of str
-        PEM.
+        Private key in PEM.
     """
 
     client_id: str
@@ -50,12 +50,12 @@ class Credentials:
     private_key: Secret[str]
 
 
-def veiled(key: str | Path | Mapping[str, Any]) -> KeySource:
-    """Return a key as it was given, its content (not its path) behind a veil; never fails.
+def protect_key(key: str | Path | Mapping[str, Any]) -> KeySource:
+    """Wrap the content of a key in a secret; a path stays as it is. Never raises.
 
     Examples
     --------
-    >>> veiled({"privateKey": "-----BEGIN PRIVATE KEY-----"}), veiled("key.json")
+    >>> protect_key({"privateKey": "-----BEGIN PRIVATE KEY-----"}), protect_key("key.json")
     ([secret], 'key.json')
     """
     if isinstance(key, Mapping):
@@ -66,14 +66,14 @@ def veiled(key: str | Path | Mapping[str, Any]) -> KeySource:
 
 
 def read_credentials(key: KeySource, *, argument: str = "key") -> Credentials:
-    """Read a key.
+    """Read and check a key.
 
     Parameters
     ----------
     key : str, Path or Secret
-        The path of a key file, or its content from :func:`veiled`.
+        Path of a key file, or its content from :func:`protect_key`.
     argument : str, default "key"
-        Where it was named, for an error.
+        Name of the argument, for errors.
 
     Returns
     -------
@@ -83,7 +83,8 @@ def read_credentials(key: KeySource, *, argument: str = "key") -> Credentials:
     Raises
     ------
     InvalidRequest
-        If there is no such file, a member is missing, or the private key is none. No message shows the key.
+        If the file does not exist, a member is missing, or the private key is invalid. No message shows the
+        key.
 
     Warns
     -----
@@ -98,7 +99,7 @@ def read_credentials(key: KeySource, *, argument: str = "key") -> Credentials:
         members, problem = _parsed(content) if content is not None else ({}, problem)
     missing = [name for name in _MEMBERS if name not in members]
     if problem is None and missing:
-        problem = f"has no text as {' and '.join(missing)}; a key file holds {', '.join(_MEMBERS)}"
+        problem = f"has no {' and '.join(missing)}; a key file contains {', '.join(_MEMBERS)} as strings"
     problem = problem or _problem_of_private_key(members["privateKey"])
     if problem is not None:
         raise InvalidRequest(f"{argument}: {shown} {problem}", field=argument)
@@ -107,19 +108,19 @@ def read_credentials(key: KeySource, *, argument: str = "key") -> Credentials:
 
 
 def _content(path: Path) -> tuple[Secret[str] | None, str | None]:
-    """Return the content of a file, or what is wrong with it."""
+    """Return the content of a file, or a description of the problem."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) or path.stat().st_size > _LARGEST:
-            return None, "is no key file"
+            return None, "is not a key file"
         content = Secret(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return None, "is not there; name the JSON file that came with the service account"
+        return None, "does not exist; pass the path of the service account's JSON file"
     except (OSError, UnicodeDecodeError) as error:
         return None, f"cannot be read ({type(error).__name__})"
     if os.name == "posix" and mode & _OTHERS:
         warnings.warn(
-            f"key: {str(path)!r} can be read by other users of this machine; make it yours alone: "
+            f"key: {str(path)!r} can be read by other users of this machine; restrict it to yourself: "
             f"chmod 600 {path}",
             stacklevel=5,
         )
@@ -127,16 +128,16 @@ def _content(path: Path) -> tuple[Secret[str] | None, str | None]:
 
 
 def _parsed(content: Secret[Any]) -> tuple[dict[str, Secret[str]], str | None]:
-    """Return the members that are text; the plain content ends with this frame, which never raises."""
+    """Return the members that are strings; never raises, so that no traceback holds the plain content."""
     try:
-        held = content.reveal()
-        held = json.loads(held) if isinstance(held, str) else held
+        plain = content.reveal()
+        plain = json.loads(plain) if isinstance(plain, str) else plain
     except (ValueError, RecursionError):
         return {}, "is not JSON"
-    if not isinstance(held, Mapping):
+    if not isinstance(plain, Mapping):
         return {}, "is not a JSON object"
     return {
-        name: Secret(held[name]) for name in _MEMBERS if isinstance(held.get(name), str) and held[name]
+        name: Secret(plain[name]) for name in _MEMBERS if isinstance(plain.get(name), str) and plain[name]
     }, None
 
 
@@ -144,9 +145,9 @@ def _problem_of_private_key(private_key: Secret[str]) -> str | None:
     try:
         loaded = load_pem_private_key(private_key.reveal().encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        return "has a privateKey that is no private key in PEM (with line breaks as \\n), or is encrypted"
+        return "has a privateKey that is not an unencrypted private key in PEM (with line breaks as \\n)"
     if not isinstance(loaded, RSAPrivateKey):
-        return "has a privateKey that is not of the kind RSA"
+        return "has a privateKey that is not an RSA key"
     if loaded.key_size < _FEWEST_BITS:
         return f"has a privateKey of {loaded.key_size} bits; allowed: {_FEWEST_BITS} or more"
     return None

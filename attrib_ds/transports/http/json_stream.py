@@ -1,4 +1,4 @@
-"""Reads a page of JSON records as it arrives, so that its text is never held as a whole."""
+"""Parse a page of JSON records incrementally, so that a large body is never held in memory as a whole."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from attrib_ds.records.json_records import from_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Records turned into columns at one time.
+#: Records converted to columns at a time.
 _BATCH: Final = 2_048
-#: Characters beyond which a single value is not taken for one.
+#: Maximum number of characters of a single value.
 _LONGEST_VALUE: Final = 2**27
 _BLANK: Final = " \t\n\r"
+_TRUNCATED: Final = "it is truncated"
 
 
 class Unreadable(ValueError):
-    """What came is no answer, or ends before its end."""
+    """A body is not a valid response, or is truncated."""
 
 
 def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
@@ -31,21 +32,21 @@ def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table,
     Parameters
     ----------
     chunks : iterable of bytes
-        Together one JSON text: an object with records in ``data``, or an array of records.
+        JSON text in chunks: an object with records in ``data``, or an array of records.
     columns : pyarrow.Schema
-        Of the table.
+        Schema of the table.
 
     Returns
     -------
     Table
-        One row per record, in their order.
+        One row per record, in the order of the text.
     dict
-        The other members of the object; without ``data`` among them for a page.
+        The other members of the object; empty for an array.
 
     Raises
     ------
     Unreadable
-        If the text is another one.
+        If the text is not such JSON.
     ServiceFailure
         If a value does not fit its column.
 
@@ -67,7 +68,7 @@ def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table,
         while text.peek() != "}":
             name = text.value()
             text.take(":")
-            # Of two members with one name the last one counts (G-044).
+            # Of two members with the same name the last one counts (G-044).
             if name == "data" and text.peek() == "[":
                 batches.clear()
                 has_records = True
@@ -77,12 +78,12 @@ def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table,
             if text.peek() != "}":
                 text.take(",")
                 if text.peek() == "}":
-                    raise Unreadable("a comma stands before the end of an object")
+                    raise Unreadable("an object has a trailing comma")
         text.take("}")
         if not has_records:
             raise Unreadable("it has no array in data")
     if text.peek():
-        raise Unreadable("there is more behind its end")
+        raise Unreadable("it has trailing characters")
     return pa.Table.from_batches(batches, columns), others
 
 
@@ -97,14 +98,14 @@ def _read_array(text: _Text, columns: pa.Schema, batches: list[pa.RecordBatch]) 
         if text.peek() != "]":
             text.take(",")
             if text.peek() == "]":
-                raise Unreadable("a comma stands before the end of an array")
+                raise Unreadable("an array has a trailing comma")
     text.take("]")
     if records:
         batches += from_json(records, columns).to_batches()
 
 
 class _Text:
-    """JSON text of which only what is not read yet is held."""
+    """JSON text of which only the unread part is buffered."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -115,7 +116,7 @@ class _Text:
         self._json = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)
 
     def peek(self) -> str:
-        """Return the next character that is not blank, "" at the end."""
+        """Return the next character that is not whitespace; "" at the end."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _BLANK:
                 self._at += 1
@@ -125,7 +126,7 @@ class _Text:
                 return ""
 
     def take(self, character: str) -> None:
-        """Go behind a character, which must be the next one."""
+        """Consume one character, which must be the next one."""
         if self.peek() != character:
             raise Unreadable(f"{character!r} is missing")
         self._at += 1
@@ -141,16 +142,16 @@ class _Text:
                 problem = str(error) or type(error).__name__
                 is_whole = False
             else:
-                # A number at the end of what has arrived may go on.
+                # A number at the end of the buffer may continue in the next chunk.
                 is_whole = end < len(self._text)
-                problem = "it breaks off"
+                problem = _TRUNCATED
             if is_whole:
                 break
             if len(self._text) - self._at > _LONGEST_VALUE:
                 raise Unreadable("a value has no end")
-            # Twice as much each time: a long value is not read again for every piece of it.
+            # The buffer doubles each time: a long value is not parsed again for every chunk.
             if not self._more(wanted):
-                if problem == "it breaks off":
+                if problem == _TRUNCATED:
                     break
                 raise Unreadable(problem.partition(":")[0])
             wanted = len(self._text) - self._at
@@ -158,7 +159,7 @@ class _Text:
         return value
 
     def _more(self, wanted: int) -> bool:
-        """Hold at least so many further characters, as far as there are any; false if there are none."""
+        """Buffer at least this many further characters if available; return whether there were any."""
         pieces = [self._text[self._at :]]
         arrived = 0
         while arrived < wanted and not self._is_all:

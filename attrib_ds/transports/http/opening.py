@@ -1,4 +1,4 @@
-"""Makes the transport of a remote project."""
+"""Build the transport of a remote project from its address, key and routes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.transports.http.addresses import read_addresses
-from attrib_ds.transports.http.credentials import read_credentials, veiled
+from attrib_ds.transports.http.credentials import protect_key, read_credentials
 from attrib_ds.transports.http.routes import read_routes
 from attrib_ds.transports.http.secret import Secret
 from attrib_ds.transports.http.transport import Http
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 
 def open_http(remote: Remote, *, allow_insecure: bool = False, options: Options | None = None) -> Http:
-    """Return the transport of a service; nothing is sent yet.
+    """Return the transport of a service, without connecting.
 
     Parameters
     ----------
     remote : Remote
-        Where it is, and who asks.
+        Addresses, key and routes.
     allow_insecure : bool, default False
-        Whether ``http://`` is allowed to other machines.
+        Whether to allow ``http://`` to other machines.
     options : Options, optional
-        How it requests.
+        Timeouts, retries and paging.
 
     Returns
     -------
     Http
-        To be closed.
+        To be closed by the caller.
 
     Raises
     ------
     InvalidRequest
-        If an address, the key or the routes are not in order.
+        If an address, the key or the routes are invalid.
     """
     addresses = read_addresses(
         remote.url, url_v2=remote.url_v2, auth_url=remote.auth_url, allow_insecure=allow_insecure
     )
     key = remote.key
     if key is not None and not isinstance(key, Secret):
-        key = veiled(key)
+        key = protect_key(key)
     credentials = None if key is None else read_credentials(key)
     operations = OPERATIONS if remote.routes is None else read_routes(remote.routes)
     return Http(addresses, credentials, operations=operations, options=options)

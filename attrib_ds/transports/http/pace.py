@@ -1,4 +1,4 @@
-"""Slows all workers of a transport together when the service asks for it."""
+"""Client-side rate limiting: all threads of a transport slow down together after a 429 or 503."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
     from attrib_ds.transports.http.clock import Clock
 
-#: Seconds between two requests after the first refusal; each further one doubles it.
+#: Seconds between two requests after the first 429; each further one doubles it.
 _FIRST_INTERVAL: Final = 0.05
 _LONGEST_INTERVAL: Final = 5.0
-#: What is left of the interval after each success, until it is nothing.
-_EASING: Final = 0.9
+#: Factor of the interval after each success; below the shortest interval it becomes 0.
+_RECOVERY: Final = 0.9
 _SHORTEST_INTERVAL: Final = 0.01
-#: Refusals that come within so many seconds are one.
-_SHORTEST_CLOSED: Final = 0.5
-#: Shorter waits are not worth a word.
-_SHORTEST_TOLD: Final = 2.0
-#: How long somebody sleeps who may no longer be wanted.
-_LONGEST_NAP: Final = 0.25
+#: Rejections within this many seconds count as one.
+_SHORTEST_PAUSE: Final = 0.5
+#: Shorter waits are not reported, in seconds.
+_SHORTEST_REPORTED: Final = 2.0
+#: Seconds between two checks whether a waiting thread should continue.
+_POLL_INTERVAL: Final = 0.25
 
 
 class Pace:
-    """When the next request of any worker may begin.
+    """Schedule of the requests of all threads.
 
     Parameters
     ----------
     clock : Clock
-        Where time comes from.
+        Source of time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -41,54 +41,55 @@ class Pace:
         self._lock = threading.Lock()
         self._next = 0.0
         self._interval = 0.0
-        self._closed_until = 0.0
-        self._told_until = 0.0
+        self._paused_until = 0.0
+        self._reported_until = 0.0
 
     def turn(self) -> float:
-        """Take the next turn and return the seconds until it."""
+        """Reserve the next slot and return the seconds until it."""
         with self._lock:
             now = self._clock.monotonic()
-            begins = max(now, self._next)
-            self._next = begins + self._interval
-            return begins - now
+            start = max(now, self._next)
+            self._next = start + self._interval
+            return start - now
 
-    def refused(self, seconds: float) -> None:
-        """Let nobody begin for so many seconds, and then one after the other."""
+    def slow_down(self, seconds: float) -> None:
+        """Pause all requests for a number of seconds, and space them out afterwards."""
         with self._lock:
             now = self._clock.monotonic()
-            # Workers that were refused together are one refusal.
-            if now >= self._closed_until:
+            # Concurrent requests that were rejected together count once.
+            if now >= self._paused_until:
                 self._interval = min(max(self._interval * 2, _FIRST_INTERVAL), _LONGEST_INTERVAL)
-            self._closed_until = max(self._closed_until, now + max(seconds, _SHORTEST_CLOSED))
+            self._paused_until = max(self._paused_until, now + max(seconds, _SHORTEST_PAUSE))
             self._next = max(self._next, now + seconds)
 
-    def succeeded(self) -> None:
-        """Ease the interval."""
+    def speed_up(self) -> None:
+        """Shorten the interval after a success."""
         with self._lock:
-            self._interval *= _EASING
+            self._interval *= _RECOVERY
             if self._interval < _SHORTEST_INTERVAL:
                 self._interval = 0.0
 
     def wait(self, seconds: float, reason: str, is_wanted: Callable[[], bool] | None = None) -> None:
-        """Wait, and say so where a user looks on; workers that wait together say it once.
+        """Wait, and report long waits to an interactive user, once for all threads.
 
         Parameters
         ----------
         seconds : float
-            How long.
+            Duration of the wait.
         reason : str
-            Why.
+            Reason to report.
         is_wanted : callable, optional
-            Asked again and again; the wait ends when it says no.
+            Polled during the wait, which ends when it returns False.
         """
         with self._lock:
             until = self._clock.monotonic() + seconds
-            is_news = seconds >= _SHORTEST_TOLD and until > self._told_until + _SHORTEST_TOLD
-            self._told_until = until if is_news else self._told_until
-        if is_news and is_watched():
+            is_long = seconds >= _SHORTEST_REPORTED
+            is_new = is_long and until > self._reported_until + _SHORTEST_REPORTED
+            self._reported_until = until if is_new else self._reported_until
+        if is_new and is_watched():
             sys.stderr.write(f"attrib-ds: waiting {seconds:.0f} s: {reason}\n")
             sys.stderr.flush()
         while seconds > 0 and (is_wanted is None or is_wanted()):
-            nap = seconds if is_wanted is None else min(seconds, _LONGEST_NAP)
-            self._clock.sleep(nap)
-            seconds -= nap
+            pause = seconds if is_wanted is None else min(seconds, _POLL_INTERVAL)
+            self._clock.sleep(pause)
+            seconds -= pause

@@ -1,4 +1,4 @@
-"""Tries a request again where that is safe, and gives up in time."""
+"""Retry requests with backoff if that is safe, within a time budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from attrib_ds.errors import AttribError, TooManyRequests
-from attrib_ds.transports.http.clock import instant_of
+from attrib_ds.transports.http.clock import parse_http_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,24 +16,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: When what failed may be tried again: in any case (it was not begun), if repeating it is safe, or never.
-Again = Literal["always", "if safe", "never"]
+#: When to retry a failed attempt: always (the service did not start it), if the operation is safe to repeat,
+#: or never.
+Retry = Literal["always", "if safe", "never"]
 
-_UNKNOWN: Final = "; whether it was carried out is not known, so look before you send it again"
+_UNKNOWN: Final = "; the request may have been carried out, so check before you send it again"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long a request is tried.
+class RetryPolicy:
+    """Number of attempts and waits between them: exponential backoff with full jitter.
 
     Parameters
     ----------
     attempts : int, default 6
-        At most so many.
+        Maximum number of attempts.
     seconds : float, default 120
-        From the first attempt on; no wait is begun that would end later.
+        Time budget, from the first attempt on; a wait that would end later is not started.
     first_wait, longest_wait : float
-        Bounds of the wait where the service names none: a random part of the first, doubled each time.
+        Upper bounds in seconds of the first and of any wait, unless the service sends Retry-After.
     """
 
     attempts: int = 6
@@ -42,121 +43,121 @@ class Patience:
     longest_wait: float = 20.0
 
 
-class Failed(Exception):
-    """An attempt failed; how, and whether there may be another.
+class AttemptFailed(Exception):
+    """One attempt failed.
 
     Parameters
     ----------
     error : AttribError
-        For the user, when there is no other attempt.
-    again : str
-        See :data:`Again`.
-    began : bool, default True
-        Whether the service may have begun to carry it out.
+        Raised to the user unless another attempt succeeds.
+    retry : str
+        See :data:`Retry`.
+    reached_service : bool, default True
+        Whether the service may have started to carry out the request.
     """
 
-    def __init__(self, error: AttribError, again: Again, *, began: bool = True) -> None:
+    def __init__(self, error: AttribError, retry: Retry, *, reached_service: bool = True) -> None:
         super().__init__(error)
         self.error = error
-        self.again = again
-        self.began = began
+        self.retry = retry
+        self.reached_service = reached_service
 
 
 class Retrying:
-    """Carry out requests with patience.
+    """Run requests under a retry policy.
 
     Parameters
     ----------
     clock : Clock
-        Where time comes from.
+        Source of time.
     pace : Pace
-        Shared by all workers.
-    patience : Patience
-        For each request.
+        Shared by all threads.
+    retry_policy : RetryPolicy
+        Applied to each request.
     """
 
-    def __init__(self, *, clock: Clock, pace: Pace, patience: Patience) -> None:
+    def __init__(self, *, clock: Clock, pace: Pace, retry_policy: RetryPolicy) -> None:
         self._clock = clock
         self._pace = pace
-        self._patience = patience
+        self._retry_policy = retry_policy
 
     def run(
         self, attempt: Callable[[], T], *, is_safe: bool, is_wanted: Callable[[], bool] | None = None
     ) -> T:
-        """Carry out a request, again where it fails and that is safe.
+        """Run a request, and retry it after a failure if that is safe.
 
         Parameters
         ----------
         attempt : callable
-            Raises :class:`Failed` for what this is about; anything else is raised as it is.
+            Raises :class:`AttemptFailed` if it may be retried; other exceptions propagate.
         is_safe : bool
-            Whether repeating it does no harm though it had been carried out before.
+            Whether the request is idempotent.
         is_wanted : callable, optional
-            Whether there should be another attempt; asked during waits too.
+            Returns whether to continue; also polled during waits.
 
         Returns
         -------
         object
-            What the attempt that worked returned.
+            Result of the successful attempt.
 
         Raises
         ------
         AttribError
-            Of the last attempt.
+            The error of the last attempt.
         """
-        end = self._clock.monotonic() + self._patience.seconds
-        wait, reason = self._pace.turn(), "other requests were too many for the service"
+        deadline = self._clock.monotonic() + self._retry_policy.seconds
+        wait, reason = self._pace.turn(), "the service limits the rate of requests"
         error: AttribError = TooManyRequests(
-            f"the service asked other requests to wait; try again in {wait:.0f} s", retry_after=wait
+            f"the service limits the rate of requests; try again in {wait:.0f} s", retry_after=wait
         )
-        for number in range(1, self._patience.attempts + 1):
-            if self._clock.monotonic() + wait > end:
+        for number in range(1, self._retry_policy.attempts + 1):
+            if self._clock.monotonic() + wait > deadline:
                 break
             self._pace.wait(wait, reason, is_wanted)
             if is_wanted is not None and not is_wanted():
                 break
             try:
                 result = attempt()
-            except Failed as failure:
+            except AttemptFailed as failure:
                 error = failure.error
                 wait = self._wait(error, number)
-                if failure.again == "never" or (failure.again == "if safe" and not is_safe):
-                    if failure.again == "if safe" and failure.began:
+                if failure.retry == "never" or (failure.retry == "if safe" and not is_safe):
+                    if failure.retry == "if safe" and failure.reached_service:
                         error.message += _UNKNOWN
                     break
-                if number == self._patience.attempts:
+                if number == self._retry_policy.attempts:
                     break
                 wait = max(wait, self._pace.turn())
                 reason = error.message.partition("\n")[0][:200]
             else:
-                self._pace.succeeded()
+                self._pace.speed_up()
                 return result
-        # Out of the handler, so that the error has no frames and no context but its own.
+        # Outside the handler, so that the error carries no other traceback or context.
         raise error
 
     def _wait(self, error: AttribError, number: int) -> float:
-        asked = error.retry_after
-        if asked is not None or isinstance(error, TooManyRequests):
-            self._pace.refused(asked if asked is not None else self._drawn(number))
-            return asked or 0.0
-        return self._drawn(number)
+        retry_after = error.retry_after
+        if retry_after is not None or isinstance(error, TooManyRequests):
+            self._pace.slow_down(retry_after if retry_after is not None else self._backoff(number))
+            return retry_after or 0.0
+        return self._backoff(number)
 
-    def _drawn(self, number: int) -> float:
-        """Draw the wait evenly from nothing to a bound that doubles (full jitter)."""
-        patience = self._patience
-        bound = min(patience.first_wait * 2.0 ** (number - 1), patience.longest_wait)
+    def _backoff(self, number: int) -> float:
+        """Draw a wait uniformly from 0 to a bound that doubles with each attempt (full jitter)."""
+        policy = self._retry_policy
+        bound = min(policy.first_wait * 2.0 ** (number - 1), policy.longest_wait)
         return self._clock.random() * bound
 
 
-def seconds_asked(retry_after: str | None, *, now: float) -> float | None:
-    """Return the seconds that a header Retry-After asks to wait, None where it is none.
+def parse_retry_after(retry_after: str | None, *, now: float) -> float | None:
+    """Return the seconds to wait from a Retry-After header; None if it is missing or invalid.
 
     Parameters
     ----------
     retry_after : str, optional
         Whole seconds, or an HTTP date (RFC 9110, section 10.2.3).
     now : float
-        Seconds since 1970 by the service's clock.
+        Unix time by the service's clock.
 
     Returns
     -------
@@ -165,12 +166,12 @@ def seconds_asked(retry_after: str | None, *, now: float) -> float | None:
 
     Examples
     --------
-    >>> seconds_asked("12", now=0), seconds_asked("Thu, 01 Jan 1970 00:01:00 GMT", now=20)
+    >>> parse_retry_after("12", now=0), parse_retry_after("Thu, 01 Jan 1970 00:01:00 GMT", now=20)
     (12.0, 40.0)
-    >>> seconds_asked("soon", now=0)
+    >>> parse_retry_after("soon", now=0)
     """
-    text = (retry_after or "").strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:12])
-    until = instant_of(text)
+    value = (retry_after or "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:12])
+    until = parse_http_date(value)
     return None if until is None else max(until - now, 0.0)

@@ -1,4 +1,4 @@
-"""Methods and paths of a service that differ from those of the contract."""
+"""Read a file of methods and paths that differ from those of the contract."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def read_routes(path: str | Path) -> dict[str, Operation]:
     Parameters
     ----------
     path : str or Path
-        A TOML file with one table per operation that differs, of ``method``, ``path`` or both. Attributes of
-        the request that the path names in braces travel there; the others in the query of a GET, or in the
-        body.
+        A TOML file with one table per operation that differs, with ``method``, ``path`` or both. Attributes
+        of the request that the path names in braces are sent in the path, the others in the query of a GET
+        or in the body.
 
     Returns
     -------
     dict of str to Operation
-        Every operation by name.
+        All operations by name.
 
     Raises
     ------
     InvalidRequest
-        If there is no such file, or what it says is not allowed.
+        If the file cannot be read or its content is invalid.
 
     Examples
     --------
@@ -53,12 +53,11 @@ def read_routes(path: str | Path) -> dict[str, Operation]:
     try:
         tables = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        problem = "is not there" if isinstance(error, FileNotFoundError) else "cannot be read"
+        problem = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
         raise InvalidRequest(f"routes: {str(path)!r} {problem}", field="routes") from error
     except tomllib.TOMLDecodeError as error:
         raise InvalidRequest(f"routes: {str(path)!r} is not TOML: {error}", field="routes") from error
-    routed = [each for each in OPERATIONS.values() if each.base != "embedded"]
-    names = [each.name for each in routed]
+    names = [operation.name for operation in OPERATIONS.values() if operation.base != "embedded"]
     for name in tables:
         if name not in names:
             raise InvalidRequest.choice("routes", name, names)
@@ -68,23 +67,26 @@ def read_routes(path: str | Path) -> dict[str, Operation]:
 def _routed(operation: Operation, table: Any) -> Operation:
     name = operation.name
     if not isinstance(table, dict):
-        raise InvalidRequest(f"routes: {name} is no table; allowed: [{name}]", field="routes")
+        raise InvalidRequest(f"routes: {name} is not a table; expected [{name}]", field="routes")
     for member in table:
         if member not in _MEMBERS:
             raise InvalidRequest.choice(f"routes/{name}", member, _MEMBERS)
     method, path = table.get("method", operation.method), table.get("path", operation.path)
-    # What is sent as JSON does not fit into a query.
+    # A JSON body does not fit into a query.
     methods = ["POST"] if operation.base == "auth" else [*_METHODS, *{operation.method} - {*_METHODS}]
     if method not in methods:
         raise InvalidRequest.choice(f"routes/{name}/method", method, methods)
     if not isinstance(path, str) or not _PATH.fullmatch(path):
         raise InvalidRequest(
-            f"routes/{name}/path: {path!r} is not allowed; allowed: such as {operation.path!r}, without a "
-            "slash at the end",
+            f"routes/{name}/path: {path!r} is not allowed; expected a path such as {operation.path!r}, "
+            "without a trailing slash",
             field=f"routes/{name}/path",
         )
-    known = {*_PLACEHOLDER.findall(operation.path), *({"projectId"} & set(operation.request.model_fields))}
+    placeholders = {
+        *_PLACEHOLDER.findall(operation.path),
+        *({"projectId"} & set(operation.request.model_fields)),
+    }
     for attribute in _PLACEHOLDER.findall(path):
-        if attribute not in known:
-            raise InvalidRequest.choice(f"routes/{name}/path", attribute, known)
+        if attribute not in placeholders:
+            raise InvalidRequest.choice(f"routes/{name}/path", attribute, placeholders)
     return replace(operation, method=method, path=path)

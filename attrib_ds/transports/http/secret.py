@@ -1,4 +1,4 @@
-"""A value that shows itself nowhere."""
+"""A wrapper for secrets that keeps them out of logs, tracebacks and notebooks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ REDACTED: Final = "[secret]"
 
 
 class Secret(Generic[T]):
-    """Hold a private key, an assertion or a token out of sight.
+    """Hold a private key, an assertion or a token without displaying it.
 
-    Its text, in a log, a notebook, an error or the locals of a traceback, is ``[secret]``; it has no
-    ``__dict__``, copies are the same object, and it refuses to be pickled.
+    In logs, notebooks, errors and the locals of a traceback it appears as ``[secret]``. It has no
+    ``__dict__``, copies are the same object, and it cannot be pickled.
 
     Parameters
     ----------
     value : object
-        What is kept.
+        The secret.
 
     Examples
     --------
@@ -32,19 +32,19 @@ class Secret(Generic[T]):
     '-----BEGIN'
     """
 
-    # Kept by a function: what shows the attributes of an object shows that there is one, not its value.
-    __slots__ = ("_kept",)
+    # Held in a closure: tools that print the attributes of an object show the function, not the value.
+    __slots__ = ("_value",)
 
     def __init__(self, value: T) -> None:
-        self._kept: Callable[[], T] = lambda: value
+        self._value: Callable[[], T] = lambda: value
 
     def reveal(self) -> T:
-        """Return the value; to be handed on at once, never bound to a name."""
-        return self._kept()
+        """Return the value; pass it on at once, and never bind it to a name."""
+        return self._value()
 
-    def blot(self, text: str) -> str:
-        """Return a text in which the value, if it is in there, is not to be read."""
-        value = self._kept()
+    def redact(self, text: str) -> str:
+        """Replace the value in a text by ``[secret]``."""
+        value = self._value()
         return text.replace(value, REDACTED) if isinstance(value, str) and value else text
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Sends requests over pooled connections; the only file that knows how requests reports failures."""
+"""Send HTTP requests over pooled connections, and translate the errors of the requests library."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from attrib_ds.errors import InvalidRequest, Unavailable
-from attrib_ds.transports.http.retrying import Failed
+from attrib_ds.transports.http.retrying import AttemptFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from attrib_ds.transports.http.retrying import Again
+    from attrib_ds.transports.http.retrying import Retry
     from attrib_ds.transports.http.secret import Secret
 
 T = TypeVar("T")
 
-#: Connections to one host; further workers wait for one of them.
+#: Maximum number of connections per host; further threads wait for a free one.
 _CONNECTIONS: Final = 32
 _CHUNK: Final = 2**16
 _LARGEST_ERROR: Final = 2**20
@@ -35,14 +35,14 @@ _LARGEST_ERROR: Final = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """How long the service may be silent, in seconds.
+    """Timeouts in seconds.
 
     Parameters
     ----------
     connect : float, default 10
-        Until a connection is there.
+        Time to establish a connection.
     read : float, default 120
-        Until the next byte.
+        Time between two bytes of the response.
     """
 
     connect: float = 10.0
@@ -51,20 +51,20 @@ class Timeouts:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One HTTP request, its secrets apart.
+    """One HTTP request, with its secrets kept separate.
 
     Parameters
     ----------
     method, url : str
-        Where it goes.
+        HTTP method and URL.
     query, headers : mapping of str to str
-        As they are sent.
+        Query parameters and headers.
     content : bytes or Path, optional
-        Body, or the file that is the body.
+        Body, or the path of a file with the body.
     token : Secret of str, optional
         Access token.
     form : mapping of str to (str or Secret), optional
-        Sent as a form in place of the body.
+        Form fields, sent instead of a body.
     """
 
     method: str
@@ -77,12 +77,12 @@ class Call:
 
 
 class Response:
-    """What came back, of which the body is still to be read.
+    """An HTTP response whose body has not been read.
 
     Parameters
     ----------
     response : requests.Response
-        With its connection.
+        Opened with ``stream=True``.
     """
 
     def __init__(self, response: requests.Response) -> None:
@@ -92,11 +92,11 @@ class Response:
 
     @property
     def media(self) -> str:
-        """The media type, in lower case and without parameters; empty if none is given."""
+        """Media type in lower case, without parameters; empty if there is none."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     def chunks(self) -> Iterator[bytes]:
-        """Read the body piece by piece, unpacked."""
+        """Read the decompressed body in chunks."""
         return self._response.iter_content(_CHUNK)
 
     def content(self) -> bytes:
@@ -104,7 +104,7 @@ class Response:
         return b"".join(self.chunks())
 
     def beginning(self) -> bytes:
-        """Read the body of an error, of which no more is needed than this."""
+        """Read at most about a mebibyte of the body, enough for any error."""
         read = b""
         for chunk in self.chunks():
             read += chunk
@@ -113,84 +113,84 @@ class Response:
         return read
 
     def file(self) -> io.BufferedIOBase:
-        """Read the body as a file."""
+        """Return the body as a file object."""
         return io.BufferedReader(_File(self.chunks()), _CHUNK)
 
 
 class _File(io.RawIOBase):
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
-        self._left = b""
+        self._buffered = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._left:
+        while not self._buffered:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return 0
-            self._left = chunk
-        taken = self._left[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._left = self._left[len(taken) :]
-        return len(taken)
+            self._buffered = chunk
+        part = self._buffered[: len(buffer)]
+        buffer[: len(part)] = part
+        self._buffered = self._buffered[len(part) :]
+        return len(part)
 
 
 class Session:
-    """Send requests and read their answers.
+    """Send requests and read their responses.
 
     Parameters
     ----------
     timeouts : Timeouts
-        How long the service may be silent.
+        Connect and read timeouts.
     """
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
         self._session = requests.Session()
         self._session.headers["User-Agent"] = _user_agent()
-        # Tokens say who asks; a cookie never does.
+        # Tokens authenticate the caller; cookies are never stored.
         self._session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
         adapter = HTTPAdapter(pool_connections=4, pool_maxsize=_CONNECTIONS, pool_block=True, max_retries=0)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
 
     def exchange(self, call: Call, read: Callable[[Response], T], *, direct: bool) -> T:
-        """Send one request and read what comes back.
+        """Send one request and read its response.
 
         Parameters
         ----------
         call : Call
-            What to send.
+            The request.
         read : callable
-            Reads the answer; the connection is free again when it returns.
+            Reads the response; the connection is released when it returns.
         direct : bool
-            Whether no proxy is asked, as for this machine.
+            Whether to bypass the proxy, as for this machine.
 
         Returns
         -------
         object
-            What ``read`` returned.
+            The return value of ``read``.
 
         Raises
         ------
-        Failed
-            If there is no answer, or it breaks off.
+        AttemptFailed
+            If there is no response, or it is truncated.
         """
-        # Without names in between: the frames that hold the token are gone when Failed is raised.
+        # No intermediate variables: the frames that hold the token are gone when AttemptFailed is raised.
         try:
             with (
-                _opened(call.content) as content,
+                _open_body(call.content) as content,
                 self._session.request(
                     call.method,
                     call.url,
                     params=dict(call.query),
                     data=content,
                     headers=dict(call.headers),
-                    auth=_Proof(call.token, call.form),
+                    auth=_Authentication(call.token, call.form),
                     timeout=(self._timeouts.connect, self._timeouts.read),
-                    # A redirect drops the body of a POST, and may lead a token elsewhere.
+                    # A redirect drops the body of a POST and may leak the token to another host.
                     allow_redirects=False,
                     proxies={"http": "", "https": ""} if direct else None,
                     stream=True,
@@ -198,15 +198,15 @@ class Session:
             ):
                 return read(Response(response))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            problem, again, began = _told(error, call, self._timeouts)
-        raise Failed(Unavailable(problem), again, began=began)
+            problem, retry, reached_service = _diagnose(error, call, self._timeouts)
+        raise AttemptFailed(Unavailable(problem), retry, reached_service=reached_service)
 
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
 
 
-def _opened(content: bytes | Path | None) -> AbstractContextManager[bytes | BinaryIO | None]:
+def _open_body(content: bytes | Path | None) -> AbstractContextManager[bytes | BinaryIO | None]:
     if not isinstance(content, Path):
         return nullcontext(content)
     try:
@@ -215,8 +215,8 @@ def _opened(content: bytes | Path | None) -> AbstractContextManager[bytes | Bina
         raise InvalidRequest(f"{str(content)!r} cannot be read: {error.strerror}") from error
 
 
-class _Proof(requests.auth.AuthBase):
-    """Puts secrets into a request at the last moment; without any it keeps a .netrc file out."""
+class _Authentication(requests.auth.AuthBase):
+    """Add secrets to a request just before it is sent; always set, so that .netrc is never used."""
 
     def __init__(self, token: Secret[str] | None, form: Mapping[str, str | Secret[str]] | None) -> None:
         self._token = token
@@ -236,19 +236,23 @@ class _Proof(requests.auth.AuthBase):
         return prepared
 
 
-def _told(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Again, bool]:
-    """Return what is wrong and what to do, whether to try again, and whether the service may have begun."""
+def _diagnose(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Retry, bool]:
+    """Return the message, when to retry, and whether the request may have reached the service."""
     where = call.url.partition("?")[0]
     host = "/".join(call.url.split("/")[:3])
     if isinstance(error, requests.exceptions.SSLError):
         return (
-            f"{host}: the connection is not secure ({_cause(error)}); check the address and the clock, and "
-            "where your network has a certificate authority of its own, name its file in REQUESTS_CA_BUNDLE",
+            f"{host}: the connection is not secure ({_cause(error)}); check the address and the clock; if "
+            "your network has its own certificate authority, set REQUESTS_CA_BUNDLE to its file",
             "never",
             False,
         )
     if isinstance(error, requests.exceptions.ProxyError):
-        return f"{host}: the proxy does not let through ({_cause(error)}); check HTTPS_PROXY", "always", False
+        return (
+            f"{host}: the proxy refused the connection ({_cause(error)}); check HTTPS_PROXY",
+            "always",
+            False,
+        )
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return (
             f"{host}: no connection within {timeouts.connect:g} s; check the address and the network",
@@ -257,7 +261,7 @@ def _told(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Again,
         )
     if isinstance(error, requests.exceptions.ReadTimeout) or _is_read_timeout(error):
         return (
-            f"{where}: no answer for {timeouts.read:g} s; ask for less at once (limit=, since=), or try "
+            f"{where}: no response within {timeouts.read:g} s; request fewer records (limit=, since=) or try "
             "again later",
             "if safe",
             True,
@@ -265,36 +269,36 @@ def _told(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Again,
     if _is_refused(error):
         return f"{host}: no connection ({_cause(error)}); check the address and the network", "always", False
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema):
-        return f"{host}: is no address of a service", "never", False
-    return f"{where}: the connection broke off ({_cause(error)}); try again", "if safe", True
+        return f"{host}: is not the address of a service", "never", False
+    return f"{where}: the connection was interrupted ({_cause(error)}); try again", "if safe", True
 
 
 def _is_read_timeout(error: BaseException) -> bool:
-    return any(isinstance(each, urllib3.exceptions.ReadTimeoutError) for each in _chain(error))
+    return any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in _chain(error))
 
 
 def _is_refused(error: BaseException) -> bool:
-    return any(isinstance(each, urllib3.exceptions.NewConnectionError) for each in _chain(error))
+    return any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in _chain(error))
 
 
 def _cause(error: BaseException) -> str:
-    """Return the system's own words for a failure, which never hold a header or a body."""
-    for each in _chain(error):
-        if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
-            return each.strerror
+    """Return the operating system's message for a failure, which never contains a header or a body."""
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
+            return cause.strerror
     return type(_chain(error)[-1]).__name__
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return an error and those inside it, the outermost first."""
-    found: list[BaseException] = []
-    waiting: list[object] = [error]
-    while waiting:
-        each = waiting.pop(0)
-        if isinstance(each, BaseException) and each not in found:
-            found.append(each)
-            waiting += [*each.args, getattr(each, "reason", None), each.__cause__, each.__context__]
-    return found
+    """Return an error and its causes, the outermost first."""
+    chain: list[BaseException] = []
+    queue: list[object] = [error]
+    while queue:
+        cause = queue.pop(0)
+        if isinstance(cause, BaseException) and cause not in chain:
+            chain.append(cause)
+            queue += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
+    return chain
 
 
 def _user_agent() -> str:

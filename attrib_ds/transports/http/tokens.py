@@ -1,4 +1,4 @@
-"""Gets access tokens and shares them between threads."""
+"""Request access tokens and share them between threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.records.json_records import decode
-from attrib_ds.transports.http.retrying import Failed, seconds_asked
+from attrib_ds.transports.http.retrying import AttemptFailed, parse_retry_after
 from attrib_ds.transports.http.secret import Secret
 
 if TYPE_CHECKING:
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from attrib_ds.transports.http.clock import Clock
     from attrib_ds.transports.http.session import Response
 
-#: Where a token does not say how long it lives.
-_USUAL_LIFE: Final = 300.0
+#: Lifetime in seconds if the response states none.
+_DEFAULT_LIFETIME: Final = 300.0
 _LONGEST_MARGIN: Final = 60.0
 _MARGIN: Final = 0.1
-#: What a header can carry (RFC 6750, section 2.1), and a little more.
+#: Characters that a header can carry; slightly more than RFC 6750, section 2.1 allows.
 _TOKEN: Final = re.compile(r"[!-~]{1,65536}")
 _LONGEST_DESCRIPTION: Final = 300
 
 
 @dataclass(frozen=True)
 class Grant:
-    """An access token, just given.
+    """A new access token.
 
     Parameters
     ----------
     token : Secret of str
-        To be sent with each request.
+        Sent with each request.
     seconds : float
-        How long it lives.
+        Lifetime.
     """
 
     token: Secret[str]
@@ -47,13 +47,13 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _CachedToken:
     token: Secret[str]
     renew_at: float
-    ends_at: float
+    expires_at: float
 
-    def until(self, is_being_renewed: bool) -> float:
-        return self.ends_at if is_being_renewed else self.renew_at
+    def usable_until(self, is_being_renewed: bool) -> float:
+        return self.expires_at if is_being_renewed else self.renew_at
 
 
 class Tokens:
@@ -62,132 +62,134 @@ class Tokens:
     Parameters
     ----------
     request : callable
-        Asks the service for a token.
+        Requests a token from the service.
     clock : Clock
-        Where time comes from.
+        Source of time.
     """
 
     def __init__(self, request: Callable[[], Grant], clock: Clock) -> None:
         self._request = request
         self._clock = clock
         self._lock = threading.Lock()
-        self._held: _Held | None = None
-        self._coming: Future[Secret[str]] | None = None
+        self._cached: _CachedToken | None = None
+        self._pending: Future[Secret[str]] | None = None
 
     def current(self) -> Secret[str]:
-        """Return a token that lives; one thread asks for it, and the others wait for the same."""
-        return self._get(refused=None)
+        """Return a valid token; if several threads need a new one, only one requests it."""
+        return self._get(rejected=None)
 
-    def renewed(self, refused: Secret[str]) -> Secret[str]:
-        """Return another token than the one that was refused; many that were refused together get one."""
-        return self._get(refused=refused)
+    def renewed(self, rejected: Secret[str]) -> Secret[str]:
+        """Return another token than the rejected one; concurrent callers share one renewal."""
+        return self._get(rejected=rejected)
 
-    def held(self) -> list[Secret[str]]:
-        """Return the token that is held, if there is one."""
-        held = self._held
-        return [held.token] if held else []
-
-    def _get(self, refused: Secret[str] | None) -> Secret[str]:
+    def _get(self, rejected: Secret[str] | None) -> Secret[str]:
         while True:
             with self._lock:
-                held, coming, now = self._held, self._coming, self._clock.monotonic()
-                # Near its end one thread renews it, while it still serves the others.
-                if held is not None and held.token is not refused and now < held.until(coming is not None):
-                    return held.token
-                is_mine = coming is None
-                if coming is None:
-                    coming = self._coming = Future()
+                cached, pending, now = self._cached, self._pending, self._clock.monotonic()
+                # Shortly before expiry one thread renews the token, and the others still use it.
+                is_usable = cached is not None and now < cached.usable_until(pending is not None)
+                if cached is not None and is_usable and cached.token is not rejected:
+                    return cached.token
+                is_mine = pending is None
+                if pending is None:
+                    pending = self._pending = Future()
             if is_mine:
-                return self._fetch(coming)
+                return self._fetch(pending)
             try:
-                return coming.result()
+                return pending.result()
             except AttribError as error:
                 failure = copy.copy(error)
             except BaseException as error:
-                # Whoever asked was interrupted; this thread was not.
-                if not coming.done() or coming.exception() is not error:
+                # The thread that requested the token was interrupted; this one was not.
+                if not pending.done() or pending.exception() is not error:
                     raise
                 continue
             raise failure
 
-    def _fetch(self, coming: Future[Secret[str]]) -> Secret[str]:
-        began = self._clock.monotonic()
+    def _fetch(self, pending: Future[Secret[str]]) -> Secret[str]:
+        started_at = self._clock.monotonic()
         try:
             grant = self._request()
         except BaseException as error:
             with self._lock:
-                self._coming = None
-            coming.set_exception(error)
+                self._pending = None
+            pending.set_exception(error)
             raise
         margin = min(_LONGEST_MARGIN, grant.seconds * _MARGIN)
-        ends_at = began + grant.seconds
+        expires_at = started_at + grant.seconds
         with self._lock:
-            self._held = _Held(grant.token, ends_at - margin, ends_at)
-            self._coming = None
-        coming.set_result(grant.token)
+            self._cached = _CachedToken(grant.token, expires_at - margin, expires_at)
+            self._pending = None
+        pending.set_result(grant.token)
         return grant.token
 
 
-def read_grant(response: Response, *, assertion: Secret[str], now: float) -> Grant | Failed:
-    """Read the answer of a token route; returns what is wrong, so that no frame that holds a token raises.
+def read_grant(response: Response, *, assertion: Secret[str], now: float) -> Grant | AttemptFailed:
+    """Read the response of the token route.
+
+    A failure is returned, not raised, so that no traceback holds a token.
 
     Parameters
     ----------
     response : Response
-        Of which the body is not read.
+        Its body has not been read.
     assertion : Secret of str
-        What was sent, which no message may show.
+        The assertion that was sent; redacted in messages.
     now : float
-        Seconds since 1970 by the service's clock.
+        Unix time by the service's clock.
 
     Returns
     -------
-    Grant or Failed
+    Grant or AttemptFailed
         The token, or the failure.
     """
     try:
-        told = decode(response.beginning())
+        body = decode(response.beginning())
     except InvalidRequest:
-        told = None
-    members = told if isinstance(told, dict) else {}
+        body = None
+    members = body if isinstance(body, dict) else {}
     if not 200 <= response.status < 300:
-        return _refusal(response, members, assertion, now)
-    token, kind = members.get("access_token"), members.get("token_type", "Bearer")
+        return _read_failure(response, members, assertion, now)
+    token, token_type = members.get("access_token"), members.get("token_type", "Bearer")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        return Failed(
+        return AttemptFailed(
             ServiceFailure("the token route answered without an access_token; check auth_url="), "never"
         )
-    if not isinstance(kind, str) or kind.lower() != "bearer":
-        return Failed(
-            ServiceFailure("the token route answered with a token of another kind than Bearer"), "never"
+    if not isinstance(token_type, str) or token_type.lower() != "bearer":
+        return AttemptFailed(
+            ServiceFailure("the token route answered with a token_type other than Bearer"), "never"
         )
-    return Grant(Secret(token), _life(members.get("expires_in")))
+    return Grant(Secret(token), _lifetime(members.get("expires_in")))
 
 
-def is_about_time(result: Grant | Failed) -> bool:
-    """Say whether an assertion was refused as one may be that was made by a clock that is wrong."""
-    return isinstance(result, Failed) and {"error": "invalid_grant"} in result.error.details
+def is_clock_error(result: Grant | AttemptFailed) -> bool:
+    """Return whether an assertion was rejected in a way that a wrong clock would explain."""
+    return isinstance(result, AttemptFailed) and {"error": "invalid_grant"} in result.error.details
 
 
-def _life(seconds: Any) -> float:
+def _lifetime(seconds: Any) -> float:
     is_number = isinstance(seconds, int | Decimal) and not isinstance(seconds, bool)
-    return float(seconds) if is_number and seconds > 0 else _USUAL_LIFE
+    return float(seconds) if is_number and seconds > 0 else _DEFAULT_LIFETIME
 
 
-def _refusal(response: Response, members: dict[str, Any], assertion: Secret[str], now: float) -> Failed:
+def _read_failure(
+    response: Response, members: dict[str, Any], assertion: Secret[str], now: float
+) -> AttemptFailed:
     status = response.status
-    asked = seconds_asked(response.headers.get("Retry-After"), now=now)
-    told = [members.get(name) for name in ("error", "error_description", "message")]
-    words = [assertion.blot(each)[:_LONGEST_DESCRIPTION] for each in told if isinstance(each, str) and each]
-    text = f"the token route answered {status}{': ' if words else ''}{': '.join(dict.fromkeys(words))}"
+    retry_after = parse_retry_after(response.headers.get("Retry-After"), now=now)
+    values = [members.get(name) for name in ("error", "error_description", "message")]
+    parts = [
+        assertion.redact(value)[:_LONGEST_DESCRIPTION] for value in values if isinstance(value, str) and value
+    ]
+    text = f"the token route answered {status}{': ' if parts else ''}{': '.join(dict.fromkeys(parts))}"
     if status == 429 or status >= 500 or status == 408:
-        return Failed(Unavailable(text, retry_after=asked), "always")
+        return AttemptFailed(Unavailable(text, retry_after=retry_after), "always")
     if 300 <= status < 400 or status in (404, 405):
-        return Failed(InvalidRequest(f"{text}; check auth_url=", field="auth_url"), "never")
+        return AttemptFailed(InvalidRequest(f"{text}; check auth_url=", field="auth_url"), "never")
     advice = "check that the key is the right one and is not revoked"
     if members.get("error") == "invalid_scope":
-        advice = "the service account must have full_access"
+        advice = "the service account needs the scope full_access"
     elif members.get("error") == "invalid_grant":
-        advice += ", that auth_url= is as the service knows it, and the clock of this machine"
+        advice += ", that auth_url= is the service's own address, and that this machine's clock is right"
     details = [{"error": members["error"]}] if isinstance(members.get("error"), str) else []
-    return Failed(Unauthorized(f"{text}; {advice}", field="key", details=details), "never")
+    return AttemptFailed(Unauthorized(f"{text}; {advice}", field="key", details=details), "never")

@@ -18,11 +18,11 @@ from attrib_ds.transports.http.assertions import make_assertion
 from attrib_ds.transports.http.clock import Clock, ServiceTime
 from attrib_ds.transports.http.pace import Pace
 from attrib_ds.transports.http.paging.search import Search
-from attrib_ds.transports.http.reading import announce, has_pages, open_stream, read_all
-from attrib_ds.transports.http.refusals import failed
-from attrib_ds.transports.http.retrying import Failed, Patience, Retrying
+from attrib_ds.transports.http.remote_errors import read_failure
+from attrib_ds.transports.http.retrying import AttemptFailed, Retrying, RetryPolicy
+from attrib_ds.transports.http.search_results import has_pages, open_stream, read_all, warn_of_unknown_fields
 from attrib_ds.transports.http.session import Call, Session, Timeouts
-from attrib_ds.transports.http.tokens import Grant, Tokens, is_about_time, read_grant
+from attrib_ds.transports.http.tokens import Grant, Tokens, is_clock_error, read_grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,18 +41,18 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a transport requests; the defaults suit interactive use, others tests and mirrors.
+    """Settings of a transport; the defaults suit interactive use.
 
     Parameters
     ----------
     accept : str
-        Media types of records that are accepted: Arrow or JSON by default.
+        ``Accept`` header for records: Arrow or JSON by default.
     timeouts : Timeouts
-        How long the service may be silent.
-    patience : Patience
-        How long a request is tried.
+        Connect and read timeouts.
+    retry_policy : RetryPolicy
+        Number and duration of attempts.
     clock : Clock
-        Where time comes from.
+        Source of time.
     page : int, default 10,000
         Records of a page.
     workers : int, default 4
@@ -61,7 +61,7 @@ class Options:
 
     accept: str = answers.EITHER
     timeouts: Timeouts = field(default_factory=Timeouts)
-    patience: Patience = field(default_factory=Patience)
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     clock: Clock = field(default_factory=Clock)
     page: int = 10_000
     workers: int = 4
@@ -70,18 +70,18 @@ class Options:
 class Http:
     """Send requests to a remote service.
 
-    Any number of threads may share it: they share its connections, its token, and its pace.
+    Thread-safe: all threads share its connections, its access token and its rate limiting.
 
     Parameters
     ----------
     addresses : Addresses
-        Of the service.
+        Base URLs of the service.
     credentials : Credentials, optional
-        Of a service account; sending events alone may need none.
+        Key of a service account; a service may accept events without one.
     operations : mapping of str to Operation, optional
-        With the methods and paths of the service.
+        Operations with the service's methods and paths.
     options : Options, optional
-        How it requests.
+        Timeouts, retries and paging.
     """
 
     def __init__(
@@ -101,15 +101,17 @@ class Http:
         self._workers = options.workers
         self._time = ServiceTime(options.clock)
         self._session = Session(options.timeouts)
-        self._retrying = Retrying(clock=options.clock, pace=Pace(options.clock), patience=options.patience)
-        self._tokens = Tokens(self._ask_token, options.clock)
-        #: Whether the service answers searches in Arrow; None as long as that is not known.
+        self._retrying = Retrying(
+            clock=options.clock, pace=Pace(options.clock), retry_policy=options.retry_policy
+        )
+        self._tokens = Tokens(self._request_token, options.clock)
+        #: Whether the service answers searches in Arrow; None until the first response.
         self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
 
     @property
     def address(self) -> str:
-        """The service's address."""
+        """Base URL of the service."""
         return self._addresses.v1
 
     @property
@@ -118,40 +120,42 @@ class Http:
         return None
 
     def send(self, operation: Operation, request: Request) -> Answer:
-        """Carry out one operation and read its answer to the end, retrying where that is safe.
+        """Carry out one operation and read the whole answer, retrying if that is safe.
 
         Parameters
         ----------
         operation : Operation
             From ``OPERATIONS``.
         request : Request
-            Of the operation.
+            Request of the operation.
 
         Returns
         -------
         Answer
-            As an embedded project gives it.
+            The same as from an embedded project.
 
         Raises
         ------
         NotSupported
-            If only an embedded project can do it.
+            If only an embedded project supports the operation.
         Unauthorized
-            If there is no key, or the service does not accept it.
+            If there is no key, or the service rejects it.
         TooManyRequests, Unavailable
-            If the service could not be reached in time; ``retry_after`` tells when it may.
+            If the service could not be reached in time; ``retry_after`` is the wait in seconds, if known.
         AttribError
-            Whatever else the service refuses, as an embedded project does.
+            If the service rejects the request; the class is that of an embedded project.
         """
         if has_pages(operation, request, page_size=self._page):
             return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
         answer = self._fetch(operation, request, answers.read_answer)
         if operation.answer.resource is not None:
-            announce(operation, answer.columns.names[len(columns(operation, request)) :], are_kept=True)
+            warn_of_unknown_fields(
+                operation, answer.columns.names[len(columns(operation, request)) :], are_kept=True
+            )
         return answer
 
     def stream(self, operation: Operation, request: Request) -> Answer:
-        """Carry out one operation whose records are read while they are consumed.
+        """Carry out one operation and stream its records.
 
         Parameters
         ----------
@@ -161,13 +165,13 @@ class Http:
         Returns
         -------
         Answer
-            To be closed; pages are read ahead, a few of them concurrently, until then.
+            To be closed by the caller; until then a few pages are prefetched concurrently.
         """
         if has_pages(operation, request, page_size=self._page):
             return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
         answer = self._fetch(operation, request, answers.read_answer)
         expected = columns(operation, request)
-        announce(operation, answer.columns.names[len(expected) :], are_kept=False)
+        warn_of_unknown_fields(operation, answer.columns.names[len(expected) :], are_kept=False)
         return replace(answer, columns=expected)
 
     def _search(self, operation: Operation) -> Search:
@@ -176,7 +180,7 @@ class Http:
         def fetch(
             operation: Operation, request: Any, read: Callable[[Response, Operation, Request], T], /
         ) -> T:
-            # The caller's thread can be interrupted; others have to check whether they are still wanted.
+            # The caller's thread can be interrupted; worker threads must poll whether to continue.
             is_caller = threading.current_thread() is caller
             is_wanted = None if is_caller else (lambda: not stop.is_set())
             return self._fetch(operation, request, read, is_wanted=is_wanted)
@@ -191,11 +195,11 @@ class Http:
         *,
         is_wanted: Callable[[], bool] | None = None,
     ) -> T:
-        """Carry out one operation with one request, retrying where that is safe."""
+        """Send one HTTP request for an operation, retrying if that is safe."""
         if operation.base in ("embedded", "auth"):
             raise NotSupported(
-                f"{operation.name}: a remote project cannot do it; connect(…, path=…) opens an "
-                "embedded one, which can"
+                f"{operation.name}: not available for a remote project; connect(…, path=…) opens an "
+                "embedded project, which supports it"
             )
         if self._is_closed:
             raise Unavailable("the project is closed; connect() opens it again")
@@ -209,20 +213,20 @@ class Http:
             headers=self._headers(routed, has_body=wire.body is not None),
         )
         return self._retrying.run(
-            partial(self._authorised, routed, request, call, read),
+            partial(self._exchange_authorised, routed, request, call, read),
             is_safe=operation.idempotent,
             is_wanted=is_wanted,
         )
 
     def tables(self) -> Tables:
-        """Refuse: attribution reads whole tables, which are not here."""
+        """Raise NotSupported: attribution needs local tables."""
         raise NotSupported(
-            "attribution reads the project's tables, which are at the remote service; mirror the project "
+            "attribution needs the project's tables, which are on the remote service; mirror the project "
             "with sync(project, to=…) and use the embedded project that it returns"
         )
 
     def close(self) -> None:
-        """Close the connections. Closing twice does nothing."""
+        """Close the connections; idempotent."""
         self._is_closed = True
         self._session.close()
 
@@ -241,34 +245,34 @@ class Http:
         media = "application/octet-stream" if operation.upload else answers.JSON
         return headers | ({"Content-Type": media} if has_body else {})
 
-    def _authorised(
+    def _exchange_authorised(
         self,
         operation: Operation,
         request: Request,
         call: Call,
         read: Callable[[Response, Operation, Request], T],
     ) -> T:
-        """Send with a token; where it is refused, once more with another one."""
+        """Send with an access token; if it is rejected, renew it and send once more."""
         token = self._token(operation)
         try:
-            return self._answered(operation, request, call, token, read)
-        except Failed as failure:
+            return self._exchange(operation, request, call, token, read)
+        except AttemptFailed as failure:
             if not isinstance(failure.error, Unauthorized) or token is None:
                 raise
-        return self._answered(operation, request, call, self._tokens.renewed(token), read)
+        return self._exchange(operation, request, call, self._tokens.renewed(token), read)
 
     def _token(self, operation: Operation) -> Secret[str] | None:
         if self._credentials is not None:
             return self._tokens.current()
         if operation.token:
             raise Unauthorized(
-                f"{operation.name}: needs the key of a service account; give connect(…, key='key.json') or "
-                "name its file in ATTRIB_DS_KEY",
+                f"{operation.name}: requires a service-account key; pass connect(…, key='key.json') or "
+                "set ATTRIB_DS_KEY to its path",
                 field="key",
             )
         return None
 
-    def _answered(
+    def _exchange(
         self,
         operation: Operation,
         request: Request,
@@ -278,13 +282,13 @@ class Http:
     ) -> T:
         request_id = str(uuid.uuid4())
 
-        def read(response: Response) -> T | Failed:
+        def read(response: Response) -> T | AttemptFailed:
             self._time.note(response.headers.get("Date"))
             if 200 <= response.status < 300:
                 if operation.answer.kind == "page" and self._offers_arrow is not False:
                     self._offers_arrow = response.media == answers.ARROW
                 return read_answer(response, operation, request)
-            return failed(
+            return read_failure(
                 response,
                 operation,
                 url=call.url,
@@ -295,27 +299,27 @@ class Http:
 
         identified = replace(call, headers={**call.headers, "X-Request-Id": request_id}, token=token)
         result = self._session.exchange(identified, read, direct=is_here(call.url))
-        if isinstance(result, Failed):
+        if isinstance(result, AttemptFailed):
             raise result
         return result
 
-    def _ask_token(self) -> Grant:
-        """Ask for a token; a second time where the first tells that this machine's clock is wrong."""
+    def _request_token(self) -> Grant:
+        """Request an access token; retry once if the response shows that the local clock is wrong."""
         operation = self._operations["exchange_token"]
         url = self._addresses.of(operation, operation.path)
 
         def attempt() -> Grant:
-            result, has_learnt = self._exchanged(url)
-            if has_learnt and is_about_time(result):
-                result, _ = self._exchanged(url)
-            if isinstance(result, Failed):
+            result, has_clock_changed = self._exchange_assertion(url)
+            if has_clock_changed and is_clock_error(result):
+                result, _ = self._exchange_assertion(url)
+            if isinstance(result, AttemptFailed):
                 raise result
             return result
 
         return self._retrying.run(attempt, is_safe=True)
 
-    def _exchanged(self, url: str) -> tuple[Grant | Failed, bool]:
-        assert self._credentials is not None  # noqa: S101  (asked before a token is)
+    def _exchange_assertion(self, url: str) -> tuple[Grant | AttemptFailed, bool]:
+        assert self._credentials is not None  # noqa: S101  (_token checks it first)
         assertion = make_assertion(self._credentials, audience=url, now=self._time.now())
         call = Call(
             method="POST",
@@ -328,8 +332,8 @@ class Http:
             },
         )
 
-        def read(response: Response) -> tuple[Grant | Failed, bool]:
-            has_learnt = self._time.note(response.headers.get("Date"))
-            return read_grant(response, assertion=assertion, now=self._time.now()), has_learnt
+        def read(response: Response) -> tuple[Grant | AttemptFailed, bool]:
+            has_clock_changed = self._time.note(response.headers.get("Date"))
+            return read_grant(response, assertion=assertion, now=self._time.now()), has_clock_changed
 
         return self._session.exchange(call, read, direct=is_here(url))

@@ -1,4 +1,4 @@
-"""Reads answers that are no records: ids, numbers, files, what became of each of many."""
+"""Read responses that hold a plain value instead of records: ids, counts, files, outcomes of batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds.contract import OPERATIONS, File
 from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.json_stream import Unreadable
-from attrib_ds.transports.http.refusals import error_of
+from attrib_ds.transports.http.remote_errors import item_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,30 +23,30 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 
 
 def read_value(response: Response, operation: Operation) -> object:
-    """Read the value that an operation answers with.
+    """Read the value of a successful response.
 
     Parameters
     ----------
     response : Response
-        Of which the body is not read.
+        Its body has not been read.
     operation : Operation
-        What was asked.
+        The operation.
 
     Returns
     -------
     object
-        As an embedded project gives it.
+        The same as from an embedded project.
 
     Raises
     ------
     Unreadable, InvalidRequest
-        If it is another one.
+        If the body is not a value of this kind.
     """
     return _READERS[operation.answer.kind](response)
 
 
 def whole(value: Any) -> int | None:
-    """Return a whole number, also one that is written with a point; None if it is none.
+    """Return an integer, also from a decimal such as 1.0; None for anything else.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def _id(response: Response) -> str:
 def _modified(response: Response) -> int:
     number = whole(_member(response, "modifiedCount", int | Decimal))
     if number is None:
-        raise Unreadable("its modifiedCount is no whole number")
+        raise Unreadable("its modifiedCount is not a whole number")
     return number
 
 
@@ -75,10 +75,10 @@ def _errors(response: Response) -> list[Any]:
 
 
 def _object(response: Response) -> dict[str, Any]:
-    told = decode(response.content())
-    if not isinstance(told, dict):
-        raise Unreadable("it is no object")
-    return told
+    body = decode(response.content())
+    if not isinstance(body, dict):
+        raise Unreadable("it is not an object")
+    return body
 
 
 def _counts(response: Response) -> dict[str, int]:
@@ -87,38 +87,38 @@ def _counts(response: Response) -> dict[str, int]:
 
 
 def _member(response: Response, name: str, kind: Any) -> Any:
-    told = _object(response)
-    if not isinstance(told.get(name), kind):
+    body = _object(response)
+    if not isinstance(body.get(name), kind):
         raise Unreadable(f"it has no {name}")
-    return told[name]
+    return body[name]
 
 
 def _uuid(response: Response) -> str:
-    # Some servers send a text as it is, others as JSON.
+    # Some servers send plain text, others JSON.
     text = response.beginning().decode("utf-8", "replace").strip().removeprefix('"').removesuffix('"')
     if not _UUID.fullmatch(text):
-        raise Unreadable("it is no UUID")
+        raise Unreadable("it is not a UUID")
     return text
 
 
 def _outcomes(response: Response) -> list[str | AttribError]:
-    told = decode(response.content())
-    if not isinstance(told, list):
-        raise Unreadable("it is no array")
-    return [_outcome(each) for each in told]
+    items = decode(response.content())
+    if not isinstance(items, list):
+        raise Unreadable("it is not an array")
+    return [_outcome(item) for item in items]
 
 
-def _outcome(told: Any) -> str | AttribError:
-    if isinstance(told, dict) and isinstance(told.get("id"), str):
-        return str(told["id"])
-    if isinstance(told, dict) and isinstance(told.get("error"), dict):
-        return error_of(told["error"], OPERATIONS["create_event"])
+def _outcome(item: Any) -> str | AttribError:
+    if isinstance(item, dict) and isinstance(item.get("id"), str):
+        return str(item["id"])
+    if isinstance(item, dict) and isinstance(item.get("error"), dict):
+        return item_error(item["error"], OPERATIONS["create_event"])
     raise Unreadable("an item is neither an id nor an error")
 
 
 def _file(response: Response) -> File:
-    """Write a file to the disk first, so that one that breaks off can be asked for again."""
-    spool = tempfile.TemporaryFile()  # noqa: SIM115  (whoever reads it closes it, which deletes it)
+    """Spool a file to disk, so that a truncated download can be retried."""
+    spool = tempfile.TemporaryFile()  # noqa: SIM115  (the reader closes it, which deletes it)
     try:
         for chunk in response.chunks():
             spool.write(chunk)

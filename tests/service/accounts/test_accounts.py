@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from attrib_ds.errors import InvalidRequest, NotFound, Unavailable
-from attrib_ds.service.accounts import Accounts, Refusal
+from attrib_ds.service.accounts import Accounts, OAuthError
 from attrib_ds.service.accounts.accounts import FILE
 
 
@@ -159,7 +159,7 @@ def test_unknown_keys_and_accounts_are_told(accounts, key):
 
 def test_an_assertion_identifier_counts_once_until_it_ends(accounts, key, clock):
     token_of(accounts, key, once="a", until=clock.now + 10)
-    with pytest.raises(Refusal, match="before"):
+    with pytest.raises(OAuthError, match="before"):
         token_of(accounts, key, once="a", until=clock.now + 10)
     other = accounts.create(projects=["shop"])
     token_of(accounts, other, once="a", until=clock.now + 10)
@@ -190,13 +190,13 @@ def test_a_file_that_is_something_else_is_not_opened(tmp_path):
 
 
 def test_a_beat_fails_on_closed_accounts(accounts):
-    accounts.beat()
+    accounts.probe()
     accounts.close()
     accounts.close()
     with pytest.raises(Unavailable):
-        accounts.beat()
+        accounts.probe()
 
 
 def test_a_refusal_names_its_code():
-    refusal = Refusal("invalid_grant", "the assertion has expired")
+    refusal = OAuthError("invalid_grant", "the assertion has expired")
     assert (refusal.code, str(refusal)) == ("invalid_grant", "the assertion has expired")

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding
 from support.signing import NOON, TOKEN_URL, base64url, header_of, payload_of, signed
 
-from attrib_ds.service.accounts import Refusal, exchange
+from attrib_ds.service.accounts import OAuthError, exchange
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def refusal(accounts, key):
     """Give back why an assertion is refused."""
 
     def attempt(assertion, client_id=None):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(OAuthError) as caught:
             exchange(
                 accounts, client_id=client_id or key.clientId, assertion=assertion, audiences=[TOKEN_URL]
             )
@@ -321,7 +321,7 @@ def test_scopes_are_those_asked_for_and_granted(accounts, clock, key_with, held,
     assertion = signed(header_of(key), payload_of(key, clock.now, scope=asked), key.privateKey)
     arguments = {"client_id": key.clientId, "assertion": assertion, "audiences": [TOKEN_URL]}
     if granted is None:
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(OAuthError) as caught:
             exchange(accounts, **arguments)
         assert caught.value.code == "invalid_scope"
     else:

@@ -13,7 +13,7 @@ from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 MANY = 100_000
 
@@ -63,7 +63,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def server(home):
-    with running(home, settings=Settings(rates=None)) as url:
+    with running(home, options=ServerOptions(rate_limits=None)) as url:
         yield url
 
 

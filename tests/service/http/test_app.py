@@ -18,7 +18,7 @@ from support.service_records import hex_id
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.service import Service
-from attrib_ds.service.http.routes import Routes
+from attrib_ds.service.http.routing import Routes
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
 NODES = "/api/v1/projects/shop/nodes"

@@ -11,7 +11,7 @@ from support.service_records import hex_id, send, table, visit
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 PROJECT = "/api/v1/projects/shop"
 
@@ -21,7 +21,7 @@ def key_and_call(tmp_path):
     with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
         send(service, "load_records", resource="interactions", source=table(visit(1)))
     key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"])
-    with running(tmp_path, settings=Settings(rates=None)) as url:
+    with running(tmp_path, options=ServerOptions(rate_limits=None)) as url:
         yield key, Caller(url, token_of(url, key))
 
 

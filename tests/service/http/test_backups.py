@@ -17,7 +17,7 @@ from support.service_records import send
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 
 PROJECT = "/api/v1/projects/shop"
 BACKUP = f"{PROJECT}/backup"
@@ -36,7 +36,7 @@ def folder(tmp_path):
 @pytest.fixture
 def admin(folder):
     key = create_key(folder, folder / "key.json", projects=["shop", "gone"])
-    with running(folder, settings=Settings(rates=None)) as url:
+    with running(folder, options=ServerOptions(rate_limits=None)) as url:
         yield Caller(url, token_of(url, key))
 
 

@@ -17,7 +17,7 @@ from support.service_records import hex_id, table, visit
 
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 from attrib_ds.service.users import exports
 
 MANY = 20_000
@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def caller(folder):
-    with running(folder, settings=Settings(rates=None)) as url:
+    with running(folder, options=ServerOptions(rate_limits=None)) as url:
         key = create_key(folder, folder / "key.json", projects=["shop"])
         yield Caller(url, token_of(url, key))
 
@@ -144,14 +144,14 @@ def test_sql_needs_its_scope_and_may_be_switched_off(folder, tmp_path):
     load("my-shop", tmp_path, interactions=table(visit(1)))
     asked = {"fields": ["_id"], "sqlQuery": "SELECT _id FROM users"}
     path = SEARCH.replace("/shop/", "/my-shop/")
-    with running(tmp_path, settings=Settings(rates=None, sql=False)) as url:
+    with running(tmp_path, options=ServerOptions(rate_limits=None, sql=False)) as url:
         everything = Caller(
             url, token_of(url, create_key(tmp_path, tmp_path / "a.json", projects=["my-shop"]))
         )
         refused = everything("POST", path, asked)
         assert refused.status == 403
         assert everything("POST", path, {"fields": ["_id"]}).json()["total"] == 1
-    with running(tmp_path, settings=Settings(rates=None)) as url:
+    with running(tmp_path, options=ServerOptions(rate_limits=None)) as url:
         reading = create_key(tmp_path, tmp_path / "b.json", projects=["my-shop"], scopes=["users:read"])
         assert Caller(url, token_of(url, reading, scope="users:read"))("POST", path, asked).status == 403
         both = create_key(

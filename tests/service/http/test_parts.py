@@ -12,12 +12,12 @@ from attrib_ds.contract import OPERATIONS, Answer, File, build
 from attrib_ds.errors import Forbidden, NotFound, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.accounts import Accounts
-from attrib_ds.service.http import responding
-from attrib_ds.service.http.accepting import prefers
-from attrib_ds.service.http.failures import Failed, failed
+from attrib_ds.service.http import responses
+from attrib_ds.service.http.error_responses import HttpError, to_http_error
 from attrib_ds.service.http.health import Health
+from attrib_ds.service.http.negotiation import prefers
 from attrib_ds.service.http.projects import Projects
-from attrib_ds.service.http.workers import Workers
+from attrib_ds.service.http.thread_pool import ThreadPool
 from attrib_ds.service.store.store import Store
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -49,7 +49,7 @@ def test_who_names_a_form_gets_it_unless_json_is_liked_better(accept, expected):
 @pytest.mark.parametrize("kind", [Unavailable, ProjectInUse, ServiceFailure, RuntimeError, Forbidden])
 def test_r323_what_went_wrong_inside_is_not_told(kind):
     secret = "path: '/home/anna/shop.duckdb'; SELECT 1"
-    failure = failed(kind(secret))
+    failure = to_http_error(kind(secret))
     assert failure.message
     assert secret not in failure.message
     assert secret not in str(failure.headers)
@@ -57,21 +57,21 @@ def test_r323_what_went_wrong_inside_is_not_told(kind):
 
 def test_g140_too_much_waiting_work_is_refused():
     async def crowd():
-        workers, release = Workers(threads=1, most_waiting=1), threading.Event()
+        pool, release = ThreadPool(threads=1, most_waiting=1), threading.Event()
         try:
-            taken = [asyncio.ensure_future(workers.begin(release.wait, 30)) for _ in range(2)]
+            accepted = [asyncio.ensure_future(pool.run_or_reject(release.wait, 30)) for _ in range(2)]
             await asyncio.sleep(0)
-            with pytest.raises(Failed) as caught:
-                await workers.begin(int)
+            with pytest.raises(HttpError) as caught:
+                await pool.run_or_reject(int)
             assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "1"})
-            # What was taken on goes on.
-            going_on = asyncio.ensure_future(workers.run(int))
+            # What was accepted on goes on.
+            going_on = asyncio.ensure_future(pool.run(int))
             release.set()
-            assert await asyncio.gather(*taken, going_on) == [True, True, 0]
-            assert await workers.begin(int) == 0
+            assert await asyncio.gather(*accepted, going_on) == [True, True, 0]
+            assert await pool.run_or_reject(int) == 0
         finally:
             release.set()
-            workers.close()
+            pool.close()
 
     asyncio.run(crowd())
 
@@ -132,7 +132,7 @@ def test_a_project_is_opened_once_and_not_made(tmp_path):
     ],
 )
 def test_values_have_their_form(operation, value, status, content):
-    response = responding.with_value(OPERATIONS[operation], None, Answer(value=value))
+    response = responses.with_value(OPERATIONS[operation], None, Answer(value=value))
     assert (response.status_code, response.body) == (status, content)
     assert response.headers["Content-Type"] == "application/json"
 
@@ -149,7 +149,7 @@ def test_g120_a_file_has_its_name_and_kind(ending, media):
     asked = build(
         operation, project_id="shop", path='çay "1"', columns=["eventCount"], format=ending, transformers=[]
     )
-    response = responding.with_value(operation, asked, Answer(value=File(iter([b"a,b", b"\r\n"]))))
+    response = responses.with_value(operation, asked, Answer(value=File(iter([b"a,b", b"\r\n"]))))
     assert response.body == b"a,b\r\n"
     assert response.headers["Content-Type"] == media
     assert response.headers["Content-Disposition"] == (

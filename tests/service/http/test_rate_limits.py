@@ -9,9 +9,9 @@ from support.http_caller import Caller, token_of
 from support.signing import Clock
 
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.rate_limits import Buckets, Rate, headers
+from attrib_ds.service.http.rate_limits import Buckets, RateLimit, headers
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Rates, Settings
+from attrib_ds.service.http.server_options import RateLimits, ServerOptions
 
 NODES = "/api/v1/projects/shop/nodes"
 SEARCH = "/api/v1/projects/shop/interactions/search"
@@ -22,7 +22,7 @@ HOURS = 36_000
 
 def test_a_bucket_lets_its_size_through_at_once_and_then_what_comes_back():
     clock = Clock(100.0)
-    buckets, rate = Buckets(clock), Rate("three", 3, 30)
+    buckets, rate = Buckets(clock), RateLimit("three", 3, 30)
     waits = [buckets.take(rate, "a").seconds_to_wait for _ in range(4)]
     assert waits == [0, 0, 0, 10]
     clock.now += 4
@@ -36,14 +36,14 @@ def test_a_bucket_lets_its_size_through_at_once_and_then_what_comes_back():
 
 
 def test_each_caller_and_rate_has_its_own_bucket():
-    buckets, rate = Buckets(Clock(0.0)), Rate("one", 1, 10)
-    callers = [(rate, "a"), (rate, "b"), (Rate("other", 1, 10), "a"), (rate, "a")]
+    buckets, rate = Buckets(Clock(0.0)), RateLimit("one", 1, 10)
+    callers = [(rate, "a"), (rate, "b"), (RateLimit("other", 1, 10), "a"), (rate, "a")]
     assert [buckets.take(*each).seconds_to_wait for each in callers] == [0, 0, 0, 10]
 
 
 def test_a_standing_tells_what_is_left():
     clock = Clock(0.0)
-    buckets, rate = Buckets(clock), Rate("ten", 10, 60)
+    buckets, rate = Buckets(clock), RateLimit("ten", 10, 60)
     assert headers([buckets.take(rate, "a")]) == {
         "RateLimit-Policy": '"ten";q=10;w=60',
         "RateLimit": '"ten";r=9;t=6',
@@ -61,7 +61,7 @@ def test_a_standing_tells_what_is_left():
 
 def test_full_buckets_are_forgotten():
     clock = Clock(0.0)
-    buckets, rate = Buckets(clock), Rate("one", 1, 10)
+    buckets, rate = Buckets(clock), RateLimit("one", 1, 10)
     for number in range(30_000):
         clock.now += 0.01
         buckets.take(rate, str(number))
@@ -70,9 +70,11 @@ def test_full_buckets_are_forgotten():
 
 @contextmanager
 def limited(home, **rates):
-    usual = {name: Rate(name, 1_000, HOURS) for name in ("requests", "heavy", "events", "events_by_address")}
-    chosen = {name: Rate(name, amount, HOURS) for name, amount in rates.items()}
-    with running(home, settings=Settings(rates=Rates(**usual | chosen))) as url:
+    usual = {
+        name: RateLimit(name, 1_000, HOURS) for name in ("requests", "heavy", "events", "events_by_address")
+    }
+    chosen = {name: RateLimit(name, amount, HOURS) for name, amount in rates.items()}
+    with running(home, options=ServerOptions(rate_limits=RateLimits(**usual | chosen))) as url:
         yield url
 
 

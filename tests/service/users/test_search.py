@@ -19,7 +19,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import json_records
 from attrib_ds.schema import user_columns
 from attrib_ds.service import Service
-from attrib_ds.service.http.writing import json_pieces
+from attrib_ds.service.http.serialization import json_chunks
 
 EVERYONE = [1, 2, 3, 4, 5, 6, 7, 8]
 #: A key of each kind.
@@ -274,7 +274,7 @@ def over_json(service, **arguments):
     operation = OPERATIONS["search_users"]
     request = build(operation, project_id="shop", **arguments)
     answer = service.stream(operation, request)
-    body = json_records.decode(b"".join(json_pieces(answer, operation.answer)))
+    body = json_records.decode(b"".join(json_chunks(answer, operation.answer)))
     answer.close()
     return body, json_records.from_json(body["data"], columns(operation, request))
 

@@ -11,7 +11,7 @@ from support.scripted_service import FakeClock, Scripted
 
 from attrib_ds import Project
 from attrib_ds.transports.http.configuration import Remote
-from attrib_ds.transports.http.credentials import veiled
+from attrib_ds.transports.http.credentials import protect_key
 from attrib_ds.transports.http.opening import open_http
 from attrib_ds.transports.http.session import Timeouts
 from attrib_ds.transports.http.transport import Options
@@ -53,7 +53,7 @@ def open_shop(service, key, time):
             options = Options(
                 clock=time.clock(), timeouts=Timeouts(connect=5.0, read=read_timeout), **options
             )
-            remote = Remote(url=service.url, key=veiled(key) if with_key else None, routes=routes)
+            remote = Remote(url=service.url, key=protect_key(key) if with_key else None, routes=routes)
             return stack.enter_context(Project("shop", open_http(remote, options=options)))
 
         yield opened

@@ -1,4 +1,4 @@
-"""Addresses: completed, and never in the open."""
+"""Addresses: completed, and never unencrypted."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_addresses_are_completed(given, v1, v2, auth):
 def test_other_machines_are_spoken_to_in_secret(argument, host):
     given = {"url": "https://a.example", argument: f"http://{host}"}
     with pytest.raises(
-        errors.InvalidRequest, match=rf"{argument}: .* in the open; give 'https://{host}', or allow"
+        errors.InvalidRequest, match=rf"{argument}: .* unencrypted; use 'https://{host}', or allow"
     ):
         read_addresses(**given)
     assert read_addresses(**given, allow_insecure=True)
@@ -47,7 +47,9 @@ def test_connect_says_so_too():
     "url", ["shop.example", "ftp://a.example", "https://", "https://a.example:port", "https://[::1", "", 7]
 )
 def test_what_is_no_address(url):
-    with pytest.raises(errors.InvalidRequest, match=r"url: .* is no address; allowed: such as 'https://"):
+    with pytest.raises(
+        errors.InvalidRequest, match=r"url: .* is not an address; expected one such as 'https://"
+    ):
         read_addresses(url)
 
 
@@ -62,7 +64,7 @@ def test_what_is_no_address(url):
     ],
 )
 def test_addresses_hold_no_secrets(url):
-    with pytest.raises(errors.InvalidRequest, match="holds a user name, a query or a fragment") as caught:
+    with pytest.raises(errors.InvalidRequest, match="contains a user name, a query or a fragment") as caught:
         read_addresses(url)
     assert "secret" not in str(caught.value)
 

@@ -100,7 +100,7 @@ def test_counts_may_be_written_in_many_ways_and_lose_nothing(shop, service, numb
 
 def test_unknown_and_missing_properties_and_unknown_members_do_no_harm(shop, service):
     service.script = [page({"_id": ID, "new": {"deep": [1]}, "geo": None}, next="abc", took=1.5)]
-    with pytest.warns(errors.UnknownFields, match=r"does not know: new; they are the last columns"):
+    with pytest.warns(errors.UnknownFields, match=r"does not support: new; they are the last columns"):
         row = first(shop, columns=["geo.city", "hitCount"])
     assert row.isna().tolist() == [False, True, True, False]
     assert row["new"] == '{"deep": [1]}'
@@ -149,11 +149,11 @@ def test_json_is_read_whatever_it_is_called(shop, service, media):
         (Reply(body=b"{}"), "it has no array in data"),
         (Reply(body={"message": "welcome"}), "it has no array in data"),
         (Reply(body={"data": {"_id": ID}}), "it has no array in data"),
-        (Reply(body=b'{"data": [{"_id": "a"},]}'), "a comma stands before the end"),
+        (Reply(body=b'{"data": [{"_id": "a"},]}'), "has a trailing comma"),
         (Reply(body=b'{"data": [{"_id": "a"} {"_id": "b"}]}'), "',' is missing"),
         (Reply(body=b'{"data": [{"_id": NaN}]}'), "NaN is not a JSON number"),
         (Reply(body=b'{"data": [{"_id": "\xff"}]}'), "it is not UTF-8"),
-        (Reply(body=b'{"data": []} {"data": []}'), "there is more behind its end"),
+        (Reply(body=b'{"data": []} {"data": []}'), "it has trailing characters"),
         (Reply(body=b'{"data": [{"_id": "a"}'), "cannot be read"),
         (Reply(body=b"[" * 100_000), "cannot be read"),
         (Reply(body=b"not arrow", media=ARROW), "cannot be read"),
@@ -169,7 +169,7 @@ def test_what_is_no_answer_is_asked_for_again_and_then_told(shop, service, time,
 
 def test_a_web_page_is_told_at_once(shop, service):
     service.script = [Reply(body=b"<html><title>Welcome</title></html>", media="text/html; charset=utf-8")]
-    with pytest.raises(errors.ServiceFailure, match="answers with a web page; check url="):
+    with pytest.raises(errors.ServiceFailure, match="the response is a web page; check url="):
         search_interactions(shop)
     assert len(service.asked) == 1
 
@@ -179,7 +179,7 @@ def test_a_value_of_another_kind_is_told_at_once(shop, service):
     with pytest.raises(errors.ServiceFailure, match="'three' for hitCount; expected a whole number"):
         search_interactions(shop)
     service.script = [arrow(pa.table({"_id": [ID], "startDate": ["2025"]}))]
-    with pytest.raises(errors.ServiceFailure, match="startDate as string, not as timestamp"):
+    with pytest.raises(errors.ServiceFailure, match="startDate as string; expected timestamp"):
         search_interactions(shop, columns=["startDate"])
 
 
@@ -219,10 +219,10 @@ def test_one_record(shop, service):
     record = get_interaction(shop, ID)
     assert (record["hitCount"], record["userData"]) == (2, '{"email":"a@b.c"}')
     service.script = [Reply(body=[])]
-    with pytest.raises(errors.ServiceFailure, match="it is no object"):
+    with pytest.raises(errors.ServiceFailure, match="it is not an object"):
         get_interaction(shop, ID)
     service.script = [arrow(pa.table({"_id": pa.array([], pa.string())}))]
-    with pytest.raises(errors.ServiceFailure, match="0 records where one was asked for"):
+    with pytest.raises(errors.ServiceFailure, match="0 records; expected one"):
         get_interaction(shop, ID)
 
 

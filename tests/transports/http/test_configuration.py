@@ -63,14 +63,14 @@ def test_the_environment_may_hold_the_key_itself(monkeypatch, key):
 @pytest.mark.parametrize("name", ["url_v2", "auth_url", "key", "routes"])
 def test_what_is_for_a_service_needs_its_address(name):
     with pytest.raises(
-        errors.InvalidRequest, match=rf"{name}: is for a remote service, and no address .* url="
+        errors.InvalidRequest, match=rf"{name}: applies to a remote service, but no address .* url="
     ):
         connect("my-shop", **{name: "https://service.example"})
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("ulr = 'x'", "did you mean 'url'"), ("url = 3", "url is no text"), ("url = ", "cannot be read")],
+    [("ulr = 'x'", "did you mean 'url'"), ("url = 3", "url is not a string"), ("url = ", "cannot be read")],
 )
 def test_a_file_that_is_not_in_order(text, words):
     configure(text)

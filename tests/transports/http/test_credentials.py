@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from attrib_ds import connect, errors
-from attrib_ds.transports.http.credentials import read_credentials, veiled
+from attrib_ds.transports.http.credentials import protect_key, read_credentials
 
 
 def pem(private):
@@ -34,7 +34,7 @@ def check(credentials, key):
 
 def test_a_key_is_a_path_a_text_or_a_mapping(key_file, key):
     for each in (key_file, str(key_file), dict(key), json.dumps(key), f"\n {json.dumps(key)}"):
-        check(read_credentials(veiled(each)), key)
+        check(read_credentials(protect_key(each)), key)
 
 
 def test_a_path_may_begin_at_home(key_file, key, monkeypatch):
@@ -64,10 +64,8 @@ def test_the_warning_points_at_who_connects(key_file):
 @pytest.mark.parametrize("member", ["clientId", "serviceAccountEmail", "privateKeyId", "privateKey"])
 @pytest.mark.parametrize("value", [None, "", 7])
 def test_each_member_is_needed(key, member, value):
-    with pytest.raises(
-        errors.InvalidRequest, match=rf"key: the content given has no text as {member}; a key file"
-    ):
-        read_credentials(veiled({**key, member: value}))
+    with pytest.raises(errors.InvalidRequest, match=rf"key: the content given has no {member}; a key file"):
+        read_credentials(protect_key({**key, member: value}))
 
 
 @pytest.mark.parametrize(
@@ -89,24 +87,27 @@ def test_files_that_are_none(tmp_path, content, words):
 
 
 def test_files_that_are_not_there_or_no_files(tmp_path):
-    with pytest.raises(errors.InvalidRequest, match="gone.json' is not there; name the JSON file"):
+    with pytest.raises(
+        errors.InvalidRequest,
+        match="gone.json' does not exist; pass the path of the service account.s JSON file",
+    ):
         read_credentials(tmp_path / "gone.json")
-    with pytest.raises(errors.InvalidRequest, match="is no key file"):
+    with pytest.raises(errors.InvalidRequest, match="is not a key file"):
         read_credentials(tmp_path)
     (tmp_path / "large").write_bytes(b" " * 70_000)
-    with pytest.raises(errors.InvalidRequest, match="is no key file"):
+    with pytest.raises(errors.InvalidRequest, match="is not a key file"):
         read_credentials(tmp_path / "large")
 
 
 def test_private_keys_that_cannot_sign(key):
     small = rsa.generate_private_key(public_exponent=65_537, key_size=1_024)
     for private_key, words in (
-        ("nonsense", "no private key in PEM"),
-        (key["privateKey"][:400], "no private key in PEM"),
-        (pem(ec.generate_private_key(ec.SECP256R1())), "not of the kind RSA"),
+        ("nonsense", "not an unencrypted private key in PEM"),
+        (key["privateKey"][:400], "not an unencrypted private key in PEM"),
+        (pem(ec.generate_private_key(ec.SECP256R1())), "not an RSA key"),
         (pem(small), "of 1024 bits; allowed: 2048 or more"),
     ):
         with pytest.raises(errors.InvalidRequest, match=words) as caught:
-            read_credentials(veiled({**key, "privateKey": private_key}))
+            read_credentials(protect_key({**key, "privateKey": private_key}))
         assert private_key[:40] not in str(caught.value)
         assert caught.value.__context__ is None

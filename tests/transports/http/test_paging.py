@@ -27,7 +27,7 @@ from attrib_ds import Project, errors, interaction
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Settings
+from attrib_ds.service.http.server_options import ServerOptions
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.opening import open_http
@@ -70,7 +70,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(home, embedded):
-    with running(home, settings=Settings(rates=None)) as address:
+    with running(home, options=ServerOptions(rate_limits=None)) as address:
         yield address
 
 
@@ -426,7 +426,7 @@ def test_a_service_that_does_not_do_as_asked_is_told(open_shop, shelf, wrong):
         return page(*records, total=reply.body["total"]) if number == 4 else reply
 
     shelf.alter = disobey
-    with pytest.raises(errors.ServiceFailure, match="in the order and the bounds that were asked for"):
+    with pytest.raises(errors.ServiceFailure, match="ignores the requested order or bounds"):
         at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
 
 

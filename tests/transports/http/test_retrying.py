@@ -9,7 +9,7 @@ from support.scripted_service import RESET, Reply, page
 from attrib_ds import errors
 from attrib_ds.transports.http.clock import Clock
 from attrib_ds.transports.http.pace import Pace
-from attrib_ds.transports.http.retrying import Failed, Patience, Retrying, seconds_asked
+from attrib_ds.transports.http.retrying import AttemptFailed, Retrying, RetryPolicy, parse_retry_after
 
 TOO_MANY = {"statusCode": 429, "message": "Too Many Requests", "error": "Too Many Requests"}
 EMPTY = page()
@@ -53,7 +53,7 @@ def test_a_date_of_retry_after_is_read_by_the_clock_of_the_service(shop, service
 @pytest.mark.parametrize("waits", ["121", "86400", "999999999999999999"])
 def test_nobody_waits_longer_than_a_request_is_tried(shop, service, time, waits):
     service.script = [Reply(429, TOO_MANY, {"Retry-After": waits, "X-Request-Id": "r-1"})]
-    with pytest.raises(errors.TooManyRequests, match=r"ask less often \(request r-1\)") as caught:
+    with pytest.raises(errors.TooManyRequests, match=r"send fewer requests \(request r-1\)") as caught:
         search(shop)
     assert caught.value.retry_after == float(waits[:12])
     assert time.slept == []
@@ -89,7 +89,7 @@ def test_failures_of_the_service_pass(shop, service, time, status):
 )
 def test_what_may_have_been_carried_out_is_not_sent_twice(shop, service, time, reply, kind):
     service.script = [reply]
-    with pytest.raises(kind, match="whether it was carried out is not known") as caught:
+    with pytest.raises(kind, match="the request may have been carried out") as caught:
         create(shop)
     assert isinstance(caught.value, kind)
     assert len(service.asked) == 1
@@ -108,7 +108,7 @@ def test_broken_connections_are_tried_again_where_that_is_safe(shop, service, ti
 def test_a_service_that_stays_broken_is_given_up(shop, service, time):
     service.script = [RESET]
     with pytest.raises(
-        errors.Unavailable, match=r"/interactions/search: the connection broke off \(Connection reset"
+        errors.Unavailable, match=r"/interactions/search: the connection was interrupted \(Connection reset"
     ):
         search(shop)
     assert len(service.asked) == 6
@@ -120,12 +120,12 @@ def test_silence_in_the_middle_of_a_body_is_a_timeout(open_shop, service, time):
     service.script = [Reply(body=EMPTY.body, cut=10, after="silence"), EMPTY]
     assert search(shop) == 0
     service.script = [Reply(body={"id": "7"}, cut=2, after="silence")]
-    with pytest.raises(errors.Unavailable, match=r"no answer for 0.2 s.*not known"):
+    with pytest.raises(errors.Unavailable, match=r"no response within 0.2 s.*may have been carried out"):
         create(shop)
 
 
 def test_a_service_that_is_not_there_is_tried_for_everything(open_shop, service, time):
-    shop = open_shop(patience=Patience(attempts=3))
+    shop = open_shop(retry_policy=RetryPolicy(attempts=3))
     service.close()
     with pytest.raises(errors.Unavailable, match="no connection .*check the address") as caught:
         create(shop)
@@ -144,7 +144,7 @@ def test_refusals_are_not_tried_again(shop, service, time, status):
 
 
 def test_the_time_for_all_attempts_is_bounded(open_shop, service, time):
-    shop = open_shop(patience=Patience(attempts=100, seconds=60))
+    shop = open_shop(retry_policy=RetryPolicy(attempts=100, seconds=60))
     service.script = [Reply(503, {"message": "later"}, {"Retry-After": "25"})]
     with pytest.raises(errors.Unavailable) as caught:
         search(shop)
@@ -156,21 +156,21 @@ def test_the_time_for_all_attempts_is_bounded(open_shop, service, time):
 def test_after_a_refusal_all_workers_wait_and_then_go_one_by_one(time):
     pace = Pace(time.clock())
     assert [pace.turn() for _ in range(3)] == [0, 0, 0]
-    pace.refused(10)
-    pace.refused(8)
+    pace.slow_down(10)
+    pace.slow_down(8)
     assert [pace.turn() for _ in range(3)] == pytest.approx([10, 10.05, 10.1])
     time.seconds += 11
-    pace.refused(1)
+    pace.slow_down(1)
     # Refused again: half as fast.
     assert [pace.turn() for _ in range(2)] == pytest.approx([1, 1.1])
     for _ in range(40):
-        pace.succeeded()
+        pace.speed_up()
     time.seconds += 5
     assert [pace.turn() for _ in range(3)] == [0, 0, 0]
 
 
 def test_a_worker_learns_from_the_refusal_of_another(open_shop, service, time):
-    shop = open_shop(patience=Patience(attempts=1))
+    shop = open_shop(retry_policy=RetryPolicy(attempts=1))
     service.script = [Reply(429, TOO_MANY, {"Retry-After": "40"}), EMPTY]
     with pytest.raises(errors.TooManyRequests):
         search(shop)
@@ -191,14 +191,14 @@ def test_a_worker_does_not_wait_for_others_longer_than_for_itself(open_shop, ser
 
 def test_a_retry_takes_its_turn_behind_the_refusal_of_another(time):
     pace = Pace(time.clock())
-    retrying = Retrying(clock=time.clock(), pace=pace, patience=Patience())
+    retrying = Retrying(clock=time.clock(), pace=pace, retry_policy=RetryPolicy())
 
     def attempt():
         if time.slept:
             return "done"
         # Another worker is asked to wait 40 s while this one fails, which alone would wait half a second.
-        pace.refused(40)
-        raise Failed(errors.Unavailable("no"), "always", began=False)
+        pace.slow_down(40)
+        raise AttemptFailed(errors.Unavailable("no"), "always", reached_service=False)
 
     assert retrying.run(attempt, is_safe=True) == "done"
     assert time.slept == [pytest.approx(40)]
@@ -248,11 +248,11 @@ def test_jitter_draws_from_nothing_to_a_bound_that_doubles(time):
         monotonic=lambda: time.seconds, wall=lambda: 0.0, sleep=time.sleep, random=lambda: next(draws)
     )
     retrying = Retrying(
-        clock=clock, pace=Pace(clock), patience=Patience(attempts=5, first_wait=2, longest_wait=6)
+        clock=clock, pace=Pace(clock), retry_policy=RetryPolicy(attempts=5, first_wait=2, longest_wait=6)
     )
 
     def attempt():
-        raise Failed(errors.Unavailable("no"), "always", began=False)
+        raise AttemptFailed(errors.Unavailable("no"), "always", reached_service=False)
 
     with pytest.raises(errors.Unavailable):
         retrying.run(attempt, is_safe=False)
@@ -261,13 +261,13 @@ def test_jitter_draws_from_nothing_to_a_bound_that_doubles(time):
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1.5", "١٢", None, "Thu, 99 Jan 2026 00:00:00 GMT"])
 def test_a_retry_after_that_is_none_is_not_one(text):
-    assert seconds_asked(text, now=0) is None
+    assert parse_retry_after(text, now=0) is None
 
 
 def test_a_retry_after_in_the_past_is_now():
     now = datetime.now(UTC)
     past = (now - timedelta(hours=1)).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    assert seconds_asked(past, now=now.timestamp()) == 0
+    assert parse_retry_after(past, now=now.timestamp()) == 0
 
 
 def test_workers_that_are_refused_together_come_back_one_by_one(open_shop, service, time):

@@ -64,12 +64,12 @@ def test_what_is_not_named_stays(routes):
         ("[list_node]", "did you mean 'list_nodes'"),
         ("[load_records]", "'load_records' is not allowed"),
         ("[list_nodes]\nurl = 'x'", "routes/list_nodes: 'url' is not allowed"),
-        ("list_nodes = 3", "list_nodes is no table"),
+        ("list_nodes = 3", "list_nodes is not a table"),
         ("[list_nodes]\nmethod = 'FETCH'", "'FETCH' is not allowed"),
         ("[search_interactions]\nmethod = 'GET'", "'GET' is not allowed"),
         ("[exchange_token]\nmethod = 'PUT'", "'PUT' is not allowed"),
         ("[list_nodes]\npath = 'nodes'", "'nodes' is not allowed"),
-        ("[list_nodes]\npath = '/nodes/'", "without a slash at the end"),
+        ("[list_nodes]\npath = '/nodes/'", "without a trailing slash"),
         ("[list_nodes]\npath = '/../{projectId}?x=1'", "is not allowed"),
         ("[list_nodes]\npath = '/{project}/nodes'", "did you mean 'projectId'"),
         ("[list_nodes]\npath = '/{limit}'", "'limit' is not allowed"),
@@ -82,5 +82,5 @@ def test_files_that_are_not_in_order(routes, text, words):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(errors.InvalidRequest, match="is not there"):
+    with pytest.raises(errors.InvalidRequest, match="does not exist"):
         read_routes(tmp_path / "gone.toml")

@@ -17,8 +17,8 @@ from support.scripted_service import RESET, TOKEN, Reply, page
 
 from attrib_ds import connect, errors, search_interactions
 from attrib_ds.transports.http.assertions import make_assertion
-from attrib_ds.transports.http.credentials import Credentials, read_credentials, veiled
-from attrib_ds.transports.http.retrying import Patience
+from attrib_ds.transports.http.credentials import Credentials, protect_key, read_credentials
+from attrib_ds.transports.http.retrying import RetryPolicy
 from attrib_ds.transports.http.secret import Secret
 
 
@@ -177,7 +177,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_failures_of_requests_show_nothing(open_shop, service, canaries, logged, name):
-    shop = open_shop(read_timeout=0.3, patience=Patience(attempts=2))
+    shop = open_shop(read_timeout=0.3, retry_policy=RetryPolicy(attempts=2))
     service.script = [FAILURES[name]]
     with pytest.raises(errors.AttribError) as caught:
         search_interactions(shop)
@@ -198,7 +198,7 @@ TOKEN_FAILURES = {
 @pytest.mark.parametrize("name", TOKEN_FAILURES)
 @pytest.mark.parametrize("threads", [1, 4])
 def test_failures_of_the_token_route_show_nothing(open_shop, service, canaries, logged, name, threads):
-    shop = open_shop(read_timeout=0.3, patience=Patience(attempts=2))
+    shop = open_shop(read_timeout=0.3, retry_policy=RetryPolicy(attempts=2))
     service.tokens = [TOKEN_FAILURES[name]] * 20
 
     def work(_):
@@ -271,15 +271,15 @@ def test_a_secret_is_text_nowhere():
     texts += [repr({"a": secret}), f"{secret}", pprint.pformat(secret), repr(dir(secret))]
     assert "canary" not in "".join(texts)
     assert secret.reveal() == "canary"
-    assert secret.blot("a canary and a canary") == "a [secret] and a [secret]"
-    assert Secret({"a": 1}).blot("text") == "text"
-    assert Secret("").blot("text") == "text"
+    assert secret.redact("a canary and a canary") == "a [secret] and a [secret]"
+    assert Secret({"a": 1}).redact("text") == "text"
+    assert Secret("").redact("text") == "text"
     with pytest.raises(TypeError):
         vars(secret)
     assert sys.getsizeof(secret) < 200
 
 
 def test_credentials_are_equal_by_the_same_secret(key):
-    credentials = read_credentials(veiled(key))
+    credentials = read_credentials(protect_key(key))
     assert "[secret]" in repr(credentials)
     assert credentials == copy.deepcopy(credentials)

@@ -10,7 +10,7 @@ from support.scripted_service import RESET, TOKEN, TOKEN_PATH, Reply, page
 
 from attrib_ds import errors
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.transports.http.retrying import Patience
+from attrib_ds.transports.http.retrying import RetryPolicy
 from attrib_ds.transports.http.secret import Secret
 from attrib_ds.transports.http.tokens import Grant, Tokens
 
@@ -136,9 +136,7 @@ def test_a_refused_token_is_renewed_once(shop, service):
 def test_a_token_that_is_refused_again_is_an_error(shop, service):
     service.script = [page(), UNAUTHORIZED]
     search(shop)
-    with pytest.raises(
-        errors.Unauthorized, match="the access token was not accepted; check that the key is not"
-    ):
+    with pytest.raises(errors.Unauthorized, match="the access token was rejected; check that the key is not"):
         search(shop)
     assert len(service.asked_tokens) == 2
     assert len(service.asked) == 3
@@ -165,7 +163,9 @@ def test_without_a_key_events_are_sent_and_nothing_else(open_shop, service):
     event = {"event_type": "order", "nonce": "1", "data": {}}
     assert shop.send("create_event", **event).value == "00000000-0000-7000-8000-000000000001"
     assert sent(service) == [None]
-    with pytest.raises(errors.Unauthorized, match=r"search_interactions: needs the key .* ATTRIB_DS_KEY"):
+    with pytest.raises(
+        errors.Unauthorized, match=r"search_interactions: requires a service-account key; .* ATTRIB_DS_KEY"
+    ):
         search(shop)
     assert len(service.asked) == 1
     assert not service.asked_tokens
@@ -217,7 +217,7 @@ def test_a_token_route_in_trouble_is_asked_again(shop, service, trouble):
             "another kind than Bearer",
         ),
         (Reply(401, {"error": "invalid_client"}), errors.Unauthorized, "401: invalid_client"),
-        (Reply(400, {"error": "invalid_scope"}), errors.Unauthorized, "must have full_access"),
+        (Reply(400, {"error": "invalid_scope"}), errors.Unauthorized, "needs the scope full_access"),
         (Reply(404, b"<h1>nothing</h1>", media="text/html"), errors.InvalidRequest, "404; check auth_url="),
         (
             Reply(302, b"", {"Location": "https://evil.example"}),
@@ -242,7 +242,7 @@ def test_token_type_may_be_written_in_any_case(shop, service):
 
 
 def test_a_token_route_that_is_gone_is_tried_with_patience_and_not_squared(open_shop, service, time):
-    shop = open_shop(patience=Patience(attempts=3))
+    shop = open_shop(retry_policy=RetryPolicy(attempts=3))
     service.tokens = [RESET] * 20
     with pytest.raises(errors.Unavailable):
         search(shop)

@@ -1,4 +1,4 @@
-"""Pages of users by ranges of their ids, several of which are read concurrently."""
+"""Page through users by id: ranges of ids are read concurrently (keyset pagination)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from attrib_ds.transports.http.paging.search import Pages, Search
 
 _HEX: Final = re.compile("[0-9a-f]{24}")
-#: Most ranges of one search.
-_MOST: Final = 512
-#: So few pages are not worth dividing.
-_FEW: Final = 2
+#: Maximum number of ranges per search.
+_MOST_RANGES: Final = 512
+#: This many pages are read as one range.
+_PAGES_UNDIVIDED: Final = 2
 
 
 def is_by_id(request: Any) -> bool:
-    """Say whether users are asked for in the order of their ids."""
+    """Return whether users are sorted by id."""
     return request.sort in (None, "_id")
 
 
 def in_order_of_id(request: Any) -> Any:
-    """Return the request in an explicit order by id, from the beginning."""
+    """Return the request sorted explicitly by id, from offset 0."""
     # `sort` only with `order`: without either, the service sorts by id by default.
     return request.model_copy(update={"sort": "_id", "order": request.order or "ASC", "offset": 0})
 
@@ -41,14 +41,14 @@ def read_by_id(search: Search, request: Any) -> Pages:
     Parameters
     ----------
     search : Search
-        What to read.
+        The search.
     request : SearchUsers
-        From :func:`in_order_of_id`. Its limit does not apply.
+        From :func:`in_order_of_id`. Its limit is ignored.
 
     Returns
     -------
     generator of Table
-        Pages, none of which depends on an offset.
+        Pages, independent of offsets.
     """
 
     def parts() -> Pages:
@@ -61,7 +61,7 @@ def read_by_id(search: Search, request: Any) -> Pages:
             raise ServiceFailure(f"{search.operation.name}: the service answered none of {whole.total} users")
         ranges = [
             verified(lambda part=part: _Range(search, part), search)  # type: ignore[misc]
-            for part in _divided(search, whole)
+            for part in _divide(search, whole)
         ]
         yield from in_order(ranges, workers=search.workers, stop=search.stop)
 
@@ -85,7 +85,7 @@ class _Range:
         return bool(self.request.order == "DESC")
 
     def pages(self) -> Pages:
-        """Yield the pages; each starts after the last id of the one before."""
+        """Yield the pages; each starts after the last id of the previous one."""
         while not self.is_done:
             table, total = self._search.page(self.request)
             if not self.rows:
@@ -93,7 +93,7 @@ class _Range:
             self.is_done = table.num_rows >= total
             ids = table["_id"].combine_chunks()
             if table.num_rows and not (self.is_done and self._is_all):
-                # Nothing depends on the order of a single page.
+                # A single page needs no particular order.
                 self._check(ids)
                 last = ids[-1].as_py()
                 self.request = self.request.model_copy(
@@ -109,33 +109,32 @@ class _Range:
         return self._search.page(self._start, limit=0)[1]
 
     def _check(self, ids: pa.Array) -> None:
-        """Refuse users in another order, since some of them would be lost."""
+        """Raise if users are out of order or out of bounds, since some would be lost."""
         follows = pc.less if self.is_descending else pc.greater
-        asked = self.request
-        inside = pc.min(ids).as_py() > (asked.idAfter or "") and (
-            not asked.idTo or pc.max(ids).as_py() < asked.idTo
+        request = self.request
+        is_within = pc.min(ids).as_py() > (request.idAfter or "") and (
+            not request.idTo or pc.max(ids).as_py() < request.idTo
         )
-        if not inside or pc.all(follows(ids[1:], ids[:-1])).as_py() is False:
+        if not is_within or pc.all(follows(ids[1:], ids[:-1])).as_py() is False:
             raise ServiceFailure(
-                f"{self._search.operation.name}: the service does not answer in the order and "
-                "the bounds that were asked for (sort, idAfter, idTo)"
+                f"{self._search.operation.name}: the service ignores the requested order or bounds "
+                "(sort, idAfter, idTo)"
             )
 
 
-def _divided(search: Search, first: _Range) -> list[Any]:
-    """Divide the rest into ranges of about one page if ids are evenly spread, in their order."""
+def _divide(search: Search, first: _Range) -> list[Any]:
+    """Divide the rest into consecutive ranges of about one page, assuming evenly spread ids."""
     request = first.request
     pages = -(-(first.total - first.rows) // search.page_size)
-    if pages <= _FEW:
+    if pages <= _PAGES_UNDIVIDED:
         return [request]
-    # The other end.
     table, _ = search.page(request, limit=1, order="ASC" if first.is_descending else "DESC")
     near = request.idTo if first.is_descending else request.idAfter
     far = table["_id"][0].as_py() if table.num_rows else near
     if not _HEX.fullmatch(near) or not _HEX.fullmatch(far) or near == far:
         return [request]
     low, high = sorted((int(near, 16), int(far, 16)))
-    count = min(pages, _MOST)
+    count = min(pages, _MOST_RANGES)
     cuts = sorted({f"{low + (high - low) * number // count:024x}" for number in range(1, count)} - {near})
     bounds = [None, *cuts, None]
     ranges = []

@@ -1,4 +1,4 @@
-"""Pages by a growing offset, for orders in which no key tells where the next page begins."""
+"""Page by offset, for sort orders without a key to continue from."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class ByOffset:
-    """Records read by a growing offset; each page begins with the last record of the one before.
+    """Records read by offset; pages overlap by one record, which shows whether rows moved.
 
     Parameters
     ----------
     search : Search
-        What to read.
+        The search.
     request : Request
         In a stable order; its offset and limit apply.
     """
@@ -34,11 +34,11 @@ class ByOffset:
         last: object = None
         while True:
             overlap = 1 if self.rows else 0
-            asked = self._search.page_size + overlap
-            wanted = None if self._request.limit is None else self._request.limit - self.rows
-            at = self._request.offset + self.rows - overlap
-            limit = asked if wanted is None else min(asked, wanted + overlap)
-            table, total = self._search.page(self._request, offset=at, limit=limit)
+            limit = self._search.page_size + overlap
+            if self._request.limit is not None:
+                limit = min(limit, self._request.limit - self.rows + overlap)
+            offset = self._request.offset + self.rows - overlap
+            table, total = self._search.page(self._request, offset=offset, limit=limit)
             left = max(total - self._request.offset, 0)
             self.total = left if self._request.limit is None else min(left, self._request.limit)
             if overlap:
@@ -60,5 +60,5 @@ class ByOffset:
 
 
 def _identity(table: pa.Table, row: int) -> object:
-    """Return the id of a record, or the whole record if it has none."""
+    """Return the id of a record, or the whole record if it has no id."""
     return table["_id"][row].as_py() if "_id" in table.column_names else table.slice(row, 1).to_pylist()

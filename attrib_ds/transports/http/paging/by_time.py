@@ -1,4 +1,4 @@
-"""Pages of interactions by slices of time, several of which are read concurrently."""
+"""Page through interactions by time: time slices are read concurrently (keyset pagination)."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 _START: Final = "startDate"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-#: Services may cut instants to milliseconds.
+#: Services may truncate instants to milliseconds.
 _MILLISECOND: Final = timedelta(milliseconds=1)
-#: Intervals counted per remaining page, so that slices come out even.
+#: Intervals counted per remaining page, so that slices are of equal size.
 _COUNTED_PER_PAGE: Final = 8
-#: So few pages are not worth dividing.
-_FEW: Final = 2
+#: This many pages are read as one slice.
+_PAGES_UNDIVIDED: Final = 2
 _ATTEMPTS: Final = 3
 
 
 def is_by_time(sort: Mapping[str, int] | None) -> bool:
-    """Say whether an order is by startDate, then by id: the one in which time slices follow each other.
+    """Return whether the sort order is by startDate, then by id, as paging by time requires.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def is_by_time(sort: Mapping[str, int] | None) -> bool:
 
 
 def in_order_of_time(request: Any) -> Any:
-    """Return the request in an explicit order by time, from the beginning, with startDate in its columns."""
+    """Return the request sorted explicitly by time, from offset 0, with startDate in its projection."""
     order = {"_id": 1} | (request.sort or {_START: -1})
     changes = {"sort": {_START: order[_START], "_id": order["_id"]}, "offset": 0}
     if request.projection is not None and _START not in request.projection:
@@ -63,14 +63,14 @@ def read_by_time(search: Search, request: Any) -> Pages:
     Parameters
     ----------
     search : Search
-        What to read.
+        The search.
     request : SearchInteractions
-        From :func:`in_order_of_time`. Its limit does not apply.
+        From :func:`in_order_of_time`. Its limit is ignored.
 
     Returns
     -------
     generator of Table
-        Pages, none of which depends on an offset.
+        Pages, independent of offsets.
     """
 
     def parts() -> Pages:
@@ -85,7 +85,7 @@ def read_by_time(search: Search, request: Any) -> Pages:
             )
         slices = [
             verified(lambda position=position: _Slice(search, position), search)  # type: ignore[misc]
-            for position in _divided(search, whole)
+            for position in _divide(search, whole)
         ]
         yield from in_order(slices, workers=search.workers, stop=search.stop)
 
@@ -99,11 +99,11 @@ class _Position:
     Parameters
     ----------
     request : SearchInteractions
-        Its bounds enclose the rest of the slice.
+        Its bounds cover the unread rest of the slice.
     bound : datetime, optional
-        Millisecond of the last interaction that was read.
+        Millisecond of the last interaction read.
     seen : frozenset of str
-        Ids of this millisecond that were read.
+        Ids already read within this millisecond.
     """
 
     request: Any
@@ -115,17 +115,17 @@ class _Position:
         return bool(self.request.sort[_START] == -1)
 
     def within(self, begin: datetime | None, end: datetime | None) -> _Position:
-        """Return the position with narrower bounds, where they are given; they never become wider."""
-        since = max((each for each in (self.request.since, begin) if each is not None), default=None)
-        until = min((each for each in (self.request.until, end) if each is not None), default=None)
+        """Return the position with its bounds narrowed to the given ones."""
+        since = max((bound for bound in (self.request.since, begin) if bound is not None), default=None)
+        until = min((bound for bound in (self.request.until, end) if bound is not None), default=None)
         return replace(self, request=self.request.model_copy(update={"since": since, "until": until}))
 
     def at(self, bound: datetime, seen: frozenset[str]) -> _Position:
-        """Return the position from a millisecond on, some of whose interactions were seen."""
+        """Return the position from a millisecond on, with the ids already read in it."""
         begin, end = (None, bound + _MILLISECOND - _MICROSECOND) if self.is_descending else (bound, None)
         return replace(self.within(begin, end), bound=bound, seen=seen)
 
-    def behind(self, bound: datetime) -> _Position:
+    def after(self, bound: datetime) -> _Position:
         """Return the position after a millisecond."""
         begin, end = (None, bound - _MICROSECOND) if self.is_descending else (bound + _MILLISECOND, None)
         return replace(self.within(begin, end), bound=None, seen=frozenset())
@@ -137,7 +137,7 @@ class _Position:
 
 
 class _Slice:
-    """Interactions of a slice of time; each page starts at the last startDate of the one before."""
+    """Interactions of a time slice; each page starts at the last startDate of the previous one."""
 
     def __init__(self, search: Search, position: _Position, *, is_all: bool = False) -> None:
         self._search = search
@@ -145,7 +145,7 @@ class _Slice:
         self._start = position
         self.position = position
         self.total = 0
-        # The total of the first page includes those seen before.
+        # The total of the first page includes those already read.
         self.rows = len(position.seen)
         self.is_done = False
         self._is_first = True
@@ -159,7 +159,7 @@ class _Slice:
                 self._is_first, self.total = False, total
             self.is_done = table.num_rows >= total
             if not table.num_rows or (self.is_done and self._is_all):
-                # Nothing depends on their order.
+                # A single page needs no particular order.
                 self.rows += table.num_rows
                 yield table
                 return
@@ -174,7 +174,7 @@ class _Slice:
                 yield new
                 if not self.is_done:
                     yield from self._instant(last)
-                    self.position = self.position.behind(last)
+                    self.position = self.position.after(last)
             else:
                 self.position = position.at(last, of_last)
                 yield new
@@ -184,7 +184,7 @@ class _Slice:
         return self._search.page(self._start.request, limit=0)[1]
 
     def _instant(self, moment: datetime) -> Pages:
-        """Read one millisecond that holds more than a page by offset; start again if rows move."""
+        """Read one millisecond of more than a page by offset; start over if rows move."""
         position = self.position.within(moment, moment + _MILLISECOND - _MICROSECOND)
         seen = set(position.seen)
         for attempt in range(_ATTEMPTS):
@@ -203,7 +203,7 @@ class _Slice:
                 return
 
     def _moments(self, table: pa.Table) -> Any:
-        """Return the milliseconds of a page; they must be in order and within the bounds."""
+        """Return the milliseconds of a page; raise if they are out of order or out of bounds."""
         starts = table[_START].combine_chunks()
         moments = np.floor_divide(pc.fill_null(starts.cast(pa.int64()), 0).to_numpy(), 1_000)
         request = self.position.request
@@ -212,8 +212,8 @@ class _Slice:
         is_within = (low is None or moments.min() >= low) and (high is None or moments.max() <= high)
         if starts.null_count or (steps < 0).any() or not is_within:
             raise ServiceFailure(
-                f"{self._search.operation.name}: the service does not answer in the order and "
-                "the bounds that were asked for (sort, since, until)"
+                f"{self._search.operation.name}: the service ignores the requested order or bounds "
+                "(sort, since, until)"
             )
         return moments
 
@@ -223,23 +223,23 @@ def _milliseconds(moment: datetime | None) -> int | None:
 
 
 def _unseen(table: pa.Table, seen: frozenset[str] | set[str]) -> pa.Table:
-    """Return the rows whose ids were not seen, each once."""
+    """Return the rows with new ids, without duplicates."""
     ids = table["_id"].to_pylist()
     if seen.isdisjoint(ids) and len(set(ids)) == len(ids):
         return table
-    known = set(seen)
+    all_seen = set(seen)
     is_new = []
     for id in ids:
-        is_new.append(id not in known)
-        known.add(id)
+        is_new.append(id not in all_seen)
+        all_seen.add(id)
     return table.filter(pa.array(is_new, pa.bool_()))
 
 
-def _divided(search: Search, first: _Slice) -> list[_Position]:
-    """Divide the rest into slices of about one page, in their order."""
+def _divide(search: Search, first: _Slice) -> list[_Position]:
+    """Divide the rest into consecutive slices of about one page."""
     position = first.position
     pages = -(-(first.total - first.rows) // search.page_size)
-    if pages <= _FEW or position.bound is None:
+    if pages <= _PAGES_UNDIVIDED or position.bound is None:
         return [position]
     direction = position.request.sort[_START]
     table, _ = search.page(position.request, limit=1, sort={_START: -direction, "_id": 1})
@@ -253,14 +253,14 @@ def _divided(search: Search, first: _Slice) -> list[_Position]:
     slices = []
     for begin, end in itertools.pairwise(bounds):
         part = position.within(begin, None if end is None else end - _MICROSECOND)
-        # Only the slice that goes on where the first page ended has seen anything.
+        # Only the slice that continues the first page has ids already read.
         is_next = (end if position.is_descending else begin) is None
         slices.append(part if is_next else replace(part, bound=None, seen=frozenset()))
     return slices[::-1] if position.is_descending else slices
 
 
 def _cuts(search: Search, request: Any, low: datetime, high: datetime, pages: int) -> list[datetime]:
-    """Return instants about one page apart, by counting interactions; none if they cannot be counted."""
+    """Return instants about one page apart, from interaction counts; none if counting fails."""
     insights = InteractionInsights(
         projectId=request.projectId,
         since=low,
@@ -274,11 +274,11 @@ def _cuts(search: Search, request: Any, low: datetime, high: datetime, pages: in
     )
     try:
         counts = search.fetch(OPERATIONS["interaction_insights"], insights, read_answer).read()
-        begins = [instants.parse(each, argument="interval") for each in counts["interval"].to_pylist()]
+        begins = [instants.parse(label, argument="interval") for label in counts["interval"].to_pylist()]
     except (TooManyRequests, Unavailable):
         raise
     except AttribError:
-        # The account may not count, or the labels differ: a single slice is slower, but correct.
+        # Counting may be forbidden, or labels differ: a single slice is slower but correct.
         return []
     cuts, rows = [], 0
     for begin, count in sorted(zip(begins, counts["sessionCount"].to_pylist(), strict=True)):

@@ -1,4 +1,4 @@
-"""Checks that the pages of a search are complete, and reads parts again that are not."""
+"""Check that the pages of a search are complete, and read incomplete parts again."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
     from attrib_ds.transports.http.paging.search import Pages, Search
 
-#: How often a part is read before missing rows are an error.
+#: Attempts to read a part before missing rows are an error.
 _ATTEMPTS: Final = 3
-#: Pages of a part that are held back until the part is known to be complete.
-_PAGES_HELD: Final = 2
+#: Pages of a part that are buffered until the part is complete.
+_PAGES_BUFFERED: Final = 2
 
 
 class Changed(Exception):
-    """The rows moved between two pages."""
+    """Rows moved between two pages."""
 
 
 class Part(Protocol):
-    """A part of the records, read once from its beginning to its end."""
+    """A part of the records, read once from beginning to end."""
 
-    #: Number of its records, as its first page says.
+    #: Number of records according to the first page.
     total: int
-    #: Number of these that arrived.
+    #: Number of records received.
     rows: int
 
     def pages(self) -> Pages:
@@ -37,66 +37,66 @@ class Part(Protocol):
         ...
 
     def recount(self) -> int:
-        """Ask how many there are now."""
+        """Request the current number of records."""
         ...
 
 
 def verified(make: Callable[[], Part], search: Search, *, is_whole: bool = False) -> Pages:
-    """Yield the pages of a part; read it again if rows are missing, as long as none of it was yielded.
+    """Yield the pages of a part; read it again if rows are missing and none was yielded yet.
 
     Parameters
     ----------
     make : callable
         Returns the part, to be read from its beginning.
     search : Search
-        What it is a part of.
+        The search.
     is_whole : bool, default False
-        Whether the whole part may be held back; otherwise a few pages of it.
+        Whether to buffer the whole part before yielding; otherwise a few pages.
 
     Yields
     ------
     Table
-        Its pages.
+        Pages.
 
     Raises
     ------
     ServiceFailure
-        If rows are still missing; the message says how many.
+        If rows are still missing; the message states their number.
     """
     problem = ""
     for _ in range(_ATTEMPTS):
         part = make()
-        held: list[pa.Table] = []
+        buffered: list[pa.Table] = []
         is_yielded = False
         try:
             for table in part.pages():
-                held.append(table)
-                if is_yielded or (not is_whole and part.total > _PAGES_HELD * search.page_size):
+                buffered.append(table)
+                if is_yielded or (not is_whole and part.total > _PAGES_BUFFERED * search.page_size):
                     is_yielded = True
-                    yield from held
-                    held.clear()
+                    yield from buffered
+                    buffered.clear()
             missing = part.total - part.rows
             if missing > 0:
-                # Fewer where some were deleted meanwhile.
+                # Some may have been deleted meanwhile.
                 missing = part.recount() - part.rows
             if missing <= 0:
-                yield from held
+                yield from buffered
                 return
-            problem = f"{missing} of {part.total} records are missing in what the service answered"
+            problem = f"{missing} of {part.total} records are missing in the service's responses"
         except Changed:
             problem = f"the records changed while they were read, after {part.rows} of {part.total}"
         if is_yielded:
             break
-    raise ServiceFailure(f"{search.operation.name}: {problem}; try again, or ask for less at once")
+    raise ServiceFailure(f"{search.operation.name}: {problem}; try again, or request fewer records")
 
 
 def counted(tables: Pages, search: Search, recount: Callable[[], int]) -> Pages:
-    """Yield the pages of all parts, and check that they have as many rows as the service stated.
+    """Yield the pages of all parts, and check their number of rows against the stated total.
 
     Raises
     ------
     ServiceFailure
-        If some are missing.
+        If rows are missing.
     """
     rows = 0
     with closing(tables):
@@ -107,6 +107,6 @@ def counted(tables: Pages, search: Search, recount: Callable[[], int]) -> Pages:
         missing = recount() - rows
         if missing > 0:
             raise ServiceFailure(
-                f"{search.operation.name}: {missing} of {search.total} records are missing in what the "
-                "service answered; try again, or ask for less at once"
+                f"{search.operation.name}: {missing} of {search.total} records are missing in the service's "
+                "responses; try again, or request fewer records"
             )

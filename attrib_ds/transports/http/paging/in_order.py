@@ -1,4 +1,4 @@
-"""Reads several parts of a search concurrently and yields their pages in order; few pages wait."""
+"""Read parts of a search concurrently and yield their pages in order, with a bounded buffer."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NO_PAGE: Final = object()
-#: Pages of one part that may wait.
+#: Maximum number of buffered pages per part.
 _DEPTH: Final = 2
-#: Seconds to wait for a page that is no longer wanted.
+#: Seconds to wait for the threads to end.
 _SECONDS_TO_END: Final = 10.0
-#: How long Ctrl-C may go unnoticed.
+#: Seconds after which Ctrl-C is noticed at the latest.
 _SECONDS_TO_NOTICE: Final = 0.5
 
 
 def in_order(
     parts: Sequence[Iterator[T]], *, workers: int, stop: threading.Event
 ) -> Generator[T, None, None]:
-    """Yield all pages of the first part, then of the second, while the next ones are read.
+    """Yield all pages of the first part, then of the second, and so on, while prefetching the next ones.
 
-    Each page is read in a thread of its own. No thread starts while two pages per worker wait, so that a
-    consumer that holds the iterator but stopped reading, such as a traceback, keeps no thread alive.
+    Each page is read in its own thread. No thread starts while two pages per worker are buffered, so that
+    an abandoned iterator, such as one held by a traceback, keeps no thread alive.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def in_order(
     Raises
     ------
     BaseException
-        The first error of any part, as soon as it occurs.
+        The first error of any part, at once.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class _Work(Generic[T]):
                 yield page  # type: ignore[misc]
 
     def close(self) -> None:
-        """Start no further threads, and wait for those that run."""
+        """Start no further threads, and wait for the running ones."""
         with self._changed:
             self._is_closed = True
             threads = self._threads - {threading.current_thread()}
@@ -105,21 +105,21 @@ class _Work(Generic[T]):
             if part.is_done:
                 return _NO_PAGE
             self._start_threads()
-            # Short waits: a signal just before a wait is seen when the wait ends.
+            # Short waits: a signal that arrives just before a wait is handled after it.
             self._changed.wait(_SECONDS_TO_NOTICE)
 
     def _start_threads(self) -> None:
-        """Start reading in the next parts, as far as their pages may wait."""
+        """Start reading the next parts while the buffer has room."""
         near = self._parts[self._first : self._first + 2 * self._workers]
-        held = sum(len(part.waiting) + part.is_running for part in near)
+        buffered = sum(len(part.waiting) + part.is_running for part in near)
         for number, part in enumerate(near):
             if self._is_closed or self._error is not None or len(self._threads) >= self._workers:
                 return
-            # The first part may always continue: the others wait for it.
-            has_room = held < 2 * self._workers or (number == 0 and not part.waiting)
+            # The first part may always continue: all others wait for it.
+            has_room = buffered < 2 * self._workers or (number == 0 and not part.waiting)
             if has_room and not part.is_running and not part.is_done and len(part.waiting) < _DEPTH:
                 part.is_running = True
-                held += 1
+                buffered += 1
                 thread = threading.Thread(target=self._read, args=(part,), name="attrib-ds page", daemon=True)
                 self._threads.add(thread)
                 thread.start()

@@ -1,4 +1,4 @@
-"""A search that is read in pages: how a page of it is fetched, and how many records it has."""
+"""A search in progress: fetches its pages and keeps its total."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 class Fetch(Protocol):
-    """Sends one request, retrying where that is safe, and returns what ``read`` makes of the response."""
+    """Sends one request, retrying if that is safe, and returns the result of ``read`` on the response."""
 
     def __call__(
         self, operation: Operation, request: Any, read: Callable[[Response, Operation, Request], T], /
     ) -> T:
-        """Send it."""
+        """Send the request."""
         ...
 
 
@@ -39,19 +39,19 @@ class Search:
     Parameters
     ----------
     operation : Operation
-        Of the search.
+        The search operation.
     fetch : callable
         Sends a request and reads the response; see :class:`Fetch`.
     page_size : int
-        Records of a page.
+        Records per page.
     workers : int
         Number of pages read concurrently.
     stop : threading.Event
         Set when no further pages are wanted.
     first : Answer, optional
-        The first page, where it was fetched already; :meth:`page` returns it in place of fetching it again.
+        The first page, if already fetched; :meth:`page` returns it instead of fetching it again.
     total : int, optional
-        Number of matching records, as the first response says.
+        Number of matching records according to the first response.
     """
 
     operation: Operation
@@ -63,7 +63,7 @@ class Search:
     total: int | None = None
 
     def page(self, request: Any, *, limit: int | None = None, **changes: Any) -> tuple[pa.Table, int]:
-        """Return one page of a request with some of its attributes changed, and the total it states."""
+        """Fetch one page of a request with some attributes changed; return it with the stated total."""
         limit = self.page_size if limit is None else limit
         answer, self.first = self.first, None
         if answer is None:
@@ -72,8 +72,7 @@ class Search:
         table, total = answer.read(), answer.total
         if total is None and table.num_rows == limit:
             raise ServiceFailure(
-                f"{self.operation.name}: the service does not tell how many there are; ask for "
-                "less at once (limit=)"
+                f"{self.operation.name}: the service does not state a total; request fewer records (limit=)"
             )
         if self.total is None:
             self.total = total

@@ -1,4 +1,4 @@
-"""Reads what form of answer a client prefers."""
+"""Content negotiation: the media type that a client prefers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from contextlib import suppress
 
 
 def prefers(accept: str, media: str) -> bool:
-    """Say whether a client names a media type, and does not like JSON better.
+    """Return whether a client accepts a media type explicitly and at least as gladly as JSON.
 
     Parameters
     ----------
     accept : str
-        The header Accept; empty if there is none.
+        ``Accept`` header; empty if there is none.
     media : str
-        The media type, in lower case.
+        Media type in lower case.
 
     Returns
     -------
     bool
-        Wildcards do not count: who takes anything gets JSON.
+        Wildcards are ignored: a client that accepts anything gets JSON.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from support.scripted_service import RESET, Reply
 
 import attrib_ds as at
 from attrib_ds import errors
-from attrib_ds.transports.http.retrying import Patience
+from attrib_ds.transports.http.retrying import RetryPolicy
 
 DATE = "2025-01-31T12:00:00Z"
 ROWS = pd.DataFrame({"eventDate": DATE, "data.orderId": range(600), "data.amount": 1.5})
@@ -65,7 +65,7 @@ def send(shop, journal=None):
 def test_each_row_is_stored_once_when_the_service_is_back(open_shop, store, tmp_path, kind, has_journal):
     journal = tmp_path / "orders.journal" if has_journal else None
     store.replies = {2: TRANSIENT[kind]}
-    sent = send(open_shop(patience=Patience(attempts=1), read_timeout=0.3), journal)
+    sent = send(open_shop(retry_policy=RetryPolicy(attempts=1), read_timeout=0.3), journal)
     assert sent["status"].tolist() == ["accepted"] * 500 + ["failed"] * 100
     again = send(open_shop(), journal)
     assert again["status"].tolist() == ["accepted"] * 600
@@ -79,7 +79,7 @@ def test_if_nothing_was_accepted_the_error_has_the_frame(open_shop, store, tmp_p
     journal = tmp_path / "orders.journal"
     store.replies = {1: TRANSIENT[kind]}
     with pytest.raises(errors.AttribError) as caught:
-        send(open_shop(patience=Patience(attempts=1), read_timeout=0.3), journal)
+        send(open_shop(retry_policy=RetryPolicy(attempts=1), read_timeout=0.3), journal)
     assert caught.value.partial["status"].tolist() == ["failed"] * 500 + ["unsent"] * 100
     again = send(open_shop(), journal)
     assert again["status"].tolist() == ["accepted"] * 600

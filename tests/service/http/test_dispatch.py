@@ -11,7 +11,7 @@ from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.scopes import SCOPES
 from attrib_ds.schema import HIT, INTERACTION, NODE
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http import permissions
+from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -263,7 +263,7 @@ def test_r003_one_project_never_answers_for_another(call, admin):
 
 @pytest.mark.parametrize("name", OVER_HTTP)
 def test_every_operation_has_a_scope(name):
-    assert permissions.NEEDED[name] in SCOPES
+    assert REQUIRED_SCOPES[name] in SCOPES
 
 
 def test_g174_what_could_do_harm_has_the_scope_that_is_named_for_it():
@@ -284,7 +284,7 @@ def test_g174_what_could_do_harm_has_the_scope_that_is_named_for_it():
         "back_up_project": "admin",
         "restore_project": "admin",
     }
-    assert {name: permissions.NEEDED[name] for name in expected} == expected
+    assert {name: REQUIRED_SCOPES[name] for name in expected} == expected
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ def narrow(server, home):
 def test_an_operation_is_allowed_by_its_scope_alone(narrow, name):
     body = b"no json" if name in WITH_BODY else None
     allowed = {scope for scope, caller in narrow.items() if caller.operation(name, body).status != 403}
-    assert allowed == {permissions.NEEDED[name]}
+    assert allowed == {REQUIRED_SCOPES[name]}
 
 
 def test_a_search_by_sql_needs_a_scope_of_its_own(server, home):

@@ -1,11 +1,11 @@
-"""Which scope each operation needs (G-174)."""
+"""The scope that each operation requires (G-174)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Scope by name of the operation; those without a token by nature are not here.
-NEEDED: Final[dict[str, str]] = {
+#: Scope by operation name, without the token route.
+REQUIRED_SCOPES: Final[dict[str, str]] = {
     "search_interactions": "interactions:read",
     "get_interaction": "interactions:read",
     "list_hits": "interactions:read",
@@ -61,13 +61,5 @@ NEEDED: Final[dict[str, str]] = {
     "back_up_project": "admin",
     "restore_project": "admin",
 }
-#: Needed, beside that of the operation, for a search by SQL.
-SQL: Final = "users:sql"
-#: Operations that count as heavy whatever they are asked (G-185).
-HEAVY: Final = frozenset(
-    {"back_up_project", "check_project", "interaction_insights", "event_insights", "export_users"}
-)
-#: Operations that are heavy without a limit.
-HEAVY_UNLIMITED: Final = frozenset({"search_interactions", "search_users"})
-#: Operations whose project is named in the body.
-EVENTS: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
+#: Required for searches by SQL, in addition to the scope of the operation.
+SQL_SCOPE: Final = "users:sql"

@@ -1,4 +1,4 @@
-"""The description of the interface, for machines and for people (G-214)."""
+"""Documentation of the HTTP interface: the OpenAPI document and an HTML overview (G-214)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrib_ds.contract.openapi import document
 
-#: Nothing is loaded from anywhere.
+#: Content security policy of the page, which loads no resources.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 _PAGE: Final = """<!DOCTYPE html>
@@ -23,7 +23,7 @@ table {{ border-collapse: collapse; width: 100% }}
 th, td {{ text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid #8884 }}
 </style>
 <h1>{title} {version}</h1>
-<p>The whole description is <a href="/api/openapi.json">OpenAPI</a>. An access token comes from
+<p>Full description: <a href="/api/openapi.json">OpenAPI</a>. Get an access token from
 <code>POST /auth/oidc/token</code>.</p>
 <table>
 <thead><tr><th>Operation</th><th>Method</th><th>Path</th><th>Token</th></tr></thead>
@@ -54,18 +54,18 @@ def overview() -> bytes:
     >>> b"Search interactions" in overview()
     True
     """
-    described = document()
+    specification = document()
     rows = [
         _row(method, path, operation)
-        for path, methods in described["paths"].items()
+        for path, methods in specification["paths"].items()
         for method, operation in methods.items()
     ]
-    told = {name: escape(described["info"][name]) for name in ("title", "version")}
-    return _PAGE.format(**told, rows="\n".join(rows)).encode()
+    info = {name: escape(specification["info"][name]) for name in ("title", "version")}
+    return _PAGE.format(**info, rows="\n".join(rows)).encode()
 
 
 def _row(method: str, path: str, operation: dict[str, Any]) -> str:
-    token = "needed" if operation["security"] == [{"token": []}] else ""
+    token = "required" if operation["security"] == [{"token": []}] else ""
     return (
         f"<tr><td>{escape(operation['summary'])}</td><td>{escape(method.upper())}</td>"
         f"<td><code>{escape(path)}</code></td><td>{token}</td></tr>"

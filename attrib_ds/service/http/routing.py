@@ -1,4 +1,4 @@
-"""Finds the operation that a path and method stand for."""
+"""Route a path and method to an operation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PLACEHOLDER: Final = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True)
 class Route:
-    """What is found at a path.
+    """Operations at a path.
 
     Parameters
     ----------
     operations : dict of str to Operation
-        By method; GET stands for HEAD too.
+        Operations by method; GET also serves HEAD.
     values : tuple of str
-        What stands in the placeholders, decoded.
+        Decoded values of the placeholders.
     """
 
     operations: dict[str, Operation]
@@ -34,7 +34,7 @@ class Route:
 
     @property
     def allowed(self) -> str:
-        """The methods, for the header Allow."""
+        """Value of the Allow header."""
         return allowed(self.operations)
 
     def operation(self, method: str) -> Operation | None:
@@ -42,12 +42,12 @@ class Route:
         return self.operations.get("GET" if method == "HEAD" else method)
 
     def parameters(self, operation: Operation) -> dict[str, str]:
-        """Return the values by the names that an operation has for them."""
+        """Return the values by the operation's placeholder names."""
         return dict(zip(_PLACEHOLDER.findall(operation.path), self.values, strict=True))
 
 
 def allowed(methods: Iterable[str]) -> str:
-    """Return methods for the header Allow, with those that come by themselves (G-034).
+    """Return the value of the Allow header, including implied methods (G-034).
 
     Examples
     --------
@@ -66,14 +66,14 @@ class _Branch:
 
 
 class Routes:
-    """The paths of operations; a word in a path goes before a placeholder at the same place.
+    """The routing table; a literal segment takes precedence over a placeholder.
 
-    The path is cut before it is decoded, so that an id may hold an encoded slash.
+    Paths are split before decoding, so that an id may contain an encoded slash.
 
     Parameters
     ----------
     operations : iterable of Operation
-        Those without a path are left out.
+        Operations without a path are ignored.
 
     Examples
     --------
@@ -101,8 +101,8 @@ class Routes:
                 branch.operations[method] = operation
 
     def find(self, raw_path: bytes) -> Route | None:
-        """Return what is at a path, still percent-encoded; None if nothing is."""
-        # Bytes that are no UTF-8 become halves of surrogates, which no value may hold.
+        """Return the route of a percent-encoded path, if there is one."""
+        # Bytes that are not UTF-8 become lone surrogates, which validation rejects.
         parts = [unquote_to_bytes(part).decode("utf-8", "surrogateescape") for part in raw_path.split(b"/")]
         return _walk(self._root, parts[1:], ()) if parts[0] == "" else None
 

@@ -11,9 +11,9 @@ from support.http_caller import Caller, token_of
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.rate_limits import Rate
+from attrib_ds.service.http.rate_limits import RateLimit
 from attrib_ds.service.http.server import running
-from attrib_ds.service.http.settings import Rates, Settings
+from attrib_ds.service.http.server_options import RateLimits, ServerOptions
 
 PROJECT = "/api/v1/projects/shop"
 CAMPAIGNS = f"{PROJECT}/custom-ads/ads/campaigns"
@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
 def write(folder):
     """Call a server whose project may be changed."""
     key = create_key(folder, folder / "key.json", projects=["shop"])
-    with running(folder, settings=Settings(rates=None)) as url:
+    with running(folder, options=ServerOptions(rate_limits=None)) as url:
         yield Caller(url, token_of(url, key))
 
 
@@ -333,7 +333,7 @@ def test_g175_a_project_may_take_events_from_holders_of_a_token_alone(tmp_path):
         service.send(update, build(update, project_id="shop", require_token_for_events=True))
     Service.open("open-shop", tmp_path / "open-shop.duckdb").close()
     key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"])
-    with running(tmp_path, settings=Settings(rates=None)) as url:
+    with running(tmp_path, options=ServerOptions(rate_limits=None)) as url:
         anyone, holder = Caller(url), Caller(url, token_of(url, key))
         for path in ("/events", "/events/sync", "/events/validate"):
             assert anyone("POST", f"/api/v1{path}", sent("t-1")).status == 401
@@ -352,8 +352,8 @@ def test_g175_a_project_may_take_events_from_holders_of_a_token_alone(tmp_path):
 
 def test_g185_each_event_of_a_batch_counts(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
-    rates = Rates(events=Rate("events", 5, 10_000))
-    with running(tmp_path, settings=Settings(rates=rates)) as url:
+    rates = RateLimits(events=RateLimit("events", 5, 10_000))
+    with running(tmp_path, options=ServerOptions(rate_limits=rates)) as url:
         anyone = Caller(url)
         statuses = [
             anyone("POST", "/api/v1/events/batch", [sent(f"r-{each}") for each in range(4)]).status

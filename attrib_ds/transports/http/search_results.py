@@ -1,9 +1,10 @@
-"""Reads all records of a search: in one Arrow answer where the service offers that, otherwise in pages."""
+"""Read all records of a search: in one Arrow response if the service offers that, otherwise in pages."""
 
 from __future__ import annotations
 
 import warnings
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from attrib_ds.contract import Operation
     from attrib_ds.transports.http.paging.search import Pages, Search
 
-#: A search with a limit of at most so many pages is one request.
-_MOST_AT_ONCE: Final = 4
+#: A search whose limit is at most this many pages is one request.
+_PAGES_OF_ONE_REQUEST: Final = 4
 
 
 def has_pages(operation: Operation, request: Any, *, page_size: int) -> bool:
-    """Say whether an answer may be longer than a few pages."""
+    """Return whether an answer may be longer than a few pages."""
     if operation.answer.kind != "page":
         return False
-    return request.limit is None or request.limit > _MOST_AT_ONCE * page_size
+    return request.limit is None or request.limit > _PAGES_OF_ONE_REQUEST * page_size
 
 
 def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answer:
@@ -45,35 +46,36 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
     Parameters
     ----------
     search : Search
-        What to read.
+        The search.
     request : Request
         Its offset and limit apply.
     offers_arrow : bool, optional
-        Whether the service answers in Arrow; None where that is not known yet.
+        Whether the service answers in Arrow; None if unknown.
 
     Returns
     -------
     Answer
-        As a single response would give it; fields missing in the schema are the last columns.
+        The same as from a single response; fields missing in the schema are the last columns.
     """
     paged = request
-    is_sorted_here = search.operation.name == "search_interactions" and not is_by_time(request.sort)
-    if is_sorted_here:
-        # Pages by time need no offsets. The columns to sort by may not be among those asked for.
+    is_sorted_locally = search.operation.name == "search_interactions" and not is_by_time(request.sort)
+    if is_sorted_locally:
+        # Paging by time needs no offsets. The projection may lack the columns to sort by.
         projection = request.projection and tuple(dict.fromkeys([*request.projection, *request.sort]))
         changes = {"sort": None, "projection": projection, "offset": 0, "limit": None}
         paged = request.model_copy(update=changes)
+    paging = _choose_paging(search.operation, paged)
     with _progress(search, request) as advance:
-        whole = _in_one_answer(search, request, paged, advance, offers_arrow=offers_arrow)
-        pages = _counting(_pages(search, paged, is_whole=True), advance) if whole is None else iter(whole)
+        whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
+        pages = _counting(_pages(search, paging, is_whole=True), advance) if whole is None else iter(whole)
         with closing(pages):  # type: ignore[type-var]
             tables = list(pages)
     empty = [] if tables else [columns(search.operation, request).empty_table()]
     table = pa.concat_tables([*tables, *empty], promote_options="default").combine_chunks()
-    if is_sorted_here and whole is None:
-        table = table.take(_order(table, request.sort)).slice(request.offset, request.limit)
-    unknown = sorted(set(table.column_names) - set(_known(search.operation, request)))
-    announce(search.operation, unknown, are_kept=True)
+    if is_sorted_locally and whole is None:
+        table = table.take(_sort_indices(table, request.sort)).slice(request.offset, request.limit)
+    unknown = sorted(set(table.column_names) - set(_expected_names(search.operation, request)))
+    warn_of_unknown_fields(search.operation, unknown, are_kept=True)
     names = [*columns(search.operation, request).names, *unknown]
     return Answer.of(table.select(names), total=search.total, offset=request.offset, limit=request.limit)
 
@@ -89,8 +91,8 @@ def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> A
     Returns
     -------
     Answer
-        To be closed. Its first page is there already, so that errors of the request raise here; further
-        pages are read ahead. Fields missing in the schema are left out.
+        To be closed by the caller. The first page is already loaded, so that errors of the request raise
+        here; further pages are prefetched. Fields missing in the schema are left out.
     """
     expected = columns(search.operation, request)
     tables = _tables(search, request, expected, offers_arrow=offers_arrow)
@@ -102,8 +104,8 @@ def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> A
 
     return Answer(
         expected,
-        _resumed(first, tables),
-        count=_expected(search, request),
+        _prepend(first, tables),
+        count=_expected_rows(search, request),
         total=search.total,
         offset=request.offset,
         limit=request.limit,
@@ -111,95 +113,111 @@ def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> A
     )
 
 
-def announce(operation: Operation, unknown: Iterable[str], *, are_kept: bool) -> None:
+def warn_of_unknown_fields(operation: Operation, unknown: Iterable[str], *, are_kept: bool) -> None:
     """Warn of fields that are missing in the schema, if there are any."""
     names = list(unknown)
     if names:
-        fate = "they are the last columns, as JSON text" if are_kept else "they are left out"
+        effect = "they are the last columns, as JSON text" if are_kept else "they are left out"
         warnings.warn(
-            f"{operation.name}: the service answered fields that this version does not know: "
-            f"{', '.join(names)}; {fate}",
+            f"{operation.name}: the response has fields that this version does not support: "
+            f"{', '.join(names)}; {effect}",
             UnknownFields,
             stacklevel=2,
         )
 
 
-def _in_one_answer(
+@dataclass(frozen=True)
+class _Paging:
+    """How the pages of a request are read.
+
+    Parameters
+    ----------
+    request : Request
+        The original request.
+    ordered : Request
+        The request in the order in which its pages are read.
+    read : callable, optional
+        Reads pages by a key of the records; None to page by offset.
+    """
+
+    request: Any
+    ordered: Any
+    read: Callable[[Search, Any], Pages] | None
+
+
+def _choose_paging(operation: Operation, request: Any) -> _Paging:
+    """Page by time or by id if the sort order allows it, otherwise by offset."""
+    if operation.name == "search_interactions" and is_by_time(request.sort):
+        return _Paging(request, in_order_of_time(request), read_by_time)
+    if operation.name == "search_users" and is_by_id(request):
+        return _Paging(request, in_order_of_id(request), read_by_id)
+    return _Paging(request, request, None)
+
+
+def _read_at_once(
     search: Search,
     request: Any,
-    paged: Any,
+    paging: _Paging,
     advance: Callable[[int], None],
     *,
     offers_arrow: bool | None,
 ) -> Answer | None:
-    """Return all records of a request as one Arrow answer, None where they have to be read in pages.
+    """Return all records of a request as one Arrow answer; None if they have to be read in pages.
 
-    An Arrow answer is of one snapshot and several times as fast as pages. It is complete on disk before
-    anything of it is used, so that it can be requested again. Where it is not known whether the service
-    offers Arrow, the first page tells: it is used, unless it is in Arrow and more records follow.
+    An Arrow response is one snapshot and several times as fast as pages. It is spooled to disk completely
+    before use, so that it can be requested again. If it is unknown whether the service offers Arrow, the
+    first page decides: it is used, unless it is in Arrow and more records follow.
     """
     if offers_arrow is False:
         return None
     if offers_arrow is None:
-        page = _first_request(search.operation, paged).model_copy(update={"limit": search.page_size})
+        page = paging.ordered.model_copy(update={"limit": search.page_size})
         search.first = search.fetch(search.operation, page, read_first_page)
         if search.first is not None:
             return None
 
-    def arrived(rows: int, total: int | None) -> None:
+    def count(rows: int, total: int | None) -> None:
         search.total = total
         advance(rows)
 
-    answer = search.fetch(search.operation, request, partial(spool_answer, advance=arrived))
+    answer = search.fetch(search.operation, request, partial(spool_answer, advance=count))
     if answer is not None:
         search.total = answer.total
     return answer
 
 
-def _first_request(operation: Operation, request: Any) -> Any:
-    """Return the request in the order in which its pages are read."""
-    if operation.name == "search_interactions" and is_by_time(request.sort):
-        return in_order_of_time(request)
-    if operation.name == "search_users" and is_by_id(request):
-        return in_order_of_id(request)
-    return request
-
-
-def _pages(search: Search, request: Any, *, is_whole: bool) -> Pages:
-    """Read the pages of a request: by time or by id where its order allows that, otherwise by offset."""
-    name = search.operation.name
-    ordered = _first_request(search.operation, request)
-    if name == "search_interactions" and is_by_time(request.sort):
-        return cut(read_by_time(search, ordered), offset=request.offset, limit=request.limit)
-    if name == "search_users" and is_by_id(request):
-        return cut(read_by_id(search, ordered), offset=request.offset, limit=request.limit)
-    return verified(lambda: ByOffset(search, request), search, is_whole=is_whole)
+def _pages(search: Search, paging: _Paging, *, is_whole: bool) -> Pages:
+    request = paging.request
+    if paging.read is None:
+        return verified(lambda: ByOffset(search, request), search, is_whole=is_whole)
+    return cut(paging.read(search, paging.ordered), offset=request.offset, limit=request.limit)
 
 
 def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: bool | None) -> Pages:
-    known = set(_known(search.operation, request))
-    is_announced = False
+    names = set(_expected_names(search.operation, request))
+    paging = _choose_paging(search.operation, request)
+    has_warned = False
     with _progress(search, request) as advance:
-        whole = _in_one_answer(search, request, request, advance, offers_arrow=offers_arrow)
-        pages = _counting(_pages(search, request, is_whole=False), advance) if whole is None else iter(whole)
+        whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
+        pages = _counting(_pages(search, paging, is_whole=False), advance) if whole is None else iter(whole)
         with closing(pages):  # type: ignore[type-var]
             for table in pages:
-                unknown = sorted(set(table.column_names) - known)
+                unknown = sorted(set(table.column_names) - names)
                 # Once per call. All tables of a stream have the same columns, so unknown ones are left out.
-                if unknown and not is_announced:
-                    is_announced = True
-                    announce(search.operation, unknown, are_kept=False)
+                if unknown and not has_warned:
+                    has_warned = True
+                    warn_of_unknown_fields(search.operation, unknown, are_kept=False)
                 yield table.select(expected.names)
 
 
-def _resumed(first: pa.Table, rest: Pages) -> Pages:
+def _prepend(first: pa.Table, rest: Pages) -> Pages:
     with closing(rest):
         yield first
         yield from rest
 
 
 def cut(tables: Pages, *, offset: int, limit: int | None) -> Pages:
-    """Skip the first rows, and stop after a number of rows.
+    """Skip the first rows and stop after a number of rows.
 
     Examples
     --------
@@ -228,23 +246,23 @@ def _counting(tables: Pages, advance: Callable[[int], None]) -> Pages:
 
 
 def _progress(search: Search, request: Any) -> AbstractContextManager[Callable[[int], None]]:
-    return progress("records", lambda: _expected(search, request), name=search.operation.name)
+    return progress("records", lambda: _expected_rows(search, request), name=search.operation.name)
 
 
-def _expected(search: Search, request: Any) -> int | None:
+def _expected_rows(search: Search, request: Any) -> int | None:
     if search.total is None:
         return None
     left: int = max(search.total - request.offset, 0)
     return left if request.limit is None else min(left, int(request.limit))
 
 
-def _order(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:
-    """Return the rows in the order of the service: nulls last, ties by the id (G-099)."""
+def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:
+    """Return the row numbers in the service's order: nulls last, ties by id (G-099)."""
     keys = [(name, "ascending" if direction == 1 else "descending") for name, direction in sort.items()]
     keys += [] if "_id" in sort else [("_id", "ascending")]
-    return pc.sort_indices(table, sort_keys=keys)  # nulls are last unless told otherwise
+    return pc.sort_indices(table, sort_keys=keys)  # nulls are last by default
 
 
-def _known(operation: Operation, request: Any) -> list[str]:
-    """Return the names of all columns that an answer may have without being unknown."""
+def _expected_names(operation: Operation, request: Any) -> list[str]:
+    """Return the names of all columns that an answer may have according to the schema."""
     return [*columns(operation, request).names, *RESOURCES[str(operation.answer.resource)].names]

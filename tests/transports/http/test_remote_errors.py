@@ -152,7 +152,7 @@ def test_only_an_embedded_project_does_some_things(shop, service):
     for name in ("list_integrations", "create_integration"):
         arguments = {} if name == "list_integrations" else {"vendor_id": "ads", "name": "Ads"}
         with pytest.raises(
-            errors.NotSupported, match=rf"{name}: a remote project cannot do it; connect\(…, path=…"
+            errors.NotSupported, match=rf"{name}: not available for a remote project; connect\(…, path=…"
         ):
             shop.send(name, **arguments)
     with pytest.raises(errors.NotSupported, match="sync"):

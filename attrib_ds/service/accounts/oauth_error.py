@@ -1,4 +1,4 @@
-"""The error of the token route, with the codes of RFC 6749 section 5.2."""
+"""Errors of the token route, with the codes of RFC 6749, section 5.2."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ Code = Literal[
 ]
 
 
-class Refusal(Exception):
-    """A request for a token is refused; handled by the token route.
+class OAuthError(Exception):
+    """A rejected token request; handled by the token route.
 
     Parameters
     ----------
     code : str
         Error code of RFC 6749.
     description : str
-        Description of the problem, without values of the request.
+        What is wrong, without any content of the request.
     """
 
     def __init__(self, code: Code, description: str) -> None:

@@ -1,4 +1,4 @@
-"""Turns errors into answers (G-180 to G-182)."""
+"""Translate exceptions into error responses (G-180 to G-182)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import Refused
 from attrib_ds.errors import AttribError
-from attrib_ds.service.http.accepting import prefers
+from attrib_ds.service.http.negotiation import prefers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attrib_ds.contract import Operation
 
 PROBLEM: Final = "application/problem+json"
-#: Written out, since those of ``http.HTTPStatus`` change with the version of Python.
+#: Written out because the phrases of ``http.HTTPStatus`` change between Python versions.
 PHRASES: Final = {
     400: "Bad Request",
     401: "Unauthorized",
@@ -32,7 +32,7 @@ PHRASES: Final = {
     501: "Not Implemented",
     503: "Service Unavailable",
 }
-#: Messages that tell nothing more: what went wrong inside is for the log alone (R323).
+#: Messages of statuses whose cause goes to the log only (R323).
 _FIXED: Final = {
     401: "Unauthorized",
     403: "Forbidden resource",
@@ -43,21 +43,21 @@ _FIXED: Final = {
 _SECONDS_TO_RETRY: Final = "5"
 
 
-class Failed(Exception):
-    """A request is answered with an error.
+class HttpError(Exception):
+    """An error response.
 
     Parameters
     ----------
     status : int
-        Of :data:`PHRASES`.
+        A status of :data:`PHRASES`.
     message : str, optional
-        What went wrong, for the caller; by default what always stands with the status.
+        Description for the client; by default the standard text of the status.
     details : sequence of dict, optional
         One entry per violation.
     more : mapping, optional
         Further members of the body.
     headers : mapping, optional
-        Further headers of the answer.
+        Further headers.
     """
 
     def __init__(
@@ -77,42 +77,44 @@ class Failed(Exception):
         self.headers = dict(headers or {})
 
 
-def failed(error: Exception) -> Failed:
-    """Return what the caller is told about an error; of one that was not meant, nothing.
+def to_http_error(error: Exception) -> HttpError:
+    """Translate an exception into an error response, hiding internal details.
 
     Examples
     --------
     >>> from attrib_ds.errors import NotFound, ServiceFailure
-    >>> failed(NotFound("id: there is no node 'x'")).message
+    >>> to_http_error(NotFound("id: there is no node 'x'")).message
     "id: there is no node 'x'"
-    >>> failed(ServiceFailure("SELECT failed in /home/anna")).message
+    >>> to_http_error(ServiceFailure("SELECT failed in /home/anna")).message
     'Internal server error'
     """
-    if isinstance(error, Failed):
+    if isinstance(error, HttpError):
         return error
     if not isinstance(error, AttribError):
-        return Failed(500)
+        return HttpError(500)
     retry = {"Retry-After": _SECONDS_TO_RETRY} if error.status in (429, 503) else {}
-    event_ids = [each["eventId"] for each in error.details if "eventId" in each]
+    event_ids = [entry["eventId"] for entry in error.details if "eventId" in entry]
     if event_ids:
-        # The event is stored, and the caller is told what became of it (G-132, G-133).
-        told = [{name: value for name, value in each.items() if name != "eventId"} for each in error.details]
-        errors = [each for each in told if each]
+        # The event is stored despite the errors (G-132, G-133).
+        entries = [
+            {name: value for name, value in entry.items() if name != "eventId"} for entry in error.details
+        ]
+        errors = [entry for entry in entries if entry]
         more = {"eventId": event_ids[0]} | ({"errors": errors} if errors else {})
-        return Failed(error.status, error.message, more=more, headers=retry)
+        return HttpError(error.status, error.message, more=more, headers=retry)
     message = "" if error.status in _FIXED else error.message
-    return Failed(error.status, message, details=error.details, headers=retry)
+    return HttpError(error.status, message, details=error.details, headers=retry)
 
 
-def renamed(error: AttribError, operation: Operation) -> AttribError:
-    """Return an error of a service with the field's name over HTTP in place of that in Python.
+def with_wire_names(error: AttribError, operation: Operation) -> AttribError:
+    """Return an error with the field's name in the HTTP interface instead of the Python argument.
 
     Examples
     --------
     >>> from attrib_ds.contract import OPERATIONS
     >>> from attrib_ds.errors import InvalidRequest
     >>> error = InvalidRequest("node_data/vendorId: there is no 'ads'", field="node_data/vendorId")
-    >>> renamed(error, OPERATIONS["create_offline_interaction"]).message
+    >>> with_wire_names(error, OPERATIONS["create_offline_interaction"]).message
     "/nodeData/vendorId: there is no 'ads'"
     """
     name = error.field or ""
@@ -128,54 +130,54 @@ def renamed(error: AttribError, operation: Operation) -> AttribError:
     return type(error)(message, field=field, request_id=error.request_id, details=error.details)
 
 
-def response(failure: Failed, *, request_id: str, accept: str) -> Response:
-    """Return the answer that tells a failure.
+def response(failure: HttpError, *, request_id: str, accept: str) -> Response:
+    """Build an error response.
 
     Parameters
     ----------
-    failure : Failed
-        What went wrong.
+    failure : HttpError
+        The error.
     request_id : str
-        Of the request.
+        Id of the request.
     accept : str
-        Its header Accept.
+        ``Accept`` header of the request.
 
     Returns
     -------
     Response
-        JSON, or problem details where they are asked for (RFC 9457).
+        JSON, or problem details if the client prefers them (RFC 9457).
     """
     status = failure.status
-    media, told = "application/json", body(failure)
+    media, content = "application/json", body(failure)
     if status != 401:
-        told["requestId"] = request_id
+        content["requestId"] = request_id
     if prefers(accept, PROBLEM):
-        media, told = PROBLEM, _problem(failure, request_id)
+        media, content = PROBLEM, _problem(failure, request_id)
     headers = dict(failure.headers)
     if status == 401:
         headers.setdefault("WWW-Authenticate", "Bearer")
-    return Response(_encoded(told), status, headers, media_type=media)
+    return Response(_encode(content), status, headers, media_type=media)
 
 
-def _encoded(body: dict[str, Any]) -> str:
+def _encode(body: dict[str, Any]) -> str:
     try:
         return encode(body)
     except Refused:
-        # Half a surrogate pair that came back; a decimal beside it becomes text.
+        # A lone surrogate from the request; decimals become text.
         return json.dumps(body, default=str)
 
 
-def body(failure: Failed) -> dict[str, Any]:
-    """Return what the body of an answer tells of a failure, without the id of the request."""
-    told: dict[str, Any] = {"statusCode": failure.status, "message": failure.message}
+def body(failure: HttpError) -> dict[str, Any]:
+    """Return the body of an error response, without the request id."""
+    members: dict[str, Any] = {"statusCode": failure.status, "message": failure.message}
     if failure.status == 401:
-        return told
-    told |= {"error": PHRASES[failure.status]}
-    told |= {"details": failure.details} if failure.details else {}
-    return {**told, **failure.more}
+        return members
+    members |= {"error": PHRASES[failure.status]}
+    members |= {"details": failure.details} if failure.details else {}
+    return {**members, **failure.more}
 
 
-def _problem(failure: Failed, request_id: str) -> dict[str, Any]:
+def _problem(failure: HttpError, request_id: str) -> dict[str, Any]:
     phrase = PHRASES[failure.status]
     body: dict[str, Any] = {"type": "about:blank", "title": phrase, "status": failure.status}
     body |= {"detail": failure.message}

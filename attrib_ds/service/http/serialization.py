@@ -1,4 +1,4 @@
-"""Writes the records of an answer as JSON or Arrow, piece by piece."""
+"""Serialize the records of an answer as JSON or Arrow, in chunks."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 
 
-def json_pieces(answer: Answer, shape: Answering) -> Iterator[bytes]:
-    """Write records in the JSON of the specification.
+def json_chunks(answer: Answer, shape: Answering) -> Iterator[bytes]:
+    """Serialize records as JSON according to the specification.
 
     Parameters
     ----------
     answer : Answer
-        The records. Nothing here closes it.
+        The records; the caller closes it.
     shape : Answering
-        Whether it is a page, an array or one record, and of which resource.
+        Kind of the answer (page, array or record) and its resource.
 
     Yields
     ------
     bytes
-        Together one JSON text.
+        Chunks of one JSON text.
     """
     opening, closing = _frame(answer, shape)
     before = opening
@@ -59,8 +59,8 @@ def _frame(answer: Answer, shape: Answering) -> tuple[str, str]:
     return f'{json.dumps(counts, separators=(",", ":"))[:-1]},"data":[', "]}"
 
 
-def arrow_pieces(answer: Answer) -> Iterator[bytes]:
-    """Write records as an Arrow IPC stream of flat columns.
+def arrow_chunks(answer: Answer) -> Iterator[bytes]:
+    """Serialize records as an Arrow IPC stream of flat columns.
 
     Parameters
     ----------
@@ -70,23 +70,23 @@ def arrow_pieces(answer: Answer) -> Iterator[bytes]:
     Yields
     ------
     bytes
-        Together one stream. Its schema's metadata holds ``total``, ``offset`` and ``limit`` in decimal
-        digits, as far as there are such.
+        Chunks of one stream. The schema metadata of a page holds ``total``, ``offset`` and ``limit`` in
+        decimal digits.
     """
     page = {"total": answer.total, "offset": answer.offset, "limit": answer.limit}
-    known = page if answer.total is not None else {}
-    metadata = {name: str(number) for name, number in known.items() if number is not None}
+    counters = page if answer.total is not None else {}
+    metadata = {name: str(number) for name, number in counters.items() if number is not None}
     columns = answer.columns.with_metadata(metadata)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, columns) as writer:
         for table in answer:
             writer.write_table(table.replace_schema_metadata(metadata), max_chunksize=BATCH_ROWS)
-            yield _taken(sink)
-    yield _taken(sink)
+            yield _drain(sink)
+    yield _drain(sink)
 
 
-def _taken(sink: io.BytesIO) -> bytes:
-    piece = sink.getvalue()
+def _drain(sink: io.BytesIO) -> bytes:
+    chunk = sink.getvalue()
     sink.seek(0)
     sink.truncate()
-    return piece
+    return chunk

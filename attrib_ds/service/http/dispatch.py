@@ -1,0 +1,246 @@
+"""Dispatch requests to projects after checking token, scope, limits and arguments, in order (G-179)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from attrib_ds.contract import from_wire
+from attrib_ds.contract.events import CreateEvent, CreateEvents
+from attrib_ds.errors import AttribError, InvalidRequest, NotFound
+from attrib_ds.service.http import bodies, rate_limits, responses
+from attrib_ds.service.http.error_responses import HttpError, with_wire_names
+from attrib_ds.service.http.event_batches import create_events
+from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES, SQL_SCOPE
+from attrib_ds.service.store.ids import new_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from attrib_ds.contract import Operation
+    from attrib_ds.service.accounts import Access, Accounts
+    from attrib_ds.service.http.projects import Projects
+    from attrib_ds.service.http.rate_limits import Quota, RateLimit
+    from attrib_ds.service.http.server_options import ServerOptions
+    from attrib_ds.service.http.thread_pool import ThreadPool
+    from attrib_ds.service.service import Service
+
+#: Operations whose body names the project.
+EVENT_OPERATIONS: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
+_MOST_BYTES: Final = 32 * bodies.MEBIBYTE
+_MOST_EVENT_BYTES: Final = bodies.MEBIBYTE
+
+
+class Dispatcher:
+    """Check requests and dispatch them to their projects.
+
+    Parameters
+    ----------
+    projects : Projects
+        Projects of the server.
+    accounts : Accounts
+        Service accounts.
+    pool : ThreadPool
+        Threads that carry out the operations.
+    options : ServerOptions
+        Rate limits, and whether SQL searches are enabled.
+    """
+
+    def __init__(
+        self, projects: Projects, accounts: Accounts, *, pool: ThreadPool, options: ServerOptions
+    ) -> None:
+        self._projects = projects
+        self._accounts = accounts
+        self._pool = pool
+        self._limits = options.rate_limits
+        self._has_sql = options.sql
+        self._buckets = rate_limits.Buckets()
+
+    async def answer(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Response:
+        """Answer one request.
+
+        Parameters
+        ----------
+        request : starlette.requests.Request
+            Its body has not been read. Its ``state.headers`` are added to every response, errors included.
+        operation : Operation
+            Operation of its path and method.
+        path : mapping of str to str
+            Decoded path parameters.
+
+        Returns
+        -------
+        Response
+            Of a successful operation.
+
+        Raises
+        ------
+        HttpError, AttribError
+            If a check or the operation fails; see
+            :func:`attrib_ds.service.http.error_responses.to_http_error`.
+        """
+        access = self._authenticate(request, operation)
+        self._check_scope(access, REQUIRED_SCOPES[operation.name])
+        if "projectId" in path:
+            self._check_grant(access, path["projectId"])
+        quotas = self._count(request, operation, access, path.get("projectId", ""))
+        request.state.headers = rate_limits.headers(quotas)
+        arguments = await self._read_arguments(request, operation, path)
+        self._check_arguments(operation, access, arguments)
+        quotas += self._count_arguments(operation, access, arguments)
+        request.state.headers = rate_limits.headers(quotas)
+        try:
+            return await self._pool.run_or_reject(self._carry_out, request, operation, arguments, access)
+        finally:
+            if operation.upload:
+                await self._pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
+
+    def _authenticate(self, request: Request, operation: Operation) -> Access | None:
+        fields = request.headers.getlist("authorization")
+        if not fields and not operation.token:
+            return None
+        scheme, _, token = fields[0].partition(" ") if len(fields) == 1 else ("", "", "")
+        access = self._accounts.find_access(token.strip()) if scheme.lower() == "bearer" else None
+        if access is None:
+            reason = ' error="invalid_token"' if fields else ""
+            raise HttpError(401, headers={"WWW-Authenticate": f"Bearer{reason}"})
+        return access
+
+    def _check_scope(self, access: Access | None, scope: str) -> None:
+        if access is not None and not access.allows(scope):
+            challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+            raise HttpError(403, headers={"WWW-Authenticate": challenge})
+
+    def _check_grant(self, access: Access | None, project_id: str) -> None:
+        if access is not None and not self._accounts.has_grant(access, project_id):
+            raise HttpError(403)
+
+    def _check_arguments(self, operation: Operation, access: Access | None, arguments: Any) -> None:
+        if operation.name in EVENT_OPERATIONS:
+            for project_id in _project_ids(arguments):
+                self._check_grant(access, project_id)
+        if getattr(arguments, "sqlQuery", None) is not None:
+            self._check_scope(access, SQL_SCOPE)
+            if not self._has_sql:
+                raise HttpError(403, "searches by SQL are disabled on this server")
+
+    def _count(
+        self, request: Request, operation: Operation, access: Access | None, project_id: str
+    ) -> list[Quota]:
+        """Count a request before its body is read."""
+        if self._limits is None:
+            return []
+        if operation.name in EVENT_OPERATIONS:
+            address = request.client.host if request.client else ""
+            return self._take(self._limits.events_by_address, address)
+        client_id = access.client_id if access else ""
+        quotas = self._take(self._limits.requests, f"{client_id} {project_id}")
+        if operation.name in rate_limits.HEAVY:
+            quotas += self._take(self._limits.heavy, f"{client_id} {project_id}")
+        return quotas
+
+    def _count_arguments(self, operation: Operation, access: Access | None, arguments: Any) -> list[Quota]:
+        """Count events and unlimited searches, which are known only from the arguments."""
+        if self._limits is None:
+            return []
+        if operation.name in EVENT_OPERATIONS:
+            events = arguments.events if isinstance(arguments, CreateEvents) else (arguments,)
+            counts = Counter(event.projectId for event in events if isinstance(event, CreateEvent))
+            quotas = [self._take(self._limits.events, id, count) for id, count in counts.items()]
+            return quotas[0] if quotas else []
+        if operation.name in rate_limits.HEAVY_UNLIMITED and arguments.limit is None and access is not None:
+            return self._take(self._limits.heavy, f"{access.client_id} {arguments.projectId}")
+        return []
+
+    def _take(self, limit: RateLimit, caller: str, amount: int = 1) -> list[Quota]:
+        quota = self._buckets.take(limit, caller, amount=amount)
+        if quota.seconds_to_wait:
+            raise HttpError(429, headers=rate_limits.headers([quota]))
+        return [quota]
+
+    async def _read_arguments(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Any:
+        _check_path(operation, path)
+        query = bodies.parse_query(request.scope["query_string"])
+        if not operation.has_body:
+            return from_wire(operation, path=path, query=query)
+        if operation.upload:
+            return await self._receive_file(request, operation, path)
+        is_event = operation.name in EVENT_OPERATIONS and not operation.body
+        content = await bodies.read(request, most_bytes=_MOST_EVENT_BYTES if is_event else _MOST_BYTES)
+        return await self._pool.run_or_reject(_read_body, operation, path, query, content)
+
+    async def _receive_file(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Any:
+        """Write an uploaded file next to its project."""
+        await self._pool.run_or_reject(self._projects.get, path["projectId"])
+        file = self._projects.home / f".{new_uuid()}.upload"
+        try:
+            await bodies.receive(request, file, pool=self._pool)
+            return from_wire(operation, path=path, body={operation.upload: str(file)})
+        except BaseException:
+            await self._pool.run(file.unlink, missing_ok=True)
+            raise
+
+    def _service(self, operation: Operation, project_id: str, access: Access | None) -> Service:
+        is_event = operation.name in EVENT_OPERATIONS
+        try:
+            service = self._projects.get(project_id)
+        except NotFound as error:
+            if is_event:
+                # Without a project there is nowhere to store the envelope (G-127).
+                problem = f"/projectId: there is no project {project_id!r}"
+                raise InvalidRequest(problem, field="/projectId") from error
+            raise
+        if is_event and access is None and service.settings().require_token_for_events:
+            raise HttpError(401)
+        return service
+
+    def _carry_out(
+        self, request: Request, operation: Operation, arguments: Any, access: Access | None
+    ) -> Response:
+        account = access.client_id if access else None
+        if isinstance(arguments, CreateEvents):
+            find = partial(self._service, operation, access=access)
+            created = create_events(arguments, operation, find, account=account)
+            return responses.with_value(operation, arguments, created, pool=self._pool)
+        service = self._service(operation, arguments.projectId, access)
+        try:
+            if operation.answer.resource is None:
+                answer = service.send(operation, arguments, account)
+                return responses.with_value(operation, arguments, answer, pool=self._pool)
+            answer = service.stream(operation, arguments, account)
+        except AttribError as error:
+            raise with_wire_names(error, operation) from error
+        accept = request.headers.get("accept", "")
+        response = responses.with_records(operation, answer, accept=accept, pool=self._pool)
+        if answer.value is False:
+            # The record existed already (G-143).
+            response.status_code = 200
+        return response
+
+
+def _check_path(operation: Operation, path: Mapping[str, str]) -> None:
+    """Check the path parameters alone, before the body is read."""
+    if not path:
+        return
+    try:
+        from_wire(operation, path=path)
+    except InvalidRequest as error:
+        violations = [entry for entry in error.details if operation.location(entry["attribute"]) == "path"]
+        if violations:
+            message = "; ".join(f"{entry['field']}: {entry['problem']}" for entry in violations)
+            raise InvalidRequest(message, field=violations[0]["field"], details=violations) from None
+
+
+def _read_body(
+    operation: Operation, path: Mapping[str, str], query: Mapping[str, str], content: bytes
+) -> Any:
+    body = bodies.parse(content, is_array=bool(operation.body))
+    return from_wire(operation, path=path, query=query, body=body)
+
+
+def _project_ids(arguments: Any) -> list[str]:
+    return arguments.project_ids if isinstance(arguments, CreateEvents) else [arguments.projectId]

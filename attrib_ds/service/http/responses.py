@@ -1,0 +1,130 @@
+"""Build the HTTP response for the answer of an operation."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract.json_text import encode
+from attrib_ds.errors import AttribError
+from attrib_ds.service.http import error_responses, serialization
+from attrib_ds.service.http.negotiation import prefers
+from attrib_ds.service.http.streaming import StreamedResponse
+from attrib_ds.service.store.cursors import BATCH_ROWS
+
+if TYPE_CHECKING:
+    from attrib_ds.contract import Answer, File, Operation
+    from attrib_ds.service.http.thread_pool import ThreadPool
+
+_FILES: Final = {
+    "csv": "text/csv; charset=utf-8; header=present",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+
+
+def with_records(operation: Operation, answer: Answer, *, accept: str, pool: ThreadPool) -> Response:
+    """Build a response of records, streamed if there are many.
+
+    Parameters
+    ----------
+    operation : Operation
+        The operation.
+    answer : Answer
+        The records; closed here or at the end of the response.
+    accept : str
+        ``Accept`` header: Arrow if it is preferred, otherwise JSON.
+    pool : ThreadPool
+        Threads that serialize the records.
+
+    Returns
+    -------
+    Response
+        JSON or Arrow.
+    """
+    media, chunks = serialization.JSON, serialization.json_chunks(answer, operation.answer)
+    if prefers(accept, serialization.ARROW):
+        media, chunks = serialization.ARROW, serialization.arrow_chunks(answer)
+    headers = {"Content-Type": media, "Vary": "Accept"}
+    try:
+        if (answer.count or 0) > BATCH_ROWS:
+            first = next(chunks)
+            return StreamedResponse(first, chunks, pool=pool, close=answer.close, headers=headers)
+        content = b"".join(chunks)
+    except BaseException:
+        answer.close()
+        raise
+    answer.close()
+    return Response(content, operation.success, headers)
+
+
+def with_value(
+    operation: Operation, arguments: Any, answer: Answer, *, pool: ThreadPool | None = None
+) -> Response:
+    """Build a response of a plain value.
+
+    Parameters
+    ----------
+    operation : Operation
+        The operation.
+    arguments : Request
+        Its request, which names a file to download.
+    answer : Answer
+        The value.
+    pool : ThreadPool, optional
+        Threads that stream a file; by default it is read as a whole.
+
+    Returns
+    -------
+    Response
+        JSON or a file.
+    """
+    value: Any = answer.value
+    if operation.answer.kind == "file":
+        form = getattr(arguments, "outputFormatConfig", None)
+        name = f"{arguments.filename}.{form.type}" if form else f"{arguments.projectId}.duckdb"
+        media = _FILES[form.type] if form else "application/octet-stream"
+        headers = {"Content-Type": media, "Content-Disposition": attachment(name)}
+        return _with_file(value, headers, pool)
+    shapes = {"id": {"id": value}, "modified": {"modifiedCount": value}, "errors": {"errors": value}}
+    body = shapes.get(operation.answer.kind, value)
+    if operation.answer.kind == "outcomes":
+        body = [
+            {"id": outcome} if isinstance(outcome, str) else {"error": _error(outcome)} for outcome in value
+        ]
+    return Response(encode(body), operation.success, media_type=serialization.JSON)
+
+
+def _with_file(file: File, headers: dict[str, str], pool: ThreadPool | None) -> Response:
+    if pool is None:
+        with closing(file):
+            return Response(b"".join(file.pieces), headers=headers)
+    try:
+        # Before the first chunk, a failure is still an error response.
+        first = next(file.pieces, b"")
+    except BaseException:
+        file.close()
+        raise
+    return StreamedResponse(first, file.pieces, pool=pool, close=file.close, headers=headers)
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    """Return the error body of one event of a batch."""
+    if isinstance(error, AttribError):
+        error = error_responses.with_wire_names(error, OPERATIONS["create_event"])
+    return error_responses.body(error_responses.to_http_error(error))
+
+
+def attachment(filename: str) -> str:
+    r"""Return the Content-Disposition header of a file (RFC 6266).
+
+    Examples
+    --------
+    >>> print(attachment('çay.csv'))
+    attachment; filename="_ay.csv"; filename*=UTF-8''%C3%A7ay.csv
+    """
+    plain = "".join(char if " " <= char <= "~" and char not in '"\\%' else "_" for char in filename)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"

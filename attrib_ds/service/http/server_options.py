@@ -1,0 +1,60 @@
+"""Options of a server: rate limits, threads, shutdown, SQL searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from attrib_ds.service.http.rate_limits import RateLimit
+
+_REQUESTS: Final = RateLimit("requests", 600, 60)
+_HEAVY: Final = RateLimit("heavy", 60, 60)
+_EVENTS: Final = RateLimit("events", 200, 1)
+_EVENTS_BY_ADDRESS: Final = RateLimit("events-by-address", 50, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateLimits:
+    """Rate limits of a server (G-185).
+
+    Parameters
+    ----------
+    requests : RateLimit
+        Requests per account and project.
+    heavy : RateLimit
+        Insights, exports and searches without a limit, per account and project.
+    events : RateLimit
+        Events per project.
+    events_by_address : RateLimit
+        Events per client address.
+    """
+
+    requests: RateLimit = _REQUESTS
+    heavy: RateLimit = _HEAVY
+    events: RateLimit = _EVENTS
+    events_by_address: RateLimit = _EVENTS_BY_ADDRESS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Options of a server.
+
+    Parameters
+    ----------
+    rate_limits : RateLimits, optional
+        Rate limits; None for no limits.
+    threads : int, default 32
+        Maximum number of concurrent requests.
+    most_waiting : int, default 1,000
+        Maximum number of requests waiting for a thread; further ones get 503 (G-140).
+    seconds_to_stop : int, default 30
+        Time for running requests to finish when the server stops.
+    sql : bool, default True
+        Whether accounts with the scope may search users by SQL (G-096).
+    """
+
+    rate_limits: RateLimits | None = field(default_factory=RateLimits)
+    threads: int = 32
+    most_waiting: int = 1_000
+    seconds_to_stop: int = 30
+    sql: bool = True
