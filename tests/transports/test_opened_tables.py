@@ -89,8 +89,8 @@ def test_predicates_run_where_the_tables_are(sample, lent):
     [
         {},
         {"interval": "week", "timezone": "Europe/Paris"},
-        {"interval": "month", "group": "geo.countryCode"},
-        {"interval": "hourOfDay", "timezone": "Europe/Paris", "sort": {"interval": -1}},
+        {"interval": "month", "group_by": "geo.countryCode"},
+        {"interval": "hourOfDay", "timezone": "Europe/Paris", "sort": "-interval"},
         {"interval": "custom", "segments": 7, "since": SINCE, "until": UNTIL},
     ],
 )
@@ -217,7 +217,7 @@ def test_everything_else_is_refused_in_words(small):
         with pytest.raises(errors.NotSupported, match=refusal):
             call()
     with pytest.raises(
-        errors.NotSupported, match="group: the table of interactions has no column 'geo.city'"
+        errors.NotSupported, match="group_by: the table of interactions has no column 'geo.city'"
     ):
         at.interaction_insights(small, group_by="geo.city")
     with small as closed:

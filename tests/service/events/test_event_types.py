@@ -67,7 +67,7 @@ def test_r088_to_r093_r275_a_created_event_type_is_answered_whole(service):
 def test_r276_the_path_id_is_the_reference(service):
     order = record(send(service, "get_event_type", id="order"))
     for unknown in (order["_id"], "Order"):
-        with pytest.raises(NotFound, match="id: there is no event type"):
+        with pytest.raises(NotFound, match="reference: there is no event type"):
             send(service, "get_event_type", id=unknown)
 
 
@@ -106,7 +106,7 @@ def test_r089_r271_g077_archived_event_types_are_listed_apart(service):
     assert record(send(service, "restore_event_type", id="order"))["archivedAt"] is None
     assert references(service) == ["call", "order"]
     for operation in ("archive_event_type", "restore_event_type", "update_event_type"):
-        with pytest.raises(NotFound, match="id: there is no event type 'lost'"):
+        with pytest.raises(NotFound, match="reference: there is no event type 'lost'"):
             send(service, operation, id="lost")
 
 
