@@ -67,18 +67,21 @@ def count_interactions(
 def _labelled(counted: ir.Table, sort: dict[str, int], label: Callable[[Any], Any]) -> ir.Table:
     """Sort the records, intervals by time and not by text, and label the intervals."""
     null = ibis.null("string")
-    has = set(counted.columns)
-    keyed = counted.mutate(
-        **{key: null for key in ("group_key", "interval_key") if key not in has},
+    existing = set(counted.columns)
+    with_keys = counted.mutate(
+        **{key: null for key in ("group_key", "interval_key") if key not in existing},
     )
     columns = {"group": "group_key", "interval": "interval_key"}
     order = []
     for name in dict.fromkeys([*sort, "interval", "group"]):
-        column = keyed[columns.get(name, name)]
+        column = with_keys[columns.get(name, name)]
         is_ascending = sort.get(name, 1) == 1
         order.append(column.asc(nulls_first=False) if is_ascending else column.desc(nulls_first=False))
-    labels = {"group": keyed.group_key.cast("string"), "interval": label(keyed.interval_key).cast("string")}
-    return keyed.order_by(order).mutate(**labels).select(schema.INTERACTION_INSIGHT.names)
+    labels = {
+        "group": with_keys.group_key.cast("string"),
+        "interval": label(with_keys.interval_key).cast("string"),
+    }
+    return with_keys.order_by(order).mutate(**labels).select(schema.INTERACTION_INSIGHT.names)
 
 
 def _segments(request: InteractionInsights) -> Segments | None:

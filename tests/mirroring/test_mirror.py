@@ -437,9 +437,9 @@ def other_currency(shop, file, tmp_path):
 @pytest.mark.parametrize(
     ("attempt", "words"),
     [
-        (other_source, r"to: the project there mirrors .*there/shop\.duckdb, not .*other\.duckdb"),
-        (own_records, "to: the project there is no mirror, it has nodes of its own"),
-        (own_events, "to: events were sent to the mirror itself"),
+        (other_source, r"to: the project mirrors .*there/shop\.duckdb, not .*other\.duckdb"),
+        (own_records, "to: the project is not a mirror: it has its own nodes"),
+        (own_events, "to: events were sent to the mirror instead of its source"),
         (other_project, "holds the project 'another', not 'shop'"),
         (other_currency, "currency: 'NOK' is not that of the project, which is 'EUR'"),
         (lambda shop, file, _: at.sync(shop, shop.transport.address), "to: .* is the source itself"),

@@ -135,11 +135,11 @@ def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: 
     integration = find(connection, vendor_id)
     if integration is not None:
         return integration
-    known = connection.execute("SELECT vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
-    if known:
-        raise InvalidRequest.choice(argument, vendor_id, [name for (name,) in known])
+    existing = connection.execute("SELECT vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
+    if existing:
+        raise InvalidRequest.choice(argument, vendor_id, [name for (name,) in existing])
     raise InvalidRequest(
-        f"{argument}: {vendor_id!r} is no integration; the project has none, "
+        f"{argument}: there is no integration {vendor_id!r}: the project has none; "
         "create one with create_integration",
         field=argument,
     )
@@ -171,7 +171,7 @@ def insert_campaign_node(
     slug, external_id : str, optional
         Further ids of the node.
     active, implicit : bool
-        Properties of the node; implicit nodes are known only from records that refer to them.
+        Properties of the node; an implicit node was created from records that refer to it.
     now : datetime
         Aware.
     """
@@ -199,15 +199,15 @@ def _adopt(
     connection: duckdb.DuckDBPyConnection, vendor_id: str, new_id: str, channel: str | None
 ) -> _Root | None:
     """Make a loaded node the root of the integration; return None if there is none."""
-    found = read_record(
+    node = read_record(
         connection,
         "SELECT _id, integrationId FROM nodes WHERE type = 'integration' AND vendorId = ? "
         "ORDER BY len(path), _id LIMIT 1",
         vendor_id,
     )
-    if found is None:
+    if node is None:
         return None
-    root = _Root(found["_id"], found["integrationId"] or new_id)
+    root = _Root(node["_id"], node["integrationId"] or new_id)
     connection.execute(
         "UPDATE nodes SET integrationId = coalesce(integrationId, ?), vendorId = coalesce(vendorId, ?), "
         "channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",

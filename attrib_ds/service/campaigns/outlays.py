@@ -184,7 +184,7 @@ def _require_campaign(
 ) -> None:
     if find_by_id(connection, integration, id) is None:
         raise InvalidRequest(
-            f"{argument}: {id!r} is no campaign of {integration.vendor_id!r}; list_campaigns shows their ids",
+            f"{argument}: {integration.vendor_id!r} has no campaign {id!r}; list_campaigns returns the ids",
             field=argument,
         )
 

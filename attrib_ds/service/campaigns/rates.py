@@ -82,10 +82,10 @@ def in_project_currency_query(metrics: str, currency: str) -> str:
     # An amount out of range is null, like one without a rate.
     product = "try_cast(amount::DOUBLE * rate AS DECIMAL(24, 6))"
     return (
-        f"SELECT given.*, "
-        f"CASE WHEN given.currency = {currency} THEN {amount} ELSE {product} END AS converted "
-        f"FROM ({metrics}) AS given ASOF LEFT JOIN rates "
-        "ON given.currency = rates.currency AND given.date >= rates.date"
+        f"SELECT metrics.*, "
+        f"CASE WHEN metrics.currency = {currency} THEN {amount} ELSE {product} END AS converted "
+        f"FROM ({metrics}) AS metrics ASOF LEFT JOIN rates "
+        "ON metrics.currency = rates.currency AND metrics.date >= rates.date"
     )
 
 

@@ -46,7 +46,7 @@ Samoa; YE Yemen; YT Mayotte; ZA South Africa; ZM Zambia; ZW Zimbabwe
 """
 #: English name of each country, by its alpha-2 code.
 NAMES: Final[dict[str, str]] = {
-    code: name for code, _, name in (each.partition(" ") for each in " ".join(_LISTED.split()).split("; "))
+    code: name for code, _, name in (entry.partition(" ") for entry in " ".join(_LISTED.split()).split("; "))
 }
 #: Names that are still in use beside the listed ones.
 _ALSO: Final = {
@@ -71,5 +71,5 @@ def country_code(text: str) -> str | None:
     >>> country_code("fr"), country_code("Norway"), country_code("Atlantis")
     ('FR', 'NO', None)
     """
-    asked = " ".join(text.split())
-    return asked.upper() if asked.upper() in NAMES else _CODES.get(asked.casefold())
+    name = " ".join(text.split())
+    return name.upper() if name.upper() in NAMES else _CODES.get(name.casefold())

@@ -109,7 +109,7 @@ def get_event_type(store: Store, request: GetEventType) -> Answer:
 def create_event_type(store: Store, request: CreateEventType) -> Answer:
     """Create and return an event type; references are never reused, even of archived types (G-155)."""
     now = datetime.now(UTC)
-    fields = encode([_shown(each) for each in request.fields])
+    fields = encode([_shown(field) for field in request.fields])
     record = {
         "_id": store.ids.new(),
         "createdAt": now,
@@ -119,7 +119,7 @@ def create_event_type(store: Store, request: CreateEventType) -> Answer:
         "name": request.name,
         "fields": fields,
         "metadata": encode(request.metadata),
-        "phoneParsingConfig": encode([each.model_dump() for each in request.phoneParsingConfig]),
+        "phoneParsingConfig": encode([config.model_dump() for config in request.phoneParsingConfig]),
         "version": 1,
         **_policy(request.expirationPolicy, request.fields),
     }
@@ -154,19 +154,21 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
     if request.metadata is not None:
         requested["metadata"] = encode(request.metadata)
     if request.phoneParsingConfig is not None:
-        requested["phoneParsingConfig"] = encode([each.model_dump() for each in request.phoneParsingConfig])
+        requested["phoneParsingConfig"] = encode(
+            [config.model_dump() for config in request.phoneParsingConfig]
+        )
 
     def write(connection: duckdb.DuckDBPyConnection) -> None:
-        found = _existing(connection, request.id)
-        fields = encode(_with_fields(json.loads(found["fields"]), request.fields))
-        changes = changes_of(found, {**requested, "fields": fields})
+        stored = _existing(connection, request.id)
+        fields = encode(_with_fields(json.loads(stored["fields"]), request.fields))
+        changes = changes_of(stored, {**requested, "fields": fields})
         if request.expirationPolicy is not None:
             # Null is a value here: the default of the project.
             policy = _policy(request.expirationPolicy, json.loads(fields))
-            changes |= {name: value for name, value in policy.items() if value != found[name]}
+            changes |= {name: value for name, value in policy.items() if value != stored[name]}
         if "fields" in changes:
-            changes["version"] = found["version"] + 1
-            _insert_version(connection, found["_id"], request.id, changes["version"], fields, now)
+            changes["version"] = stored["version"] + 1
+            _insert_version(connection, stored["_id"], request.id, changes["version"], fields, now)
         if changes:
             changes["updatedAt"] = datetime.now(UTC)
             update_record(connection, "event_types", "reference", request.id, changes)
@@ -178,10 +180,10 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
 def _policy(
     policy: ExpirationPolicy | None, fields: Iterable[EventTypeField | dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the columns of a policy; refuse keys that are no fields of the type."""
+    """Return the columns of a policy; refuse keys that are not fields of the type."""
     if policy is None:
         return {}
-    known = {each["storageKey"] if isinstance(each, dict) else each.storageKey for each in fields}
+    known = {field["storageKey"] if isinstance(field, dict) else field.storageKey for field in fields}
     for position, key in enumerate(policy.piiFields or ()):
         if key not in known:
             raise InvalidRequest.choice(f"expiration_policy/piiFields/{position}", key, known)
@@ -213,19 +215,19 @@ def _set_archived(store: Store, request: GetEventType, *, archived: bool) -> Ans
     return get_event_type(store, GetEventType(projectId=request.projectId, id=request.id))
 
 
-def _with_fields(held: Sequence[dict[str, Any]], fields: Sequence[EventTypeField]) -> list[dict[str, Any]]:
+def _with_fields(stored: Sequence[dict[str, Any]], fields: Sequence[EventTypeField]) -> list[dict[str, Any]]:
     """Return fields with changed ones replaced and new ones appended."""
-    by_key = {each["storageKey"]: each for each in held}
-    for position, each in enumerate(fields):
-        before = by_key.get(each.storageKey)
+    by_key = {field["storageKey"]: field for field in stored}
+    for position, field in enumerate(fields):
+        before = by_key.get(field.storageKey)
         for name in ("type", "entity"):
-            if before is not None and before[name] != getattr(each, name):
+            if before is not None and before[name] != getattr(field, name):
                 raise Conflict(
-                    f"fields/{position}/{name}: {each.storageKey!r} is in use with the {name} "
+                    f"fields/{position}/{name}: {field.storageKey!r} is in use with the {name} "
                     f"{before[name]!r}, which cannot change; choose another storageKey",
                     field=f"fields/{position}/{name}",
                 )
-        by_key[each.storageKey] = _shown(each)
+        by_key[field.storageKey] = _shown(field)
     return list(by_key.values())
 
 
@@ -295,7 +297,7 @@ def read_declarations(connection: duckdb.DuckDBPyConnection, references: Collect
 
 
 def _countries(phones: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(each["countryCode"] for each in sorted(phones, key=lambda each: int(each["order"])))
+    return tuple(config["countryCode"] for config in sorted(phones, key=lambda config: int(config["order"])))
 
 
 def _shown(field: EventTypeField) -> dict[str, Any]:
@@ -307,14 +309,20 @@ def _find(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, An
 
 
 def _existing(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, Any]:
-    found = _find(connection, reference)
-    if found is None:
+    stored = _find(connection, reference)
+    if stored is None:
         raise NotFound(f"reference: there is no event type {reference!r}", field="reference")
-    return found
+    return stored
 
 
 def _insert_version(
     connection: duckdb.DuckDBPyConnection, id: Any, reference: str, version: int, fields: str, now: datetime
 ) -> None:
-    kept = {"eventTypeId": id, "reference": reference, "version": version, "fields": fields, "createdAt": now}
-    insert_records(connection, "event_type_versions", [kept])
+    record = {
+        "eventTypeId": id,
+        "reference": reference,
+        "version": version,
+        "fields": fields,
+        "createdAt": now,
+    }
+    insert_records(connection, "event_type_versions", [record])

@@ -1,4 +1,4 @@
-"""Accepts events: each raw event with its nonce, once, before anything else is done with it."""
+"""Accepts events: stores each raw event once per nonce and lists it for processing."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ _SECONDS_TO_CLOSE: Final = 30.0
 
 @dataclass(frozen=True)
 class _Accepted:
-    """Which event a nonce stands for, the id of the one sent, and whether their contents agree."""
+    """The event stored for a nonce, the id given to the event sent, and whether their contents agree."""
 
     id: str
-    sent: str
+    sent_id: str
     agrees: bool
 
     @property
     def is_new(self) -> bool:
-        """Whether it is the event that was sent, and not one that was there before."""
-        return self.sent == self.id
+        """Whether the event sent was stored, rather than an earlier one with its nonce."""
+        return self.sent_id == self.id
 
 
 @dataclass(frozen=True)
 class _Sent:
-    """The raw events of one request, and what is written down of it."""
+    """The raw events of one request, and its audit entry."""
 
     records: list[dict[str, Any]]
     line: Line | None
 
     @property
-    def told(self) -> Line | None:
-        """The line, which names the event as it was sent, or how many there are."""
+    def entry(self) -> Line | None:
+        """The audit entry with the id of the event, or the number of events."""
         if self.line is None:
             return None
         if len(self.records) == 1:
@@ -73,19 +73,19 @@ class _Sent:
 
 
 class Ingestion:
-    """Takes in the events of a project.
+    """Accepts the events of a project, validates them and replays trashed ones.
 
     Parameters
     ----------
     store : Store
-        Where they go.
+        Store of the events.
     patience : float, default 30
         Seconds that a synchronous call waits for its event to be processed.
 
     Attributes
     ----------
     nonce_conflicts : int
-        Repeats of a nonce with other content that were answered with the first event (G-131).
+        Repeated nonces with other content, which were answered with the id of the first event (G-131).
     """
 
     def __init__(self, store: Store, *, patience: float = _SECONDS_TO_WAIT) -> None:
@@ -97,62 +97,62 @@ class Ingestion:
         self._acceptance: Batcher[_Sent, list[_Accepted]] = Batcher(self._accept_all)
 
     def resume(self) -> None:
-        """Process what an earlier process accepted and did not get to."""
+        """Process events that an earlier process accepted and left pending."""
         with self._store.cursor() as cursor:
             if cursor.execute("SELECT 1 FROM pending_events LIMIT 1").fetchall():
                 self._processing.wake()
 
     def close(self) -> None:
-        """Process what was accepted, then stop; what takes too long is left for the next opening."""
+        """Process pending events, then stop; after a timeout the rest is left to the next process."""
         self._processing.close(timeout=_SECONDS_TO_CLOSE)
 
     def create_event(self, request: CreateEvent, line: Line | None = None) -> Answer:
-        """Accept an event and answer its id, whatever it holds; it is processed later."""
+        """Accept an event and return its id without validation; it is processed later."""
         (id,) = self._accept_only([request], line)
         return Answer(value=id)
 
     def create_event_sync(self, request: CreateEvent, line: Line | None = None) -> Answer:
-        """Accept an event and answer its id once it is processed; an invalid one is refused, and trashed."""
-        (told,) = self._accept_and_wait([request], line)
-        if isinstance(told, AttribError):
-            raise told
-        return Answer(value=told)
+        """Accept an event and return its id once it is processed; an invalid one is trashed and raises."""
+        (outcome,) = self._accept_and_wait([request], line)
+        if isinstance(outcome, AttribError):
+            raise outcome
+        return Answer(value=outcome)
 
     def create_events(self, request: CreateEvents, line: Line | None = None) -> Answer:
-        """Accept many events and answer the id or the error of each; one that is wrong spoils no other."""
-        told: list[str | AttribError] = [
-            each.error if isinstance(each, Misfit) else "" for each in request.events
+        """Accept many events and return the id or the error of each; errors do not affect other events."""
+        outcomes: list[str | AttribError] = [
+            event.error if isinstance(event, Misfit) else "" for event in request.events
         ]
-        places = [place for place, each in enumerate(request.events) if isinstance(each, CreateEvent)]
-        events = [each for each in request.events if isinstance(each, CreateEvent)]
+        places = [place for place, event in enumerate(request.events) if isinstance(event, CreateEvent)]
+        events = [event for event in request.events if isinstance(event, CreateEvent)]
         accept = self._accept_and_wait if request.wait else self._accept_only
         for place, outcome in zip(places, accept(events, line), strict=True):
-            told[place] = outcome
-        return Answer(value=told)
+            outcomes[place] = outcome
+        return Answer(value=outcomes)
 
     def validate_event(self, request: ValidateEvent, line: Line | None = None) -> Answer:  # noqa: ARG002
-        """Answer the errors that would trash an event; nothing is stored (G-138)."""
+        """Return the errors that would trash an event; nothing is stored (G-138)."""
         return Answer(value=list(self._processing.errors_of(_record(request))))
 
     def replay_event(self, request: ReplayEvent, line: Line | None = None) -> Answer:
-        """Process a trashed event again, as it was sent, and answer its id (G-057).
+        """Process a trashed event again, as it was sent, and return its id (G-057).
 
         Raises
         ------
         NotFound
-            If there is no such trashed event, or what was sent is not kept any more.
+            If there is no such trashed event, or its raw event was erased.
         InvalidRequest
-            If it is not valid now either; it stays in the trash, with what is wrong with it now.
+            If it is still invalid; it stays in the trash with its present errors.
         """
         id = request.id
 
-        def list_again(connection: duckdb.DuckDBPyConnection) -> None:
-            found = connection.execute(
+        def mark_pending(connection: duckdb.DuckDBPyConnection) -> None:
+            trashed = connection.execute(
                 "SELECT 1 FROM trashed_events AS trashed JOIN raw_events AS raw ON trashed._id = raw._id "
                 "WHERE trashed._id = ?",
                 [id],
             ).fetchall()
-            if not found:
+            if not trashed:
                 raise NotFound(f"id: there is no trashed event {id!r} that could be replayed", field="id")
             connection.execute(
                 "INSERT INTO pending_events SELECT ? WHERE ? NOT IN (SELECT _id FROM pending_events)",
@@ -162,7 +162,7 @@ class Ingestion:
 
         expected = self._processing.expect(id)
         try:
-            self._store.write(list_again)
+            self._store.write(mark_pending)
         except BaseException:
             self._processing.forget(id, expected)
             raise
@@ -174,40 +174,40 @@ class Ingestion:
 
     def _accept_only(self, events: Sequence[CreateEvent], line: Line | None) -> list[str | AttribError]:
         """Accept events and return their ids; repeats with other content are counted (G-131)."""
-        accepted = self._accept(_Sent([_record(each) for each in events], line))
+        accepted = self._accept(_Sent([_record(event) for event in events], line))
         with self._lock:
-            self.nonce_conflicts += sum(not each.agrees for each in accepted)
-        return [each.id for each in accepted]
+            self.nonce_conflicts += sum(not result.agrees for result in accepted)
+        return [result.id for result in accepted]
 
     def _accept_and_wait(self, events: Sequence[CreateEvent], line: Line | None) -> list[str | AttribError]:
-        """Accept events; return the id of each that is processed, and the error of each that is not."""
-        records = [_record(each) for each in events]
-        # Expected before they are accepted, so that no outcome can be missed.
-        expected = {each["_id"]: self._processing.expect(each["_id"]) for each in records}
+        """Accept events and wait; return the ids of processed events and the errors of others."""
+        records = [_record(event) for event in events]
+        # Before they are accepted, so that no outcome is missed.
+        expected = {record["_id"]: self._processing.expect(record["_id"]) for record in records}
         try:
             accepted = self._accept(_Sent(records, line))
         except BaseException:
             for id, future in expected.items():
                 self._processing.forget(id, future)
             raise
-        for each in accepted:
-            if not each.is_new:
-                self._processing.forget(each.sent, expected[each.sent])
+        for result in accepted:
+            if not result.is_new:
+                self._processing.forget(result.sent_id, expected[result.sent_id])
         until = time.monotonic() + self._patience
-        told: list[str | AttribError] = []
-        for event, each in zip(events, accepted, strict=True):
+        outcomes: list[str | AttribError] = []
+        for event, result in zip(events, accepted, strict=True):
             try:
-                told.append(self._settled(event, each, expected[each.sent], until=until))
+                outcomes.append(self._settled(event, result, expected[result.sent_id], until=until))
             except AttribError as error:
-                told.append(error)
-        return told
+                outcomes.append(error)
+        return outcomes
 
     def _settled(
-        self, event: CreateEvent, accepted: _Accepted, expected: Future[Outcome], *, until: float
+        self, event: CreateEvent, accepted: _Accepted, future: Future[Outcome], *, until: float
     ) -> str:
-        """Return the id of an event once it is processed; raise what is wrong with it."""
+        """Return the id of an event once it is processed; raise its error if it is invalid."""
         if accepted.is_new:
-            outcome = self._wait(accepted.id, expected, until=until, is_repeat=False)
+            outcome = self._wait(accepted.id, future, until=until, is_repeat=False)
         elif accepted.agrees:
             outcome = self._outcome_of_repeat(accepted.id, until=until)
         else:
@@ -249,46 +249,46 @@ class Ingestion:
             ) from None
 
     def _accept(self, sent: _Sent) -> list[_Accepted]:
-        """Store raw events, together with those of other threads that arrive meanwhile."""
+        """Store raw events, in one batch with those that other threads submit meanwhile."""
         if not sent.records:
             return []
         accepted = self._acceptance.submit(sent)
-        if any(each.is_new for each in accepted):
+        if any(result.is_new for result in accepted):
             self._processing.wake()
         return accepted
 
     def _accept_all(self, requests: Sequence[_Sent]) -> list[list[_Accepted]]:
-        records = [each for sent in requests for each in sent.records]
-        lines = [sent.told for sent in requests if sent.told is not None]
-        accepted = iter(self._store.write(lambda connection: _write(connection, records, lines)))
+        records = [record for sent in requests for record in sent.records]
+        entries = [sent.entry for sent in requests if sent.entry is not None]
+        accepted = iter(self._store.write(lambda connection: _write(connection, records, entries)))
         return [[next(accepted) for _ in sent.records] for sent in requests]
 
 
 def _write(
     connection: duckdb.DuckDBPyConnection, records: Sequence[dict[str, Any]], lines: Sequence[Line]
 ) -> list[_Accepted]:
-    """Store the raw events whose nonces are new, and list them as pending, in one transaction (G-129)."""
+    """Store raw events with new nonces and list them as pending, in one transaction (G-129)."""
     places = ", ".join("?" for _ in records)
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT nonce, _id, fingerprint FROM raw_events WHERE nonce IN ({places})",
-        [each["nonce"] for each in records],
+        [record["nonce"] for record in records],
     ).fetchall()
-    known = {nonce: (id, fingerprint) for nonce, id, fingerprint in found}
-    erased = find_erased(connection, [each["nonce"] for each in records])
+    first = {nonce: (id, fingerprint) for nonce, id, fingerprint in rows}
+    erased = find_erased(connection, [record["nonce"] for record in records])
     new = []
     accepted = []
-    for each in records:
-        if each["nonce"] in erased:
-            # What it held is not known any more, so that it cannot differ (G-210).
-            accepted.append(_Accepted(erased[each["nonce"]], each["_id"], agrees=True))
+    for record in records:
+        if record["nonce"] in erased:
+            # The content was erased, so it cannot be compared (G-210).
+            accepted.append(_Accepted(erased[record["nonce"]], record["_id"], agrees=True))
             continue
-        if each["nonce"] not in known:
-            known[each["nonce"]] = each["_id"], each["fingerprint"]
-            new.append(each)
-        id, fingerprint = known[each["nonce"]]
-        accepted.append(_Accepted(id, each["_id"], fingerprint == each["fingerprint"]))
+        if record["nonce"] not in first:
+            first[record["nonce"]] = record["_id"], record["fingerprint"]
+            new.append(record)
+        id, fingerprint = first[record["nonce"]]
+        accepted.append(_Accepted(id, record["_id"], fingerprint == record["fingerprint"]))
     insert_records(connection, "raw_events", new)
-    insert_records(connection, "pending_events", [{"_id": each["_id"]} for each in new])
+    insert_records(connection, "pending_events", [{"_id": record["_id"]} for record in new])
     audit.append(connection, lines)
     return accepted
 
@@ -312,11 +312,11 @@ def _record(request: CreateEvent) -> dict[str, Any]:
 
 
 def _canonical(value: Any) -> Any:
-    """Return a value such that two have the same text when they are the same JSON."""
+    """Return a canonical form: equal JSON values have equal forms, however numbers are written."""
     if isinstance(value, dict):
         return {key: _canonical(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple):
-        return [_canonical(each) for each in value]
+        return [_canonical(member) for member in value]
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -328,16 +328,17 @@ def _canonical(value: Any) -> Any:
 
 
 def _refusal(id: str, outcome: str) -> InvalidRequest:
-    """Return the error of a trashed event: its message names the first thing that is wrong (G-132)."""
+    """Return the error of a trashed event; the message describes the first problem (G-132)."""
     errors = json.loads(outcome, parse_float=Decimal)
-    where, problem = _told(errors[0])
+    where, problem = _explanation(errors[0])
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    message = f"{where}: {problem}{more}; the event was stored as trashed, as {id!r}"
-    details = [{**each, "eventId": id} for each in errors]
+    message = f"{where}: {problem}{more}; the event was trashed as {id!r}"
+    details = [{**error, "eventId": id} for error in errors]
     return InvalidRequest(message, field=where, details=details)
 
 
-def _told(error: Mapping[str, Any]) -> tuple[str, str]:
+def _explanation(error: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the argument and the description of a problem."""
     kind, value = error["type"], error["value"]
     if error["field"] is not None:
         where = f"data/{error['field']['ingestionKey']}"

@@ -52,11 +52,11 @@ def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     value = encode(_value(row))
-    kept = {name: row[name] for name in ("_id", "projectId", "eventId", "key", "type")}
+    ids = {name: row[name] for name in ("_id", "projectId", "eventId", "key", "type")}
     flags = {f"data.{name}": row[name] for name in ("anonymized", "invalid")}
     dates = {name: _aware(row[name]) for name in ("createdAt", "updatedAt", "deletedAt")}
     data = {"data.type": row["dataType"], "data.date": _aware(row["date"])}
-    return {**kept, **data, "data.raw": value, "data.current": value, **flags, **dates}
+    return {**ids, **data, "data.raw": value, "data.current": value, **flags, **dates}
 
 
 def _value(row: Mapping[str, Any]) -> Any:

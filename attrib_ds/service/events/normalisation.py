@@ -33,7 +33,7 @@ _PLACES: Final = ("city", "zipcode", "streetName", "streetNumber", "country")
 _EXTRA: Final = ("placeId", "premise", "subpremise", "neighborhood", "establishment")
 
 
-class Unreadable(ValueError):
+class InvalidValue(ValueError):
     """The value does not have the type of its field."""
 
 
@@ -92,7 +92,7 @@ def is_missing(value: Any) -> bool:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Unreadable
+        raise InvalidValue
     return unicodedata.normalize("NFC", value).strip()
 
 
@@ -100,7 +100,7 @@ def _bounded(kind: str) -> Callable[[Any, Settings], str]:
     def read(value: Any, _: Settings) -> str:
         text = _text(value)
         if len(text) > _LENGTHS[kind]:
-            raise Unreadable
+            raise InvalidValue
         return text
 
     return read
@@ -113,7 +113,7 @@ def _email(value: Any, _: Settings) -> str:
             _text(value), check_deliverability=False, test_environment=True
         )
     except email_validator.EmailNotValidError:
-        raise Unreadable from None
+        raise InvalidValue from None
     return f"{address.local_part}@{address.domain.lower()}"
 
 
@@ -126,7 +126,7 @@ def _phone(value: Any, settings: Settings) -> str:
             continue
         if phonenumbers.is_valid_number(number):
             return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
-    raise Unreadable
+    raise InvalidValue
 
 
 def _number(value: Any, _: Settings) -> Any:
@@ -134,33 +134,33 @@ def _number(value: Any, _: Settings) -> Any:
     if isinstance(value, str):
         text = value.strip()
         if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
-            raise Unreadable
+            raise InvalidValue
         number = Decimal(text)
     if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
-        raise Unreadable
+        raise InvalidValue
     try:
         if math.isfinite(float(number)):
             return number
     except OverflowError:
         pass
-    raise Unreadable
+    raise InvalidValue
 
 
 def _currency(value: Any, settings: Settings) -> dict[str, Any]:
     money = value if isinstance(value, dict) else {"amount": value, "currency": settings.currency}
     currency = money.get("currency")
     if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
-        raise Unreadable
+        raise InvalidValue
     try:
         amount = _AMOUNT.validate_python(money.get("amount"))
     except ValidationError:
-        raise Unreadable from None
+        raise InvalidValue from None
     return {"amount": amount, "currency": currency}
 
 
 def _state(value: Any, _: Settings) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in {0, 1}:
-        raise Unreadable
+        raise InvalidValue
     return value
 
 
@@ -171,14 +171,14 @@ def _boolean(value: Any, _: Settings) -> bool:
         return _FLAGS[value.strip()]
     if isinstance(value, int) and value in {0, 1}:
         return value == 1
-    raise Unreadable
+    raise InvalidValue
 
 
 def _date(value: Any, _: Settings) -> str:
     try:
         return instants.format(instants.parse(_text(value), argument="value"))
     except InvalidRequest:
-        raise Unreadable from None
+        raise InvalidValue from None
 
 
 def _url(value: Any, settings: Settings) -> str:
@@ -187,27 +187,27 @@ def _url(value: Any, settings: Settings) -> str:
         parts = urlsplit(text)
         is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
     except ValueError:
-        raise Unreadable from None
+        raise InvalidValue from None
     if not is_address or re.search(r"[\s\x00-\x1f]", text):
-        raise Unreadable
+        raise InvalidValue
     return text
 
 
 def _country(value: Any, _: Settings) -> str:
     code = country_code(_text(value))
     if code is None:
-        raise Unreadable
+        raise InvalidValue
     return code
 
 
 def _location(value: Any, settings: Settings) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Unreadable
+        raise InvalidValue
     address = _part(value, "formattedAddress") or _part(value, "address")
     point = _point(value)
     code = None if is_missing(value.get("countryCode")) else _country(value["countryCode"], settings)
     if address is None and point is None and code is None:
-        raise Unreadable
+        raise InvalidValue
     places = {name: _part(value, name) for name in _PLACES}
     extra, levels = (_object(value, name) for name in ("extra", "administrativeLevels"))
     return {
@@ -230,17 +230,17 @@ def _part(value: Mapping[str, Any], name: str) -> str | None:
 def _object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     part = value.get(name)
     if part is not None and not isinstance(part, dict):
-        raise Unreadable
+        raise InvalidValue
     return part or {}
 
 
 def _point(value: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the point of a location, longitude first (R054)."""
-    given = value.get("location")
-    if isinstance(given, dict):
-        pair = given.get("coordinates")
-    elif given is not None:
-        raise Unreadable
+    location = value.get("location")
+    if isinstance(location, dict):
+        pair = location.get("coordinates")
+    elif location is not None:
+        raise InvalidValue
     elif value.get("longitude") is not None or value.get("latitude") is not None:
         pair = [value.get("longitude"), value.get("latitude")]
     else:
@@ -248,11 +248,11 @@ def _point(value: Mapping[str, Any]) -> dict[str, Any] | None:
         if pair is None:
             return None
     if not isinstance(pair, list) or len(pair) != 2:
-        raise Unreadable
+        raise InvalidValue
     for number, most in zip(pair, (180, 90), strict=True):
         is_number = isinstance(number, int | float | Decimal) and not isinstance(number, bool)
         if not is_number or not -most <= number <= most:
-            raise Unreadable
+            raise InvalidValue
     return {"type": "Point", "coordinates": pair}
 
 

@@ -16,7 +16,7 @@ from attrib_ds.errors import AttribError, Unavailable
 from attrib_ds.instants import naive
 from attrib_ds.service.events.event_types import read_event_types
 from attrib_ds.service.events.retention import FOR_EVER, read_policies
-from attrib_ds.service.events.validation import InvalidEvent, RawEvent, ValidEvent, failed, validate
+from attrib_ds.service.events.validation import InvalidEvent, RawEvent, ValidEvent, processing_error, validate
 from attrib_ds.service.identity.registry import register
 from attrib_ds.service.identity.resolution import resolve_many
 from attrib_ds.service.identity.tombstones import NONCE, bury, find_buried, identity_kind
@@ -89,7 +89,7 @@ class Processing:
     def forget(self, id: str, future: Future[Outcome]) -> None:
         """Cancel :meth:`expect`."""
         with self._changed:
-            others = [each for each in self._expected.pop(id, []) if each is not future]
+            others = [waiting for waiting in self._expected.pop(id, []) if waiting is not future]
             if others:
                 self._expected[id] = others
 
@@ -142,9 +142,9 @@ class Processing:
     def _process(self, batch: Sequence[RawEvent]) -> set[str]:
         """Process a batch in one transaction; return the ids of events that could not be written."""
         with self._store.cursor() as cursor:
-            event_types = read_event_types(cursor, {each.reference for each in batch})
+            event_types = read_event_types(cursor, {raw.reference for raw in batch})
             lenient = read_settings(cursor).lenient_optional_fields
-        results = [self._validate(each, event_types, lenient=lenient) for each in batch]
+        results = [self._validate(raw, event_types, lenient=lenient) for raw in batch]
         failed_ids = set()
         try:
             self._commit(results)
@@ -197,67 +197,69 @@ class Processing:
         self._store.write(lambda connection: _write(connection, self._store, results))
         for result in results:
             outcome = encode(result.errors) if isinstance(result, InvalidEvent) else None
-            for future in self._taken(result.raw.id):
+            for future in self._pop_futures(result.raw.id):
                 future.set_result(outcome)
 
     def _fail(self, ids: Sequence[str], error: BaseException) -> None:
         for id in ids:
-            for future in self._taken(id):
+            for future in self._pop_futures(id):
                 future.set_exception(error)
 
-    def _taken(self, id: str) -> list[Future[Outcome]]:
+    def _pop_futures(self, id: str) -> list[Future[Outcome]]:
         with self._changed:
             return self._expected.pop(id, [])
 
 
 def _internal_error(raw: RawEvent, event_types: Mapping[str, EventType]) -> InvalidEvent:
     event_type = event_types.get(raw.reference)
-    return failed(raw, event_type.id if event_type else None)
+    return processing_error(raw, event_type.id if event_type else None)
 
 
 def _write(
     connection: duckdb.DuckDBPyConnection, store: Store, results: Sequence[ValidEvent | InvalidEvent]
 ) -> None:
     """Write the results of events that are still pending; idempotent."""
-    taken = connection.execute(
+    rows = connection.execute(
         "DELETE FROM pending_events WHERE _id IN (SELECT unnest(?)) RETURNING _id",
-        [[each.raw.id for each in results]],
+        [[result.raw.id for result in results]],
     ).fetchall()
-    pending = {id for (id,) in taken}
+    pending = {id for (id,) in rows}
     # A replayed event is in the trash, and stays there only if it is still invalid (G-057).
     connection.execute("DELETE FROM trashed_events WHERE _id IN (SELECT unnest(?))", [list(pending)])
     now = naive(datetime.now(UTC))
-    valid = [each for each in results if isinstance(each, ValidEvent) and each.raw.id in pending]
-    trash = [each for each in results if isinstance(each, InvalidEvent) and each.raw.id in pending]
+    valid = [result for result in results if isinstance(result, ValidEvent) and result.raw.id in pending]
+    trash = [result for result in results if isinstance(result, InvalidEvent) and result.raw.id in pending]
     valid = _without_erased(connection, valid, now)
-    users = resolve_many(connection, store.ids, [each.identities for each in valid])
+    users = resolve_many(connection, store.ids, [result.identities for result in valid])
     project_id = store.meta.project_id
     policies = read_policies(connection)
     events = [
-        _event(each, user, project_id, now) | _expiration(each, policies)
-        for each, user in zip(valid, users, strict=True)
+        _event(result, user, project_id, now) | _expiration(result, policies)
+        for result, user in zip(valid, users, strict=True)
     ]
     insert_records(connection, "events", events)
     if events:
         with arrow_view(
-            connection, pa.table({"userId": users, "seen": [each["createdAt"] for each in events]})
+            connection, pa.table({"userId": users, "seen": [event["createdAt"] for event in events]})
         ) as rows:
             register(connection, rows)
-    insert_records(connection, "metrics", [row for each in valid for row in _metrics(each, store, now)])
-    insert_records(connection, "trashed_events", [_trashed(each, project_id, now) for each in trash])
+    insert_records(connection, "metrics", [row for result in valid for row in _metrics(result, store, now)])
+    insert_records(connection, "trashed_events", [_trashed(result, project_id, now) for result in trash])
 
 
 def _without_erased(
     connection: duckdb.DuckDBPyConnection, valid: list[ValidEvent], now: datetime
 ) -> list[ValidEvent]:
     """Drop events, and their raw events, of people who were erased after the date of the event (G-209)."""
-    marks = {each.raw.id: [(identity_kind(kind), value) for kind, value in each.identities] for each in valid}
-    erased = find_buried(connection, [mark for each in marks.values() for mark in each])
+    marks = {
+        event.raw.id: [(identity_kind(kind), value) for kind, value in event.identities] for event in valid
+    }
+    erased = find_buried(connection, [mark for event_marks in marks.values() for mark in event_marks])
     earliest = datetime.min
     dropped = [
-        each.raw.id
-        for each in valid
-        if any(naive(each.date) <= erased.get(mark, earliest) for mark in marks[each.raw.id])
+        event.raw.id
+        for event in valid
+        if any(naive(event.date) <= erased.get(mark, earliest) for mark in marks[event.raw.id])
     ]
     if not dropped:
         return valid
@@ -265,7 +267,7 @@ def _without_erased(
         "DELETE FROM raw_events WHERE _id IN (SELECT unnest(?)) RETURNING nonce", [dropped]
     ).fetchall()
     bury(connection, [(NONCE, nonce) for (nonce,) in nonces], now)
-    return [each for each in valid if each.raw.id not in set(dropped)]
+    return [event for event in valid if event.raw.id not in set(dropped)]
 
 
 def _expiration(valid: ValidEvent, policies: Policies) -> dict[str, Any]:
@@ -324,9 +326,9 @@ def _metrics(valid: ValidEvent, store: Store, now: datetime) -> list[dict[str, A
         }
 
     rows = [row("event-count", "number", number=1.0)]
-    for each in valid.metrics:
-        value = {"number": each.number, "amount": each.amount, "currency": each.currency}
-        rows.append(row(each.key, each.kind, **value, invalid=each.invalid))
-        if each.kind == "state" and each.number == 1:
-            rows.append(row(f"state-delay-{each.key}", "number", number=0.0))
+    for metric in valid.metrics:
+        value = {"number": metric.number, "amount": metric.amount, "currency": metric.currency}
+        rows.append(row(metric.key, metric.kind, **value, invalid=metric.invalid))
+        if metric.kind == "state" and metric.number == 1:
+            rows.append(row(f"state-delay-{metric.key}", "number", number=0.0))
     return rows

@@ -43,7 +43,7 @@ _NEWEST_FIRST: Final = {"processingDate": -1}
 def get_event(store: Store, request: GetEvent) -> Answer:
     """Return one computed event, sent or loaded."""
     with store.read() as backend:
-        table = computed(backend.con, [request.id])
+        table = read_events(backend.con, [request.id])
     if not table.num_rows:
         raise NotFound(f"id: there is no event {request.id!r}", field="id")
     return Answer.of(table)
@@ -87,7 +87,7 @@ def event_insights(store: Store, request: EventInsights) -> Answer:
         )
 
 
-def computed(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> pa.Table:
+def read_events(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> pa.Table:
     """Return events with their metrics and whether they are attributable.
 
     Parameters

@@ -81,8 +81,8 @@ def redact(
     rows = []
     for id, reference, version, created_at, event, user, data in events:
         fields = {
-            (each["entity"], each["storageKey"]): each
-            for each in declarations.fields(reference, version, created_at)
+            (field["entity"], field["storageKey"]): field
+            for field in declarations.fields(reference, version, created_at)
         }
         texts = {"event": event, "user": user}
         sent = _loaded(data)
@@ -96,11 +96,11 @@ def redact(
                     sent = _without(sent, declared.get("ingestionKey", key))
             texts[entity] = None if text is None else encode(values)
         # Raw values without a normalised value may be personal too.
-        for (entity, key), each in fields.items():
-            if is_personal(Field(id, reference, entity, key, each["type"], each["isPii"])):
-                sent = _without(sent, each["ingestionKey"])
-        kept = dict.fromkeys(sent) if whole else sent
-        rows.append((id, texts["event"], texts["user"], None if data is None else encode(kept)))
+        for (entity, key), field in fields.items():
+            if is_personal(Field(id, reference, entity, key, field["type"], field["isPii"])):
+                sent = _without(sent, field["ingestionKey"])
+        raw_data = dict.fromkeys(sent) if whole else sent
+        rows.append((id, texts["event"], texts["user"], None if data is None else encode(raw_data)))
     if rows:
         _write(connection, rows, now)
 
@@ -108,7 +108,7 @@ def redact(
 def _write(
     connection: duckdb.DuckDBPyConnection, rows: list[tuple[str, str, str, str | None]], now: datetime
 ) -> None:
-    columns = [pa.array(each, pa.string()) for each in zip(*rows, strict=True)]
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
     with arrow_view(connection, pa.table(columns, names=["id", "event", "user", "data"])) as view:
         connection.execute(
             f'UPDATE events SET event = redacted.event, "user" = redacted."user", '

@@ -98,13 +98,13 @@ def read_policies(connection: duckdb.DuckDBPyConnection) -> Policies:
     """
     settings = read_settings(connection)
     by_type: dict[str, Policy | None] = {}
-    for reference, days, named, text in connection.execute(
+    for reference, days, listed, text in connection.execute(
         "SELECT reference, retentionDurationInDays, piiFields, fields FROM event_types"
     ).fetchall():
-        kept = settings.retention_duration_in_days if days is None else days
-        personal = [each["storageKey"] for each in json.loads(text or "[]") if each.get("isPii")]
-        fields = named if named is not None else settings.pii_fields or personal
-        by_type[reference] = Policy(kept, tuple(fields)) if kept else None
+        period = settings.retention_duration_in_days if days is None else days
+        personal = [field["storageKey"] for field in json.loads(text or "[]") if field.get("isPii")]
+        fields = listed if listed is not None else settings.pii_fields or personal
+        by_type[reference] = Policy(period, tuple(fields)) if period else None
     days = settings.retention_duration_in_days
     return Policies(by_type, Policy(days, settings.pii_fields) if days else None)
 
@@ -124,10 +124,10 @@ def read_personal(connection: duckdb.DuckDBPyConnection) -> tuple[frozenset[str]
     by_type : dict of str to frozenset
         Further keys by reference of the event type, for types that list any.
     """
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT reference, piiFields FROM event_types WHERE piiFields IS NOT NULL"
     ).fetchall()
-    by_type = {reference: frozenset(fields) for reference, fields in found}
+    by_type = {reference: frozenset(fields) for reference, fields in rows}
     return frozenset(read_settings(connection).pii_fields), by_type
 
 
@@ -154,11 +154,11 @@ def _lacking(connection: duckdb.DuckDBPyConnection) -> dict[str, Policy]:
     policies = read_policies(connection)
     if policies.others is None and not any(policies.by_type.values()):
         return {}
-    found = connection.execute(
+    rows = connection.execute(
         'SELECT DISTINCT eventType FROM events WHERE "expirationPolicy.expiresAt" IS NULL'
     ).fetchall()
-    lacking = {reference: policies.of(reference) for (reference,) in found}
-    return {reference: policy for reference, policy in lacking.items() if policy is not None}
+    policies_by_type = {reference: policies.of(reference) for (reference,) in rows}
+    return {reference: policy for reference, policy in policies_by_type.items() if policy is not None}
 
 
 def anonymise_expired(store: Store, request: AnonymiseExpired) -> Answer:
@@ -201,17 +201,17 @@ def is_due(store: Store, now: datetime) -> bool:
 
 def _expired(store: Store, now: datetime) -> list[str]:
     with store.cursor() as cursor:
-        found = cursor.execute(
+        rows = cursor.execute(
             f"SELECT _id FROM events WHERE {_EXPIRED} ORDER BY _id LIMIT {_EVENTS_AT_ONCE}", [now]
         ).fetchall()
-    return [id for (id,) in found]
+    return [id for (id,) in rows]
 
 
 def _anonymise(connection: duckdb.DuckDBPyConnection, ids: list[str], now: datetime) -> None:
-    found = connection.execute(
+    rows = connection.execute(
         'SELECT _id, "expirationPolicy.piiFields" FROM events WHERE _id IN (SELECT unnest(?))', [ids]
     ).fetchall()
-    personal = {id: frozenset(fields or ()) for id, fields in found}
+    personal = {id: frozenset(fields or ()) for id, fields in rows}
     connection.execute("CREATE TEMP TABLE expired AS SELECT unnest(?) AS id", [ids])
     events = of_events("(SELECT * FROM events WHERE _id IN (SELECT id FROM temp.expired))")
     before = f"SELECT DISTINCT userId, kind, value FROM ({identities_query(connection, events)})"
@@ -229,7 +229,7 @@ def _anonymise(connection: duckdb.DuckDBPyConnection, ids: list[str], now: datet
 def _forget_identities(connection: duckdb.DuckDBPyConnection) -> None:
     """Delete identities of expired events that no other record of their user contains."""
     of_users = "(SELECT * FROM {table} WHERE userId IN (SELECT userId FROM temp.identities_before))"
-    still = " UNION ALL ".join(
+    remaining = " UNION ALL ".join(
         f"SELECT userId, kind, value FROM ({identities_query(connection, source)})"
         for source in (
             of_events(of_users.format(table="events")),
@@ -238,7 +238,7 @@ def _forget_identities(connection: duckdb.DuckDBPyConnection) -> None:
     )
     connection.execute(
         "DELETE FROM identities WHERE (userId, kind, value) IN "
-        f"(SELECT userId, kind, value FROM temp.identities_before EXCEPT ({still}))"
+        f"(SELECT userId, kind, value FROM temp.identities_before EXCEPT ({remaining}))"
     )
 
 

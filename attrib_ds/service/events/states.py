@@ -1,4 +1,4 @@
-"""Updates the states and statistics of events; what they were stays in the history."""
+"""Updates the states and statistics of events; replaced values are kept in the history."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _write(
     connection: duckdb.DuckDBPyConnection, store: Store, updates: Sequence[_Update]
 ) -> list[Row | Exception]:
     """Apply updates in order; return the metric or the error of each."""
-    events = _read(connection, {each.request.id for each in updates})
-    declarations = read_declarations(connection, {each.reference for each in events.values()})
+    events = _read(connection, {update.request.id for update in updates})
+    declarations = read_declarations(connection, {event.reference for event in events.values()})
     results: list[Row | Exception] = []
     lines = []
     for update in updates:
@@ -104,7 +104,7 @@ def _write(
 class _Event:
     """An event and its updated metrics by key; instants are naive, in UTC.
 
-    ``kept`` are the replaced rows. Rows that existed before have their ``rowid``.
+    Rows read from the table have their ``rowid``.
     """
 
     id: str
@@ -115,13 +115,13 @@ class _Event:
     created_at: datetime
     updated_at: datetime
     metrics: dict[str, Row] = field(default_factory=dict)
-    kept: list[Row] = field(default_factory=list)
+    replaced: list[Row] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
 
     def put(self, key: str, kind: str, now: datetime, store: Store, **values: Any) -> Row:
-        """Set the value of a metric, keep the old row, and return the new one."""
-        held = self.metrics.get(key)
-        if held is None:
+        """Set the value of a metric, keep the replaced row for the history, and return the new one."""
+        stored = self.metrics.get(key)
+        if stored is None:
             row = {
                 **dict.fromkeys(_COLUMNS),
                 "_id": store.ids.new(),
@@ -137,9 +137,9 @@ class _Event:
                 **values,
             }
         else:
-            self.kept.append(held)
-            later = max(now, held["updatedAt"] + _MICROSECOND)
-            row = {**held, "invalid": False, "updatedAt": later, "deletedAt": None, **values}
+            self.replaced.append(stored)
+            later = max(now, stored["updatedAt"] + _MICROSECOND)
+            row = {**stored, "invalid": False, "updatedAt": later, "deletedAt": None, **values}
         self.metrics[key] = row
         self.changed.add(key)
         return row
@@ -147,16 +147,16 @@ class _Event:
 
 def _read(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, _Event]:
     """Return existing events by id, with their metrics."""
-    wanted = [sorted(ids)]
+    parameters = [sorted(ids)]
     listed = ", ".join(quoted(name) for name in _COLUMNS)
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT _id, projectId, eventType, eventTypeVersion, eventDate, createdAt, updatedAt FROM events "
         "WHERE _id IN (SELECT unnest(?))",
-        wanted,
+        parameters,
     ).fetchall()
-    events = {each[0]: _Event(*each) for each in found}
+    events = {row[0]: _Event(*row) for row in rows}
     rows = connection.execute(
-        f"SELECT rowid, {listed} FROM metrics WHERE eventId IN (SELECT unnest(?))", wanted
+        f"SELECT rowid, {listed} FROM metrics WHERE eventId IN (SELECT unnest(?))", parameters
     ).fetchall()
     for row in rows:
         metric = dict(zip(("rowid", *_COLUMNS), row, strict=True))
@@ -189,20 +189,20 @@ def _kind(declarations: Declarations, event: _Event, key: str, kinds: Collection
 
     Undeclared metrics of loaded events can be updated too.
     """
-    known = {
-        held: row["dataType"]
-        for held, row in event.metrics.items()
-        if held != "event-count" and not held.startswith(_DELAY)
+    types = {
+        name: row["dataType"]
+        for name, row in event.metrics.items()
+        if name != "event-count" and not name.startswith(_DELAY)
     }
-    for each in declarations.fields(event.reference, event.version, event.created_at):
-        if each["entity"] == "event":
-            known[each["storageKey"]] = each["type"]
-    kind = known.get(key)
+    for declared in declarations.fields(event.reference, event.version, event.created_at):
+        if declared["entity"] == "event":
+            types[declared["storageKey"]] = declared["type"]
+    kind = types.get(key)
     if kind not in kinds:
-        wanted = "state" if "state" in kinds else "statistic"
+        noun = "state" if "state" in kinds else "statistic"
         raise NotFound(
             f"storage_key: no storageKey matches a field of the event type: {event.reference!r} had no "
-            f"{wanted} {key!r} when the event was created",
+            f"{noun} {key!r} when the event was created",
             field="storage_key",
         )
     return str(kind)
@@ -215,22 +215,22 @@ def _put_delay(event: _Event, state: Row, now: datetime, store: Store) -> None:
         seconds = (state["date"] - event.date) / timedelta(seconds=1)
         event.put(key, "number", now, store, date=state["date"], number=seconds)
         return
-    held = event.metrics.get(key)
-    if held is not None and held["deletedAt"] is None:
+    delay = event.metrics.get(key)
+    if delay is not None and delay["deletedAt"] is None:
         event.put(key, "number", now, store, deletedAt=now)
 
 
 def _store(connection: duckdb.DuckDBPyConnection, events: Iterable[_Event]) -> None:
     """Write updated events and metrics, one statement per table."""
-    updated = [each for each in events if each.changed]
-    kept = [{name: row[name] for name in _COLUMNS} for each in updated for row in each.kept]
-    insert_records(connection, "metric_history", kept)
-    rows = [each.metrics[key] for each in updated for key in sorted(each.changed)]
+    updated = [event for event in events if event.changed]
+    replaced = [{name: row[name] for name in _COLUMNS} for event in updated for row in event.replaced]
+    insert_records(connection, "metric_history", replaced)
+    rows = [event.metrics[key] for event in updated for key in sorted(event.changed)]
     insert_records(connection, "metrics", [row for row in rows if "rowid" not in row])
-    held = [row for row in rows if "rowid" in row]
-    if held:
-        changes = as_arrow("metrics", [{name: row[name] for name in _CHANGED} for row in held])
-        changes = changes.append_column("place", pa.array([row["rowid"] for row in held], pa.int64()))
+    existing = [row for row in rows if "rowid" in row]
+    if existing:
+        changes = as_arrow("metrics", [{name: row[name] for name in _CHANGED} for row in existing])
+        changes = changes.append_column("place", pa.array([row["rowid"] for row in existing], pa.int64()))
         assigned = ", ".join(f"{quoted(name)} = new.{quoted(name)}" for name in _CHANGED)
         with arrow_view(connection, changes) as view:
             connection.execute(
@@ -240,5 +240,5 @@ def _store(connection: duckdb.DuckDBPyConnection, events: Iterable[_Event]) -> N
         connection.execute(
             "UPDATE events SET updatedAt = moment FROM (SELECT unnest(?) AS id, unnest(?) AS moment) AS new "
             "WHERE _id = id",
-            [[each.id for each in updated], [each.updated_at for each in updated]],
+            [[event.id for event in updated], [event.updated_at for event in updated]],
         )

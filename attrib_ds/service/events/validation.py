@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.events.normalisation import Settings, Unreadable, is_missing, normalise
+from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
 from attrib_ds.service.identity.resolution import TRACKER, VENDOR
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def validate(
             continue
         try:
             currents[field["storageKey"]] = normalise(field["type"], value, settings)
-        except Unreadable:
+        except InvalidValue:
             if lenient and field["optional"]:
                 currents[field["storageKey"]] = None
             else:
@@ -173,7 +173,7 @@ def validate(
     return _assembled(raw, event_type, date, data, currents)
 
 
-def failed(raw: RawEvent, event_type_id: str | None) -> InvalidEvent:
+def processing_error(raw: RawEvent, event_type_id: str | None) -> InvalidEvent:
     """Return an event that failed because of an internal error."""
     return InvalidEvent(raw, _date(raw)[0], event_type_id, (_error("processing-error", None),))
 

@@ -1,1 +1,1 @@
-"""Which user an identifier belongs to, and users merged, split and erased."""
+"""Identity resolution, merging and splitting of users, and tombstones of erased data."""

@@ -74,7 +74,7 @@ def identities_query(connection: duckdb.DuckDBPyConnection, source: IdentitySour
     str
         SQL: ``userId``, ``kind``, ``value`` (normalised) and ``seen``, one row per record and identity.
     """
-    given = []
+    pairs = []
     further = f"{also}, " if also else ""
     for member, kind in _identity_kinds(connection).items():
         path = literal(f'$."{member}"{source.member}')
@@ -86,10 +86,10 @@ def identities_query(connection: duckdb.DuckDBPyConnection, source: IdentitySour
             value = f"CASE WHEN regexp_full_match({digits}, {literal(_PHONE)}) THEN {digits} END"
         else:
             value = f"NULLIF({text}, '')"
-        given.append(f"{{'kind': {literal(kind)}, 'value': {value}}}")
+        pairs.append(f"{{'kind': {literal(kind)}, 'value': {value}}}")
     return (
         f"SELECT {further}userId, pair.kind AS kind, pair.value AS value, seen FROM ("
-        f"SELECT {further}userId, {source.date} AS seen, unnest([{', '.join(given)}]) AS pair "
+        f"SELECT {further}userId, {source.date} AS seen, unnest([{', '.join(pairs)}]) AS pair "
         f"FROM {source.rows} "
         f"WHERE {source.data} IS NOT NULL AND {source.data} <> '{{}}') WHERE pair.value IS NOT NULL"
     )

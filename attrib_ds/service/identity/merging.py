@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from attrib_ds.service.store.store import Store
 
 #: Queries of the records of a user before a merge, by part of the undo data.
-_KEPT: Final = {
-    "events": "SELECT userId, list(_id ORDER BY _id) AS kept FROM events",
-    "interactions": "SELECT userId, list(_id ORDER BY _id) AS kept FROM interactions",
-    "identities": "SELECT userId, list([kind, value] ORDER BY kind, value) AS kept FROM identities",
-    "merged": "SELECT userId, list(_id ORDER BY _id) AS kept FROM merged_users",
+_RECORDS: Final = {
+    "events": "SELECT userId, list(_id ORDER BY _id) AS records FROM events",
+    "interactions": "SELECT userId, list(_id ORDER BY _id) AS records FROM interactions",
+    "identities": "SELECT userId, list([kind, value] ORDER BY kind, value) AS records FROM identities",
+    "merged": "SELECT userId, list(_id ORDER BY _id) AS records FROM merged_users",
 }
 #: Users in stored records, and the dates of these.
 _SEEN: Final = (
@@ -52,10 +52,10 @@ def find_survivors(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) 
     dict of str to str
         Survivors by merged id.
     """
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT _id, userId FROM merged_users WHERE _id IN (SELECT unnest(?))", [list(ids)]
     )
-    return dict(found.fetchall())
+    return dict(rows.fetchall())
 
 
 def find_survivor(connection: duckdb.DuckDBPyConnection, id: str) -> str:
@@ -81,8 +81,8 @@ def surviving(connection: duckdb.DuckDBPyConnection, rows: str) -> str:
     if connection.execute("SELECT 1 FROM merged_users LIMIT 1").fetchone() is None:
         return rows
     return (
-        "(SELECT given.* REPLACE (coalesce(merged.userId, given.userId) AS userId) "
-        f"FROM {rows} AS given LEFT JOIN merged_users AS merged ON merged._id = given.userId)"
+        "(SELECT records.* REPLACE (coalesce(merged.userId, records.userId) AS userId) "
+        f"FROM {rows} AS records LEFT JOIN merged_users AS merged ON merged._id = records.userId)"
     )
 
 
@@ -106,18 +106,18 @@ def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], n
             "survivor": pa.array(survivors.values(), pa.string()),
         }
     )
-    with arrow_view(connection, pairs) as given:
+    with arrow_view(connection, pairs) as view:
         # Copied, since DuckDB cannot reliably join a Python table in an UPDATE.
-        connection.execute(f"CREATE TEMP TABLE merging AS FROM {given}")
-    kept = " ".join(
+        connection.execute(f"CREATE TEMP TABLE merging AS FROM {view}")
+    joins = " ".join(
         f"LEFT JOIN ({query} WHERE userId IN (SELECT gone FROM temp.merging) GROUP BY userId) AS {part} "
         f"ON {part}.userId = merging.gone"
-        for part, query in _KEPT.items()
+        for part, query in _RECORDS.items()
     )
-    parts = ", ".join(f"'{part}': coalesce({part}.kept, [])" for part in _KEPT)
+    parts = ", ".join(f"'{part}': coalesce({part}.records, [])" for part in _RECORDS)
     connection.execute(
         f"INSERT INTO merged_users SELECT gone, survivor, ?, CAST(to_json({{{parts}}}) AS VARCHAR) "
-        f"FROM temp.merging {kept}",
+        f"FROM temp.merging {joins}",
         [now],
     )
     for table in ("merged_users", "identities", "interactions"):
@@ -161,31 +161,31 @@ def split(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None
     survivor, undo = connection.execute(
         "SELECT userId, undo FROM merged_users WHERE _id = ?", [id]
     ).fetchall()[0]
-    kept: dict[str, list[Any]] = json.loads(undo or "{}")
+    before: dict[str, list[Any]] = json.loads(undo or "{}")
     moved = 0
     for table in ("events", "interactions"):
         later = ", updatedAt = greatest(updatedAt, $now)" if table == "events" else ""
-        values = {"id": id, "ids": kept.get(table, []), "survivor": survivor}
-        found = connection.execute(
+        values = {"id": id, "ids": before.get(table, []), "survivor": survivor}
+        updated = connection.execute(
             f"UPDATE {table} SET userId = $id{later} "
             "WHERE _id IN (SELECT unnest($ids)) AND userId = $survivor",
             values | ({"now": now} if later else {}),
         )
-        moved += found.fetchall()[0][0]
+        moved += updated.fetchall()[0][0]
     if not moved:
         raise Conflict(
-            f"user_id: nothing is left of what {id!r} had before it was merged; it cannot be split",
+            f"user_id: {id!r} cannot be split: none of its records from before the merge exist any more",
             field="user_id",
         )
     connection.execute(
         "UPDATE identities SET userId = ? WHERE userId = ? "
         "AND [kind, value] IN (SELECT unnest(CAST(? AS VARCHAR[][])))",
-        [id, survivor, kept["identities"]],
+        [id, survivor, before["identities"]],
     )
     connection.execute("DELETE FROM merged_users WHERE _id = ?", [id])
     connection.execute(
         "UPDATE merged_users SET userId = ? WHERE userId = ? AND _id IN (SELECT unnest(?))",
-        [id, survivor, kept["merged"]],
+        [id, survivor, before["merged"]],
     )
     connection.execute("DELETE FROM users WHERE _id = ?", [survivor])
     register(connection, f"(SELECT * FROM {_SEEN} WHERE userId IN ('{id}', '{survivor}'))")

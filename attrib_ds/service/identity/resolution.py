@@ -129,7 +129,7 @@ def _store(connection: duckdb.DuckDBPyConnection, resolution: _Resolution, befor
     now_held = {pair: resolution.final(user) for pair, user in resolution.holders.items()}
     columns = ("kind", "value", "userId")
     new = [(*pair, user) for pair, user in now_held.items() if pair not in before]
-    insert_records(connection, "identities", [dict(zip(columns, each, strict=True)) for each in new])
+    insert_records(connection, "identities", [dict(zip(columns, row, strict=True)) for row in new])
     # Merges have moved identities to the survivor already.
     moved = [
         (*pair, user)
@@ -137,7 +137,7 @@ def _store(connection: duckdb.DuckDBPyConnection, resolution: _Resolution, befor
         if pair in before and resolution.final(before[pair]) != user
     ]
     if moved:
-        rows = [pa.array(each, pa.string()) for each in zip(*moved, strict=True)]
+        rows = [pa.array(row, pa.string()) for row in zip(*moved, strict=True)]
         with arrow_view(connection, pa.table(rows, names=["kind", "value", "holder"])) as view:
             connection.execute(
                 f"UPDATE identities SET userId = holder FROM {view} AS moved "
@@ -145,30 +145,30 @@ def _store(connection: duckdb.DuckDBPyConnection, resolution: _Resolution, befor
             )
 
 
-def _holders(connection: duckdb.DuckDBPyConnection, asked: Sequence[Pair]) -> dict[Pair, str]:
-    """Return the users of known identities."""
-    if not asked:
+def _holders(connection: duckdb.DuckDBPyConnection, pairs: Sequence[Pair]) -> dict[Pair, str]:
+    """Return the users of stored identities."""
+    if not pairs:
         return {}
-    wanted = pa.table(
+    table = pa.table(
         {
-            "kind": pa.array([kind for kind, _ in asked], pa.string()),
-            "value": pa.array([value for _, value in asked], pa.string()),
+            "kind": pa.array([kind for kind, _ in pairs], pa.string()),
+            "value": pa.array([value for _, value in pairs], pa.string()),
         }
     )
-    with arrow_view(connection, wanted) as view:
-        found = connection.execute(
+    with arrow_view(connection, table) as view:
+        rows = connection.execute(
             f"SELECT kind, value, userId FROM identities SEMI JOIN {view} USING (kind, value)"
         ).fetchall()
-    return {(kind, value): user for kind, value, user in found}
+    return {(kind, value): user for kind, value, user in rows}
 
 
 def read_identified(connection: duckdb.DuckDBPyConnection, users: Iterable[str]) -> set[str]:
     """Return the users who have a personal identity."""
-    asked = list(dict.fromkeys(users))
-    if not asked:
+    ids = list(dict.fromkeys(users))
+    if not ids:
         return set()
     named = connection.execute(
         "SELECT DISTINCT userId FROM identities WHERE kind <> ? AND userId IN (SELECT unnest(?))",
-        [TRACKER, asked],
+        [TRACKER, ids],
     ).fetchall()
     return {user for (user,) in named}

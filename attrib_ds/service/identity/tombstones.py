@@ -93,12 +93,12 @@ def find_buried(connection: duckdb.DuckDBPyConnection, marks: Collection[Mark]) 
     if not salts:
         return {}
     by_hash = {(kind, _hash(salt, kind, value)): (kind, value) for kind, value in marks for salt in salts}
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT kind, hash, max(date) FROM tombstones WHERE hash IN (SELECT unnest(?)) GROUP BY ALL",
         [[digest for _, digest in by_hash]],
     ).fetchall()
     dates: dict[Mark, datetime] = {}
-    for kind, digest, date in found:
+    for kind, digest, date in rows:
         mark = by_hash.get((kind, digest))
         if mark is not None:
             dates[mark] = max(date, dates.get(mark, date))
@@ -125,16 +125,16 @@ def find_erased(connection: duckdb.DuckDBPyConnection, nonces: Collection[str]) 
         return {}
     salts = read_salts(connection)
     hidden = {_hidden(salt, nonce): nonce for nonce in erased for salt in salts}
-    kept = connection.execute(
+    rows = connection.execute(
         "SELECT nonce, _id FROM raw_events WHERE nonce IN (SELECT unnest(?))", [list(hidden)]
     ).fetchall()
-    found = {hidden[nonce]: str(id) for nonce, id in kept}
+    stored = {hidden[nonce]: str(id) for nonce, id in rows}
     # The oldest salt stays last.
-    made = {nonce: str(uuid5(NAMESPACE_OID, _hidden(salts[-1], nonce))) for nonce in erased}
-    return made | found
+    derived = {nonce: str(uuid5(NAMESPACE_OID, _hidden(salts[-1], nonce))) for nonce in erased}
+    return derived | stored
 
 
-def buried(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
+def buried_rows(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
     """Return the query of rows with data that was erased after the date of the row.
 
     Parameters
@@ -150,17 +150,17 @@ def buried(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
     str or None
         SQL query of ``row``; None if nothing was ever erased.
     """
-    found = _matched(connection, rows, "tombstones")
-    return None if found is None else f"SELECT DISTINCT row {found}"
+    matches = _matched(connection, rows, "tombstones")
+    return None if matches is None else f"SELECT DISTINCT row {matches}"
 
 
-def named(connection: duckdb.DuckDBPyConnection, rows: str, *, among: str) -> dict[str, datetime]:
+def erasure_dates(connection: duckdb.DuckDBPyConnection, rows: str, *, among: str) -> dict[str, datetime]:
     """Return the last date of erasure of rows with data that was erased after their date.
 
     Parameters
     ----------
     connection, rows
-        As for :func:`buried`.
+        As for :func:`buried_rows`.
     among : str
         Table of the tombstones to match.
 
@@ -169,10 +169,10 @@ def named(connection: duckdb.DuckDBPyConnection, rows: str, *, among: str) -> di
     dict of str to datetime
         Dates by ``row``; naive, in UTC.
     """
-    found = _matched(connection, rows, among)
-    if found is None:
+    matches = _matched(connection, rows, among)
+    if matches is None:
         return {}
-    return dict(connection.execute(f"SELECT row, max(stones.date) {found} GROUP BY row").fetchall())
+    return dict(connection.execute(f"SELECT row, max(stones.date) {matches} GROUP BY row").fetchall())
 
 
 def _matched(connection: duckdb.DuckDBPyConnection, rows: str, among: str) -> str | None:
@@ -202,8 +202,8 @@ def hidden_nonce(connection: duckdb.DuckDBPyConnection, nonce: str) -> str:
 
 def read_salts(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Return the salts, that of new tombstones first; none if nothing was ever erased."""
-    found = connection.execute("SELECT value FROM settings WHERE name = ?", [_SALT]).fetchone()
-    salts = [] if found is None else json.loads(found[0])
+    row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SALT]).fetchone()
+    salts = [] if row is None else json.loads(row[0])
     return [salts] if isinstance(salts, str) else list(salts)
 
 
@@ -217,12 +217,12 @@ def add_salts(connection: duckdb.DuckDBPyConnection, salts: Sequence[str]) -> No
     salts : sequence of str
         Salts of a project whose tombstones are added.
     """
-    known = list(dict.fromkeys([*salts, *read_salts(connection)]))
-    if not known:
+    stored = list(dict.fromkeys([*salts, *read_salts(connection)]))
+    if not stored:
         return
     connection.execute("DELETE FROM settings WHERE name = ?", [_SALT])
     # Usually one; several after restoring a file with other erasures.
-    text = encode(known[0] if len(known) == 1 else known)
+    text = encode(stored[0] if len(stored) == 1 else stored)
     connection.execute("INSERT INTO settings VALUES (?, ?)", [_SALT, text])
 
 

@@ -85,34 +85,36 @@ def resolve_node(
     Raises
     ------
     InvalidRequest
-        If a property is no valid id.
+        If a property is not a valid id.
     """
-    given = {name: value for name, value in node_data.items() if name != "vendorId" and value is not None}
-    wanted = {name: _text(name, given[name]) for name in _LEVELS if name in given}
-    if not given:
-        wanted = {"campaignSlug": _DEFAULT_SLUG}
+    properties = {
+        name: value for name, value in node_data.items() if name != "vendorId" and value is not None
+    }
+    texts = {name: _text(name, properties[name]) for name in _LEVELS if name in properties}
+    if not properties:
+        texts = {"campaignSlug": _DEFAULT_SLUG}
     node_id, matched = integration.node_id, 0
-    for name, value in wanted.items():
-        found = _below(connection, node_id, name, value)
-        if found is None and node_id == integration.node_id:
-            found = _create_campaign(
+    for name, value in texts.items():
+        child_id = _below(connection, node_id, name, value)
+        if child_id is None and node_id == integration.node_id:
+            child_id = _create_campaign(
                 connection, integration, name, value, project_id=project_id, new_id=new_id
             )
-        if found is not None:
-            node_id, matched = found, matched + 1
-    return Resolved(node_id, is_complete=matched == len(wanted) and wanted.keys() >= given.keys())
+        if child_id is not None:
+            node_id, matched = child_id, matched + 1
+    return Resolved(node_id, is_complete=matched == len(texts) and texts.keys() >= properties.keys())
 
 
 def _below(connection: duckdb.DuckDBPyConnection, node_id: str, name: str, value: str) -> str | None:
     """Return the node that matches a property: the given node or a descendant."""
     kind, condition = _LEVELS[name]
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT _id FROM nodes WHERE type = $kind AND {condition} "
         # Ids take precedence over external ids.
         "AND (_id = $root OR list_contains(path, $root)) ORDER BY _id <> $value, len(path), _id LIMIT 1",
         {"kind": kind, "value": value, "root": node_id},
     ).fetchone()
-    return None if found is None else str(found[0])
+    return None if row is None else str(row[0])
 
 
 def _create_campaign(

@@ -14,7 +14,7 @@ from attrib_ds.contract.rule import shown
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.service.campaigns.integrations import require
-from attrib_ds.service.events.normalisation import Settings, Unreadable, is_missing, normalise
+from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
 from attrib_ds.service.events.validation import identity
 from attrib_ds.service.identity.lifetime_index import renumber
 from attrib_ds.service.identity.registry import register
@@ -50,8 +50,8 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
     Raises
     ------
     InvalidRequest
-        If the date is more than 24 hours ahead, ``userData`` has a key that is no identity field, or there
-        is no such integration; nothing is stored.
+        If the date is more than 24 hours ahead, there is no such integration, or ``userData`` has a key that
+        is not an identity field; nothing is stored.
     """
     now = datetime.now(UTC)
     if request.date > now + _AHEAD:
@@ -101,8 +101,8 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, id: str, *, is_new: bool) -> Answer:
-    found = read_table(connection, "interactions WHERE _id = ?", [id], schema.INTERACTION)
-    return Answer.of(found, value=is_new)
+    interactions = read_table(connection, "interactions WHERE _id = ?", [id], schema.INTERACTION)
+    return Answer.of(interactions, value=is_new)
 
 
 def _first(
@@ -144,7 +144,7 @@ def _read_person(
         field = fields[key]
         try:
             normalised[key] = normalise(field["type"], value, settings)
-        except Unreadable:
+        except InvalidValue:
             # Keep an unparsable phone number as text unless it must identify the user.
             if not (field["type"] == "phone" and isinstance(value, str) and not field["discriminant"]):
                 raise InvalidRequest(

@@ -30,27 +30,26 @@ _NEWEST_FIRST = {"startDate": -1}
 
 
 def search_interactions(store: Store, request: SearchInteractions) -> Answer:
-    """Answer one page of interactions as a stream; its rows and total are from one snapshot (G-101, G-104).
+    """Return one page of interactions as a stream, with their total from the same snapshot (G-101, G-104).
 
-    The tables have the type of each interaction in any case, since offline ones are written to JSON without
-    some properties.
+    The tables always have the column ``type``: JSON of offline interactions omits some properties.
     """
     columns = projected(request.projection)
     names = columns if "type" in columns else [*columns, "type"]
     read = pa.schema([schema.INTERACTION.field(name) for name in names])
     with ExitStack() as stack:
         backend = stack.enter_context(store.read())
-        found = filter_interactions(backend.table("interactions"), request, nodes=node_table(backend))
-        ordered = found.order_by(ordering(found, request.sort or _NEWEST_FIRST)).select(names)
-        total = int(found.count().to_pyarrow().as_py())
-        # Not `to_pyarrow_batches` of Ibis 12: it calls what DuckDB 1.5 warns of.
+        matching = filter_interactions(backend.table("interactions"), request, nodes=node_table(backend))
+        ordered = matching.order_by(ordering(matching, request.sort or _NEWEST_FIRST)).select(names)
+        total = int(matching.count().to_pyarrow().as_py())
+        # Not `to_pyarrow_batches` of Ibis 12, which calls a method that DuckDB 1.5 deprecates.
         query = backend.compile(ordered.limit(request.limit, offset=request.offset))
         reader = backend.raw_sql(query).to_arrow_reader(BATCH_ROWS)
-        left = max(total - request.offset, 0)
+        remaining = max(total - request.offset, 0)
         return Answer(
             pa.schema([schema.INTERACTION.field(name) for name in columns]),
             (pa.Table.from_batches([batch.cast(read)]) for batch in reader),
-            count=left if request.limit is None else min(left, request.limit),
+            count=remaining if request.limit is None else min(remaining, request.limit),
             total=total,
             offset=request.offset,
             limit=request.limit,

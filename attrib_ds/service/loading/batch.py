@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attrib_ds.service.store.ids import HexIds
 
 #: Violations found in the writing transaction, by comparison with stored records.
-LATE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
+CONFLICTS: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
 
 #: Creation dates, which never change; by default the time of loading.
 _CREATION_DATES: Final = frozenset({"createdAt", "ingestedAt"})
@@ -57,33 +57,33 @@ class Batch:
     id_column : str
         Column that identifies a record.
     insert : callable
-        Takes a connection inside a transaction and a :class:`Good`; returns numbers of inserted records.
+        Takes a connection inside a transaction and a :class:`ValidRows`; returns numbers of inserted records.
     """
 
     staged: Staged
     id_column: str
-    insert: Callable[[duckdb.DuckDBPyConnection, Good], Mapping[str, int]]
+    insert: Callable[[duckdb.DuckDBPyConnection, ValidRows], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class Good:
+class ValidRows:
     """The valid rows of a batch, while it is inserted.
 
     Parameters
     ----------
     staged : Staged
         All rows.
-    late : str
+    conflicts : str
         Table of violations found in the transaction.
-    known : str
-        Table of unchanged rows, from :meth:`make_way`.
+    unchanged : str
+        Table of unchanged rows, from :meth:`replace_stored`.
     is_replacing : bool, default False
         Whether rows replace stored records with the same ids.
     """
 
     staged: Staged
-    late: str = "temp.late_problems"
-    known: str = "temp.known_rows"
+    conflicts: str = "temp.conflicting_rows"
+    unchanged: str = "temp.unchanged_rows"
     is_replacing: bool = False
 
     @property
@@ -91,16 +91,16 @@ class Good:
         """The valid rows as a relation in SQL, for a FROM clause."""
         return (
             f"(SELECT * FROM {self.staged.relation} ANTI JOIN {self.staged.problems} USING (row) "
-            f"ANTI JOIN {self.late} USING (row) ANTI JOIN {self.known} USING (row))"
+            f"ANTI JOIN {self.conflicts} USING (row) ANTI JOIN {self.unchanged} USING (row))"
         )
 
     def reject(self, connection: duckdb.DuckDBPyConnection, query: str) -> None:
         """Reject the rows of a query of ``row`` and ``reason``."""
-        connection.execute(f"INSERT INTO {self.late} (row, reason) {query}")
+        connection.execute(f"INSERT INTO {self.conflicts} (row, reason) {query}")
 
     def reject_stored(self, connection: duckdb.DuckDBPyConnection, table: str, name: str) -> None:
         """Reject rows with the id of a stored record, unless rows replace stored records."""
-        if name in self.staged.given and not self.is_replacing:
+        if name in self.staged.source_columns and not self.is_replacing:
             reason = f"{literal(f'{name}: ')} || '''' || {quoted(name)} || ''' is already loaded'"
             stored = f"SELECT {quoted(name)} FROM {table}"
             self.reject(
@@ -109,7 +109,7 @@ class Good:
             )
 
     @contextmanager
-    def make_way(
+    def replace_stored(
         self, connection: duckdb.DuckDBPyConnection, table: str, name: str, *, changed: str | None = None
     ) -> Iterator[str]:
         """Delete stored records that rows replace, and skip unchanged rows.
@@ -130,25 +130,33 @@ class Good:
         str
             Table of the deleted records, until the block ends.
         """
-        gone = "temp.replaced"
-        both = f"{self.rows} AS given JOIN {table} AS stored ON stored.{quoted(name)} = given.{quoted(name)}"
+        replaced = "temp.replaced"
+        pairs = (
+            f"{self.rows} AS loaded JOIN {table} AS stored ON stored.{quoted(name)} = loaded.{quoted(name)}"
+        )
         if not self.is_replacing:
-            both = f"{both} WHERE false"
+            pairs = f"{pairs} WHERE false"
         else:
             compared = [
-                each for each in TABLES[table] if each in self.staged.columns and each not in _CREATION_DATES
+                column
+                for column in TABLES[table]
+                if column in self.staged.columns and column not in _CREATION_DATES
             ]
-            same = " AND ".join(
-                f"stored.{quoted(each)} IS NOT DISTINCT FROM given.{quoted(each)}" for each in compared
+            is_equal = " AND ".join(
+                f"stored.{quoted(column)} IS NOT DISTINCT FROM loaded.{quoted(column)}" for column in compared
             )
-            is_known = f"({same})"
+            is_unchanged = f"({is_equal})"
             if changed in self.staged.columns:
-                is_known += f" OR coalesce(stored.{quoted(changed)} > given.{quoted(changed)}, false)"
-            connection.execute(f"INSERT INTO {self.known} SELECT row FROM {both} WHERE {is_known}")
-        connection.execute(f"CREATE TEMP TABLE {gone.removeprefix('temp.')} AS SELECT stored.* FROM {both}")
-        connection.execute(f"DELETE FROM {table} WHERE {quoted(name)} IN (SELECT {quoted(name)} FROM {gone})")
-        yield gone
-        connection.execute(f"DROP TABLE {gone}")
+                is_unchanged += f" OR coalesce(stored.{quoted(changed)} > loaded.{quoted(changed)}, false)"
+            connection.execute(f"INSERT INTO {self.unchanged} SELECT row FROM {pairs} WHERE {is_unchanged}")
+        connection.execute(
+            f"CREATE TEMP TABLE {replaced.removeprefix('temp.')} AS SELECT stored.* FROM {pairs}"
+        )
+        connection.execute(
+            f"DELETE FROM {table} WHERE {quoted(name)} IN (SELECT {quoted(name)} FROM {replaced})"
+        )
+        yield replaced
+        connection.execute(f"DROP TABLE {replaced}")
 
     def insert(
         self,
@@ -159,24 +167,24 @@ class Good:
         rows: str | None = None,
     ) -> int:
         """Insert the valid rows; ``values`` holds SQL for columns that differ from the row."""
-        given = values or {}
-        columns = [name for name in TABLES[table] if name in given or name in self.staged.columns]
-        selected = ", ".join(given.get(name, quoted(name)) for name in columns)
+        expressions = values or {}
+        columns = [name for name in TABLES[table] if name in expressions or name in self.staged.columns]
+        selected = ", ".join(expressions.get(name, quoted(name)) for name in columns)
         names = ", ".join(quoted(name) for name in columns)
         inserted = connection.execute(
-            f"INSERT INTO {table} ({names}) SELECT {selected} FROM {rows or self.rows} AS good"
+            f"INSERT INTO {table} ({names}) SELECT {selected} FROM {rows or self.rows} AS valid"
         )
         return int(inserted.fetchall()[0][0])
 
 
 def insert_implicit_nodes(
-    connection: duckdb.DuckDBPyConnection, good: Good, project: Project, *, column: str, kind: str
+    connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project, *, column: str, kind: str
 ) -> int:
     """Create missing nodes that valid rows refer to; return their number."""
     inserted = connection.execute(
         "INSERT INTO nodes (_id, projectId, type, name, path, active, createdAt, updatedAt, implicit) "
         f"SELECT id, {literal(project.project_id)}, {literal(kind)}, id, [], true, {project.now}, "
-        f"{project.now}, true FROM (SELECT DISTINCT {quoted(column)} AS id FROM {good.rows}) "
+        f"{project.now}, true FROM (SELECT DISTINCT {quoted(column)} AS id FROM {valid.rows}) "
         "WHERE id NOT IN (SELECT _id FROM nodes) ORDER BY id"
     )
     return int(inserted.fetchall()[0][0])

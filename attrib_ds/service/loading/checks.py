@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
 _NO_INSTANT: Final = "is not a date with a time, such as 2025-01-31T12:00:00Z"
 _LONGEST_SHOWN: Final = 80
-#: Text outside of strings that DuckDB accepts in JSON and the standard does not, and JSON strings.
+#: JSON syntax that DuckDB accepts and the standard does not, and JSON strings, where it is text.
 _LENIENT: Final = r"(?i)nan|inf|,\s*[\]}]"
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 #: Pattern of the ids of nodes, campaigns and outlays (G-217).
@@ -39,7 +39,7 @@ class Staged:
         ``row``, ``position`` and ``reason``: one row per violation.
     columns : tuple of str
         The typed columns.
-    given : frozenset of str
+    source_columns : frozenset of str
         Columns of the source.
     count : int
         Number of readable rows.
@@ -48,7 +48,7 @@ class Staged:
     relation: str
     problems: str
     columns: tuple[str, ...]
-    given: frozenset[str]
+    source_columns: frozenset[str]
     count: int
 
 
@@ -56,7 +56,7 @@ class Checks:
     """Collects the columns of one kind of record and their validation rules.
 
     Each method named after a type of value adds one column. The SQL of rules has two names per column of the
-    source: the typed value as ``"name"``, and the original value as trimmed text as ``"given name"``.
+    source: the typed value as ``"name"``, and the original value as trimmed text as ``"original name"``.
 
     Parameters
     ----------
@@ -73,43 +73,43 @@ class Checks:
         self._outer: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
         for column in source.columns:
-            self._inner[f"given {column}"] = source.word(column)
+            self._inner[f"original {column}"] = source.word(column)
 
     def has(self, column: str) -> bool:
         """Return whether the source has a column."""
         return column in self.source.types
 
-    def refuse_unknown(self, known: Collection[str], objects: Collection[str] = ()) -> None:
+    def refuse_unknown(self, allowed: Collection[str], objects: Collection[str] = ()) -> None:
         """Refuse unknown columns; columns of whole objects are checked per row."""
         for column in self.source.columns:
-            if column in known:
+            if column in allowed:
                 continue
             if column not in objects:
                 raise InvalidRequest(
-                    f"{self.argument}: the column {column!r} is not known{closest(column, known)}; "
-                    f"known: {', '.join(sorted(known))}",
+                    f"{self.argument}: the column {column!r} is not known{closest(column, allowed)}; "
+                    f"allowed: {', '.join(sorted(allowed))}",
                     field=self.argument,
                 )
-            self.rule(f"{given(column)} IS NOT NULL", f"{shown(column)} || ' is not an object'")
+            self.rule(f"{original(column)} IS NOT NULL", f"{labelled_value(column)} || ' is not an object'")
 
     def rule(self, broken: str, reason: str) -> None:
         """Add a rule: rows for which the SQL ``broken`` is true violate it; ``reason`` is SQL text."""
         self._rules.append((broken, reason))
 
-    def column(self, name: str, value: str, *, final: str | None = None, kept: bool = False) -> None:
+    def column(self, name: str, value: str, *, final: str | None = None, always: bool = False) -> None:
         """Add a column with its value for rules, and its stored value ``final`` if that differs.
 
-        A column missing from the source is stored only if it has a ``final`` value or is ``kept``: empty
-        columns cost time.
+        A column missing from the source is stored only if it has a ``final`` value or ``always`` is set:
+        empty columns cost time.
         """
         self.value(name, value)
-        if final is not None or kept or self.has(name):
+        if final is not None or always or self.has(name):
             self._outer[name] = final or quoted(name)
 
     def value(self, name: str, value: str) -> None:
         """Add a value for rules and other columns that is not stored."""
         self._inner[name] = value
-        self._inner.setdefault(f"given {name}", "CAST(NULL AS VARCHAR)")
+        self._inner.setdefault(f"original {name}", "CAST(NULL AS VARCHAR)")
 
     def derive(self, name: str, final: str) -> None:
         """Add a stored column computed from others."""
@@ -128,7 +128,7 @@ class Checks:
         required: bool = False,
         lower: bool = False,
         default: str | None = None,
-        kept: bool = False,
+        always: bool = False,
     ) -> None:
         """Add a column of trimmed text that fully matches a pattern, if given."""
         value = self.source.word(name) if self.has(name) else "CAST(NULL AS VARCHAR)"
@@ -136,14 +136,14 @@ class Checks:
             name,
             f"lower({value})" if lower else value,
             final=f"coalesce({quoted(name)}, {default})" if default else None,
-            kept=kept or required,
+            always=always or required,
         )
         if required:
             self.require(name)
         if pattern is not None and self.has(name):
             # The dot matches line breaks too.
             mismatch = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')"
-            self.rule(mismatch, f"{shown(name)} || {literal(f' is not {form}')}")
+            self.rule(mismatch, f"{labelled_value(name)} || {literal(f' is not {form}')}")
 
     def choice(self, name: str, allowed: Collection[str], *, default: str | None = None) -> None:
         """Add a column of an enumeration; required without a default."""
@@ -151,7 +151,7 @@ class Checks:
         if self.has(name):
             options = ", ".join(literal(option) for option in allowed)
             reason = literal(f" is not one of {', '.join(allowed)}")
-            self.rule(f"{quoted(name)} NOT IN ({options})", f"{shown(name)} || {reason}")
+            self.rule(f"{quoted(name)} NOT IN ({options})", f"{labelled_value(name)} || {reason}")
 
     def instant(
         self, name: str, *, required: bool = False, recent: bool = False, default: str | None = None
@@ -159,13 +159,13 @@ class Checks:
         """Add a column of UTC instants; ``recent`` refuses those before 1990."""
         value = self.source.instant(name) if self.has(name) else "CAST(NULL AS TIMESTAMP)"
         final = f"coalesce({quoted(name)}, {default})" if default else None
-        self.column(name, value, final=final, kept=required)
+        self.column(name, value, final=final, always=required)
         if required:
             self.require(name)
         if self.has(name):
             self._rule_of_form(name, f"{quoted(name)} IS NULL", _NO_INSTANT)
             if recent:
-                self.rule(f"{quoted(name)} < {_EARLIEST}", f"{shown(name)} || ' is before 1990'")
+                self.rule(f"{quoted(name)} < {_EARLIEST}", f"{labelled_value(name)} || ' is before 1990'")
 
     def number(self, name: str, *, low: float | None = None, high: float | None = None) -> None:
         """Add a column of finite numbers within bounds."""
@@ -179,7 +179,7 @@ class Checks:
             if bounds:
                 inside = f"isfinite({quoted(name)}) AND ({' OR '.join(bounds)})"
                 allowed = f"{low:g} or more" if high is None else f"from {low:g} to {high:g}"
-                self.rule(inside, f"{shown(name)} || {literal(f' is not {allowed}')}")
+                self.rule(inside, f"{labelled_value(name)} || {literal(f' is not {allowed}')}")
 
     def count(self, name: str) -> None:
         """Add a column of whole numbers of 0 or more."""
@@ -199,7 +199,7 @@ class Checks:
     def amount(self, name: str, *, required: bool = False) -> None:
         """Add a column of amounts of money, exact to 6 digits after the point (G-042)."""
         value = self.source.amount(name) if self.has(name) else "CAST(NULL AS DECIMAL(24,6))"
-        self.column(name, value, kept=required)
+        self.column(name, value, always=required)
         if required:
             self.require(name)
         if self.has(name):
@@ -212,8 +212,8 @@ class Checks:
         is_object = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'OBJECT' END"
         self.column(name, f"CASE WHEN {is_object} THEN {text} END")
         if self.has(name):
-            is_null = f"{given(name)} <> 'null' AND {quoted(name)} IS NULL"
-            self.rule(is_null, f"{shown(name)} || {not_json(given(name), 'a JSON object')}")
+            is_null = f"{original(name)} <> 'null' AND {quoted(name)} IS NULL"
+            self.rule(is_null, f"{labelled_value(name)} || {not_json(original(name), 'a JSON object')}")
 
     def texts(self, name: str) -> None:
         """Add a column of lists of text."""
@@ -229,31 +229,31 @@ class Checks:
 
     def require(self, name: str) -> None:
         """Add the rule that a column is not null."""
-        self.rule(f"{given(name)} IS NULL", literal(f"{name}: is missing"))
+        self.rule(f"{original(name)} IS NULL", literal(f"{name}: is missing"))
 
     def project(self, project_id: str) -> None:
         """Add the column ``projectId``; other projects are refused."""
         self.derive("projectId", literal(project_id))
         if self.has("projectId"):
-            other = f"{given('projectId')} <> {literal(project_id)}"
-            reason = f"{shown('projectId')} || {literal(f' is not this project, {project_id!r}')}"
+            other = f"{original('projectId')} <> {literal(project_id)}"
+            reason = f"{labelled_value('projectId')} || {literal(f' is not this project, {project_id!r}')}"
             self.rule(other, reason)
 
     def unique(self, connection: duckdb.DuckDBPyConnection, staged: Staged, name: str) -> None:
-        """Reject duplicate ids; the first otherwise valid row is kept."""
-        if name not in staged.given:
+        """Reject duplicate ids; the first otherwise valid row is loaded."""
+        if name not in staged.source_columns:
             return
         column = quoted(name)
-        kept = f"coalesce(min(row) FILTER (row NOT IN (SELECT row FROM {staged.problems})), min(row))"
+        first = f"coalesce(min(row) FILTER (row NOT IN (SELECT row FROM {staged.problems})), min(row))"
         several = f"SELECT {column} FROM {staged.relation} GROUP BY {column} HAVING count(*) > 1"
         repeated = (
-            f"SELECT {column}, {kept} AS kept FROM {staged.relation} "
+            f"SELECT {column}, {first} AS first_row FROM {staged.relation} "
             f"WHERE {column} IN ({several}) GROUP BY {column}"
         )
-        reason = f"{literal(f'{name}: ')} || {quote_text(column)} || ' is also the id of row ' || kept"
+        reason = f"{literal(f'{name}: ')} || {quote_text(column)} || ' is also the id of row ' || first_row"
         connection.execute(
             f"INSERT INTO {staged.problems} SELECT row, 1000, {reason} "
-            f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) WHERE row > kept"
+            f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) WHERE row > first_row"
         )
 
     def stage(self, connection: duckdb.DuckDBPyConnection) -> Staged:
@@ -274,7 +274,7 @@ class Checks:
             relation=f"{place}.staged",
             problems=f"{place}.problems",
             columns=tuple(self._outer),
-            given=frozenset(self.source.columns),
+            source_columns=frozenset(self.source.columns),
             count=self.source.rows,
         )
         checked = (
@@ -298,18 +298,20 @@ class Checks:
         return staged
 
     def _rule_of_form(self, name: str, wrong: str, form: str) -> None:
-        self.rule(f"{given(name)} IS NOT NULL AND ({wrong})", f"{shown(name)} || {literal(f' {form}')}")
+        self.rule(
+            f"{original(name)} IS NOT NULL AND ({wrong})", f"{labelled_value(name)} || {literal(f' {form}')}"
+        )
 
 
-def given(column: str) -> str:
-    """Return SQL for what was handed over in a column, as trimmed text."""
-    return quoted(f"given {column}")
+def original(column: str) -> str:
+    """Return SQL for the original value of a column, as trimmed text."""
+    return quoted(f"original {column}")
 
 
 def is_json(text: str) -> str:
-    """Return SQL for whether a text is JSON as others read it.
+    """Return SQL for whether a text is standard JSON.
 
-    DuckDB takes numbers that are none and a comma before a closing bracket too.
+    DuckDB also accepts NaN, Infinity and trailing commas.
 
     Examples
     --------
@@ -321,15 +323,15 @@ def is_json(text: str) -> str:
     return f"(json_valid({text}) AND NOT {_is_lenient(text)})"
 
 
-def not_json(text: str, wanted: str) -> str:
-    """Return SQL for what is wrong with a text that is not the JSON that was wanted."""
-    lenient = literal(" holds NaN, Infinity or a comma too many, which JSON does not have")
-    otherwise = literal(f" is not {wanted}")
+def not_json(text: str, expected: str) -> str:
+    """Return SQL for the reason why a text is not the expected JSON."""
+    lenient = literal(" has NaN, Infinity or a trailing comma, which JSON does not allow")
+    otherwise = literal(f" is not {expected}")
     return f"CASE WHEN json_valid({text}) AND {_is_lenient(text)} THEN {lenient} ELSE {otherwise} END"
 
 
 def _is_lenient(text: str) -> str:
-    # Most texts have nothing like it, and are looked through only once.
+    # Most texts do not match the first pattern, which is cheaper than removing strings.
     outside = f"regexp_replace({text}, {literal(_STRING)}, '', 'g')"
     suspicious = literal(_LENIENT)
     return f"(regexp_matches({text}, {suspicious}) AND regexp_matches({outside}, {suspicious}))"
@@ -341,9 +343,9 @@ def quote_text(text: str) -> str:
     return f"'''' || CASE WHEN length({text}) > {_LONGEST_SHOWN} THEN {short} ELSE {text} END || ''''"
 
 
-def shown(column: str) -> str:
-    """Return SQL for the name of a column and the value it was given."""
-    return f"{literal(f'{column}: ')} || {quote_text(given(column))}"
+def labelled_value(column: str) -> str:
+    """Return SQL for the name of a column and its original value."""
+    return f"{literal(f'{column}: ')} || {quote_text(original(column))}"
 
 
 def _selected(columns: dict[str, str]) -> str:

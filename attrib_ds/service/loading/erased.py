@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING
 
 from attrib_ds.records.sources import literal
 from attrib_ds.service.identity.loaded_identities import identities_query
-from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried
+from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried_rows
 
 if TYPE_CHECKING:
     import duckdb
 
     from attrib_ds.service.identity.loaded_identities import IdentitySource
-    from attrib_ds.service.loading.batch import Good
+    from attrib_ds.service.loading.batch import ValidRows
 
 
-def reject_erased(connection: duckdb.DuckDBPyConnection, good: Good, source: IdentitySource) -> None:
+def reject_erased(connection: duckdb.DuckDBPyConnection, valid: ValidRows, source: IdentitySource) -> None:
     """Reject rows of people who were erased after the date of the row (G-209).
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside the transaction that writes the rows.
-    good : Good
+    valid : ValidRows
         The batch.
     source : IdentitySource
         Its valid rows.
     """
     marks = f"SELECT row, {literal(USER)} AS kind, userId AS value, {source.date} AS seen FROM {source.rows}"
-    if source.data.strip('"') in good.staged.columns:
+    if source.data.strip('"') in valid.staged.columns:
         identities = identities_query(connection, source, also="row")
         marks += f" UNION ALL SELECT row, {literal(IDENTITY)} || kind, value, seen FROM ({identities})"
-    erased = buried(connection, f"({marks})")
+    erased = buried_rows(connection, f"({marks})")
     if erased is not None:
         reason = literal("userId: belongs to a person who was erased after this date")
-        good.reject(connection, f"SELECT row, {reason} FROM ({erased})")
+        valid.reject(connection, f"SELECT row, {reason} FROM ({erased})")

@@ -15,8 +15,8 @@ from attrib_ds.service.identity.loaded_identities import assign_identities, of_e
 from attrib_ds.service.identity.merging import surviving
 from attrib_ds.service.identity.registry import register, remove_absent
 from attrib_ds.service.loading import metrics
-from attrib_ds.service.loading.batch import Batch, Good, Project
-from attrib_ds.service.loading.checks import Checks, given, is_json, not_json, shown
+from attrib_ds.service.loading.batch import Batch, Project, ValidRows
+from attrib_ds.service.loading.checks import Checks, is_json, labelled_value, not_json, original
 from attrib_ds.service.loading.erased import reject_erased
 from attrib_ds.service.store.ids import HEX_ID, UUID
 
@@ -82,19 +82,19 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     table = metrics.stage(connection, staged, keys, project)
     count = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
 
-    def insert(writer: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]:
-        good.reject_stored(writer, "events", "_id")
-        reject_erased(writer, good, of_events(good.rows))
-        with good.make_way(writer, "events", "_id", changed="updatedAt") as replaced:
+    def insert(writer: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
+        valid.reject_stored(writer, "events", "_id")
+        reject_erased(writer, valid, of_events(valid.rows))
+        with valid.replace_stored(writer, "events", "_id", changed="updatedAt") as replaced:
             writer.execute(f"DELETE FROM metrics WHERE eventId IN (SELECT _id FROM {replaced})")
-            rows = surviving(writer, good.rows)
-            loaded = good.insert(writer, "events", rows=rows)
+            rows = surviving(writer, valid.rows)
+            loaded = valid.insert(writer, "events", rows=rows)
             register(writer, f"(SELECT userId, createdAt AS seen FROM {rows})")
             remove_absent(writer, replaced)
         # Replacing records come from a service that has merged users already.
-        assign_identities(writer, of_events(rows), naive(datetime.now(UTC)), may_merge=not good.is_replacing)
+        assign_identities(writer, of_events(rows), naive(datetime.now(UTC)), may_merge=not valid.is_replacing)
         assign_policies(writer)
-        return {"events": loaded, "metrics": metrics.insert(writer, good, table, project, count=count)}
+        return {"events": loaded, "metrics": metrics.insert(writer, valid, table, project, count=count)}
 
     return Batch(staged, "_id", insert)
 
@@ -106,9 +106,10 @@ def _add_map(checks: Checks, name: str) -> None:
     entries = f"TRY_CAST(CASE WHEN {is_object} THEN {text} END AS JSON)"
     checks.value(f"{name} entries", f"TRY_CAST({entries} AS MAP(VARCHAR, JSON))")
     if checks.has(name):
-        wrong = f"{given(name)} <> 'null' AND {quoted(f'{name} entries')} IS NULL"
+        wrong = f"{original(name)} <> 'null' AND {quoted(f'{name} entries')} IS NULL"
         checks.rule(
-            wrong, f"{shown(name)} || {not_json(given(name), 'a JSON object with one value per key')}"
+            wrong,
+            f"{labelled_value(name)} || {not_json(original(name), 'a JSON object with one value per key')}",
         )
     single = []
     for column in checks.source.columns:
@@ -120,7 +121,7 @@ def _add_map(checks: Checks, name: str) -> None:
                     "allowed: a letter, then up to 63 letters, digits, _ and -",
                     field="events",
                 )
-            cell = given(column)
+            cell = original(column)
             wrapped = f"CASE WHEN {cell} IS NOT NULL THEN {_typed(cell, cell)} END"
             single.append(f"{{'key': {literal(key)}, 'value': {wrapped}}}")
     has_shape = "(json_exists(entry.value, '$.current') OR json_exists(entry.value, '$.raw'))"

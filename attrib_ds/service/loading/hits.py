@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.records.sources import Source, quoted
-from attrib_ds.service.loading.batch import Batch, Good, Project
+from attrib_ds.service.loading.batch import Batch, Project, ValidRows
 from attrib_ds.service.loading.checks import Checks, quote_text
 from attrib_ds.service.store.ids import HEX_ID, UUID
 
@@ -49,33 +49,33 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     checks.number("geo.latitude", low=-90, high=90)
     checks.number("geo.longitude", low=-180, high=180)
     checks.word("hitType", default="'pageview'")
-    for each in schema.HIT:
-        if pa.types.is_string(each.type) and each.name not in {"id", "projectId", "sessionId", "hitType"}:
-            checks.text(each.name)
+    for field in schema.HIT:
+        if pa.types.is_string(field.type) and field.name not in {"id", "projectId", "sessionId", "hitType"}:
+            checks.text(field.name)
     staged = checks.stage(connection)
     checks.unique(connection, staged, "id")
     return Batch(staged, "id", _insert)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]:
-    good.reject_stored(connection, "hits", "id")
+def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
+    valid.reject_stored(connection, "hits", "id")
     session = quote_text(quoted("sessionId"))
     sessions = "LEFT JOIN interactions AS session ON staged.sessionId = session._id"
-    good.reject(
+    valid.reject(
         connection,
-        f"SELECT row, 'sessionId: ' || {session} || ' is no interaction of this project' "
-        f"FROM {good.staged.relation} AS staged {sessions} "
+        f"SELECT row, 'sessionId: ' || {session} || ' is not an interaction of this project' "
+        f"FROM {valid.staged.relation} AS staged {sessions} "
         "WHERE staged.sessionId IS NOT NULL AND session._id IS NULL",
     )
-    good.reject(
+    valid.reject(
         connection,
         f"SELECT row, 'sessionId: ' || {session} || ' is offline and has no hits' "
-        f"FROM {good.staged.relation} AS staged {sessions} WHERE session.type = 'offline'",
+        f"FROM {valid.staged.relation} AS staged {sessions} WHERE session.type = 'offline'",
     )
-    with good.make_way(connection, "hits", "id") as replaced:
-        touched = f"SELECT sessionId FROM {good.rows} UNION SELECT sessionId FROM {replaced}"
+    with valid.replace_stored(connection, "hits", "id") as replaced:
+        touched = f"SELECT sessionId FROM {valid.rows} UNION SELECT sessionId FROM {replaced}"
         connection.execute(f"CREATE TEMP TABLE touched_sessions AS {touched}")
-        loaded = good.insert(connection, "hits")
+        loaded = valid.insert(connection, "hits")
     # A session counts the hits that can be listed (R036) and was opened by one of them (R035).
     connection.execute(
         "UPDATE interactions SET hitCount = counted.hits, firstHitId = counted.opening FROM ("

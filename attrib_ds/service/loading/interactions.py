@@ -14,8 +14,8 @@ from attrib_ds.service.identity.lifetime_index import renumber
 from attrib_ds.service.identity.loaded_identities import assign_identities, of_interactions
 from attrib_ds.service.identity.merging import surviving
 from attrib_ds.service.identity.registry import register, remove_absent
-from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
-from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, shown
+from attrib_ds.service.loading.batch import Batch, Project, ValidRows, insert_implicit_nodes
+from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, labelled_value
 from attrib_ds.service.loading.erased import reject_erased
 from attrib_ds.service.store.ids import HEX_ID, UUID
 
@@ -78,7 +78,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
             checks.derive(name, f"CASE WHEN {is_offline} IS NOT TRUE THEN {quoted(name)} END")
     staged = checks.stage(connection)
     checks.unique(connection, staged, "_id")
-    return Batch(staged, "_id", lambda writer, good: _insert(writer, good, project))
+    return Batch(staged, "_id", lambda writer, valid: _insert(writer, valid, project))
 
 
 def _check_times(checks: Checks) -> None:
@@ -86,11 +86,11 @@ def _check_times(checks: Checks) -> None:
     checks.instant("endDate", recent=True)
     checks.number("duration", low=0)
     start, end, duration = quoted("startDate"), quoted("endDate"), quoted("duration")
-    checks.rule(f"{start} > {end}", f"'startDate: is later than ' || {shown('endDate')}")
+    checks.rule(f"{start} > {end}", f"'startDate: is later than ' || {labelled_value('endDate')}")
     length = f"(epoch_us({end}) - epoch_us({start})) / 1e6"
     checks.rule(
         f"{start} <= {end} AND abs({length} - {duration}) > {_TOLERANCE}",
-        f"{shown('duration')} || ' is not the ' || {length} || ' seconds from startDate to endDate'",
+        f"{labelled_value('duration')} || ' is not the ' || {length} || ' seconds from startDate to endDate'",
     )
     # Stored in microseconds, so that duration is exactly endDate minus startDate.
     microseconds = f"TRY_CAST(round(CASE WHEN isfinite({duration}) THEN {duration} END * 1e6) AS BIGINT)"
@@ -105,53 +105,51 @@ def _check_properties(checks: Checks) -> None:
     checks.count("hitCount")
     checks.number("geo.latitude", low=-90, high=90)
     checks.number("geo.longitude", low=-180, high=180)
-    for each in schema.INTERACTION:
-        if schema.is_json(each):
-            checks.json(each.name)
-        elif each.name in {"updateDate", "vendorUpdateDate"}:
-            checks.instant(each.name)
-        elif pa.types.is_string(each.type) and each.name not in _WORDS | {"projectId"}:
-            checks.text(each.name)
+    for field in schema.INTERACTION:
+        if schema.is_json(field):
+            checks.json(field.name)
+        elif field.name in {"updateDate", "vendorUpdateDate"}:
+            checks.instant(field.name)
+        elif pa.types.is_string(field.type) and field.name not in _WORDS | {"projectId"}:
+            checks.text(field.name)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
-    good.reject_stored(connection, "interactions", "_id")
-    reject_erased(connection, good, of_interactions(good.rows))
-    with good.make_way(connection, "interactions", "_id", changed="updateDate") as replaced:
-        _delete_hits(connection, good, replaced)
-        implicit = insert_implicit_nodes(connection, good, project, column="nodeId", kind="channel")
-        rows = surviving(connection, good.rows)
+def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project) -> dict[str, int]:
+    valid.reject_stored(connection, "interactions", "_id")
+    reject_erased(connection, valid, of_interactions(valid.rows))
+    with valid.replace_stored(connection, "interactions", "_id", changed="updateDate") as replaced:
+        _delete_hits(connection, valid, replaced)
+        implicit = insert_implicit_nodes(connection, valid, project, column="nodeId", kind="channel")
+        rows = surviving(connection, valid.rows)
         connection.execute(
             "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "
             f"WHERE userId IN (SELECT userId FROM {rows}) UNION SELECT userId FROM {replaced}"
         )
         position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
-        loaded = good.insert(connection, "interactions", values={"userLifetimeIndex": position}, rows=rows)
+        loaded = valid.insert(connection, "interactions", values={"userLifetimeIndex": position}, rows=rows)
         register(connection, f"(SELECT userId, ingestedAt AS seen FROM {rows})")
         # Renumber users who have stored interactions.
         renumber(connection, "SELECT userId FROM temp.returning_users")
         connection.execute("DROP TABLE temp.returning_users")
         remove_absent(connection, replaced)
-    if "userData" in good.staged.columns:
+    if "userData" in valid.staged.columns:
         # Replacing records come from a service that has merged users already.
         assign_identities(
-            connection, of_interactions(rows), naive(datetime.now(UTC)), may_merge=not good.is_replacing
+            connection, of_interactions(rows), naive(datetime.now(UTC)), may_merge=not valid.is_replacing
         )
     return {"interactions": loaded, "implicit_nodes": implicit}
 
 
-def _delete_hits(connection: duckdb.DuckDBPyConnection, good: Good, replaced: str) -> None:
+def _delete_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows, replaced: str) -> None:
     """Delete hits of replaced sessions with other counts; they are loaded again, or unknown (R036)."""
-    if not good.is_replacing:
+    if not valid.is_replacing:
         return
-    counted = {
-        name: f"given.{quoted(name)}" if name in good.staged.columns else "NULL"
+    counts = {
+        name: f"loaded.{quoted(name)}" if name in valid.staged.columns else "NULL"
         for name in ("hitCount", "firstHitId")
     }
-    differs = " OR ".join(
-        f"stored.{quoted(name)} IS DISTINCT FROM {value}" for name, value in counted.items()
-    )
+    differs = " OR ".join(f"stored.{quoted(name)} IS DISTINCT FROM {value}" for name, value in counts.items())
     connection.execute(
         f"DELETE FROM hits WHERE sessionId IN (SELECT stored._id FROM {replaced} AS stored "
-        f"JOIN {good.rows} AS given USING (_id) WHERE {differs})"
+        f"JOIN {valid.rows} AS loaded USING (_id) WHERE {differs})"
     )

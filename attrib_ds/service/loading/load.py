@@ -11,7 +11,7 @@ from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import ROW, open_source, quoted
 from attrib_ds.service.loading import events, hits, interactions, nodes, spend
-from attrib_ds.service.loading.batch import LATE, Batch, Good, Project
+from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,40 +84,44 @@ def load_records(
     if resource not in _CHECKS:
         raise InvalidRequest.choice("resource", resource, _CHECKS)
     check, columns = _CHECKS[resource]
-    opaque = {each.name for each in columns if schema.is_json(each)}
+    opaque = {field.name for field in columns if schema.is_json(field)}
     now = datetime.now(UTC).strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     project = Project(store.meta.project_id, store.meta.currency, now, store.ids)
     with store.scratch() as connection:
         opened = open_source(connection, source, argument=resource, opaque=opaque)
         batch = check(connection, opened, project)
-        counts, late = store.write(lambda writer: _insert(writer, batch, is_replacing=replace))
-        return dict(counts), _rejected(connection, batch, opened, late)
+        counts, conflicts = store.write(lambda writer: _insert(writer, batch, is_replacing=replace))
+        return dict(counts), _rejected(connection, batch, opened, conflicts)
 
 
 def _insert(
     connection: duckdb.DuckDBPyConnection, batch: Batch, *, is_replacing: bool
 ) -> tuple[Mapping[str, int], pa.Table]:
-    good = Good(batch.staged, is_replacing=is_replacing)
-    connection.execute(f"CREATE TEMP TABLE {good.late.removeprefix('temp.')} (row BIGINT, reason VARCHAR)")
-    connection.execute(f"CREATE TEMP TABLE {good.known.removeprefix('temp.')} (row BIGINT)")
-    counts = batch.insert(connection, good)
-    late = connection.execute(f"SELECT row, reason FROM {good.late}").to_arrow_table().cast(LATE)
-    connection.execute(f"DROP TABLE {good.late}")
-    connection.execute(f"DROP TABLE {good.known}")
-    return counts, late
+    valid = ValidRows(batch.staged, is_replacing=is_replacing)
+    connection.execute(
+        f"CREATE TEMP TABLE {valid.conflicts.removeprefix('temp.')} (row BIGINT, reason VARCHAR)"
+    )
+    connection.execute(f"CREATE TEMP TABLE {valid.unchanged.removeprefix('temp.')} (row BIGINT)")
+    counts = batch.insert(connection, valid)
+    conflicts = (
+        connection.execute(f"SELECT row, reason FROM {valid.conflicts}").to_arrow_table().cast(CONFLICTS)
+    )
+    connection.execute(f"DROP TABLE {valid.conflicts}")
+    connection.execute(f"DROP TABLE {valid.unchanged}")
+    return counts, conflicts
 
 
 def _rejected(
-    connection: duckdb.DuckDBPyConnection, batch: Batch, source: Source, late: pa.Table
+    connection: duckdb.DuckDBPyConnection, batch: Batch, source: Source, conflicts: pa.Table
 ) -> pa.Table:
-    connection.register("late", late)
+    connection.register("conflicts", conflicts)
     connection.register("unreadable", source.unreadable)
     has_id = batch.id_column in source.types
     id_given = source.word(batch.id_column) if has_id else "CAST(NULL AS VARCHAR)"
     rows = connection.execute(
         f"SELECT row, id, string_agg(reason, '; ' ORDER BY position, reason) AS reason FROM ("
         f"SELECT row, position, reason FROM {batch.staged.problems} "
-        "UNION ALL SELECT row, 2000, reason FROM late UNION ALL SELECT row, 0, reason FROM unreadable) "
+        "UNION ALL SELECT row, 2000, reason FROM conflicts UNION ALL SELECT row, 0, reason FROM unreadable) "
         f"LEFT JOIN (SELECT {quoted(ROW)} AS row, {id_given} AS id FROM {source.relation}) USING (row) "
         "GROUP BY row, id ORDER BY row"
     )

@@ -13,11 +13,11 @@ from attrib_ds.service.loading.checks import (
     CURRENCY_FORM,
     Checks,
     Staged,
-    given,
     is_json,
+    labelled_value,
     not_json,
+    original,
     quote_text,
-    shown,
 )
 from attrib_ds.service.store.ids import HEX_ID
 from attrib_ds.service.store.table_definitions import TABLES
@@ -25,7 +25,7 @@ from attrib_ds.service.store.table_definitions import TABLES
 if TYPE_CHECKING:
     import duckdb
 
-    from attrib_ds.service.loading.batch import Good, Project
+    from attrib_ds.service.loading.batch import Project, ValidRows
 
 #: Pattern of storage keys (G-155).
 KEY: Final = "[A-Za-z][A-Za-z0-9_-]{0,63}"
@@ -45,7 +45,7 @@ _NESTED_RULES: Final = {
     f"key IS NULL OR NOT regexp_full_match(key, '{KEY}')": "has a key that is not allowed",
     "type IS NULL OR type NOT IN ('state', 'statistic')": "has a type other than state and statistic",
     "dataType NOT IN ('state', 'number', 'currency') OR (type = 'state') <> (dataType = 'state')": (
-        "has a data.type that does not fit"
+        "has a data.type that is not allowed for its type"
     ),
     "dataType = 'state' AND (number IS NULL OR number NOT IN (0, 1))": "is a state other than 0 and 1",
     "dataType = 'number' AND (number IS NULL OR NOT isfinite(number))": "has no finite number",
@@ -105,24 +105,28 @@ def add_columns(checks: Checks) -> Keys:
         If a key is not allowed or reserved.
     """
     _add_nested(checks)
-    found: dict[tuple[str, str], set[str | None]] = {}
+    parts_by_key: dict[tuple[str, str], set[str | None]] = {}
     for column in checks.source.columns:
         match = _COLUMN.fullmatch(column)
         if match is not None:
             _check_key(checks.argument, column, match[2])
-            found.setdefault((match[1], match[2]), set()).add(match[3])
-    for (kind, key), parts in found.items():
-        for part, needed in (("date", None), ("currency", "amount")):
-            if part in parts and needed not in parts:
-                beside = f"{kind}.{key}.{needed}" if needed else f"{kind}.{key}"
+            parts_by_key.setdefault((match[1], match[2]), set()).add(match[3])
+    for (kind, key), parts in parts_by_key.items():
+        for part, required in (("date", None), ("currency", "amount")):
+            if part in parts and required not in parts:
+                beside = f"{kind}.{key}.{required}" if required else f"{kind}.{key}"
                 column = f"{kind}.{key}.{part}"
                 raise InvalidRequest(
-                    f"{checks.argument}: the column {column!r} needs the column {beside!r} beside it",
+                    f"{checks.argument}: the column {column!r} requires the column {beside!r}",
                     field=checks.argument,
                 )
-    states = tuple(key for kind, key in found if kind == "states")
-    numbers = tuple(key for (kind, key), parts in found.items() if kind == "statistics" and None in parts)
-    amounts = tuple(key for (kind, key), parts in found.items() if kind == "statistics" and "amount" in parts)
+    states = tuple(key for kind, key in parts_by_key if kind == "states")
+    numbers = tuple(
+        key for (kind, key), parts in parts_by_key.items() if kind == "statistics" and None in parts
+    )
+    amounts = tuple(
+        key for (kind, key), parts in parts_by_key.items() if kind == "statistics" and "amount" in parts
+    )
     for key in states:
         _add_state(checks, f"states.{key}")
     for key in numbers:
@@ -137,8 +141,10 @@ def _add_nested(checks: Checks) -> None:
     is_array = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'ARRAY' END"
     checks.column("metrics", f"CASE WHEN {is_array} THEN {text} END")
     if checks.has("metrics"):
-        wrong = f"{given('metrics')} <> 'null' AND {quoted('metrics')} IS NULL"
-        checks.rule(wrong, f"{shown('metrics')} || {not_json(given('metrics'), 'a list of metrics')}")
+        wrong = f"{original('metrics')} <> 'null' AND {quoted('metrics')} IS NULL"
+        checks.rule(
+            wrong, f"{labelled_value('metrics')} || {not_json(original('metrics'), 'a list of metrics')}"
+        )
 
 
 def _check_key(argument: str, column: str, key: str) -> None:
@@ -161,9 +167,9 @@ def _add_state(checks: Checks, name: str) -> None:
 def _add_amount(checks: Checks, name: str) -> None:
     amount, currency = f"{name}.amount", f"{name}.currency"
     checks.amount(amount)
-    checks.word(currency, pattern=CURRENCY, form=CURRENCY_FORM, kept=True)
+    checks.word(currency, pattern=CURRENCY, form=CURRENCY_FORM, always=True)
     missing = f"{quoted(amount)} IS NOT NULL AND {quoted(currency)} IS NULL"
-    checks.rule(f"{missing} AND {given(currency)} IS NULL", literal(f"{currency}: is missing"))
+    checks.rule(f"{missing} AND {original(currency)} IS NULL", literal(f"{currency}: is missing"))
 
 
 def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, project: Project) -> str:
@@ -187,7 +193,7 @@ def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, pro
     """
     table = f"{staged.relation.rsplit('.', 1)[0]}.staged_metrics"
     queries = _from_columns(staged, keys)
-    if "metrics" in staged.given:
+    if "metrics" in staged.source_columns:
         nested = _read_nested(connection, staged, project)
         queries.append(f"SELECT * EXCLUDE (problem) FROM {nested}")
     connection.execute(f"CREATE TABLE {table} AS {' UNION ALL '.join(queries)}")
@@ -204,12 +210,12 @@ def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, pro
         f"INSERT INTO {table} SELECT row, {columns} FROM {table} "
         f"JOIN (SELECT row, eventDate FROM {staged.relation}) USING (row) WHERE type = 'state' AND number = 1"
     )
-    if "metrics" in staged.given:
+    if "metrics" in staged.source_columns:
         _restore_built_in(connection, staged, table)
-    repeated = f"SELECT row, key FROM {table} GROUP BY row, key HAVING count(*) > 1"
+    duplicates = f"SELECT row, key FROM {table} GROUP BY row, key HAVING count(*) > 1"
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 900, "
-        f"'metrics: ' || {quote_text('key')} || ' is given more than once' FROM ({repeated}) "
+        f"'metrics: ' || {quote_text('key')} || ' occurs more than once' FROM ({duplicates}) "
         "WHERE NOT starts_with(key, 'state-delay-')"
     )
     return table
@@ -218,30 +224,36 @@ def stage(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, pro
 def _rows(staged: Staged, *, key: str, kind: str, where: str = "true", **values: str) -> str:
     """Return the query of the metrics of one key with :data:`_COLUMNS`; ``values`` holds SQL."""
     texts = {"key": key, "type": "state" if kind == "state" else "statistic", "dataType": kind}
-    known = {name: literal(text) for name, text in texts.items()} | {"date": quoted("eventDate")} | values
-    columns = ", ".join(f"CAST({known.get(name, 'NULL')} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
+    expressions = (
+        {name: literal(text) for name, text in texts.items()} | {"date": quoted("eventDate")} | values
+    )
+    columns = ", ".join(
+        f"CAST({expressions.get(name, 'NULL')} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS
+    )
     return f"SELECT row, {columns} FROM {staged.relation} WHERE {where}"
 
 
 def _from_columns(staged: Staged, keys: Keys) -> list[str]:
     """Return the queries of metrics with separate columns, and of event counts."""
-    no = {"anonymized": "false", "invalid": "false"}
-    queries = [_rows(staged, key="event-count", kind="number", number="1", **no)]
+    flags = {"anonymized": "false", "invalid": "false"}
+    queries = [_rows(staged, key="event-count", kind="number", number="1", **flags)]
     for key in keys.states:
         state = quoted(f"states.{key}")
         has_date = f"states.{key}.date" in staged.columns
         date = f"coalesce({quoted(f'states.{key}.date') if has_date else 'NULL'}, {quoted('eventDate')})"
-        is_given = f"{state} IS NOT NULL"
-        queries.append(_rows(staged, key=key, kind="state", number=state, date=date, where=is_given, **no))
+        is_present = f"{state} IS NOT NULL"
+        queries.append(
+            _rows(staged, key=key, kind="state", number=state, date=date, where=is_present, **flags)
+        )
     for key in keys.numbers:
         number = quoted(f"statistics.{key}")
-        is_given = f"{number} IS NOT NULL"
-        queries.append(_rows(staged, key=key, kind="number", number=number, where=is_given, **no))
+        is_present = f"{number} IS NOT NULL"
+        queries.append(_rows(staged, key=key, kind="number", number=number, where=is_present, **flags))
     for key in keys.amounts:
         amount, currency = (quoted(f"statistics.{key}.{part}") for part in ("amount", "currency"))
         money = {"amount": amount, "currency": currency}
-        is_given = f"{amount} IS NOT NULL"
-        queries.append(_rows(staged, key=key, kind="currency", where=is_given, **money, **no))
+        is_present = f"{amount} IS NOT NULL"
+        queries.append(_rows(staged, key=key, kind="currency", where=is_present, **money, **flags))
     return queries
 
 
@@ -298,10 +310,10 @@ def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project:
 
 def _restore_built_in(connection: duckdb.DuckDBPyConnection, staged: Staged, table: str) -> None:
     """Restore ids and dates of exported built-in metrics, and deleted delays."""
-    known = f"{staged.relation.rsplit('.', 1)[0]}.known_metrics"
+    built_in = f"{staged.relation.rsplit('.', 1)[0]}.built_in_metrics"
     connection.execute(
         f"""
-        CREATE TABLE {known} AS
+        CREATE TABLE {built_in} AS
         WITH listed AS (
             SELECT row, unnest(from_json(metrics, '{_SHAPE}')) AS metric FROM {staged.relation}
         )
@@ -315,21 +327,21 @@ def _restore_built_in(connection: duckdb.DuckDBPyConnection, staged: Staged, tab
         """
     )
     connection.execute(
-        f"UPDATE {table} AS metric SET _id = known._id, createdAt = known.createdAt, "
-        f"updatedAt = known.updatedAt FROM {known} AS known "
-        "WHERE metric.row = known.row AND metric.key = known.key"
+        f"UPDATE {table} AS metric SET _id = built_in._id, createdAt = built_in.createdAt, "
+        f"updatedAt = built_in.updatedAt FROM {built_in} AS built_in "
+        "WHERE metric.row = built_in.row AND metric.key = built_in.key"
     )
     values = {"type": "'statistic'", "dataType": "'number'", "anonymized": "false", "invalid": "false"}
-    given = ("_id", "key", "date", "number", "createdAt", "updatedAt", "deletedAt")
-    selected = ", ".join(values.get(name, name if name in given else "NULL") for name in _COLUMNS)
+    from_source = ("_id", "key", "date", "number", "createdAt", "updatedAt", "deletedAt")
+    selected = ", ".join(values.get(name, name if name in from_source else "NULL") for name in _COLUMNS)
     connection.execute(
-        f"INSERT INTO {table} SELECT row, {selected} FROM {known} ANTI JOIN {table} USING (row, key) "
+        f"INSERT INTO {table} SELECT row, {selected} FROM {built_in} ANTI JOIN {table} USING (row, key) "
         "WHERE deletedAt IS NOT NULL AND date IS NOT NULL AND isfinite(number)"
     )
 
 
 def insert(
-    connection: duckdb.DuckDBPyConnection, good: Good, table: str, project: Project, *, count: int
+    connection: duckdb.DuckDBPyConnection, valid: ValidRows, table: str, project: Project, *, count: int
 ) -> int:
     """Insert the metrics of valid events; return their number.
 
@@ -337,7 +349,7 @@ def insert(
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
-    good : Good
+    valid : ValidRows
         The events.
     table : str
         From :func:`stage`.
@@ -349,9 +361,9 @@ def insert(
     position = "row_number() OVER () - 1"
     rows = (
         f"(SELECT metric.*, event._id AS eventId, event.createdAt AS created, event.updatedAt AS updated, "
-        f"{position} AS position FROM {table} AS metric JOIN {good.rows} AS event USING (row))"
+        f"{position} AS position FROM {table} AS metric JOIN {valid.rows} AS event USING (row))"
     )
-    return good.insert(
+    return valid.insert(
         connection,
         "metrics",
         rows=rows,

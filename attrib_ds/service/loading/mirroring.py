@@ -1,4 +1,4 @@
-"""Operations of a mirror: its saved progress, and records taken over unchanged."""
+"""Operations of a mirror: saves its progress and stores records unchanged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def begin_mirror(store: Store, request: BeginMirror) -> Answer:
     Raises
     ------
     InvalidRequest
-        If the project mirrors another source, has its own records, or was sent events itself.
+        If the project mirrors another source, has its own records, or received events itself.
     """
 
     def write(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -50,21 +50,21 @@ def begin_mirror(store: Store, request: BeginMirror) -> Answer:
             ]
             if filled:
                 raise InvalidRequest(
-                    f"to: the project there is no mirror, it has {filled[0].replace('_', ' ')} of its own; "
-                    "allowed: a new file, or a mirror that sync made",
+                    f"to: the project is not a mirror: it has its own {filled[0].replace('_', ' ')}; "
+                    "allowed: a new file, or a mirror created by sync",
                     field="to",
                 )
             progress = {"source": request.source}
             _save(connection, progress)
         elif progress["source"] != request.source:
             raise InvalidRequest(
-                f"to: the project there mirrors {progress['source']}, not {request.source}; "
+                f"to: the project mirrors {progress['source']}, not {request.source}; "
                 "allowed: a new file, or a mirror of the same source",
                 field="to",
             )
         elif _has_rows(connection, "raw_events"):
             raise InvalidRequest(
-                "to: events were sent to the mirror itself, which its source does not have; send them there, "
+                "to: events were sent to the mirror instead of its source; send them to the source, "
                 "and sync into a new file",
                 field="to",
             )
@@ -87,8 +87,8 @@ def mirror_records(store: Store, request: MirrorRecords) -> Answer:
 
 
 def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
-    found = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
-    return None if found is None else json.loads(found[0])
+    row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
+    return None if row is None else json.loads(row[0])
 
 
 def _save(connection: duckdb.DuckDBPyConnection, progress: Mapping[str, Any]) -> None:
@@ -104,47 +104,54 @@ def _store_users(connection: duckdb.DuckDBPyConnection, users: pa.Table, store: 
     """Set the creation date of users; users without records are ignored."""
     with arrow_view(connection, users.select(["_id", "createdAt"])) as view:
         connection.execute(
-            "UPDATE users SET createdAt = given.created_at "
-            f"FROM (SELECT _id AS id, CAST(createdAt AS TIMESTAMP) AS created_at FROM {view}) AS given "
-            "WHERE users._id = given.id AND users.createdAt <> given.created_at"
+            "UPDATE users SET createdAt = source.created_at "
+            f"FROM (SELECT _id AS id, CAST(createdAt AS TIMESTAMP) AS created_at FROM {view}) AS source "
+            "WHERE users._id = source.id AND users.createdAt <> source.created_at"
         )
 
 
 def _store_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
     """Store event types; changed fields create a new version, as in the source (G-158)."""
-    for told in types.to_pylist():
-        stored = {name.removeprefix(_POLICY): value for name, value in told.items()}
-        given = {name: stored[name] for name in TABLES["event_types"] if name in stored}
-        changing = [name for name in given if name not in _FIXED]
-        held = read_record(connection, "SELECT * FROM event_types WHERE reference = ?", given["reference"])
-        if held is None:
-            insert_record(connection, "event_types", {**given, "version": 1})
-            _insert_version(connection, given, 1, given["createdAt"])
+    for record in types.to_pylist():
+        flat = {name.removeprefix(_POLICY): value for name, value in record.items()}
+        event_type = {name: flat[name] for name in TABLES["event_types"] if name in flat}
+        changing = [name for name in event_type if name not in _FIXED]
+        existing = read_record(
+            connection, "SELECT * FROM event_types WHERE reference = ?", event_type["reference"]
+        )
+        if existing is None:
+            insert_record(connection, "event_types", {**event_type, "version": 1})
+            _insert_version(connection, event_type, 1, event_type["createdAt"])
             continue
-        if all(held[name] == given[name] for name in changing):
+        if all(existing[name] == event_type[name] for name in changing):
             continue
-        version = held["version"] + (held["fields"] != given["fields"])
+        version = existing["version"] + (existing["fields"] != event_type["fields"])
         assigned = ", ".join(f"{quoted(name)} = ?" for name in (*changing, "version"))
-        values = [*(given[name] for name in changing), version]
+        values = [*(event_type[name] for name in changing), version]
         connection.execute(
             f"UPDATE event_types SET {assigned} WHERE reference = ?",
-            [*(naive(each) if isinstance(each, datetime) else each for each in values), given["reference"]],
+            [
+                *(naive(value) if isinstance(value, datetime) else value for value in values),
+                event_type["reference"],
+            ],
         )
-        if version != held["version"]:
-            _insert_version(connection, {**given, "_id": held["_id"]}, version, given["updatedAt"])
+        if version != existing["version"]:
+            _insert_version(
+                connection, {**event_type, "_id": existing["_id"]}, version, event_type["updatedAt"]
+            )
 
 
 def _insert_version(
-    connection: duckdb.DuckDBPyConnection, given: Mapping[str, Any], version: int, made_at: datetime
+    connection: duckdb.DuckDBPyConnection, event_type: Mapping[str, Any], version: int, made_at: datetime
 ) -> None:
-    kept = {
-        "eventTypeId": given["_id"],
-        "reference": given["reference"],
+    record = {
+        "eventTypeId": event_type["_id"],
+        "reference": event_type["reference"],
         "version": version,
-        "fields": given["fields"],
+        "fields": event_type["fields"],
         "createdAt": naive(made_at),
     }
-    insert_records(connection, "event_type_versions", [kept])
+    insert_records(connection, "event_type_versions", [record])
 
 
 def _store_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, store: Store) -> None:
@@ -152,23 +159,23 @@ def _store_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table,
     now = datetime.now(UTC)
     for integration_id in sorted(set(campaigns["integrationId"].to_pylist())):
         _store_integration(connection, integration_id, store, now)
-    held = connection.execute("SELECT _id, vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
-    vendors = dict(held)
-    for given in campaigns.to_pylist():
-        integration = find(connection, vendors[given["integrationId"]])
-        connection.execute("DELETE FROM campaigns WHERE id = ?", [given["id"]])
-        insert_record(connection, "campaigns", given)
-        if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [given["id"]]).fetchone() is None:
+    rows = connection.execute("SELECT _id, vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
+    vendors = dict(rows)
+    for campaign in campaigns.to_pylist():
+        integration = find(connection, vendors[campaign["integrationId"]])
+        connection.execute("DELETE FROM campaigns WHERE id = ?", [campaign["id"]])
+        insert_record(connection, "campaigns", campaign)
+        if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [campaign["id"]]).fetchone() is None:
             # Created after the nodes were read; the next sync reads its node.
             assert integration is not None  # noqa: S101  (created above)
             insert_campaign_node(
                 connection,
                 integration,
-                project_id=given["projectId"],
-                id=given["id"],
-                name=given["name"],
-                slug=given["campaignSlug"],
-                active=given["active"],
+                project_id=campaign["projectId"],
+                id=campaign["id"],
+                name=campaign["name"],
+                slug=campaign["campaignSlug"],
+                active=campaign["active"],
                 implicit=True,
                 now=now,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
-from attrib_ds.service.loading.batch import Batch, Good, Project
+from attrib_ds.service.loading.batch import Batch, Project, ValidRows
 from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, quote_text
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     checks.refuse_unknown(schema.NODE.names)
     checks.project(project.project_id)
     checks.word("_id", pattern=NAME, form=NAME_FORM, required=True)
-    checks.word("parentId", pattern=NAME, form=NAME_FORM, kept=True)
+    checks.word("parentId", pattern=NAME, form=NAME_FORM, always=True)
     checks.choice("type", schema.NODE_TYPES)
     checks.word("name", required=True)
     for name in _WORDS:
@@ -55,13 +55,13 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     return Batch(staged, "_id", _insert)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]:
-    # What is known of a node takes the place of the node that only its name was known of.
-    good.reject_stored(connection, "(SELECT * FROM nodes WHERE NOT implicit)", "_id")
-    _reject_homeless(connection, good)
-    connection.execute(f"DELETE FROM nodes WHERE implicit AND _id IN (SELECT _id FROM {good.rows})")
-    with good.make_way(connection, "nodes", "_id", changed="updatedAt"):
-        loaded = good.insert(connection, "nodes", values={"path": "[]", "implicit": "false"})
+def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
+    # A loaded node replaces the implicit node with its id.
+    valid.reject_stored(connection, "(SELECT * FROM nodes WHERE NOT implicit)", "_id")
+    _reject_unrooted(connection, valid)
+    connection.execute(f"DELETE FROM nodes WHERE implicit AND _id IN (SELECT _id FROM {valid.rows})")
+    with valid.replace_stored(connection, "nodes", "_id", changed="updatedAt"):
+        loaded = valid.insert(connection, "nodes", values={"path": "[]", "implicit": "false"})
     connection.execute(
         "WITH RECURSIVE tree AS ("
         "SELECT _id, CAST([] AS VARCHAR[]) AS path FROM nodes WHERE parentId IS NULL UNION ALL "
@@ -73,35 +73,35 @@ def _insert(connection: duckdb.DuckDBPyConnection, good: Good) -> dict[str, int]
     return {"nodes": loaded}
 
 
-def _reject_homeless(connection: duckdb.DuckDBPyConnection, good: Good) -> None:
-    """List the nodes from which no way leads up to a root, with what blocks it."""
+def _reject_unrooted(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:
+    """Reject nodes without a path to a root: unknown or rejected parents, and cycles."""
     parent = quote_text('"parentId"')
-    rows = good.staged.relation
-    good.reject(
+    rows = valid.staged.relation
+    valid.reject(
         connection,
-        f"SELECT row, 'parentId: ' || {parent} || ' is no node of this project' FROM {rows} "
+        f"SELECT row, 'parentId: ' || {parent} || ' is not a node of this project' FROM {rows} "
         f"WHERE parentId NOT IN (SELECT _id FROM {rows} WHERE _id IS NOT NULL) "
         "AND parentId NOT IN (SELECT _id FROM nodes)",
     )
     connection.execute(
-        f"CREATE TEMP TABLE new_nodes AS SELECT row, _id, parentId FROM {good.rows};"
+        f"CREATE TEMP TABLE new_nodes AS SELECT row, _id, parentId FROM {valid.rows};"
         "CREATE TEMP TABLE all_nodes AS SELECT _id, parentId FROM temp.new_nodes UNION ALL "
         "SELECT _id, parentId FROM nodes WHERE _id NOT IN (SELECT _id FROM temp.new_nodes);"
-        "CREATE TEMP TABLE homeless AS WITH RECURSIVE tree AS ("
+        "CREATE TEMP TABLE unrooted AS WITH RECURSIVE tree AS ("
         "SELECT _id FROM temp.all_nodes WHERE parentId IS NULL UNION ALL "
         "SELECT child._id FROM temp.all_nodes AS child JOIN tree ON child.parentId = tree._id) "
         "SELECT * FROM temp.new_nodes WHERE _id NOT IN (SELECT _id FROM tree);"
-        # Pairs of a node and one above it; a node above itself is part of a loop.
-        "CREATE TEMP TABLE loops AS WITH RECURSIVE above AS ("
-        "SELECT _id, parentId AS ancestor FROM temp.homeless UNION "
+        # Pairs of a node and an ancestor; a node that is its own ancestor is part of a cycle.
+        "CREATE TEMP TABLE cycles AS WITH RECURSIVE above AS ("
+        "SELECT _id, parentId AS ancestor FROM temp.unrooted UNION "
         "SELECT above._id, higher.parentId FROM above "
         "JOIN temp.all_nodes AS higher ON above.ancestor = higher._id) "
         "SELECT DISTINCT _id FROM above WHERE _id = ancestor"
     )
-    good.reject(
+    valid.reject(
         connection,
-        f"SELECT row, 'parentId: ' || {parent} || CASE WHEN _id IN (SELECT _id FROM temp.loops) "
-        "THEN ' leads back to the node itself' ELSE ' is rejected' END FROM temp.homeless",
+        f"SELECT row, 'parentId: ' || {parent} || CASE WHEN _id IN (SELECT _id FROM temp.cycles) "
+        "THEN ' is the node itself or one of its descendants' ELSE ' is rejected' END FROM temp.unrooted",
     )
-    for table in ("new_nodes", "all_nodes", "homeless", "loops"):
+    for table in ("new_nodes", "all_nodes", "unrooted", "cycles"):
         connection.execute(f"DROP TABLE temp.{table}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from attrib_ds import schema
 from attrib_ds.records.sources import Source, quoted
-from attrib_ds.service.loading.batch import Batch, Good, Project, insert_implicit_nodes
-from attrib_ds.service.loading.checks import CURRENCY, CURRENCY_FORM, NAME, NAME_FORM, Checks, shown
+from attrib_ds.service.loading.batch import Batch, Project, ValidRows, insert_implicit_nodes
+from attrib_ds.service.loading.checks import CURRENCY, CURRENCY_FORM, NAME, NAME_FORM, Checks, labelled_value
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +46,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     amount = quoted("amount.amount")
     checks.rule(
         f"{amount} < 0",
-        f"{shown('amount.amount')} || ' is negative'" if checks.has("amount.amount") else "''",
+        f"{labelled_value('amount.amount')} || ' is negative'" if checks.has("amount.amount") else "''",
     )
     checks.word("amount.currency", pattern=CURRENCY, form=CURRENCY_FORM, required=True)
     checks.instant("startDate", required=True, recent=True)
@@ -59,19 +59,19 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
         checks.instant(name, default=project.now)
     staged = checks.stage(connection)
     checks.unique(connection, staged, "_id")
-    return Batch(staged, "_id", lambda writer, good: _insert(writer, good, project))
+    return Batch(staged, "_id", lambda writer, valid: _insert(writer, valid, project))
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
-    good.reject_stored(connection, "outlays", "_id")
-    with good.make_way(connection, "outlays", "_id", changed="updatedAt"):
-        return _insert_new(connection, good, project)
+def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project) -> dict[str, int]:
+    valid.reject_stored(connection, "outlays", "_id")
+    with valid.replace_stored(connection, "outlays", "_id", changed="updatedAt"):
+        return _insert_new(connection, valid, project)
 
 
-def _insert_new(connection: duckdb.DuckDBPyConnection, good: Good, project: Project) -> dict[str, int]:
-    # A node that interactions named is taken for a channel until its spend tells better.
+def _insert_new(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project) -> dict[str, int]:
+    # Interactions create implicit nodes as channels; a node with spend is a campaign.
     connection.execute(
-        f"UPDATE nodes SET type = 'campaign' WHERE implicit AND _id IN (SELECT campaignId FROM {good.rows})"
+        f"UPDATE nodes SET type = 'campaign' WHERE implicit AND _id IN (SELECT campaignId FROM {valid.rows})"
     )
-    implicit = insert_implicit_nodes(connection, good, project, column="campaignId", kind="campaign")
-    return {"spend": good.insert(connection, "outlays"), "implicit_nodes": implicit}
+    implicit = insert_implicit_nodes(connection, valid, project, column="campaignId", kind="campaign")
+    return {"spend": valid.insert(connection, "outlays"), "implicit_nodes": implicit}

@@ -126,7 +126,7 @@ def without_literals(sql: str) -> str:
             if not _NAME.fullmatch(name.name):
                 name.set("this", "_")
         return query.sql(_DIALECT, comments=False)
-    except Exception:  # noqa: BLE001  (as for reading it)
+    except Exception:  # noqa: BLE001  (any failure of the parser)
         return ""
 
 
@@ -137,8 +137,11 @@ def _refuse(problem: str) -> NoReturn:
 def _check_text(sql: str) -> None:
     if not 1 <= len(sql) <= _LONGEST:
         _refuse(f"it has {len(sql):,} characters; allowed: 1 to {_LONGEST:,}")
-    if any((each < " " and each not in "\t\n\r") or "\ud800" <= each <= "\udfff" for each in sql):
-        _refuse("control characters and halves of characters are not allowed")
+    if any(
+        (character < " " and character not in "\t\n\r") or "\ud800" <= character <= "\udfff"
+        for character in sql
+    ):
+        _refuse("control characters and unpaired surrogates are not allowed")
     tokens = _tokens(sql)
     if not tokens or tokens[0].token_type not in _OPENING:
         _refuse("allowed: one SELECT")
@@ -175,10 +178,14 @@ def _parsed(sql: str) -> exp.Expression:
     except Exception:  # noqa: BLE001  (as above, including RecursionError)
         _refuse("it cannot be read as SQL")
     # The parser treats a trailing semicolon, with a comment, as a statement.
-    found = [each for each in statements if each is not None and not isinstance(each, exp.Semicolon)]
-    if len(found) != 1 or not isinstance(found[0], exp.Select | exp.SetOperation | exp.Subquery):
+    queries = [
+        statement
+        for statement in statements
+        if statement is not None and not isinstance(statement, exp.Semicolon)
+    ]
+    if len(queries) != 1 or not isinstance(queries[0], exp.Select | exp.SetOperation | exp.Subquery):
         _refuse("allowed: one SELECT")
-    return found[0]
+    return queries[0]
 
 
 def _written(query: exp.Expression) -> str:
@@ -234,7 +241,7 @@ def _check(node: exp.Expression) -> None:
     if isinstance(node, exp.Var) and node.name.upper() not in UNITS:
         _refuse(f"{node.name!r} is not allowed there")
     if isinstance(node, exp.Table | exp.Column) and (node.args.get("db") or node.args.get("catalog")):
-        _refuse(f"the name {_dotted(node)} has too many parts; quote a name with points in it")
+        _refuse(f"the name {_dotted(node)} has too many parts; quote names that contain dots")
     if isinstance(node, exp.CTE | exp.TableAlias) and node.name and not _NAME.fullmatch(node.name):
         _refuse(f"the name {node.name!r} is not allowed; allowed: letters, digits and underscores")
     if isinstance(node, exp.Window):
@@ -272,7 +279,7 @@ def _check_pattern(node: exp.Expression) -> None:
         if len(pattern.name) > _LONGEST_PATTERN:
             _refuse(f"a pattern is too long; allowed: {_LONGEST_PATTERN} characters")
         times = (max(int(least), int(most or 0)) for least, most in _REPETITION.findall(pattern.name))
-        if isinstance(node, _PATTERNED) and prod(max(each, 1) for each in times) > _MOST_REPETITIONS:
+        if isinstance(node, _PATTERNED) and prod(max(count, 1) for count in times) > _MOST_REPETITIONS:
             _refuse(f"a pattern repeats too often; allowed: {_MOST_REPETITIONS:,} times in all")
     if isinstance(node, exp.TimeToStr):
         form = node.args.get("format")
@@ -307,18 +314,18 @@ def _cte(table: exp.Table) -> exp.CTE | None:
     node: exp.Expression = table
     while node.parent is not None:
         parent = node.parent
-        known: Iterable[exp.CTE] = ()
+        ctes: Iterable[exp.CTE] = ()
         if isinstance(parent, exp.With):
-            known = parent.expressions[: node.index]
+            ctes = parent.expressions[: node.index]
             # Continue outside of the query that owns these CTEs.
             node = parent.parent or parent
         else:
             node = parent
             own = node.args.get("with_")
-            known = own.expressions if own is not None else ()
-        for each in known:
-            if isinstance(each, exp.CTE) and _folded(each.alias) == name:
-                return each
+            ctes = own.expressions if own is not None else ()
+        for cte in ctes:
+            if isinstance(cte, exp.CTE) and _folded(cte.alias) == name:
+                return cte
     return None
 
 
@@ -350,7 +357,9 @@ def _is_inside_cte(table: exp.Table, query: exp.Expression) -> bool:
 def _replace_like(query: exp.Expression) -> None:
     """Replace LIKE, which can take exponential time, by regular expressions, which take linear time."""
     for node in list(query.find_all(exp.Like, exp.ILike)):
-        pattern = "".join({"%": ".*", "_": "."}.get(each, re.escape(each)) for each in node.expression.name)
+        pattern = "".join(
+            {"%": ".*", "_": "."}.get(character, re.escape(character)) for character in node.expression.name
+        )
         flags = "si" if isinstance(node, exp.ILike) else "s"
         as_texts = {"expression": exp.Literal.string(pattern), "options": exp.Literal.string(flags)}
         node.replace(exp.RegexpFullMatch(this=node.this, **as_texts))
@@ -371,4 +380,4 @@ def _folded(name: str) -> str:
 
 
 def _dotted(node: exp.Expression) -> str:
-    return repr(".".join(each.name for each in node.parts)) if hasattr(node, "parts") else repr(node.name)
+    return repr(".".join(part.name for part in node.parts)) if hasattr(node, "parts") else repr(node.name)

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlglot import exp
 
-#: Structure of a query; sql_check inspects joins, tables and subqueries further.
+#: Structure of a query; `admission` inspects joins, tables and subqueries further.
 _STRUCTURE: Final = (
     exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.With, exp.CTE, exp.Table,
     exp.TableAlias, exp.Alias, exp.From, exp.Join, exp.Where, exp.Group, exp.Having, exp.Qualify,

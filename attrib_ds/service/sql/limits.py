@@ -40,19 +40,19 @@ def limits_of(
     dict of str to dict
         Limits by view, for views with a column limited in every place.
     """
-    found: dict[str, list[Limits]] = {}
+    places: dict[str, list[Limits]] = {}
     for table in query.find_all(exp.Table):
         view = view_of(table)
         if view is not None:
-            found.setdefault(view, []).append(_limits(table, views[view]))
-    together = {view: _either(each) for view, each in found.items()}
-    return {view: limits for view, limits in together.items() if limits}
+            places.setdefault(view, []).append(_limits(table, views[view]))
+    limits_by_view = {view: _either(view_limits) for view, view_limits in places.items()}
+    return {view: limits for view, limits in limits_by_view.items() if limits}
 
 
-def _either(places: list[Limits]) -> Limits:
-    columns = set.intersection(*(set(each) for each in places))
+def _either(alternatives: list[Limits]) -> Limits:
+    columns = set.intersection(*(set(alternative) for alternative in alternatives))
     return {
-        column: tuple(sorted({value for each in places for value in each[column]}))
+        column: tuple(sorted({value for alternative in alternatives for value in alternative[column]}))
         for column in sorted(columns)
     }
 
@@ -66,8 +66,8 @@ def _limits(table: exp.Table, columns: Iterable[str]) -> Limits:
     name = (table.alias or table.name).lower()
     is_alone = not select.args.get("joins") and not select.args.get("laterals")
     # An alias may hide the column.
-    renamed = {each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias)}
-    known = {
+    renamed = {column.alias.lower() for column in select.expressions if isinstance(column, exp.Alias)}
+    own_columns = {
         column.lower(): column for column in _COLUMNS.intersection(columns) if column.lower() not in renamed
     }
     limits: dict[str, set[str]] = {}
@@ -78,7 +78,7 @@ def _limits(table: exp.Table, columns: Iterable[str]) -> Limits:
         column, values = limited
         # An unqualified column may belong to another table.
         is_own = column.table.lower() == name if column.table else is_alone
-        own = known.get(column.name.lower())
+        own = own_columns.get(column.name.lower())
         if is_own and own is not None:
             limits[own] = limits[own] & values if own in limits else values
     return {column: tuple(sorted(values)) for column, values in limits.items()}
@@ -118,7 +118,9 @@ def _limited(condition: exp.Expression) -> tuple[exp.Column, set[str]] | None:
         column, others = condition.this, condition.expressions
     else:
         return None
-    is_text = bool(others) and all(isinstance(each, exp.Literal) and each.is_string for each in others)
+    is_text = bool(others) and all(
+        isinstance(literal, exp.Literal) and literal.is_string for literal in others
+    )
     if not isinstance(column, exp.Column) or not is_text:
         return None
-    return column, {each.name for each in others}
+    return column, {literal.name for literal in others}

@@ -54,14 +54,14 @@ class Connections:
     @contextmanager
     def lend(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Lend a connection to the calling thread until the block ends."""
-        made = self._make(is_lent=True)
+        entry = self._make(is_lent=True)
         try:
-            yield made.connection
+            yield entry.connection
         finally:
-            made.connection.close()
+            entry.connection.close()
             with self._changed:
-                if made in self._open:
-                    self._open.remove(made)
+                if entry in self._open:
+                    self._open.remove(entry)
                 self._changed.notify_all()
 
     def close(self, *, timeout: float) -> None:
@@ -75,21 +75,21 @@ class Connections:
         own = threading.current_thread()
 
         def busy() -> list[_Open]:
-            return [each for each in self._open if each.is_lent and each.thread is not own]
+            return [entry for entry in self._open if entry.is_lent and entry.thread is not own]
 
         with self._changed:
             root, self._root = self._root, None
             if root is None:
                 return
             if not self._changed.wait_for(lambda: not busy(), timeout):
-                for each in busy():
-                    each.connection.interrupt()
+                for entry in busy():
+                    entry.connection.interrupt()
                 self._changed.wait_for(lambda: not busy(), _SECONDS_AFTER_INTERRUPT)
-            idle = [each for each in self._open if each.thread is own or not each.thread.is_alive()]
-            in_use = [each for each in self._open if each not in idle]
+            idle = [entry for entry in self._open if entry.thread is own or not entry.thread.is_alive()]
+            in_use = [entry for entry in self._open if entry not in idle]
             self._open.clear()
-        for each in idle:
-            each.connection.close()
+        for entry in idle:
+            entry.connection.close()
         if not in_use:
             # Closes all connections created from it.
             root.close()
@@ -98,6 +98,6 @@ class Connections:
         with self._changed:
             if self._root is None:
                 raise Unavailable(CLOSED)
-            made = _Open(self._root.cursor(), threading.current_thread(), is_lent)
-            self._open.append(made)
-            return made
+            entry = _Open(self._root.cursor(), threading.current_thread(), is_lent)
+            self._open.append(entry)
+            return entry

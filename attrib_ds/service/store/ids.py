@@ -61,8 +61,8 @@ class HexIds:
         --------
         >>> import duckdb
         >>> query = f"SELECT {HexIds().many('range', count=3)} AS id FROM range(3)"
-        >>> made = [id for (id,) in duckdb.sql(query).fetchall()]
-        >>> made == sorted(set(made))
+        >>> ids = [id for (id,) in duckdb.sql(query).fetchall()]
+        >>> ids == sorted(set(ids))
         True
         """
         number = f"({self._take(count)} + {position})"

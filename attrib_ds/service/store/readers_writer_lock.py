@@ -26,7 +26,7 @@ class ReadersWriterLock:
     ...     pass
     Traceback (most recent call last):
         ...
-    attrib_ds.errors.Unavailable: requests are still being worked on; try again later
+    attrib_ds.errors.Unavailable: requests are still running; try again later
     >>> release()
     >>> with lock.exclusive(timeout=0.01):
     ...     pass
@@ -77,7 +77,7 @@ class ReadersWriterLock:
             If they do not release the lock in time.
         """
         deadline = time.monotonic() + timeout
-        busy = Unavailable("requests are still being worked on; try again later")
+        busy = Unavailable("requests are still running; try again later")
         with self._changed:
             if not self._changed.wait_for(lambda: not self._is_exclusive, timeout):
                 raise busy

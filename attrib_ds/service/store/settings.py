@@ -99,7 +99,7 @@ def update_settings(store: Store, request: UpdateSettings) -> Answer:
 
 def _answer(store: Store, settings: ProjectSettings) -> Answer:
     names = {attribute: name for name, attribute in _ATTRIBUTES.items()}
-    row = {names[each.name]: getattr(settings, each.name) for each in fields(settings)}
+    row = {names[field.name]: getattr(settings, field.name) for field in fields(settings)}
     row |= {"currency": store.meta.currency, "timezone": store.meta.timezone}
     return Answer.of(pa.Table.from_pylist([row], schema.SETTINGS))
 

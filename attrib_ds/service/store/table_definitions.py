@@ -58,7 +58,7 @@ def kind(column: pa.DataType) -> str:
 
 
 def _columns(resource: pa.Schema, *, without: frozenset[str] = frozenset()) -> dict[str, str]:
-    return {each.name: kind(each.type) for each in resource if each.name not in without}
+    return {field.name: kind(field.type) for field in resource if field.name not in without}
 
 
 #: Columns and their types, by table.
@@ -179,9 +179,9 @@ def differences(connection: duckdb.DuckDBPyConnection) -> list[str]:
     with duckdb.connect() as fresh:
         for statement in create_statements():
             fresh.execute(statement)
-        wanted = _definitions(fresh)
-    found = _definitions(connection)
-    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+        expected = _definitions(fresh)
+    actual = _definitions(connection)
+    return sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
 
 
 def _definitions(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
@@ -195,17 +195,19 @@ def _definitions(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
         "SELECT table_name, constraint_text, '', false, '' FROM duckdb_constraints() "
         "WHERE database_name = current_database()"
     )
-    found: dict[str, list[Any]] = {}
+    definitions: dict[str, list[Any]] = {}
     # The order of columns does not matter.
-    for name, *told in sorted(connection.execute(f"{columns} UNION ALL {constraints}").fetchall(), key=str):
-        found.setdefault(name, []).append(tuple(told))
+    for name, *definition in sorted(
+        connection.execute(f"{columns} UNION ALL {constraints}").fetchall(), key=str
+    ):
+        definitions.setdefault(name, []).append(tuple(definition))
     for name in foreign(connection):
-        found.setdefault(name, []).append("no table")
-    return found
+        definitions.setdefault(name, []).append("no table")
+    return definitions
 
 
 def foreign(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the names of objects that are no tables: views, macros, indexes, sequences, types, schemas.
+    """Return the names of objects that are not tables: views, macros, indexes, sequences, types, schemas.
 
     Parameters
     ----------

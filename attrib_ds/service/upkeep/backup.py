@@ -44,9 +44,9 @@ def temporary_file(beside: Path) -> Iterator[Path]:
     try:
         yield part
     finally:
-        for each in (part, *logs_of(part)):
+        for path in (part, *logs_of(part)):
             with suppress(OSError):
-                each.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
 
 
 def copy_database(connection: duckdb.DuckDBPyConnection, catalog: str, path: Path) -> None:

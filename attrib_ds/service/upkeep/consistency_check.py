@@ -25,7 +25,7 @@ _MAX_EXAMPLES: Final = 5
 _BATCH_ROWS: Final = 10_000
 #: Columns of JSON text by table.
 _JSON: Final[dict[str, list[str]]] = {
-    "interactions": [each.name for each in schema.INTERACTION if schema.is_json(each)],
+    "interactions": [field.name for field in schema.INTERACTION if schema.is_json(field)],
     "events": ["event", "user"],
     "raw_events": ["data", "eventDate"],
     "trashed_events": ["errors"],
@@ -73,7 +73,7 @@ def run_checks(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
     # Damaged or missing tables cannot be checked further.
     findings = [*_damages(cursor)] or [*_definitions(cursor)] or [*_rules(cursor), *_json(cursor)]
     rows = {
-        name: pa.array([getattr(each, name) for each in findings], schema.FINDING.field(name).type)
+        name: pa.array([getattr(finding, name) for finding in findings], schema.FINDING.field(name).type)
         for name in schema.FINDING.names
     }
     return pa.table(rows, schema=schema.FINDING)
@@ -91,21 +91,21 @@ def _damages(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
 
 
 def _definitions(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
-    found = differences(cursor)
-    if found:
+    tables = differences(cursor)
+    if tables:
         problem = "tables differ from the definitions of this release"
-        yield _Finding("definitions", problem, len(found), found[:_MAX_EXAMPLES])
+        yield _Finding("definitions", problem, len(tables), tables[:_MAX_EXAMPLES])
 
 
 def _rules(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
     for rule in RULES:
         broken = f"SELECT CAST(id AS VARCHAR) AS id FROM ({rule.broken}) AS broken (id)"
-        (found,) = cursor.execute(
+        (violations,) = cursor.execute(
             f"SELECT count(*), list(DISTINCT coalesce(id, 'null') ORDER BY coalesce(id, 'null'))"
             f"[1:{_MAX_EXAMPLES}] FROM ({broken})"
         ).fetchall()
-        if found[0]:
-            yield _Finding(rule.name, rule.problem, *found)
+        if violations[0]:
+            yield _Finding(rule.name, rule.problem, *violations)
 
 
 def _json(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
@@ -118,7 +118,7 @@ def _json(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
             )
             invalid: list[str] = []
             while batch := rows.fetchmany(_BATCH_ROWS):
-                invalid += [str(each) for each, text in batch if not _is_json(text)]
+                invalid += [str(record_id) for record_id, text in batch if not _is_json(text)]
             if invalid:
                 problem = f"{table}.{column} is not JSON"
                 yield _Finding("json", problem, len(invalid), sorted(invalid)[:_MAX_EXAMPLES])

@@ -56,18 +56,18 @@ def _repeated(table: str, columns: tuple[str, ...], where: str = "true") -> str:
 
 
 def _unique(table: str, columns: tuple[str, ...], where: str = "true") -> Rule:
-    named = " and ".join(columns)
-    return Rule("unique", f"{table}: {named} is missing or there twice", _repeated(table, columns, where))
+    listed = " and ".join(columns)
+    return Rule("unique", f"{table}: {listed} is missing or duplicated", _repeated(table, columns, where))
 
 
 def _foreign_key(name: str, table: str, column: str, to: str, key: str = "_id", where: str = "true") -> Rule:
     """Return the rule that a column is a foreign key of another table, or null."""
     id = quoted(_KEYS.get(table, ("_id",))[-1])
-    known = f"SELECT {quoted(key)} FROM {to} WHERE {quoted(key)} IS NOT NULL"
+    keys = f"SELECT {quoted(key)} FROM {to} WHERE {quoted(key)} IS NOT NULL"
     return Rule(
         name,
-        f"{table}: {column} names no record of {to}",
-        f"SELECT {id} FROM {table} WHERE {quoted(column)} NOT IN ({known}) AND {where}",
+        f"{table}: {column} refers to no record of {to}",
+        f"SELECT {id} FROM {table} WHERE {quoted(column)} NOT IN ({keys}) AND {where}",
     )
 
 
@@ -100,7 +100,7 @@ _PATHS: Final = (
     "UNION ALL SELECT child._id, list_append(tree.path, tree._id) FROM nodes AS child "
     "JOIN tree ON child.parentId = tree._id AND NOT list_contains(tree.path, child._id)) "
     "SELECT nodes._id FROM nodes LEFT JOIN tree USING (_id) "
-    # Below a loop, and in one, there is no way up to a root.
+    # Nodes in or below a cycle have no path to a root.
     "WHERE tree._id IS NULL OR nodes.path IS DISTINCT FROM tree.path"
 )
 _VERSIONS: Final = (
@@ -149,7 +149,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "lifetimes",
-        "interactions whose userLifetimeIndex is not their place among those of their user",
+        "interactions whose userLifetimeIndex is not their position among the interactions of their user",
         "SELECT _id FROM (SELECT _id, userLifetimeIndex, "
         "row_number() OVER (PARTITION BY userId ORDER BY startDate, _id) AS place FROM interactions) "
         "WHERE userLifetimeIndex IS DISTINCT FROM place",
@@ -163,7 +163,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "OR _id IN (SELECT _id FROM users)",
     ),
     _foreign_key("nodes", "nodes", "parentId", "nodes"),
-    Rule("nodes", "nodes whose path is not that of their parents", _PATHS),
+    Rule("nodes", "nodes whose path does not match their parents", _PATHS),
     _foreign_key("nodes", "interactions", "nodeId", "nodes"),
     _foreign_key("nodes", "outlays", "campaignId", "nodes"),
     _foreign_key("nodes", "campaigns", "id", "nodes"),
@@ -171,7 +171,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _foreign_key("hits", "hits", "sessionId", "interactions"),
     Rule(
         "hits",
-        "interactions whose hitCount or firstHitId is not that of their hits",
+        "interactions whose hitCount or firstHitId does not match their hits",
         "SELECT session._id FROM interactions AS session JOIN hits ON hits.sessionId = session._id "
         "GROUP BY session._id, session.hitCount, session.firstHitId, session.type "
         "HAVING count(*) IS DISTINCT FROM session.hitCount OR session.type = 'offline' "
@@ -179,16 +179,17 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "event-types",
-        "event types whose versions are not 1 to the present one, or whose fields are not those of the last",
-        f"SELECT reference FROM event_types FULL JOIN ({_VERSIONS}) AS kept USING (reference) "
-        "WHERE kept.eventTypeId IS DISTINCT FROM event_types._id OR version IS DISTINCT FROM latest "
-        "OR event_types.fields IS DISTINCT FROM kept.fields OR NOT is_whole",
+        "event types with gaps in their versions, or with fields other than those of the last version",
+        f"SELECT reference FROM event_types FULL JOIN ({_VERSIONS}) AS versions USING (reference) "
+        "WHERE versions.eventTypeId IS DISTINCT FROM event_types._id OR version IS DISTINCT FROM latest "
+        "OR event_types.fields IS DISTINCT FROM versions.fields OR NOT is_whole",
     ),
     Rule(
         "event-types",
-        "events checked against a version that their event type does not have",
-        "SELECT _id FROM events ANTI JOIN event_type_versions AS kept ON kept.reference = events.eventType "
-        "AND kept.version = events.eventTypeVersion WHERE eventTypeVersion IS NOT NULL",
+        "events validated against a version that their event type does not have",
+        "SELECT _id FROM events ANTI JOIN event_type_versions AS versions "
+        "ON versions.reference = events.eventType AND versions.version = events.eventTypeVersion "
+        "WHERE eventTypeVersion IS NOT NULL",
     ),
     Rule(
         "periods",

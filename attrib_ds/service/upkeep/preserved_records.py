@@ -104,25 +104,25 @@ def _insert(connection: duckdb.DuckDBPyConnection, preserved: PreservedRecords) 
 def _erase_again(connection: duckdb.DuckDBPyConnection) -> None:
     """Erase users and events that match new tombstones and are older than these."""
 
-    def named(rows: str) -> dict[str, datetime]:
-        return tombstones.named(connection, f"({rows})", among=_NEW)
+    def erasure_dates(rows: str) -> dict[str, datetime]:
+        return tombstones.erasure_dates(connection, f"({rows})", among=_NEW)
 
     modes = {subject: audit.mode_of(details) for subject, details in connection.execute(_ERASURES).fetchall()}
     kind = f"'{tombstones.USER}' AS kind"
-    found = named(f"SELECT _id AS row, {kind}, _id AS value, createdAt AS seen FROM users")
-    merged = named(f"SELECT _id AS row, {kind}, _id AS value, mergedAt AS seen FROM merged_users")
+    users = erasure_dates(f"SELECT _id AS row, {kind}, _id AS value, createdAt AS seen FROM users")
+    merged = erasure_dates(f"SELECT _id AS row, {kind}, _id AS value, mergedAt AS seen FROM merged_users")
     for id, date in merged.items():
         # The erased user may still be merged into another user here: split them first.
-        if find_survivor(connection, id) not in found and split_off(connection, id, date):
-            found[id] = date
-    of_identities = named(
+        if find_survivor(connection, id) not in users and split_off(connection, id, date):
+            users[id] = date
+    of_identities = erasure_dates(
         f"SELECT userId AS row, '{tombstones.IDENTITY}' || kind AS kind, value, createdAt AS seen "
         "FROM identities JOIN users ON users._id = userId"
     )
-    found = of_identities | found
-    for id, date in sorted(found.items()):
+    users = of_identities | users
+    for id, date in sorted(users.items()):
         erase(connection, id, modes.get(id, _DEFAULT_MODE), date)
-    events = named(
+    events = erasure_dates(
         f"SELECT _id AS row, '{tombstones.NONCE}' AS kind, nonce AS value, createdAt AS seen FROM raw_events"
     )
     if events:

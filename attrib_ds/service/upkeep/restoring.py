@@ -51,7 +51,7 @@ def restore(source: Path, target: Path, project_id: str, *, replace: bool = Fals
     NotFound
         If there is no backup.
     InvalidRequest
-        If the file is no backup of the project, or has another format version.
+        If the file is not a backup of the project, or has another format version.
     ProjectInUse
         If the project or the backup is open.
     Unavailable
@@ -85,13 +85,13 @@ def prepared(source: Path, target: Path, project_id: str) -> Iterator[tuple[Path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Unavailable(f"the folder {str(target.parent)!r} cannot be made: {error}") from error
+        raise Unavailable(f"the folder {str(target.parent)!r} cannot be created: {error}") from error
     with temporary_file(target) as part:
         _copy(source, part, project_id)
         with closing(Store.open(part, project_id)) as store, store.cursor() as cursor:
             changed = differences(cursor)
             if changed:
-                raise _refused(f"has tables that are not those of a project: {', '.join(changed)}")
+                raise _refused(f"has missing, unexpected or changed tables: {', '.join(changed)}")
             counts = {table: _count(cursor, table) for table in TABLES if table != "meta"}
         yield part, {table: count for table, count in counts.items() if count}
 
@@ -109,7 +109,7 @@ def _copy(source: Path, part: Path, project_id: str) -> None:
             # Copying the tables instead of bytes verifies the checksum of every block.
             copy_database(connection, quoted(name), part)
     except ProjectInUse as error:
-        problem = "source: the file is open; make a backup of it, and restore that"
+        problem = "source: the file is open; back it up and restore the backup"
         raise ProjectInUse(problem, field="source") from error
     except (InvalidRequest, Unavailable) as error:
         if error.field == "path":

@@ -15,9 +15,9 @@ from attrib_ds.filters import from_json
 from attrib_ds.filters.engine import to_ibis
 from attrib_ds.queries.values import timestamp
 from attrib_ds.service.users.interaction_totals import countable_interactions
-from attrib_ds.service.users.matching import comparisons, matching
+from attrib_ds.service.users.matching import comparisons, match_users
+from attrib_ds.service.users.project_keys import ProjectKeys
 from attrib_ds.service.users.properties import with_properties
-from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,7 @@ def meets(
     argument : str
         Name of the condition in error messages.
     describe : callable, optional
-        As for :func:`.matching`; by default conditions cannot ask for audiences of users.
+        As for :func:`.match_users`; by default conditions cannot ask for audiences of users.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def meets(
     if kind == "interaction":
         return _compares_count(users, _interactions(backend, condition), condition)
     predicate = from_json(dict(condition), kind="user")
-    matched = matching(backend, users.select("_id"), predicate, argument=argument, describe=describe)
+    matched = match_users(backend, users.select("_id"), predicate, argument=argument, describe=describe)
     return users["_id"].isin(matched["_id"])
 
 
@@ -113,7 +113,7 @@ def check(backend: Backend, condition: Condition, *, argument: str) -> None:
     Raises
     ------
     InvalidRequest
-        If it asks for ``audienceIds``, which depend on it.
+        If it names ``audienceIds``, which depend on the audience.
     """
     for leaf in leaves(condition):
         if leaf["type"] in {"audience", "event", "interaction"}:
@@ -123,7 +123,8 @@ def check(backend: Backend, condition: Condition, *, argument: str) -> None:
             for comparison in comparisons(from_json(dict(leaf), kind="user"))
         ):
             raise InvalidRequest(
-                f"{argument}: asks for 'audienceIds', which depend on it; allowed: type 'audience'",
+                f"{argument}: 'audienceIds' is not allowed in the condition of an audience; "
+                "allowed: type 'audience'",
                 field=argument,
             )
     meets(backend, backend.table("users").select("_id"), condition, argument=argument)
@@ -173,7 +174,7 @@ def _condition_of(backend: Backend, id: str, argument: str) -> Condition:
 def _events(backend: Backend, condition: Condition, argument: str) -> ir.Table:
     reference = condition["eventType"]
     try:
-        Vocabulary(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
+        ProjectKeys(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
     except InvalidRequest as refusal:
         message = refusal.message.replace("eventTypesCount.", "")
         raise InvalidRequest(message, field=argument) from None

@@ -95,7 +95,8 @@ def delete_audience(store: Store, request: DeleteAudience) -> Answer:
         ).fetchall():
             if request.id in _audience_ids(json.loads(condition)):
                 raise Conflict(
-                    f"id: the audience {name!r} is made of {request.id!r}; delete that one first", field="id"
+                    f"id: the condition of the audience {name!r} names {request.id!r}; delete {name!r} first",
+                    field="id",
                 )
         connection.execute("DELETE FROM audiences WHERE _id = ?", [request.id])
         return 1

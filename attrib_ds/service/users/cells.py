@@ -63,12 +63,12 @@ def cells_of(batch: pa.RecordBatch, key: str) -> list[Cell]:
     return values
 
 
-def written(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     """Return the text of a cell.
 
     Examples
     --------
-    >>> [written(cell) for cell in (None, True, 12.5, Decimal("0.10"), ["a", 1])]
+    >>> [cell_text(cell) for cell in (None, True, 12.5, Decimal("0.10"), ["a", 1])]
     ['', 'true', '12.5', '0.10', 'a|1']
     """
     if cell is None:
@@ -80,7 +80,7 @@ def written(cell: Cell) -> str:
     if isinstance(cell, Decimal):
         return format(cell, "f")
     if isinstance(cell, list):
-        return SEPARATOR.join(written(each) for each in cell)
+        return SEPARATOR.join(cell_text(value) for value in cell)
     if isinstance(cell, float) and not math.isfinite(cell):
         return str(cell)
     return encode(cell)
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Cell:
     if isinstance(value, dict):
         return encode(value)
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(member) for member in value]
     cell: Cell = value
     return cell
 

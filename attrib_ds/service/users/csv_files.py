@@ -7,7 +7,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.service.users.cells import written
+from attrib_ds.service.users.cells import cell_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,21 +50,21 @@ def csv_pieces(
     """
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, delimiter=form.delimiter, lineterminator="\r\n")
-    text = _escaped if form.sanitizeFormulas else written
+    text = _escaped if form.sanitizeFormulas else cell_text
     writer.writerow(header)
-    yield (_BYTE_ORDER_MARK if form.encoding == "utf-8-bom" else b"") + _taken(sink)
+    yield (_BYTE_ORDER_MARK if form.encoding == "utf-8-bom" else b"") + _drained(sink)
     for rows in batches:
         writer.writerows([text(cell) for cell in row] for row in rows)
-        yield _taken(sink)
+        yield _drained(sink)
 
 
 def _escaped(cell: Cell) -> str:
     """Return the text of a cell, prefixed by an apostrophe if a spreadsheet would evaluate it."""
-    text = written(cell)
+    text = cell_text(cell)
     return f"'{text}" if text.startswith(_FORMULA_PREFIXES) and not _HARMLESS.fullmatch(text) else text
 
 
-def _taken(sink: io.StringIO) -> bytes:
+def _drained(sink: io.StringIO) -> bytes:
     piece = sink.getvalue().encode()
     sink.seek(0)
     sink.truncate()

@@ -1,4 +1,4 @@
-"""Describes the users of a page."""
+"""Streams users with their properties, page by page."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
     from attrib_ds.service.store.store import Store
 
-#: The table of the connection that holds the users of a page.
+#: Temporary table of the users to describe.
 PAGE: Final = "users_of_page"
 _LISTED: Final = "listed_users"
-#: The first rows come early; of more at once each costs less.
+#: A small first batch answers early; larger batches cost less per user.
 _FIRST_USERS: Final = 2_048
 _USERS_AT_ONCE: Final = 20_000
 
 
 def described_page(store: Store, backend: Backend, keys: Iterable[str], mode: str = "latest") -> str:
-    """Return the query of the users in the table :data:`PAGE`, described.
+    """Return the query of the users in the table :data:`PAGE` with their properties.
 
     Parameters
     ----------
     store : Store
-        Remembers what takes long to compile.
+        Its cache keeps compiled queries.
     backend : ibis.backends.duckdb.Backend
-        From its :meth:`~Store.read`, with that table.
+        From :meth:`Store.read`, with that table.
     keys, mode
         As for :func:`description_query`.
 
@@ -53,37 +53,37 @@ def described_page(store: Store, backend: Backend, keys: Iterable[str], mode: st
 def describe(
     store: Store, find: Callable[[Backend], tuple[ir.Table, int]], keys: Iterable[str], mode: str = "latest"
 ) -> Answer:
-    """Answer the described users as a stream: a few thousand at a time are computed and held.
+    """Return users with their properties as a stream; memory holds a few thousand at a time.
 
     Parameters
     ----------
     store : Store
-        Where they are.
+        Store of the users.
     find : callable
-        Takes a backend of the store; returns the users with their ``_id`` and ``place``, from 0 in the order
-        of the rows, and how many match in all. The rows and that number are from one snapshot (G-104).
+        Takes a backend of the store; returns the users with their ``_id`` and ``place`` in the result, from
+        0, and the total number of matches, from the same snapshot (G-104).
     keys, mode
         As for :func:`described_page`.
 
     Returns
     -------
     Answer
-        To be closed. Its columns are those of :func:`attrib_ds.schema.user_columns`.
+        The caller closes it. Its columns are those of :func:`attrib_ds.schema.user_columns`.
 
     Raises
     ------
     ServiceFailure
         If the database failed.
     """
-    wanted = tuple(keys)
-    columns = schema.user_columns(wanted)
+    names = tuple(keys)
+    columns = schema.user_columns(names)
     with ExitStack() as stack:
         backend = stack.enter_context(store.read())
         users, total = find(backend)
         materialize(backend, users.select("_id", "place"), _LISTED)
         ((count,),) = backend.con.execute(f"SELECT count(*) FROM {_LISTED}").fetchall()
-        turn_to(backend, 0, _FIRST_USERS)
-        query = described_page(store, backend, wanted, mode)
+        _load_places(backend, 0, _FIRST_USERS)
+        query = described_page(store, backend, names, mode)
         return Answer(
             columns,
             _tables(backend, query, columns, count),
@@ -93,8 +93,8 @@ def describe(
         )
 
 
-def turn_to(backend: Backend, first: int, end: int) -> None:
-    """Put the users of the places from one to before another one into the table :data:`PAGE`."""
+def _load_places(backend: Backend, first: int, end: int) -> None:
+    """Load the users from one place to before another into the table :data:`PAGE`."""
     backend.con.execute(
         f"CREATE OR REPLACE TEMP TABLE {PAGE} AS FROM {_LISTED} WHERE place >= {first} AND place < {end}"
     )
@@ -108,7 +108,7 @@ def _tables(backend: Backend, query: str, columns: pa.Schema, count: int) -> Ite
     first, size = 0, _FIRST_USERS
     while first < count:
         if first:
-            turn_to(backend, first, first + size)
+            _load_places(backend, first, first + size)
         for batch in backend.con.execute(in_order).to_arrow_reader(BATCH_ROWS):
             yield pa.Table.from_batches([batch.cast(columns)])
         first, size = first + size, _USERS_AT_ONCE

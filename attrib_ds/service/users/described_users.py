@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from attrib_ds.service.store.query_cache import QueryCache
 from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users.audience_conditions import memberships
+from attrib_ds.service.users.project_keys import ProjectKeys
 from attrib_ds.service.users.properties import properties_query
-from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,17 +42,17 @@ def description_query(
     str
         SQL, as from :func:`.properties_query`.
     """
-    vocabulary, names = Vocabulary(backend.con), list(keys)
-    members = _memberships_query(backend, users, vocabulary, cache) if "audienceIds" in names else None
-    return properties_query(vocabulary, users, names, mode, memberships=members)
+    project_keys, names = ProjectKeys(backend.con), list(keys)
+    members = _memberships_query(backend, users, project_keys, cache) if "audienceIds" in names else None
+    return properties_query(project_keys, users, names, mode, memberships=members)
 
 
-def _memberships_query(backend: Backend, users: str, vocabulary: Vocabulary, cache: QueryCache) -> str:
+def _memberships_query(backend: Backend, users: str, project_keys: ProjectKeys, cache: QueryCache) -> str:
     audiences = tuple(backend.con.execute("SELECT _id, condition FROM audiences ORDER BY _id").fetchall())
     if not audiences:
         return "SELECT NULL::VARCHAR AS userId, NULL::VARCHAR AS audienceId WHERE false"
     return cache.get(
-        (users, audiences, vocabulary.declarations),
+        (users, audiences, project_keys.declarations),
         lambda: backend.compile(
             memberships(backend, sql_table(backend, f"SELECT _id FROM {users}"), audiences)
         ),

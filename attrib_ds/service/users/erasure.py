@@ -105,9 +105,9 @@ def erase_events(connection: duckdb.DuckDBPyConnection, ids: list[str], date: da
         Current time, naive, in UTC.
     """
     computed = connection.execute("SELECT _id FROM events WHERE _id IN (SELECT unnest(?))", [ids]).fetchall()
-    kept = [id for (id,) in computed]
-    _hide(connection, kept, date)
-    _delete_raw(connection, set(ids) - set(kept))
+    computed_ids = [id for (id,) in computed]
+    _hide(connection, computed_ids, date)
+    _delete_raw(connection, set(ids) - set(computed_ids))
 
 
 def _read_person(connection: duckdb.DuckDBPyConnection, id: str) -> _Person:
@@ -130,7 +130,7 @@ def _read_person(connection: duckdb.DuckDBPyConnection, id: str) -> _Person:
     merged = connection.execute("SELECT _id FROM merged_users WHERE userId = ?", [id]).fetchall()
     marks = {(tombstones.identity_kind(kind), value) for kind, value in identities}
     marks |= {(tombstones.NONCE, nonce) for (nonce,) in nonces if not tombstones.is_hidden(nonce)}
-    marks |= {(tombstones.USER, each) for each in (id, *(gone for (gone,) in merged))}
+    marks |= {(tombstones.USER, user) for user in (id, *(merged_id for (merged_id,) in merged))}
     return _Person(id, frozenset(marks), tuple(others))
 
 
@@ -140,28 +140,28 @@ def _not_of_others(
     """Remove identities that belong to other users."""
     if not identities:
         return set()
-    held = connection.execute(
+    of_others = connection.execute(
         "SELECT kind, value FROM identities WHERE userId <> ? AND value IN (SELECT unnest(?))",
         [id, [value for _, value in identities]],
     ).fetchall()
-    return identities - set(held)
+    return identities - set(of_others)
 
 
 def _mentioning(connection: duckdb.DuckDBPyConnection, identities: Iterable[tuple[str, str]]) -> list[str]:
     """Return the raw events without a computed event that contain an identity in any field."""
-    wanted = {value.lower() for _, value in identities}
-    if not wanted:
+    values = {value.lower() for _, value in identities}
+    if not values:
         return []
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT _id, trackerId, data FROM raw_events WHERE _id NOT IN (SELECT _id FROM events)"
     )
     mentioning = []
-    while rows := found.fetchmany(1_000):
+    while rows := cursor.fetchmany(1_000):
         mentioning += [
             id
             for id, tracker_id, data in rows
-            if (tracker_id or "").lower() in wanted
-            or any(text.strip().lower() in wanted for text in _texts(json.loads(data or "null")))
+            if (tracker_id or "").lower() in values
+            or any(text.strip().lower() in values for text in _texts(json.loads(data or "null")))
         ]
     return mentioning
 
@@ -170,8 +170,8 @@ def _texts(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each)
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _texts(member)
 
 
 def _delete_raw(connection: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> None:
@@ -196,7 +196,9 @@ def _delete(connection: duckdb.DuckDBPyConnection, id: str) -> None:
 
 def _anonymise(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None:
     _hide(
-        connection, [each for (each,) in connection.execute("SELECT id FROM temp.own_events").fetchall()], now
+        connection,
+        [event_id for (event_id,) in connection.execute("SELECT id FROM temp.own_events").fetchall()],
+        now,
     )
     for table, column in {"interactions": "_id", "hits": "sessionId"}.items():
         revealing = ", ".join(f"{quoted(name)} = NULL" for name in _REVEALING[table])
@@ -211,8 +213,8 @@ def _hide(connection: duckdb.DuckDBPyConnection, events: list[str], now: datetim
     of_project, by_type = read_personal(connection)
 
     def is_personal(field: Field) -> bool:
-        named = of_project | by_type.get(field.event_type, frozenset())
-        return is_identifying(field) or field.key in named
+        listed = of_project | by_type.get(field.event_type, frozenset())
+        return is_identifying(field) or field.key in listed
 
     redact(connection, events, now, is_personal=is_personal, whole=True)
     nonces = connection.execute(

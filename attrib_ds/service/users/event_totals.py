@@ -8,7 +8,7 @@ from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.users.field_values import instant_text, object_of
 
 if TYPE_CHECKING:
-    from attrib_ds.service.users.vocabulary import Vocabulary
+    from attrib_ds.service.users.project_keys import ProjectKeys
 
 _OF_TYPE: Final = "eventTypesCount."
 _COLUMNS: Final = {
@@ -21,7 +21,7 @@ _META: Final = (
 )
 
 
-def totals(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+def totals(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
     """Select the number of events, in total and by type, and the dates of the first and the last."""
     selected = {name: column for name, column in _COLUMNS.items() if name in names}
     for name in names:
@@ -36,7 +36,7 @@ def totals(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  
     )
 
 
-def by_type(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+def by_type(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Select objects with totals by event type."""
     values = {"eventTypesCount": "number", "eventTypeMeta": _META}
     selected = [

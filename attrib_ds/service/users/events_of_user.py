@@ -15,7 +15,7 @@ from attrib_ds.instants import naive
 from attrib_ds.queries.values import ordering, timestamp
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.metrics import as_resource
-from attrib_ds.service.events.reading import ATTRIBUTABLE, computed
+from attrib_ds.service.events.reading import ATTRIBUTABLE, read_events
 from attrib_ds.service.identity.merging import find_survivor
 from attrib_ds.service.store.cursors import BATCH_ROWS
 
@@ -33,9 +33,9 @@ _METRIC_DATE: Final = {"metricDate": "date"}
 
 
 def list_user_events(store: Store, request: ListUserEvents) -> Answer:
-    """Answer one page of the events of a user as a stream, the newest first unless sorted otherwise.
+    """Return one page of the events of a user as a stream, newest first by default.
 
-    An unknown user has none (G-150).
+    An unknown user has no events (G-150).
     """
     with ExitStack() as stack:
         backend = stack.enter_context(store.read())
@@ -46,7 +46,7 @@ def list_user_events(store: Store, request: ListUserEvents) -> Answer:
         def tables() -> Iterator[pa.Table]:
             for start in range(0, len(page), BATCH_ROWS):
                 part = page[start : start + BATCH_ROWS]
-                yield in_order(computed(backend.con, part), part)
+                yield in_order(read_events(backend.con, part), part)
 
         return Answer(
             schema.EVENT,
@@ -62,25 +62,25 @@ def list_user_events(store: Store, request: ListUserEvents) -> Answer:
 def _event_ids(connection: duckdb.DuckDBPyConnection, request: ListUserEvents, user_id: str) -> list[str]:
     """Return the ids of all events that match, in their order."""
     bounds = {"eventDate >= ?": request.since, "eventDate <= ?": request.until}
-    given = {condition: naive(bound) for condition, bound in bounds.items() if bound is not None}
-    kept = " AND ".join(["userId = ?", *given])
+    parameters = {condition: naive(bound) for condition, bound in bounds.items() if bound is not None}
+    conditions = " AND ".join(["userId = ?", *parameters])
     # Without the parameter, and with false, all events are listed (G-151).
     attributable = f"WHERE _id IN ({ATTRIBUTABLE})" if request.attributable else ""
     direction = request.order or ("ASC" if request.sort else "DESC")
     order = f"{quoted(request.sort or 'eventDate')} {direction} NULLS LAST, _id"
-    # SQL as it stands: an expression is compiled in ten times the time in which few events are read.
-    found = connection.execute(
-        f"WITH wanted AS (SELECT * FROM events WHERE {kept}) "
-        f"SELECT _id FROM wanted {attributable} ORDER BY {order}",
-        [user_id, *given.values()],
+    # Plain SQL: compiling an Ibis expression takes ten times as long as reading a few events.
+    rows = connection.execute(
+        f"WITH selected AS (SELECT * FROM events WHERE {conditions}) "
+        f"SELECT _id FROM selected {attributable} ORDER BY {order}",
+        [user_id, *parameters.values()],
     )
-    return [id for (id,) in found.fetchall()]
+    return [id for (id,) in rows.fetchall()]
 
 
 def list_user_metrics(store: Store, request: ListUserMetrics) -> Answer:
-    """Answer one page of the states and statistics of a user's events as a stream.
+    """Return one page of the states and statistics of a user's events as a stream, newest first by default.
 
-    Deleted ones are left out (G-153). The newest come first unless sorted otherwise.
+    Deleted ones are left out (G-153).
 
     Raises
     ------
@@ -93,9 +93,11 @@ def list_user_metrics(store: Store, request: ListUserMetrics) -> Answer:
         if backend.con.execute("SELECT 1 FROM users WHERE _id = ?", [user_id]).fetchone() is None:
             raise NotFound(f"id: there is no user {request.id!r}", field="id")
         events, metrics = backend.table("events"), backend.table("metrics")
-        found = metrics.semi_join(events.filter(events.userId == user_id), metrics.eventId == events["_id"])
-        found = _between(found.filter(found.deletedAt.isnull()), "date", request)
-        return found.filter(found.type == request.type) if request.type is not None else found
+        matching = metrics.semi_join(
+            events.filter(events.userId == user_id), metrics.eventId == events["_id"]
+        )
+        matching = _between(matching.filter(matching.deletedAt.isnull()), "date", request)
+        return matching.filter(matching.type == request.type) if request.type is not None else matching
 
     def read(backend: Backend, ids: list[str]) -> pa.Table:
         metrics = backend.table("metrics")
@@ -121,13 +123,13 @@ def _paged(
     columns: pa.Schema,
     sort: str,
 ) -> Answer:
-    """Answer a page in one snapshot: find the ids of all its rows, then read these a batch at a time."""
+    """Return a page from one snapshot: find the ids of its rows, then read them in batches."""
     order = request.order or ("ASC" if request.sort else "DESC")
     with ExitStack() as stack:
         backend = stack.enter_context(store.read())
-        found = find(backend)
-        total = int(found.count().to_pyarrow().as_py())
-        ordered = found.order_by(ordering(found, {sort: 1 if order == "ASC" else -1}))
+        matching = find(backend)
+        total = int(matching.count().to_pyarrow().as_py())
+        ordered = matching.order_by(ordering(matching, {sort: 1 if order == "ASC" else -1}))
         page = ordered.select("_id").limit(request.limit, offset=request.offset)
         ids: list[str] = page.to_pyarrow()["_id"].to_pylist()
 

@@ -12,9 +12,9 @@ from attrib_ds.errors import ServiceFailure
 from attrib_ds.service.users.cells import cells_of, rows_of
 from attrib_ds.service.users.csv_files import csv_pieces
 from attrib_ds.service.users.described_page import describe
+from attrib_ds.service.users.project_keys import ProjectKeys
 from attrib_ds.service.users.selection import select_users
-from attrib_ds.service.users.transformers import transforming
-from attrib_ds.service.users.vocabulary import Vocabulary
+from attrib_ds.service.users.transformers import transformation
 from attrib_ds.service.users.xlsx_files import check_xlsx, write_xlsx
 
 if TYPE_CHECKING:
@@ -51,29 +51,33 @@ def export_users(store: Store, request: ExportUsers) -> Answer:
 
 
 def _users(store: Store, request: ExportUsers) -> Answer:
-    asked = request.exporterDataConfig
+    config = request.exporterDataConfig
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
-        Vocabulary(backend.con).check(asked.columns, argument="columns")
-        users = select_users(backend, filters=asked.filters, audience=asked.audience)
+        ProjectKeys(backend.con).check(config.columns, argument="columns")
+        users = select_users(backend, filters=config.filters, audience=config.audience)
         total = int(users.count().to_pyarrow().as_py())
         return users.mutate(place=ibis.row_number().over(order_by=users["_id"])), total
 
-    return describe(store, find, asked.columns)
+    return describe(store, find, config.columns)
 
 
 def _rows(users: Answer, request: ExportUsers) -> Iterator[list[tuple[Cell, ...]]]:
-    changes = [(each.key, transforming(each)) for each in request.transformerConfig]
+    transformations = [
+        (transformer.key, transformation(transformer)) for transformer in request.transformerConfig
+    ]
     try:
         for batch in (batch for table in users for batch in table.to_batches()):
-            yield rows_of(_column(batch, key, changes) for key in request.exporterDataConfig.columns)
+            yield rows_of(_column(batch, key, transformations) for key in request.exporterDataConfig.columns)
     except duckdb.Error as error:
         raise ServiceFailure(f"the project's file could not be read: {error}") from error
 
 
-def _column(batch: pa.RecordBatch, key: str, changes: list[tuple[str, Callable[[Cell], Cell]]]) -> list[Cell]:
+def _column(
+    batch: pa.RecordBatch, key: str, transformations: list[tuple[str, Callable[[Cell], Cell]]]
+) -> list[Cell]:
     cells = cells_of(batch, key)
-    for changed, change in changes:
-        if changed == key:
-            cells = [change(cell) for cell in cells]
+    for transformed_key, transform in transformations:
+        if transformed_key == key:
+            cells = [transform(cell) for cell in cells]
     return cells

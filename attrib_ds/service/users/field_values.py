@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.records.sources import literal
-from attrib_ds.service.users.vocabulary import ALWAYS
+from attrib_ds.service.users.project_keys import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from attrib_ds.service.users.vocabulary import UserField, Vocabulary
+    from attrib_ds.service.users.project_keys import ProjectKeys, UserField
 
 #: Pattern of keys; other members of ``userData`` are no fields.
 _KEY: Final = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
@@ -36,12 +36,12 @@ def is_key(text: str) -> bool:
     return re.fullmatch(_KEY.strip("^$"), text) is not None
 
 
-def field_values(vocabulary: Vocabulary, users: str, *, keys: Iterable[str] | None = None) -> str:
+def field_values(project_keys: ProjectKeys, users: str, *, keys: Iterable[str] | None = None) -> str:
     """Return the query of the values of user fields.
 
     Parameters
     ----------
-    vocabulary : Vocabulary
+    project_keys : ProjectKeys
         Keys of the project.
     users : str
         Relation in SQL, for a FROM clause, with the column ``_id``.
@@ -58,19 +58,21 @@ def field_values(vocabulary: Vocabulary, users: str, *, keys: Iterable[str] | No
     """
     value = "{'current': current::VARCHAR, 'type': type, 'anonymized': anonymized, 'invalid': invalid}"
     return (
-        f"SELECT * FROM ({given_values(vocabulary, users, keys=keys)}) AS given "
+        f"SELECT * FROM ({all_values(project_keys, users, keys=keys)}) AS given "
         f"QUALIFY {value} IS DISTINCT FROM lag({value}) OVER "
         "(PARTITION BY userId, key ORDER BY date, sourceId, source)"
     )
 
 
-def given_values(vocabulary: Vocabulary, users: str, *, keys: Iterable[str] | None = None) -> str:
+def all_values(project_keys: ProjectKeys, users: str, *, keys: Iterable[str] | None = None) -> str:
     """Return the query of values including consecutive duplicates, which is faster.
 
     For the parameters and the columns see :func:`field_values`.
     """
-    wanted = None if keys is None else list(dict.fromkeys(keys))
-    return f"{_of_events(vocabulary, users, wanted)} UNION ALL {_of_interactions(vocabulary, users, wanted)}"
+    names = None if keys is None else list(dict.fromkeys(keys))
+    return (
+        f"{_of_events(project_keys, users, names)} UNION ALL {_of_interactions(project_keys, users, names)}"
+    )
 
 
 def reduced(values: str, mode: str) -> str:
@@ -92,7 +94,7 @@ def reduced(values: str, mode: str) -> str:
     order = f"date {direction}, sourceId {direction}, source {direction}"
     if mode == "alphabetical":
         text = text_of("current")
-        order = f"{folded(text)}, {text}, {order}"
+        order = f"{case_folded(text)}, {text}, {order}"
     return (
         f"SELECT * FROM ({values}) AS kept "
         f"QUALIFY row_number() OVER (PARTITION BY userId, key ORDER BY {order}) = 1"
@@ -127,7 +129,7 @@ def text_of(current: str) -> str:
     )
 
 
-def folded(text: str) -> str:
+def case_folded(text: str) -> str:
     """Return a SQL expression that case-folds text (G-106)."""
     letters, forms = _singly_folded()
     lowered = f"translate(lower({text}), {literal(letters)}, {literal(forms)})"
@@ -142,27 +144,27 @@ def typed(current: str, kind: str) -> str:
     return TYPED.get(kind, "{}").format(text_of(current))
 
 
-def _of_events(vocabulary: Vocabulary, users: str, keys: list[str] | None) -> str:
+def _of_events(project_keys: ProjectKeys, users: str, keys: list[str] | None) -> str:
     columns = 'userId, eventDate, eventType, eventTypeVersion, _id AS sourceId, "user" AS document'
     current, raw = "json_extract(entry, '$.current')", "json_extract(entry, '$.raw')"
     date = TYPED["date"].format("json_extract_string(entry, '$.date')")
     default = _by_key({key: kind for key, (kind, _) in ALWAYS.items()}, "string")
-    discriminant = _is_declared(vocabulary.fields, "discriminating")
+    discriminant = _is_declared(project_keys.fields, "discriminating")
     return (
         f"""SELECT userId, key, coalesce(json_extract_string(entry, '$.type'), {default}) AS type, """
         f"coalesce({current}, {raw}) AS current, coalesce({raw}, {current}) AS raw, "
         f"coalesce({date}, eventDate) AS date, "
         f"{_flag('invalid')} AS invalid, {_flag('anonymized')} AS anonymized, "
-        f"{discriminant} OR {_is_undeclared(vocabulary)} AS discriminant, "
-        f"""{_is_declared(vocabulary.fields, "placing")} AS "placing", 'event' AS source, sourceId """
+        f"{discriminant} OR {_is_undeclared(project_keys)} AS discriminant, "
+        f"""{_is_declared(project_keys.fields, "placing")} AS "placing", 'event' AS source, sourceId """
         f"FROM ({_entries(columns, 'events', users, keys)}) AS entries"
     )
 
 
-def _of_interactions(vocabulary: Vocabulary, users: str, keys: list[str] | None) -> str:
+def _of_interactions(project_keys: ProjectKeys, users: str, keys: list[str] | None) -> str:
     columns = "userId, startDate, _id AS sourceId, userData AS document, rawUserData AS sent"
-    kinds = {key: field.type for key, field in vocabulary.fields.items()}
-    certain = [key for key, field in vocabulary.fields.items() if _identifies(key, field)]
+    kinds = {key: field.type for key, field in project_keys.fields.items()}
+    certain = [key for key, field in project_keys.fields.items() if _identifies(key, field)]
     text = f"trim(json_extract_string(entry, '$'), {literal(string.whitespace)})"
     return (
         f"SELECT userId, key, {_by_key(kinds, 'string')} AS type, "
@@ -178,15 +180,15 @@ def _of_interactions(vocabulary: Vocabulary, users: str, keys: list[str] | None)
 
 def _entries(columns: str, table: str, users: str, keys: list[str] | None) -> str:
     """Return the query of one row per member of the documents; all members without ``keys``."""
-    each = "json_keys(document)" if keys is None else f"{_listed(keys)}::VARCHAR[]"
+    names = "json_keys(document)" if keys is None else f"{_listed(keys)}::VARCHAR[]"
     rows = (
-        f"SELECT *, unnest({each}) AS key FROM (SELECT {columns} FROM {table} "
+        f"SELECT *, unnest({names}) AS key FROM (SELECT {columns} FROM {table} "
         f"WHERE userId IN (SELECT _id FROM {users})) AS documents WHERE document IS NOT NULL"
     )
-    named = f"AND regexp_matches(key, '{_KEY}')" if keys is None else ""
+    only_keys = f"AND regexp_matches(key, '{_KEY}')" if keys is None else ""
     return (
         f"SELECT *, {_MEMBER.format('document')} AS entry FROM ({rows}) AS named "
-        f"WHERE entry IS NOT NULL {named}"
+        f"WHERE entry IS NOT NULL {only_keys}"
     )
 
 
@@ -208,17 +210,17 @@ def _by_key(values: Mapping[str, str], otherwise: str) -> str:
 
 
 def _is_declared(fields: Mapping[str, UserField], flag: str) -> str:
-    labels = sorted(f"{each}/{key}" for key, field in fields.items() for each in getattr(field, flag))
+    labels = sorted(f"{label}/{key}" for key, field in fields.items() for label in getattr(field, flag))
     if not labels:
         return "false"
-    # As `vocabulary.label` names an event type.
-    label = "eventType || ' ' || coalesce(eventTypeVersion::VARCHAR, '') || '/' || key"
-    return f"({label}) IN ({', '.join(map(literal, labels))})"
+    # As `project_keys.label` writes an event type.
+    row_label = "eventType || ' ' || coalesce(eventTypeVersion::VARCHAR, '') || '/' || key"
+    return f"({row_label}) IN ({', '.join(map(literal, labels))})"
 
 
-def _is_undeclared(vocabulary: Vocabulary) -> str:
+def _is_undeclared(project_keys: ProjectKeys) -> str:
     """Return a SQL condition for undeclared fields that are identifying in every project."""
-    declared = vocabulary.declared
+    declared = project_keys.declared
     return _is_one_of([key for key, (_, is_certain) in ALWAYS.items() if is_certain and key not in declared])
 
 

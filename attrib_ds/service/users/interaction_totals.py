@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
 
-    from attrib_ds.service.users.vocabulary import Vocabulary
+    from attrib_ds.service.users.project_keys import ProjectKeys
 
 #: Condition in SQL for interactions that count, the same as of :func:`countable_interactions`.
 IS_COUNTABLE: Final = "NOT coalesce(isBot, false) AND trafficFilterId IS NULL"
@@ -33,7 +33,7 @@ def countable_interactions(backend: Backend) -> ir.Table:
     return interactions.filter(~interactions.isBot.fill_null(False), interactions.trafficFilterId.isnull())
 
 
-def totals(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+def totals(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
     """Select the number of interactions, their sums and averages, the first and the last (G-063, R039)."""
     selected = [f"{column} AS {quoted(name)}" for name, column in _COLUMNS.items() if name in names]
     if not selected:

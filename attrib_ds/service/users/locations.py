@@ -9,7 +9,7 @@ from attrib_ds.service.users.field_values import field_values
 from attrib_ds.service.users.interaction_totals import IS_COUNTABLE
 
 if TYPE_CHECKING:
-    from attrib_ds.service.users.vocabulary import Vocabulary
+    from attrib_ds.service.users.project_keys import ProjectKeys
 
 _COLUMNS: Final = {
     "mostProbableLocation.source": "source",
@@ -27,27 +27,27 @@ _FROM_SESSIONS: Final = (
 )
 
 
-def most_probable(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+def most_probable(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
     """Select the location from the latest event that has one, otherwise from the latest session."""
     selected = [f"{column} AS {quoted(name)}" for name, column in _COLUMNS.items() if name in names]
     if not selected:
         return None
     candidates = _FROM_SESSIONS
-    keys = [key for key, field in vocabulary.fields.items() if field.placing]
+    keys = [key for key, field in project_keys.fields.items() if field.placing]
     if keys:
-        candidates = f"{candidates} UNION ALL {_from_events(vocabulary, keys)}"
+        candidates = f"{candidates} UNION ALL {_from_events(project_keys, keys)}"
     return (
         f"SELECT owner, {', '.join(selected)} FROM ({candidates}) AS candidates "
         "QUALIFY row_number() OVER (PARTITION BY owner ORDER BY rank, date DESC, id DESC, key) = 1"
     )
 
 
-def _from_events(vocabulary: Vocabulary, keys: list[str]) -> str:
+def _from_events(project_keys: ProjectKeys, keys: list[str]) -> str:
     coordinates = "try_cast(json_extract(current, '$.location.coordinates') AS DOUBLE[])"
     confidence = "coalesce(try_cast(json_extract_string(current, '$.extra.confidence') AS DOUBLE), 0.0)"
     return (
         f"SELECT userId AS owner, 1 AS rank, date, sourceId AS id, key, 'event-based' AS source, "
         f"{confidence} AS confidence, {coordinates} AS coordinates "
-        f"FROM ({field_values(vocabulary, 'ids', keys=keys)}) AS field_values "
+        f"FROM ({field_values(project_keys, 'ids', keys=keys)}) AS field_values "
         'WHERE "placing" AND NOT invalid AND NOT anonymized AND len(coordinates) = 2'
     )

@@ -10,8 +10,8 @@ from attrib_ds.filters import Comparison, Condition, Predicate
 from attrib_ds.filters.engine import to_ibis
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.sql_tables import sql_table
-from attrib_ds.service.users.field_values import given_values, typed
-from attrib_ds.service.users.vocabulary import Vocabulary
+from attrib_ds.service.users.field_values import all_values, typed
+from attrib_ds.service.users.project_keys import ProjectKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ _FIELDS: Final = "fields."
 _COMPARED_AS: Final = {"number": "number", "boolean": "boolean", "date": "date"}
 
 
-def matching(
+def match_users(
     backend: Backend, users: ir.Table, predicate: Predicate, *, argument: str, describe: Describe
 ) -> ir.Table:
     """Return the users who match a predicate.
@@ -57,17 +57,17 @@ def matching(
     InvalidRequest
         If the project has no such key, or the predicate compares its values as another type.
     """
-    vocabulary = Vocabulary(backend.con)
-    typed_predicate = _with_types(predicate, vocabulary, argument)
+    project_keys = ProjectKeys(backend.con)
+    typed_predicate = _with_types(predicate, project_keys, argument)
     names = list(dict.fromkeys(leaf.field for leaf in comparisons(typed_predicate)))
     table = describe(backend, users, [name for name in names if not name.startswith(_FIELDS)])
     kinds = {
-        name: vocabulary.find_field(name.removeprefix(_FIELDS), argument=argument).type
+        name: project_keys.find_field(name.removeprefix(_FIELDS), argument=argument).type
         for name in names
         if name.startswith(_FIELDS)
     }
     if kinds:
-        values = _field_arrays(backend, users, vocabulary, kinds)
+        values = _field_arrays(backend, users, project_keys, kinds)
         table = table.left_join(values, table["_id"] == values.owner).drop("owner")
     return table.filter(to_ibis(typed_predicate, table)).select("_id")
 
@@ -80,11 +80,11 @@ def comparisons(predicate: Predicate) -> list[Comparison]:
 
 
 def _field_arrays(
-    backend: Backend, users: ir.Table, vocabulary: Vocabulary, kinds: dict[str, str]
+    backend: Backend, users: ir.Table, project_keys: ProjectKeys, kinds: dict[str, str]
 ) -> ir.Table:
     """Return the values of fields, one array per field."""
     keys = [name.removeprefix(_FIELDS) for name in kinds]
-    values = given_values(vocabulary, f"({backend.compile(users)}) AS users", keys=keys)
+    values = all_values(project_keys, f"({backend.compile(users)}) AS users", keys=keys)
     # Cast before aggregating, so that no value is cast to the type of another field.
     types = dict.fromkeys(kinds.values())
     read = ", ".join(f"{typed('current', kind)} AS {quoted(f'as {kind}')}" for kind in types)
@@ -97,17 +97,17 @@ def _field_arrays(
     return sql_table(backend, f"SELECT userId AS owner, {arrays} FROM ({read}) AS read GROUP BY userId")
 
 
-def _with_types(predicate: Predicate, vocabulary: Vocabulary, argument: str) -> Predicate:
+def _with_types(predicate: Predicate, project_keys: ProjectKeys, argument: str) -> Predicate:
     """Return the predicate with every value in the type of its field."""
     if isinstance(predicate, Condition):
-        rules = tuple(_with_types(rule, vocabulary, argument) for rule in predicate.rules)
+        rules = tuple(_with_types(rule, project_keys, argument) for rule in predicate.rules)
         return replace(predicate, rules=rules)
     assert isinstance(predicate, Comparison)  # noqa: S101  (there is no third kind)
-    vocabulary.check_key(predicate.field, argument=argument)
+    project_keys.check_key(predicate.field, argument=argument)
     if not predicate.field.startswith(_FIELDS):
         return predicate
     key = predicate.field.removeprefix(_FIELDS)
-    kind = vocabulary.find_field(key, argument=argument).type
+    kind = project_keys.find_field(key, argument=argument).type
     expected = _COMPARED_AS.get(kind, "string")
     if predicate.operator_type == expected or (predicate.operator_type == "array" and expected == "string"):
         return predicate

@@ -11,12 +11,12 @@ from attrib_ds.service.users.field_values import object_of
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from attrib_ds.service.users.vocabulary import Vocabulary
+    from attrib_ds.service.users.project_keys import ProjectKeys
 
 _AGGREGATIONS: Final = ("type", "sum", "max", "min", "count", "average")
 
 
-def totals(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+def totals(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
     """Select single aggregations of metrics, one column each."""
     requested = {
         name: name.removeprefix("metrics.").rpartition(".") for name in names if name.startswith("metrics.")
@@ -31,7 +31,7 @@ def totals(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  
     return f"SELECT userId AS owner, {columns} FROM ({of_keys}) AS by_key GROUP BY userId"
 
 
-def all_metrics(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+def all_metrics(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Select the aggregations of all metrics as one object (R080).
 
     It includes the number of amounts without a rate, if there are any (G-065).
@@ -51,11 +51,11 @@ def all_metrics(vocabulary: Vocabulary, names: list[str], mode: str) -> str | No
 
 def _by_key(keys: Collection[str] | None) -> str:
     """Aggregate metrics by user and key, without deleted ones; states count as 0 and 1."""
-    named = "" if keys is None else f"AND key IN ({', '.join(map(literal, sorted(keys)))})"
-    kept = (
+    only_keys = "" if keys is None else f"AND key IN ({', '.join(map(literal, sorted(keys)))})"
+    present = (
         "SELECT userId, key, type, dataType, date, number, amount, currency FROM metrics "
         "JOIN (SELECT _id AS event, userId FROM events WHERE userId IN (SELECT _id FROM ids)) AS own_events "
-        f"ON eventId = event WHERE deletedAt IS NULL {named}"
+        f"ON eventId = event WHERE deletedAt IS NULL {only_keys}"
     )
     by_key = (
         "SELECT userId, key, max(type) AS type, "
@@ -65,7 +65,7 @@ def _by_key(keys: Collection[str] | None) -> str:
         "max(value) AS max, min(value) AS min, count(value) AS count, "
         "count(*) FILTER (WHERE amount IS NOT NULL AND converted IS NULL) AS unconverted "
         "FROM (SELECT *, CASE WHEN dataType = 'currency' THEN converted::DOUBLE ELSE number END AS value "
-        f"FROM ({in_project_currency_query(kept, '(SELECT currency FROM meta)')}) AS converted_metrics) "
+        f"FROM ({in_project_currency_query(present, '(SELECT currency FROM meta)')}) AS converted_metrics) "
         "AS metric_values GROUP BY userId, key"
     )
     return (

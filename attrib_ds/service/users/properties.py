@@ -14,7 +14,7 @@ from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users import event_totals, interaction_totals, locations, metric_totals
 from attrib_ds.service.users.field_values import as_entry, field_values, object_of, reduced, text_of
-from attrib_ds.service.users.vocabulary import Vocabulary
+from attrib_ds.service.users.project_keys import ProjectKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,11 +44,11 @@ def with_properties(backend: Backend, users: ir.Table, keys: Iterable[str]) -> i
         The rows of :func:`properties_query`.
     """
     ids = f"({backend.compile(users.select('_id'))}) AS users"
-    return sql_table(backend, properties_query(Vocabulary(backend.con), ids, keys))
+    return sql_table(backend, properties_query(ProjectKeys(backend.con), ids, keys))
 
 
 def properties_query(
-    vocabulary: Vocabulary,
+    project_keys: ProjectKeys,
     users: str,
     keys: Iterable[str],
     mode: str = "latest",
@@ -63,7 +63,7 @@ def properties_query(
 
     Parameters
     ----------
-    vocabulary : Vocabulary
+    project_keys : ProjectKeys
         Keys of the project.
     users : str
         Relation in SQL, for a FROM clause, with the column ``_id``.
@@ -83,7 +83,7 @@ def properties_query(
     """
     columns = schema.user_columns(keys)
     names = [name for name in columns.names if name != "_id"]
-    queries = [part(vocabulary, names, mode) for part in _PARTS]
+    queries = [part(project_keys, names, mode) for part in _PARTS]
     if memberships is not None and "audienceIds" in names:
         queries.append(_audience_ids(memberships))
     parts = {f"part_{number}": query for number, query in enumerate(queries) if query is not None}
@@ -120,7 +120,7 @@ def _has_default(column: pa.Field) -> bool:
     return not is_place and (schema.is_json(column) or not is_scalar)
 
 
-def _registered(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+def _registered(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
     """Select columns of the list of users, and when a record of a user last changed."""
     columns = {
         "projectId": "(SELECT project_id FROM meta)",
@@ -145,12 +145,12 @@ _CHANGES: Final = (
 )
 
 
-def _fields(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:
+def _fields(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:
     """Select one column per field: a JSON list of the one value that the mode selects (G-105)."""
     keys = [name.removeprefix(_FIELDS) for name in names if name.startswith(_FIELDS)]
     if not keys:
         return None
-    values = reduced(field_values(vocabulary, "ids", keys=keys), mode)
+    values = reduced(field_values(project_keys, "ids", keys=keys), mode)
     # There is one row per key.
     columns = ", ".join(
         f"any_value(text) FILTER (WHERE key = {literal(key)}) AS {quoted(f'{_FIELDS}{key}')}" for key in keys
@@ -159,13 +159,13 @@ def _fields(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:
     return f"SELECT userId AS owner, {columns} FROM ({entries}) AS entries GROUP BY userId"
 
 
-def _all_fields(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+def _all_fields(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Select all values of all fields as one object."""
     if "fields" not in names:
         return None
     by_key = (
         f"SELECT userId, key, to_json(list({as_entry()} ORDER BY date, sourceId, source)) AS entries "
-        f"FROM ({field_values(vocabulary, 'ids')}) AS field_values GROUP BY userId, key"
+        f"FROM ({field_values(project_keys, 'ids')}) AS field_values GROUP BY userId, key"
     )
     return (
         f"SELECT userId AS owner, {object_of('key', 'entries')} AS fields "
@@ -173,11 +173,11 @@ def _all_fields(vocabulary: Vocabulary, names: list[str], mode: str) -> str | No
     )
 
 
-def _vendors(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+def _vendors(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Select the vendor's ids of each user, in the order in which they first occurred."""
     if "vendorUserIds" not in names:
         return None
-    values = field_values(vocabulary, "ids", keys=[_VENDOR])
+    values = field_values(project_keys, "ids", keys=[_VENDOR])
     first = (
         f"SELECT userId, {text_of('current')} AS text, min(date) AS date, min(sourceId) AS id "
         f"FROM ({values}) AS field_values WHERE text IS NOT NULL GROUP BY userId, text"
@@ -190,7 +190,7 @@ def _vendors(vocabulary: Vocabulary, names: list[str], mode: str) -> str | None:
 
 #: Each returns the query of its requested columns by ``owner``, or None if none is requested. Users are in
 #: the relation ``ids``.
-_PARTS: Final[tuple[Callable[[Vocabulary, list[str], str], str | None], ...]] = (
+_PARTS: Final[tuple[Callable[[ProjectKeys, list[str], str], str | None], ...]] = (
     _registered,
     event_totals.totals,
     event_totals.by_type,

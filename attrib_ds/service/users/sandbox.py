@@ -108,10 +108,10 @@ def user_ids(backend: Backend, sql: str) -> pa.Table:
             sandbox.execute(statement)
         with _timed([sandbox, *readers]) as is_over:
             try:
-                found = _run(sandbox, admitted.text)
+                ids = _run(sandbox, admitted.text)
             except duckdb.Error as error:
                 raise _refusal(error, is_over=is_over.is_set()) from None
-    return _resolved(backend, found)
+    return _resolved(backend, ids)
 
 
 class _Scan:
@@ -193,7 +193,7 @@ def _resolved(backend: Backend, ids: pa.Table) -> pa.Table:
     merged = dict(backend.con.execute("SELECT _id, userId FROM merged_users").fetchall())
     if not merged:
         return ids
-    survivors = {merged.get(each, each) for each in ids["_id"].to_pylist()}
+    survivors = {merged.get(id, id) for id in ids["_id"].to_pylist()}
     return pa.table({"_id": sorted(survivors)}, _COLUMNS)
 
 

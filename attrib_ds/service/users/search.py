@@ -11,9 +11,9 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users.described_page import describe
 from attrib_ds.service.users.described_users import describe_users
-from attrib_ds.service.users.field_values import TYPED, folded, given_values, reduced, typed
+from attrib_ds.service.users.field_values import TYPED, all_values, case_folded, reduced, typed
+from attrib_ds.service.users.project_keys import ProjectKeys
 from attrib_ds.service.users.selection import select_users
-from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from attrib_ds.service.store.store import Store
 
 _FIELDS: Final = "fields."
-#: Keys that stand for objects, which have no order.
+#: Keys of objects, which have no order.
 _UNORDERED: Final = frozenset({"eventTypesCount", "eventTypeMeta", "metrics", "mostProbableLocation"})
 
 
 def search_users(store: Store, request: SearchUsers) -> Answer:
-    """Answer one page of users as a stream, their total from the same snapshot (G-104).
+    """Return one page of users as a stream, with their total from the same snapshot (G-104).
 
-    The users of a page are found first, and only those are described; of the others nothing is computed but
-    what they are filtered and sorted by.
+    The users of the page are selected first, and only those are described; other users are computed only as
+    far as filters and sorting need.
 
     Raises
     ------
     InvalidRequest
-        If a key is not known in the project, or cannot be sorted by.
+        If the project has no such key, or users cannot be sorted by it.
     NotFound
-        If an audience is not known.
+        If there is no such audience.
     """
     if request.sort in _UNORDERED:
         raise InvalidRequest(
@@ -48,10 +48,10 @@ def search_users(store: Store, request: SearchUsers) -> Answer:
         )
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
-        vocabulary = Vocabulary(backend.con)
-        vocabulary.check(request.fields, argument="fields")
+        project_keys = ProjectKeys(backend.con)
+        project_keys.check(request.fields, argument="fields")
         if request.sort is not None:
-            vocabulary.check_key(request.sort, argument="sort")
+            project_keys.check_key(request.sort, argument="sort")
         users = select_users(
             backend,
             filters=request.filters,
@@ -74,7 +74,7 @@ def search_users(store: Store, request: SearchUsers) -> Answer:
 
 
 def _ranked(backend: Backend, users: ir.Table, request: SearchUsers) -> ir.Table:
-    """Return users with what they are sorted by, where that is not their id."""
+    """Add the column ``rank`` to sort users by, unless they are sorted by id."""
     sort = request.sort
     if sort in {None, "_id"}:
         return users
@@ -87,18 +87,18 @@ def _ranked(backend: Backend, users: ir.Table, request: SearchUsers) -> ir.Table
 
 
 def _field_ranks(backend: Backend, users: ir.Table, key: str, mode: str) -> ir.Table:
-    """Return the value that each user is sorted by: text whatever its case (G-106)."""
-    vocabulary = Vocabulary(backend.con)
-    # Of equal values that follow each other, whichever stands for them sorts alike.
-    values = reduced(given_values(vocabulary, f"({backend.compile(users)}) AS users", keys=[key]), mode)
-    kind = vocabulary.find_field(key, argument="sort").type
+    """Return the value of a field to sort users by; text is case-insensitive (G-106)."""
+    project_keys = ProjectKeys(backend.con)
+    # Consecutive duplicates do not affect the order.
+    values = reduced(all_values(project_keys, f"({backend.compile(users)}) AS users", keys=[key]), mode)
+    kind = project_keys.find_field(key, argument="sort").type
     value = typed("current", kind)
-    rank = value if kind in TYPED else folded(value)
+    rank = value if kind in TYPED else case_folded(value)
     return sql_table(backend, f"SELECT userId AS owner, {rank} AS rank FROM ({values}) AS reduced")
 
 
 def _order(table: ir.Table, request: SearchUsers) -> list[ir.Value]:
-    """Return sort keys: nulls last in both directions, ties broken by the id (G-099)."""
+    """Return the sort keys: nulls last in both directions, ties broken by id (G-099)."""
     is_descending = request.order == "DESC"
     if "rank" not in table.columns:
         return [table["_id"].desc() if is_descending else table["_id"].asc()]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.service.users.audience_conditions import meets
 from attrib_ds.service.users.described_users import describe_users
-from attrib_ds.service.users.matching import matching
+from attrib_ds.service.users.matching import match_users
 from attrib_ds.service.users.sandbox import user_ids
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def select_users(
         listed = backend.table(_LISTED)
         users = users.semi_join(listed, users["_id"] == listed["_id"])
     if filters is not None:
-        users = matching(backend, users, filters, argument="where", describe=describe_users)
+        users = match_users(backend, users, filters, argument="where", describe=describe_users)
     if audience is not None:
         is_member = meets(backend, users, audience, argument="audience", describe=describe_users)
         users = users.filter(is_member)

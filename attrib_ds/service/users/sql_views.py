@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from attrib_ds import schema
 from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users.field_values import field_values, is_key, text_of
+from attrib_ds.service.users.project_keys import ProjectKeys
 from attrib_ds.service.users.properties import with_properties
-from attrib_ds.service.users.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -96,7 +96,7 @@ def _user_fields(backend: Backend, columns: list[str], limits: Mapping[str, Sequ
             # No field can have such a key.
             users, keys = users.limit(0), None
     ids = f"({backend.compile(users)}) AS users"
-    values = field_values(Vocabulary(backend.con), ids, keys=keys)
+    values = field_values(ProjectKeys(backend.con), ids, keys=keys)
     return sql_table(backend, f"SELECT *, {text_of('current')} AS value FROM ({values}) AS field_values")
 
 
@@ -107,11 +107,11 @@ def _only(backend: Backend, ids: Sequence[str] | None) -> ir.Table:
 
 def _metrics(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001
     metrics = backend.table("metrics")
-    kept = metrics.filter(metrics.deletedAt.isnull())
+    present = metrics.filter(metrics.deletedAt.isnull())
     if not {"userId", "eventType"} & set(columns):
-        return kept
+        return present
     events = backend.table("events").select("userId", "eventType", event="_id")
-    return kept.inner_join(events, kept.eventId == events.event)
+    return present.inner_join(events, present.eventId == events.event)
 
 
 def _stored(name: str) -> Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]:

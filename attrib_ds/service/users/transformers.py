@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds.service.users.cells import written
+from attrib_ds.service.users.cells import cell_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attrib_ds.contract.exports import Transformer
     from attrib_ds.service.users.cells import Cell
 
-#: As many digits as the largest number has.
+#: Precision for all digits of the largest double.
 _EXACT: Final = Context(prec=340, rounding=ROUND_HALF_UP)
 _MONTHS: Final = {"year": 12, "semester": 6, "quarter": 3, "month": 1}
 _PARTS: Final[dict[str, dict[str, int]]] = {
@@ -27,7 +27,7 @@ _PARTS: Final[dict[str, dict[str, int]]] = {
 }
 
 
-def transforming(transformer: Transformer) -> Callable[[Cell], Cell]:
+def transformation(transformer: Transformer) -> Callable[[Cell], Cell]:
     """Return the function of a transformer.
 
     Parameters
@@ -44,11 +44,11 @@ def transforming(transformer: Transformer) -> Callable[[Cell], Cell]:
     Examples
     --------
     >>> from attrib_ds.contract.exports import Transformer
-    >>> transforming(Transformer(type="case", key="fields.city", level="upper"))("Oslo")
+    >>> transformation(Transformer(type="case", key="fields.city", level="upper"))("Oslo")
     'OSLO'
-    >>> transforming(Transformer(type="number", key="eventCount", level=1))(2.25)
+    >>> transformation(Transformer(type="number", key="eventCount", level=1))(2.25)
     Decimal('2.3')
-    >>> transforming(Transformer(type="join", key="audienceIds", level=", "))(["a", "b"])
+    >>> transformation(Transformer(type="join", key="audienceIds", level=", "))(["a", "b"])
     'a, b'
     """
     if transformer.type == "join":
@@ -57,14 +57,14 @@ def transforming(transformer: Transformer) -> Callable[[Cell], Cell]:
 
     def transform(cell: Cell) -> Cell:
         if isinstance(cell, list):
-            return [transform(each) for each in cell]
+            return [transform(value) for value in cell]
         return None if cell is None else change(cell)
 
     return transform
 
 
 def _joined(cell: Cell, separator: str) -> Cell:
-    return separator.join(written(each) for each in cell) if isinstance(cell, list) else cell
+    return separator.join(cell_text(value) for value in cell) if isinstance(cell, list) else cell
 
 
 def _truncated(cell: Cell, level: str) -> Cell:
@@ -97,7 +97,7 @@ def _cased(cell: Cell, level: str) -> Cell:
 
 
 def _hashed(cell: Cell, level: Any) -> Cell:  # noqa: ARG001  (signature of all)
-    return hashlib.sha256(written(cell).encode()).hexdigest()
+    return hashlib.sha256(cell_text(cell).encode()).hexdigest()
 
 
 _CHANGES: Final[dict[str, Callable[..., Cell]]] = {

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from attrib_ds.errors import InvalidRequest, NotSupported
-from attrib_ds.service.users.cells import written
+from attrib_ds.service.users.cells import cell_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,11 +68,11 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
         If the extra ``[excel]`` is not installed.
     """
     library = _library()
-    made: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
+    file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
     try:
         # Also holds the parts of the sheet until the workbook is complete.
         with tempfile.TemporaryDirectory() as folder:
-            workbook = library.Workbook(made, {"constant_memory": True, "tmpdir": folder})
+            workbook = library.Workbook(file, {"constant_memory": True, "tmpdir": folder})
             sheet = workbook.add_worksheet("users")
             try:
                 _write(sheet, workbook.add_format({"num_format": _DATE}), header, batches)
@@ -80,11 +80,11 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
                 sheet.row_data_fh.close()
                 raise
             workbook.close()
-        made.seek(0)
+        file.seek(0)
     except BaseException:
-        made.close()
+        file.close()
         raise
-    return made
+    return file
 
 
 def _write(
@@ -110,7 +110,7 @@ def _write_cell(sheet: Any, dated: Any, line: int, position: int, cell: Cell) ->
     elif isinstance(cell, datetime) and cell.astimezone(UTC).year >= _FIRST_YEAR:
         sheet.write_datetime(line, position, cell.astimezone(UTC).replace(tzinfo=None), dated)
     else:
-        text = written(cell)
+        text = cell_text(cell)
         # Spreadsheets count UTF-16 code units.
         if len(text.encode("utf-16-le")) > 2 * _LONGEST_TEXT:
             raise _unfit(f"a text is longer than the {_LONGEST_TEXT:,} characters of a cell")

@@ -48,8 +48,8 @@ def node(service, id):
 
 
 def integrations(service):
-    found = send(service, "list_integrations").read().to_pylist()
-    return {each["vendorId"]: each for each in found}
+    stored = send(service, "list_integrations").read().to_pylist()
+    return {record["vendorId"]: record for record in stored}
 
 
 # -- integrations -----------------------------------------------------------------------------------
@@ -87,9 +87,9 @@ def test_a_vendor_id_is_unique_in_the_project(service):
 
 def test_an_integration_has_a_node_of_its_own(service):
     id = integrations(service)["my-ads"]["_id"]
-    found = node(service, id)
-    assert (found["type"], found["name"], found["vendorId"]) == ("integration", "My ads", "my-ads")
-    assert (found["integrationId"], found["parentId"], found["path"]) == (id, None, [])
+    stored = node(service, id)
+    assert (stored["type"], stored["name"], stored["vendorId"]) == ("integration", "My ads", "my-ads")
+    assert (stored["integrationId"], stored["parentId"], stored["path"]) == (id, None, [])
 
 
 def test_a_loaded_node_of_the_same_vendor_becomes_the_root(service):
@@ -98,15 +98,15 @@ def test_a_loaded_node_of_the_same_vendor_becomes_the_root(service):
         {"_id": "tv", "parentId": "root", "type": "integration", "name": "TV", "vendorId": "tv-ads"},
         {"_id": "spot", "parentId": "tv", "type": "campaign", "name": "Spot", "vendorId": None},
     ]
-    channels = [each | {"channel": "Television"} for each in nodes]
+    channels = [value | {"channel": "Television"} for value in nodes]
     send(service, "load_records", resource="nodes", source=table(*channels))
     id = send(service, "create_integration", vendorId="tv-ads", name="Television").value
     assert send(service, "list_nodes", type="integration").total == 3
     campaign = create(service, "derby", vendor="tv-ads")
     assert (node(service, "tv")["integrationId"], node(service, "spot")["vendorId"]) == (id, "tv-ads")
     assert node(service, "root")["integrationId"] is None
-    made = node(service, campaign)
-    assert (made["path"], made["parentId"], made["channel"]) == (["root", "tv"], "tv", "Television")
+    created = node(service, campaign)
+    assert (created["path"], created["parentId"], created["channel"]) == (["root", "tv"], "tv", "Television")
 
 
 def test_the_integration_id_of_a_loaded_node_stays(service):
@@ -123,12 +123,12 @@ def test_the_integration_id_of_a_loaded_node_stays(service):
 def test_a_campaign_is_stored_with_an_id_of_its_own(service):
     """R095, R119, R282, R283: the id differs from the slug; active and explicit by default."""
     id = create(service, "spring", name="Spring sale")
-    found = get(service, id)
+    stored = get(service, id)
     assert id != "spring"
     assert len(id) == 24
-    assert found["createdAt"] == found["updatedAt"]
-    del found["createdAt"], found["updatedAt"]
-    assert found == {
+    assert stored["createdAt"] == stored["updatedAt"]
+    del stored["createdAt"], stored["updatedAt"]
+    assert stored == {
         "id": id,
         "integrationId": integrations(service)["my-ads"]["_id"],
         "projectId": "shop",
@@ -148,7 +148,7 @@ def test_every_campaign_has_a_node_with_its_id_under_the_integration(service):
     """G-218."""
     root = integrations(service)["posters"]["_id"]
     id = create(service, "spring", vendor="posters", name="Spring sale", active=False)
-    found = node(service, id)
+    stored = node(service, id)
     expected = {
         "type": "campaign",
         "name": "Spring sale",
@@ -159,7 +159,7 @@ def test_every_campaign_has_a_node_with_its_id_under_the_integration(service):
         "campaignSlug": "spring",
         "active": False,
     }
-    assert {name: found[name] for name in expected} == expected
+    assert {name: stored[name] for name in expected} == expected
 
 
 def test_a_slug_is_unique_in_its_integration_only(service):
@@ -187,10 +187,10 @@ def test_of_many_creations_at_once_one_succeeds(tmp_path):
             return None
 
     with ThreadPoolExecutor(16) as pool:
-        made = [id for id in pool.map(attempt, range(16)) if id]
-    assert len(made) == 1
-    assert listed(service).read()["id"].to_pylist() == made
-    assert send(service, "list_nodes", type="campaign").read()["_id"].to_pylist() == made
+        created = [id for id in pool.map(attempt, range(16)) if id]
+    assert len(created) == 1
+    assert listed(service).read()["id"].to_pylist() == created
+    assert send(service, "list_nodes", type="campaign").read()["_id"].to_pylist() == created
     service.close()
 
 
@@ -205,13 +205,13 @@ def test_of_many_integrations_at_once_one_succeeds(tmp_path):
             return None
 
     with ThreadPoolExecutor(8) as pool:
-        made = [id for id in pool.map(attempt, range(8)) if id]
-    assert len(made) == 1
+        created = [id for id in pool.map(attempt, range(8)) if id]
+    assert len(created) == 1
     assert send(service, "list_nodes").total == 1
     service.close()
 
 
-def test_an_unknown_integration_has_no_campaigns_and_takes_none(service):
+def test_an_unknown_integration_lists_and_accepts_no_campaigns(service):
     """G-162: list is empty, create is refused, get is not found, update changes nothing."""
     id = create(service, "spring")
     unknown = {"vendorId": "my-adz"}
@@ -286,8 +286,8 @@ def test_a_slug_cannot_be_changed(service):
         ({"campaignSlug": "autumn", "name": "Autumn"}, 1),
     ):
         assert service.send(operation, from_wire(operation, path=path, body=body)).value == modified
-    found = get(service, id)
-    assert (found["campaignSlug"], found["name"]) == ("spring", "Autumn")
+    stored = get(service, id)
+    assert (stored["campaignSlug"], stored["name"]) == ("spring", "Autumn")
     assert node(service, id)["campaignSlug"] == "spring"
 
 
@@ -298,9 +298,9 @@ def test_a_slug_cannot_be_changed(service):
 def four(service):
     """Slug to id of four campaigns in the order they were made."""
     names = {"d": "Spring 50%", "c": "spring_sale", "b": "Autumn (a.*)", "a": "autumn"}
-    made = {slug: create(service, slug, name=name, active=slug in "dc") for slug, name in names.items()}
+    created = {slug: create(service, slug, name=name, active=slug in "dc") for slug, name in names.items()}
     create(service, "elsewhere", vendor="posters", name="Spring elsewhere")
-    return made
+    return created
 
 
 def test_campaigns_come_by_name_and_only_of_the_integration(service, four):
@@ -398,13 +398,13 @@ def test_traffic_without_a_slug_makes_an_implicit_campaign_that_holds_its_slug(s
     """R097, R286, G-160."""
     call = {"date": "2025-01-31T12:00:00Z", "userData": {"email": "anna@example.com"}}
     send(service, "create_offline_interaction", nodeData={"vendorId": "my-ads"}, **call)
-    (found,) = listed(service, explicit=False).read().to_pylist()
-    assert (found["campaignSlug"], found["explicit"], found["active"]) == ("default", False, True)
-    assert get(service, found["id"]) == found
+    (stored,) = listed(service, explicit=False).read().to_pylist()
+    assert (stored["campaignSlug"], stored["explicit"], stored["active"]) == ("default", False, True)
+    assert get(service, stored["id"]) == stored
     with pytest.raises(Conflict, match="'default' is taken"):
         create(service, "default")
-    renamed = send(service, "update_campaign", vendorId="my-ads", id=found["id"], name="Rest")
-    assert (renamed.value, get(service, found["id"])["explicit"]) == (1, False)
+    renamed = send(service, "update_campaign", vendorId="my-ads", id=stored["id"], name="Rest")
+    assert (renamed.value, get(service, stored["id"])["explicit"]) == (1, False)
 
 
 def test_campaigns_outlive_the_process(tmp_path):

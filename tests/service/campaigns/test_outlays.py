@@ -70,15 +70,15 @@ def test_an_outlay_is_stored_in_the_currency_of_the_integration(service):
     """R098, R100, R101, R293, R294: a plain number comes back with the integration's currency."""
     id = campaign(service, "spring", vendor="posters")
     outlay = create(service, id, vendor="posters", amount=12.5, country="NO")
-    found = get(service, id, outlay, vendor="posters")
-    assert found["createdAt"] == found["updatedAt"]
-    del found["createdAt"], found["updatedAt"]
+    outlay_record = get(service, id, outlay, vendor="posters")
+    assert outlay_record["createdAt"] == outlay_record["updatedAt"]
+    del outlay_record["createdAt"], outlay_record["updatedAt"]
     (root,) = [
-        each
-        for each in send(service, "list_integrations").read().to_pylist()
-        if each["vendorId"] == "posters"
+        record
+        for record in send(service, "list_integrations").read().to_pylist()
+        if record["vendorId"] == "posters"
     ]
-    assert found == {
+    assert outlay_record == {
         "_id": outlay,
         "projectId": "shop",
         "integrationId": root["_id"],
@@ -96,8 +96,8 @@ def test_an_outlay_is_stored_in_the_currency_of_the_integration(service):
 @pytest.mark.parametrize("amount", [0, Decimal("999999999999999999.999999"), Decimal("0.000001"), 0.1])
 def test_amounts_are_exact(service, spring, amount):
     """G-042, G-165: decimals, 0 included."""
-    found = get(service, spring, create(service, spring, amount=amount))
-    assert found["amount.amount"] == Decimal(str(amount))
+    outlay_record = get(service, spring, create(service, spring, amount=amount))
+    assert outlay_record["amount.amount"] == Decimal(str(amount))
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,11 @@ def test_an_outlay_starts_before_it_ends(service, spring, start, end):
 def test_offsets_do_not_count_where_the_instants_are_in_order(service, spring):
     """R292: read as text, this outlay would end before it starts."""
     id = create(service, spring, startDate="2025-03-03T02:00:00+02:00", endDate="2025-03-03T00:00:01Z")
-    found = get(service, spring, id)
-    assert (found["startDate"], found["endDate"]) == (utc(2025, 3, 3), utc(2025, 3, 3, 0, 0, 1))
+    outlay_record = get(service, spring, id)
+    assert (outlay_record["startDate"], outlay_record["endDate"]) == (
+        utc(2025, 3, 3),
+        utc(2025, 3, 3, 0, 0, 1),
+    )
 
 
 def test_outlays_of_an_unknown_campaign(service, spring):
@@ -161,8 +164,8 @@ def test_outlays_made_at_the_same_time_are_all_kept(tmp_path):
     send(service, "create_integration", vendorId="my-ads", name="My ads")
     id = campaign(service, "spring")
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda number: create(service, id, amount=number), range(24)))
-    assert sorted(ids(listed(service, id))) == sorted(made)
+        created = list(pool.map(lambda number: create(service, id, amount=number), range(24)))
+    assert sorted(ids(listed(service, id))) == sorted(created)
     assert sum(listed(service, id).read()["amount.amount"].to_pylist()) == 276
     service.close()
 
@@ -243,7 +246,7 @@ def test_an_outlay_moves_nowhere_else(service, spring):
     """G-166: an unknown target, or one of another integration, is refused and nothing changes."""
     foreign, outlay = campaign(service, "summer", vendor="posters"), create(service, spring)
     for target in (foreign, "unknown"):
-        with pytest.raises(InvalidRequest, match=f"campaign_id: '{target}' is no campaign of 'my-ads'"):
+        with pytest.raises(InvalidRequest, match=f"campaign_id: 'my-ads' has no campaign '{target}'"):
             update(service, spring, outlay, campaignId=target, amount=1)
     assert get(service, spring, outlay)["amount.amount"] == 70
 
@@ -361,5 +364,5 @@ def test_loaded_outlays_of_a_campaign_are_there_too(service, spring):
     assert ids(listed(service, spring)) == ["own"]
     # A new amount is in the currency of the integration.
     assert update(service, spring, "own", amount=6) == 1
-    found = get(service, spring, "own")
-    assert (found["amount.amount"], found["amount.currency"]) == (6, "EUR")
+    outlay_record = get(service, spring, "own")
+    assert (outlay_record["amount.amount"], outlay_record["amount.currency"]) == (6, "EUR")

@@ -133,13 +133,13 @@ def test_r093_g158_fields_that_are_added_make_a_version(service):
 def test_g158_a_field_takes_the_place_of_the_one_with_its_key(service):
     update(service, fields=[declared("email", "user", "email", optional=True)])
     fields = json.loads(record(send(service, "get_event_type", id="order"))["fields"])
-    assert [each["storageKey"] for each in fields].index("email") == 0
+    assert [field["storageKey"] for field in fields].index("email") == 0
     assert (fields[0]["optional"], fields[0]["ingestionKey"]) == (True, "email")
     assert len(fields) == 8
     assert version(service) == 2
 
 
-def test_g158_what_is_no_field_makes_no_version(service):
+def test_g158_other_changes_create_no_version(service):
     config = [{"order": 1, "countryCode": "NO"}]
     after = update(service, name="Purchase", metadata={"a": 1}, phone_parsing_config=config)
     assert (after["name"], json.loads(after["metadata"])) == ("Purchase", {"a": 1})
@@ -155,7 +155,7 @@ def test_g158_what_is_no_field_makes_no_version(service):
         (declared("string", "event", "vendorUserId"), "fields/1/entity"),
     ],
 )
-def test_g158_what_a_key_in_use_holds_cannot_change(service, field, where):
+def test_g158_type_and_entity_of_a_key_cannot_change(service, field, where):
     before = record(send(service, "get_event_type", id="order"))
     with pytest.raises(Conflict, match=f"{where}: .* cannot change"):
         update(service, name="Other", fields=[declared("state", "event", "new"), field])
@@ -206,7 +206,7 @@ def test_g208_an_expiration_policy_is_kept_and_shown(service):
         == []
     )
     (listed,) = [
-        each for each in send(service, "list_event_types").read().to_pylist() if each["reference"] == "lead"
+        row for row in send(service, "list_event_types").read().to_pylist() if row["reference"] == "lead"
     ]
     assert listed["expirationPolicy.retentionDurationInDays"] == 0
     emptied = record(send(service, "update_event_type", id="lead", expirationPolicy={}))

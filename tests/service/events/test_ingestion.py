@@ -51,7 +51,7 @@ def trashed(service):
 
 
 def metrics(event):
-    return {each["key"]: each["data"]["current"] for each in event["metrics"]}
+    return {metric["key"]: metric["data"]["current"] for metric in event["metrics"]}
 
 
 def count(service, relation):
@@ -107,18 +107,18 @@ def test_r008_r051_to_r063_r117_a_computed_event(service):
         "state-delay-confirmed": 0,
         "turnover": {"amount": 90.5, "currency": "EUR"},
     }
-    kinds = {each["key"]: (each["type"], each["data"]["type"]) for each in event["metrics"]}
+    kinds = {metric["key"]: (metric["type"], metric["data"]["type"]) for metric in event["metrics"]}
     assert kinds["confirmed"] == ("state", "state")
     assert kinds["turnover"] == ("statistic", "currency")
     assert kinds["state-delay-confirmed"] == ("statistic", "number")
-    for each in event["metrics"]:
-        assert (each["eventId"], each["projectId"], each["deletedAt"]) == (id, "shop", None)
-        assert each["data"]["date"] == date
-        assert each["data"]["raw"] == each["data"]["current"]
-        assert type(each["data"]["current"]) is not bool
+    for record in event["metrics"]:
+        assert (record["eventId"], record["projectId"], record["deletedAt"]) == (id, "shop", None)
+        assert record["data"]["date"] == date
+        assert record["data"]["raw"] == record["data"]["current"]
+        assert type(record["data"]["current"]) is not bool
 
 
-def test_r045_to_r048_the_raw_event_is_what_was_sent(service):
+def test_r045_to_r048_the_raw_event_is_stored_as_sent(service):
     data = {"mail": " Anna@Example.COM ", "unheard": [1, None, {"a": 1.0}], "phone": "06 12 34 56 78"}
     raw = get(service, process(service, "n1", data=data, tracker_id="t1"), "get_raw_event")
     assert raw.pop("createdAt") > utc(2025, 1, 1)
@@ -207,7 +207,7 @@ def test_g147_an_identity_stays_with_its_user(service):
     assert user_of(service, "n4", data={"mail": "new@example.com", "vendorUserId": "b"}) == ben
 
 
-def test_g147_a_browser_follows_whoever_used_it_last(service):
+def test_g147_a_browser_belongs_to_its_last_user(service):
     fields = [{"type": "email", "entity": "user", "storageKey": "email", "optional": True}]
     send(service, "create_event_type", reference="view", name="View", fields=fields)
 
@@ -268,7 +268,7 @@ def test_r068_to_r076_an_invalid_event_is_trashed_with_every_error(service):
         },
         "value": None,
     }
-    assert [(each["type"], each["field"]["storageKey"], each["value"]) for each in invalid] == [
+    assert [(record["type"], record["field"]["storageKey"], record["value"]) for record in invalid] == [
         ("invalid-field", "turnover", {"amount": 1}),
         ("invalid-field", "items", "three"),
     ]
@@ -320,8 +320,8 @@ def test_g132_a_synchronous_invalid_event_is_refused_the_same_way_each_time(serv
     assert str(first) == str(second)
     assert first.details == second.details
     assert str(first).startswith("data/phone: '1' is not of the type 'phone' (and 1 more)")
-    assert [each["type"] for each in first.details] == ["invalid-field"] * 2
-    assert {each["eventId"] for each in first.details} == {event["_id"]}
+    assert [detail["type"] for detail in first.details] == ["invalid-field"] * 2
+    assert {record["eventId"] for record in first.details} == {event["_id"]}
     assert first.status == 400
 
 
@@ -405,7 +405,7 @@ def test_r204_strange_data_is_kept(service):
 # -- failures ---------------------------------------------------------------------------------------
 
 
-def test_g133_waiting_ends_with_what_to_do(service):
+def test_g133_a_timeout_says_what_to_do(service):
     service._ingestion = Ingestion(service._store, patience=0.1)
     processing = service._ingestion._processing
     # As while a thread is at work on something else.
@@ -463,7 +463,7 @@ def test_a_project_that_is_only_read_accepts_nothing(tmp_path):
     reading.close()
 
 
-def test_closing_finishes_what_was_accepted(tmp_path):
+def test_closing_processes_pending_events(tmp_path):
     opened = Service.open("shop", tmp_path / "shop.duckdb")
     declare_order(opened)
     ids = [accept(opened, f"n{i}") for i in range(20)]
@@ -493,7 +493,7 @@ threading.Event().wait()
 """
 
 
-def test_r116_r197_r203_what_was_accepted_survives_a_kill(tmp_path):
+def test_r116_r197_r203_accepted_events_survive_a_kill(tmp_path):
     path = tmp_path / "shop.duckdb"
     opened = Service.open("shop", path)
     declare_order(opened)
@@ -537,11 +537,11 @@ def envelope(nonce, **others):
 
 def test_g137_one_wrong_envelope_spoils_no_other(service):
     sent = [envelope("n1"), envelope("n2", data=[]), "text", envelope("n3"), envelope("n1"), {}]
-    told = send(service, "create_events", events=sent).value
-    assert told[0] == told[4]
-    assert len({told[0], told[3]}) == 2
-    wrong = [told[place] for place in (1, 2, 5)]
-    assert all(isinstance(each, InvalidRequest) for each in wrong)
+    outcomes = send(service, "create_events", events=sent).value
+    assert outcomes[0] == outcomes[4]
+    assert len({outcomes[0], outcomes[3]}) == 2
+    wrong = [outcomes[place] for place in (1, 2, 5)]
+    assert all(isinstance(value, InvalidRequest) for value in wrong)
     assert wrong[0].field == "/data"
     assert wrong[1].message == "event: 'text' is not allowed; expected an object"
     assert "/nonce: is required" in wrong[2].message
@@ -549,8 +549,8 @@ def test_g137_one_wrong_envelope_spoils_no_other(service):
     assert count(service, "events") == count(service, "raw_events") == 2
 
 
-def test_g137_with_wait_each_is_told_what_became_of_it(service):
-    known = process(service, "n0", data={"items": 1})
+def test_g137_with_wait_every_event_has_its_outcome(service):
+    first_id = process(service, "n0", data={"items": 1})
     sent = [
         envelope("n1"),
         envelope("n2", data={"mail": "nobody"}),
@@ -561,15 +561,17 @@ def test_g137_with_wait_each_is_told_what_became_of_it(service):
     assert get(service, valid)["eventType"] == "order"
     assert isinstance(trash, InvalidRequest)
     assert trash.details[0]["eventId"] == trashed(service)[0]["_id"]
-    assert repeat == known
+    assert repeat == first_id
     assert isinstance(other, Conflict)
     assert service._ingestion.nonce_conflicts == 0
 
 
 def test_g137_at_most_a_thousand(service):
     assert send(service, "create_events", events=[]).value == []
-    told = send(service, "create_events", events=[envelope(f"n{number}") for number in range(1_000)]).value
-    assert len(set(told)) == 1_000
+    outcomes = send(
+        service, "create_events", events=[envelope(f"n{number}") for number in range(1_000)]
+    ).value
+    assert len(set(outcomes)) == 1_000
     with pytest.raises(InvalidRequest, match="events: .* expected a list of 0 to 1,000 items"):
         send(service, "create_events", events=[envelope("n")] * 1_001)
 
@@ -582,8 +584,8 @@ def test_g137_envelopes_without_a_project_are_of_the_one_asked_for(service):
 
 def test_g138_validation_tells_the_errors_of_the_trash_and_stores_nothing(service):
     wrong = order("n1", data={"mail": "nobody", "turnover": "much"})
-    told = send(service, "validate_event", **wrong).value
-    assert [(each["type"], each["field"]["storageKey"], each["value"]) for each in told] == [
+    outcomes = send(service, "validate_event", **wrong).value
+    assert [(record["type"], record["field"]["storageKey"], record["value"]) for record in outcomes] == [
         ("invalid-field", "email", "nobody"),
         ("invalid-field", "turnover", "much"),
     ]
@@ -593,7 +595,7 @@ def test_g138_validation_tells_the_errors_of_the_trash_and_stores_nothing(servic
     assert count(service, "raw_events") == 0
     accept(service, "n1", data=wrong["data"])
     drain(service)
-    assert trashed(service)[0]["errors"] == json.loads(json.dumps(told))
+    assert trashed(service)[0]["errors"] == json.loads(json.dumps(outcomes))
 
 
 def test_g057_a_replayed_event_keeps_its_id_and_dates(service):
@@ -612,7 +614,7 @@ def test_g057_a_replayed_event_keeps_its_id_and_dates(service):
     assert count(service, "pending_events") == 0
 
 
-def test_g057_what_is_still_wrong_stays_with_its_new_errors(service):
+def test_g057_an_invalid_replay_stays_trashed_with_its_new_errors(service):
     id = accept(service, "n1", event_type="lead")
     drain(service)
     send(
@@ -626,15 +628,15 @@ def test_g057_what_is_still_wrong_stays_with_its_new_errors(service):
     assert count(service, "events") == 0
 
 
-def test_g057_only_what_is_in_the_trash_is_replayed(service):
+def test_g057_only_trashed_events_are_replayed(service):
     id = process(service, "n1")
-    for each in (id, "no-such-event"):
+    for value in (id, "no-such-event"):
         with pytest.raises(NotFound, match="id: there is no trashed event"):
-            send(service, "replay_event", id=each)
+            send(service, "replay_event", id=value)
     assert count(service, "events") == 1
 
 
-def test_g057_what_is_to_be_replayed_already_is_listed_once(service):
+def test_g057_a_repeated_replay_is_listed_once(service):
     id = accept(service, "n1", event_type="lead")
     drain(service)
     send(service, "create_event_type", reference="lead", name="Lead")
@@ -673,7 +675,7 @@ def test_g053_an_invalid_optional_field_is_kept_where_the_project_says_so(servic
     phone = event["user"]["phone"]
     assert (phone["raw"], phone["current"], phone["invalid"]) == ("none", None, True)
     assert event["user"]["email"]["invalid"] is False
-    by_key = {each["key"]: each["data"] for each in event["metrics"]}
+    by_key = {record["key"]: record["data"] for record in event["metrics"]}
     assert (by_key["turnover"]["current"], by_key["turnover"]["invalid"]) == (None, True)
     assert (by_key["items"]["current"], by_key["items"]["invalid"]) == (2, False)
     with pytest.raises(InvalidRequest, match="data/mail"):

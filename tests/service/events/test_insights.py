@@ -26,14 +26,14 @@ def money(amount, currency="EUR"):
 @pytest.fixture(scope="module")
 def service():
     """Read by all tests but those that open one of their own."""
-    with opened() as made:
-        yield made
+    with opened() as project:
+        yield project
 
 
 @contextmanager
 def opened():
-    made = Service.open("shop", ":memory:")
-    declare_order(made)
+    project = Service.open("shop", ":memory:")
+    declare_order(project)
     rows = table(
         loaded(
             1,
@@ -51,10 +51,10 @@ def opened():
         loaded(4, "2025-02-02T00:00:00Z", kind="lead", **{"statistics.items": 3}),
         loaded(5, "2024-12-30T00:00:00Z", kind="lead"),
     )
-    answer = send(made, "load_records", resource="events", source=rows)
+    answer = send(project, "load_records", resource="events", source=rows)
     assert answer.value["events"] == 5
-    yield made
-    made.close()
+    yield project
+    project.close()
 
 
 def insights(service, **asked):
@@ -196,10 +196,10 @@ def test_r217_event_types_add_up_to_the_project(service):
 
 
 def test_r215_g118_the_filter_restricts_event_types_only(service):
-    for wanted in (["lead", "unheard"], {"eventTypes": ["lead"]}, event("eventType") == "lead"):
-        rows = insights(service, group_by="event-type", interval="year", event_type=wanted)
+    for condition in (["lead", "unheard"], {"eventTypes": ["lead"]}, event("eventType") == "lead"):
+        rows = insights(service, group_by="event-type", interval="year", event_type=condition)
         assert rows == [("lead", "2025", {"event-count": 1})]
-        assert insights(service, event_type=wanted) == insights(service)
+        assert insights(service, event_type=condition) == insights(service)
     assert insights(service, group_by="event-type", event_type=[]) == []
 
 

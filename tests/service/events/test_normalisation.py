@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attrib_ds.service.events.countries import NAMES, country_code
-from attrib_ds.service.events.normalisation import Settings, Unreadable, is_missing, normalise
+from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
 
 SETTINGS = Settings("EUR", ("FR", "GB"))
 
@@ -39,7 +39,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("kind", "sent", "current"), READ)
-def test_what_can_be_read(kind, sent, current):
+def test_valid_values(kind, sent, current):
     found = normalise(kind, sent, SETTINGS)
     assert found == current
     assert isinstance(found, type(current))
@@ -95,13 +95,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "sent"), REFUSED)
-def test_what_cannot_be_read(kind, sent):
-    with pytest.raises(Unreadable):
+def test_invalid_values(kind, sent):
+    with pytest.raises(InvalidValue):
         normalise(kind, sent, SETTINGS)
 
 
 def test_a_national_number_needs_a_country():
-    with pytest.raises(Unreadable):
+    with pytest.raises(InvalidValue):
         normalise("phone", "06 12 34 56 78", Settings("EUR"))
 
 
@@ -166,7 +166,7 @@ ANYTHING = st.recursive(
 
 @given(st.sampled_from(KINDS), ANYTHING)
 def test_anything_is_read_or_refused(kind, value):
-    with suppress(Unreadable):
+    with suppress(InvalidValue):
         normalise(kind, value, SETTINGS)
 
 
@@ -174,7 +174,7 @@ def test_anything_is_read_or_refused(kind, value):
 def test_normalising_again_changes_nothing(kind, value):
     try:
         once = normalise(kind, value, SETTINGS)
-    except Unreadable:
+    except InvalidValue:
         return
     assert normalise(kind, once, SETTINGS) == once
 

@@ -46,8 +46,8 @@ def state_of(service, id):
     record = event(service, id)
     values = json.loads(record["user"]) | json.loads(record["event"])
     (raw,) = send(service, "get_raw_event", id=id).read().to_pylist()
-    told = {key: (each["raw"], each["current"], each["anonymized"]) for key, each in values.items()}
-    return told, json.loads(raw["data"])
+    current = {key: (value["raw"], value["current"], value["anonymized"]) for key, value in values.items()}
+    return current, json.loads(raw["data"])
 
 
 DATA = {"email": ANNA, "firstName": "Anna", "note": "Call Anna", "product": "shoes"}
@@ -86,8 +86,8 @@ def test_g208_values_are_taken_away_when_their_time_is_over(service):
     assert expire(service, "2025-03-02T11:59:59.999999Z") == 0
     assert state_of(service, id) == before
     assert expire(service, LATER) == 1
-    told, sent = state_of(service, id)
-    assert told == {
+    current, sent = state_of(service, id)
+    assert current == {
         "email": (None, None, True),
         "note": (None, None, True),
         "firstName": ("Anna", "Anna", False),
@@ -121,7 +121,7 @@ def test_r087_metrics_and_counters_stay(service):
     assert send(service, "list_user_metrics", id=user).read().equals(metrics)
 
 
-def test_an_identity_is_known_as_long_as_something_holds_it(service):
+def test_an_identity_stays_as_long_as_a_record_contains_it(service):
     keep(service, 30)
     first = see(service, "n1", email=ANNA)
     see(service, "n2", email=ANNA, date="2025-02-28T00:00:00Z")
@@ -159,7 +159,7 @@ def test_loaded_events_expire_too(service):
     assert event(service, uuid(2))["expirationPolicy.expiresAt"] == utc(2025, 2, 1)
     assert expire(service, LATER) == 2
     values = [json.loads(event(service, uuid(number))["user"]) for number in (1, 2)]
-    assert [(each["email"]["current"], each["firstName"]["current"]) for each in values] == [
+    assert [(value["email"]["current"], value["firstName"]["current"]) for value in values] == [
         (None, "Anna"),
         (ANNA, None),
     ]

@@ -34,7 +34,7 @@ def process(service, **data):
 
 def get(service, id):
     (event,) = send(service, "get_event", id=id).read().to_pylist()
-    return {**event, "metrics": {each["key"]: each for each in json.loads(event["metrics"])}}
+    return {**event, "metrics": {entry["key"]: entry for entry in json.loads(event["metrics"])}}
 
 
 def update(service, id, key, value, date=None, operation="update_event_state"):
@@ -161,7 +161,7 @@ def test_r109_r110_a_state_that_is_declared_later_is_unknown_to_older_events(ser
     assert update(service, older, "returned", 1)["data.current"] == 1
 
 
-def test_loaded_events_know_what_was_declared_and_what_they_have(service):
+def test_loaded_events_have_declared_and_stored_metrics(service):
     rows = table(
         loaded_order(1, **{"states.won": 1}),
         loaded_order(2, createdAt="2020-01-01T00:00:00Z"),
@@ -230,8 +230,8 @@ def test_updates_that_wait_are_written_in_their_order_each_with_its_own_error(se
     ]
     before = get(service, first)["updatedAt"]
     results = service._states._write_all(updates)
-    assert [type(each) for each in results] == [dict, NotFound, dict, NotFound, dict, dict]
-    assert [each["number"] for each in results if isinstance(each, dict)] == [1, None, 0, None]
+    assert [type(result) for result in results] == [dict, NotFound, dict, NotFound, dict, dict]
+    assert [record["number"] for record in results if isinstance(record, dict)] == [1, None, 0, None]
     # R230, whatever the clock says.
     assert get(service, first)["updatedAt"] > before
     assert get(service, first)["metrics"]["confirmed"]["data"]["current"] == 0
@@ -245,7 +245,7 @@ def test_r232_concurrent_updates_are_all_kept(service):
     id = process(service, confirmed=0)
     updates = [("confirmed", 1), ("returned", 1)] * 8
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda each: update(service, id, *each), updates))
+        list(pool.map(lambda value: update(service, id, *value), updates))
     metrics = get(service, id)["metrics"]
     assert sorted(metrics) == [
         "confirmed",

@@ -49,7 +49,7 @@ def test_r005_an_event_tells_who_its_user_is(service, user):
     assert user_of(service, see(service, "n1", email=ANNA)) == hex_id(7)
 
 
-def test_what_an_event_type_declares_identifies(service):
+def test_discriminant_fields_identify_users(service):
     fields = [
         {"type": "string", "entity": "user", "storageKey": "card", "discriminant": True, "optional": True},
         {"type": "email", "entity": "user", "storageKey": "workMail", "optional": True},
@@ -117,24 +117,24 @@ def test_events_and_interactions_of_one_person_meet_in_either_order(service, loa
 
 
 def test_late_interactions_of_two_anonymous_users_make_the_older_one(service):
-    made = user_of(service, see(service, "n1", "t1"))
+    generated = user_of(service, see(service, "n1", "t1"))
     load(
         service,
         "interactions",
         visit(1, userId=hex_id(7), ingestedAt="2024-01-01T00:00:00Z", userData='{"trackerId": "t1"}'),
     )
     assert users(service) == {hex_id(7)}
-    assert send(service, "get_user", id=made).read()["_id"].to_pylist() == [hex_id(7)]
+    assert send(service, "get_user", id=generated).read()["_id"].to_pylist() == [hex_id(7)]
 
 
 def test_g148_who_is_identified_survives_an_older_anonymous_user(service):
-    made = user_of(service, see(service, "n1", "t1", email=ANNA))
+    generated = user_of(service, see(service, "n1", "t1", email=ANNA))
     load(
         service,
         "interactions",
         visit(1, userId=hex_id(7), ingestedAt="2024-01-01T00:00:00Z", userData='{"trackerId": "t1"}'),
     )
-    assert users(service) == {made}
+    assert users(service) == {generated}
 
 
 def test_late_interactions_of_somebody_else_leave_the_browser_alone(service):
@@ -145,7 +145,7 @@ def test_late_interactions_of_somebody_else_leave_the_browser_alone(service):
     assert user_of(service, see(service, "n2", "t1")) == anna
 
 
-def test_nothing_is_learnt_from_what_is_rejected(service):
+def test_rejected_rows_add_no_identities(service):
     records = [visit(1, userId="x", userData=f'{{"email": "{ANNA}"}}')]
     send(service, "load_records", resource="interactions", source=table(*records))
     assert rows_of(service, "SELECT * FROM identities") == []

@@ -38,22 +38,22 @@ def places(service, user):
 
 
 def test_g147_an_anonymous_user_is_merged_into_the_holder_of_the_email(service):
-    known = user_of(service, see(service, "n1", email=ANNA))
+    identified = user_of(service, see(service, "n1", email=ANNA))
     before = see(service, "n2", "t1")
     anonymous = user_of(service, before)
-    assert anonymous != known
+    assert anonymous != identified
     met = see(service, "n3", "t1", email=ANNA)
-    assert user_of(service, met) == user_of(service, before) == known
-    assert users(service) == {known}
+    assert user_of(service, met) == user_of(service, before) == identified
+    assert users(service) == {identified}
     # What the browser does from now on is hers.
-    assert user_of(service, see(service, "n4", "t1")) == known
+    assert user_of(service, see(service, "n4", "t1")) == identified
 
 
 def test_a_vendors_id_finds_its_holder_too(service):
-    known = user_of(service, see(service, "n1", vendorUserId="v1"))
+    identified = user_of(service, see(service, "n1", vendorUserId="v1"))
     before = see(service, "n2", "t1")
     see(service, "n3", "t1", vendorUserId="v1")
-    assert user_of(service, before) == known
+    assert user_of(service, before) == identified
 
 
 def test_g147_two_identified_users_stay_two_and_the_browser_is_the_newer_ones(service):
@@ -76,7 +76,7 @@ def test_an_event_with_two_identities_of_two_users_merges_neither(service):
     assert users(service) == {anna, ben}
 
 
-def test_g145_what_an_event_type_declares_counts_more_than_the_id_of_a_vendor(service):
+def test_g145_discriminant_fields_precede_the_vendors_id(service):
     fields = [
         {"type": "string", "entity": "user", "storageKey": "vendorUserId", "optional": True},
         {"type": "string", "entity": "user", "storageKey": "card", "discriminant": True, "optional": True},
@@ -99,11 +99,11 @@ def test_an_anonymous_user_becomes_the_one_behind_a_new_email(service):
 
 
 def test_of_one_anonymous_user_every_browser_goes_along(service):
-    known = user_of(service, see(service, "n1", email=ANNA))
+    identified = user_of(service, see(service, "n1", email=ANNA))
     load(service, "interactions", visit(1, userId=hex_id(7), userData='{"trackerId": "t1"}'))
     load(service, "interactions", visit(2, userId=hex_id(7), userData='{"trackerId": "t2"}'))
     see(service, "n2", "t1", email=ANNA)
-    assert user_of(service, see(service, "n3", "t2")) == known
+    assert user_of(service, see(service, "n3", "t2")) == identified
 
 
 def test_g061_interactions_are_numbered_over_both(service):
@@ -129,26 +129,26 @@ def test_g064_an_event_becomes_attributable_when_its_user_is_merged(service):
 
 
 def test_g148_a_merged_id_answers_with_the_survivor(service):
-    known = user_of(service, see(service, "n1", email=ANNA))
+    identified = user_of(service, see(service, "n1", email=ANNA))
     anonymous = user_of(service, see(service, "n2", "t1"))
     see(service, "n3", "t1", email=ANNA)
-    assert send(service, "get_user", id=anonymous).read()["_id"].to_pylist() == [known]
+    assert send(service, "get_user", id=anonymous).read()["_id"].to_pylist() == [identified]
     for operation in ("list_user_events", "list_user_metrics"):
-        answers = [send(service, operation, id=id) for id in (known, anonymous)]
+        answers = [send(service, operation, id=id) for id in (identified, anonymous)]
         assert answers[0].read().equals(answers[1].read())
         assert answers[0].total == 3
 
 
-def test_g148_what_is_loaded_with_a_merged_id_is_the_survivors(service):
-    known = user_of(service, see(service, "n1", email=ANNA))
+def test_g148_records_loaded_with_a_merged_id_belong_to_the_survivor(service):
+    identified = user_of(service, see(service, "n1", email=ANNA))
     anonymous = user_of(service, see(service, "n2", "t1"))
     see(service, "n3", "t1", email=ANNA)
     load(service, "interactions", visit(1, userId=anonymous, userData='{"trackerId": "t9"}'))
     load(service, "events", order(1, userId=anonymous))
-    assert user_of(service, uuid(1)) == known
-    assert places(service, known) == [(hex_id(1), 1)]
-    assert user_of(service, see(service, "n4", "t9")) == known
-    assert users(service) == {known}
+    assert user_of(service, uuid(1)) == identified
+    assert places(service, identified) == [(hex_id(1), 1)]
+    assert user_of(service, see(service, "n4", "t9")) == identified
+    assert users(service) == {identified}
 
 
 def test_a_chain_of_merges_leads_to_its_end(service):
@@ -167,9 +167,9 @@ def user(service, number):
     return id
 
 
-def test_one_batch_may_merge_what_it_brings(service):
+def test_one_batch_can_merge_its_own_users(service):
     """Events that wait for one transaction see each other as if they came one by one."""
-    known = user_of(service, see(service, "n0", email=ANNA))
+    identified = user_of(service, see(service, "n0", email=ANNA))
     stored = see(service, "n1", "t1")
     events = [
         ("n2", "t2", {}),  # Somebody new,
@@ -184,10 +184,10 @@ def test_one_batch_may_merge_what_it_brings(service):
     ]
     ids = send(service, "create_events", events=sent, wait=True).value
     found = [user_of(service, id) for id in ids]
-    assert found[:3] == [known] * 3
-    assert found[3] == found[4] != known
-    assert user_of(service, stored) == known
-    assert users(service) == {known, found[3]}
+    assert found[:3] == [identified] * 3
+    assert found[3] == found[4] != identified
+    assert user_of(service, stored) == identified
+    assert users(service) == {identified, found[3]}
 
 
 def test_r006_64_threads_with_one_new_email_make_one_user(service):
@@ -247,8 +247,8 @@ def test_both_are_in_the_audit_log(service):
     load(service, "interactions", visit(1, userId=hex_id(1)), visit(2, userId=hex_id(2)))
     send(service, "merge_users", id=hex_id(1), userId=hex_id(2))
     send(service, "split_user", id=hex_id(1), userId=hex_id(2))
-    told = rows_of(service, "SELECT operation, subject, details FROM audit ORDER BY _id")
-    assert [(name, subject, json.loads(details)) for name, subject, details in told] == [
+    entries = rows_of(service, "SELECT operation, subject, details FROM audit ORDER BY _id")
+    assert [(name, subject, json.loads(details)) for name, subject, details in entries] == [
         ("merge_users", hex_id(1), {"userId": hex_id(2)}),
         ("split_user", hex_id(1), {"userId": hex_id(2)}),
     ]
@@ -284,13 +284,13 @@ def test_a_chain_can_be_split_from_either_end(service, first):
         ("merge_users", {"id": "x", "userId": hex_id(2)}, InvalidRequest, "24 lower-case"),
     ],
 )
-def test_what_cannot_be_merged_or_split(service, operation, arguments, kind, message):
+def test_invalid_merges_and_splits(service, operation, arguments, kind, message):
     load(service, "interactions", visit(1, userId=hex_id(1)), visit(2, userId=hex_id(2)))
     with pytest.raises(kind, match=message):
         send(service, operation, **arguments)
 
 
-def test_what_is_left_of_nobody_cannot_be_split(service):
+def test_a_user_without_earlier_records_cannot_be_split(service):
     see(service, "n1", email=ANNA)
     ids = sorted(users(service))
     load(service, "interactions", visit(1, userId=hex_id(1)))
@@ -298,7 +298,7 @@ def test_what_is_left_of_nobody_cannot_be_split(service):
     service._store.write(
         lambda connection: connection.execute("UPDATE merged_users SET undo = NULL").fetchall()
     )
-    with pytest.raises(Conflict, match="nothing is left"):
+    with pytest.raises(Conflict, match="none of its records from before the merge exist"):
         send(service, "split_user", id=ids[0], userId=hex_id(1))
 
 

@@ -147,7 +147,7 @@ def test_groups_of_counts_and_flags_are_text_in_their_own_order():
 
 def test_groups_and_intervals_together(service):
     found = insights(service, group="nodeId", interval="semester")
-    assert [(each["interval"], each["group"], each["sessionCount"]) for each in found] == [
+    assert [(record["interval"], record["group"], record["sessionCount"]) for record in found] == [
         ("2024-S2", "ads", 1),
         ("2025-S1", "ads", 2),
         ("2025-S2", "b", 2),
@@ -236,7 +236,7 @@ def moments():
     """Microseconds after the epoch of one interaction each, small ones and around thirds of 10^13."""
     passed = [*range(60), *(10**13 * part // 3 + step for part in (1, 2, 3) for step in (-1, 0, 1, 2))]
     passed += [7**power for power in range(3, 16)]
-    starts = [(EPOCH + timedelta(microseconds=each)).isoformat() for each in passed]
+    starts = [(EPOCH + timedelta(microseconds=value)).isoformat() for value in passed]
     opened = open_with(*(visit(i, startDate=start) for i, start in enumerate(starts)))
     yield opened, passed
     opened.close()
@@ -253,10 +253,10 @@ def moments():
 def test_segments_are_exact_to_the_microsecond(moments, span, count):
     service, passed = moments
     expected = {}
-    for each in passed:
-        if each <= span:
+    for value in passed:
+        if value <= span:
             # Whole numbers only: segment i holds what is in [i * span / count, (i + 1) * span / count).
-            segment = min(each * count // span, count - 1)
+            segment = min(value * count // span, count - 1)
             start = instants.format(EPOCH + timedelta(microseconds=-(-segment * span // count)))
             expected[start] = expected.get(start, 0) + 1
     found = by_interval(
@@ -306,16 +306,16 @@ def crowd():
 @example(group="type", interval="day", populations=(False, False), seconds=(10**8, 0))
 @example(group="geo.city", interval="custom", populations=(None, None), seconds=(0, 10**8))
 def test_sums_over_any_breakdown_are_those_of_the_search(crowd, group, interval, populations, seconds):
-    since, until = (EPOCH + timedelta(seconds=each) for each in seconds)
+    since, until = (EPOCH + timedelta(seconds=second) for second in seconds)
     criteria = {"filtered": populations[0], "bots": populations[1], "since": since, "until": until}
     broken_down = insights(crowd, group=group, interval=interval, segments=7, **criteria)
     (whole,) = insights(crowd, **criteria)
     found = send(crowd, "search_interactions", **criteria)
     sums = {name: sum(record[name] for record in broken_down) for name in COUNTERS}
     assert sums["sessionCount"] == whole["sessionCount"] == found.total
-    hits = sum(each or 0 for each in found.read()["hitCount"].to_pylist())
+    hits = sum(value or 0 for value in found.read()["hitCount"].to_pylist())
     assert sums["hitCount"] == whole["hitCount"] == hits
     # Sums of milliseconds that are held in binary fractions agree to the last digits only.
     assert sums["durationSum"] == pytest.approx(whole["durationSum"])
     assert whole["durationSum"] == pytest.approx(sum(found.read()["duration"].to_pylist()))
-    assert len({(each["group"], each["interval"]) for each in broken_down}) == len(broken_down)
+    assert len({(row["group"], row["interval"]) for row in broken_down}) == len(broken_down)

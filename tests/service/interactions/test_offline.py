@@ -46,12 +46,12 @@ def campaign(service, slug, *, vendor="my-ads"):
 
 
 def nodes(service):
-    return {each["_id"]: each for each in send(service, "list_nodes").read().to_pylist()}
+    return {record["_id"]: record for record in send(service, "list_nodes").read().to_pylist()}
 
 
 def root(service, vendor="my-ads"):
     integrations = send(service, "list_integrations").read().to_pylist()
-    (id,) = [each["_id"] for each in integrations if each["vendorId"] == vendor]
+    (id,) = [integration["_id"] for integration in integrations if integration["vendorId"] == vendor]
     return id
 
 
@@ -206,7 +206,7 @@ def test_a_date_may_be_a_day_ahead(service):
 # -- the node ---------------------------------------------------------------------------------------
 
 
-def test_a_campaign_is_known_by_its_id_and_by_its_slug(service):
+def test_a_campaign_is_found_by_its_id_and_by_its_slug(service):
     """G-144, G-219."""
     spring, other = campaign(service, "spring"), campaign(service, "spring", vendor="posters")
     assert create(service, node={"campaignId": spring})["nodeId"] == spring
@@ -229,7 +229,7 @@ def test_an_unknown_campaign_id_makes_one_node_under_the_integration(service):
     first = create(service, node={"campaignId": 7})
     again = create(service, node={"campaignId": "7"})
     assert first["nodeId"] == again["nodeId"]
-    made = nodes(service)[first["nodeId"]]
+    created = nodes(service)[first["nodeId"]]
     expected = {
         "type": "campaign",
         "parentId": root(service),
@@ -239,7 +239,7 @@ def test_an_unknown_campaign_id_makes_one_node_under_the_integration(service):
         "vendorId": "my-ads",
         "integrationId": root(service),
     }
-    assert {name: made[name] for name in expected} == expected
+    assert {name: created[name] for name in expected} == expected
     assert first["partialResolvedVendorId"] is None
 
 
@@ -321,8 +321,12 @@ def test_properties_lead_down_the_tree_of_the_integration(service, tree, node, e
         assert len(nodes(service)) == 9
     else:
         # An adset's id is no campaign's: a campaign is made for it, with an id that is free.
-        made = nodes(service)[record["nodeId"]]
-        assert (made["type"], made["externalId"], made["parentId"]) == ("campaign", "shoes", "search")
+        created = nodes(service)[record["nodeId"]]
+        assert (created["type"], created["externalId"], created["parentId"]) == (
+            "campaign",
+            "shoes",
+            "search",
+        )
 
 
 def test_an_own_id_goes_before_an_id_of_another_system(service):
@@ -361,11 +365,11 @@ def test_the_same_identity_is_the_same_user(service):
         {"vendorUserId": " v-1 "},
         {"vendorUserId": "v-1", "email": "a@b.no"},
     ]
-    assert {create(service, user=each)["userId"] for each in same} == {anna}
+    assert {create(service, user=value)["userId"] for value in same} == {anna}
     # What was new beside a known identity is hers from then on.
     assert create(service, user={"email": "a@b.no"})["userId"] == anna
     others = [{"email": "ben@example.com"}, {"vendorUserId": "V-1"}, {"vendorUserId": "anna@example.com"}]
-    assert len({create(service, user=each)["userId"] for each in others} | {anna}) == 4
+    assert len({create(service, user=other)["userId"] for other in others} | {anna}) == 4
 
 
 def test_the_email_counts_more_than_the_id_of_a_vendor(service):
@@ -376,7 +380,7 @@ def test_the_email_counts_more_than_the_id_of_a_vendor(service):
     assert create(service, user={"vendorUserId": "v-2"})["userId"] == ben
 
 
-def test_a_phone_alone_identifies_nobody(service):
+def test_a_phone_alone_does_not_identify_a_user(service):
     """Two people may share one, unless an event type says that it identifies."""
     first, second = (create(service, user={"phone": "+47 22 33 44 55"})["userId"] for _ in range(2))
     assert first != second
@@ -395,7 +399,7 @@ def test_a_phone_identifies_where_an_event_type_says_so(service):
         service, "create_event_type", reference="call", name="Call", fields=[phone], phoneParsingConfig=config
     )
     written = ["+47 22 33 44 55", "22334455", "0047 22334455"]
-    assert len({create(service, user={"phone": each})["userId"] for each in written}) == 1
+    assert len({create(service, user={"phone": value})["userId"] for value in written}) == 1
     with pytest.raises(InvalidRequest, match="user_data/phone: '12' is not allowed"):
         create(service, user={"phone": "12"})
 
@@ -409,7 +413,7 @@ def test_a_field_that_an_event_type_declares_may_identify(service):
     assert json.loads(first["userData"]) == {"loyaltyCard": "L1"}
 
 
-def test_what_an_event_type_declares_counts_more_than_the_id_of_a_vendor(service):
+def test_discriminant_fields_precede_the_vendors_id(service):
     """G-145: whichever is written first."""
     declare_discriminant(service, "loyaltyCard")
     anna = create(service, user={"loyaltyCard": "L1"})["userId"]
@@ -418,16 +422,16 @@ def test_what_an_event_type_declares_counts_more_than_the_id_of_a_vendor(service
     assert create(service, user={"vendorUserId": "v", "loyaltyCard": "L1"})["userId"] == anna
 
 
-def test_a_user_is_known_from_loaded_interactions(service):
+def test_users_of_loaded_interactions_are_found(service):
     """The same email is the same user, however it came in."""
-    known = [
+    loaded_visits = [
         visit(
             1, userId=hex_id(77), userData='{"email": "Anna@Example.com "}', startDate="2025-01-01T00:00:00Z"
         ),
         visit(2, userId=hex_id(88), userData='{"vendorUserId": "v-8"}'),
         visit(3, userId=hex_id(99), userData=None),
     ]
-    send(service, "load_records", resource="interactions", source=table(*known))
+    send(service, "load_records", resource="interactions", source=table(*loaded_visits))
     anna = create(service, user={"email": "anna@example.com"})
     assert (anna["userId"], anna["userLifetimeIndex"]) == (hex_id(77), 2)
     assert create(service, user={"vendorUserId": "v-8"})["userId"] == hex_id(88)
@@ -445,18 +449,18 @@ def test_a_user_is_the_same_in_events_and_in_offline_interactions(service):
         event = send(service, "create_event_sync", **data).value
         record = send(service, "get_event", id=event).read().to_pylist()[0]
         users.append({first or create(service, user={"email": addresses[1]})["userId"], record["userId"]})
-    assert [len(each) for each in users] == [1, 1]
+    assert [len(user) for user in users] == [1, 1]
     assert users[0] != users[1]
 
 
 def test_interactions_of_a_user_are_numbered_by_date(service):
     """G-061: a late arrival moves those after it."""
     dates = ["2025-01-03T00:00:00Z", "2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z", "2025-01-01T00:00:00Z"]
-    made = [create(service, date=date) for date in dates]
+    created = [create(service, date=date) for date in dates]
     create(service, user={"email": "ben@example.com"}, date="2024-01-01T00:00:00Z")
-    assert [each["userLifetimeIndex"] for each in made] == [1, 1, 2, 2]
-    now = [send(service, "get_interaction", id=each["_id"]).read().to_pylist()[0] for each in made]
-    assert [each["userLifetimeIndex"] for each in now] == [4, 1, 3, 2]
+    assert [row["userLifetimeIndex"] for row in created] == [1, 1, 2, 2]
+    now = [send(service, "get_interaction", id=value["_id"]).read().to_pylist()[0] for value in created]
+    assert [record["userLifetimeIndex"] for record in now] == [4, 1, 3, 2]
 
 
 # -- nothing twice ----------------------------------------------------------------------------------
@@ -498,10 +502,10 @@ def test_many_at_once_make_one_user_one_campaign_and_one_of_each_call(tmp_path):
         return create(service, node={"campaignSlug": "new"}, external=f"call-{number % 8}")
 
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(call, range(24)))
-    assert len({each["_id"] for each in made}) == 8
-    assert len({each["userId"] for each in made}) == 1
-    assert len({each["nodeId"] for each in made}) == 1
+        created = list(pool.map(call, range(24)))
+    assert len({record["_id"] for record in created}) == 8
+    assert len({row["userId"] for row in created}) == 1
+    assert len({value["nodeId"] for value in created}) == 1
     found = send(service, "search_interactions").read()
     assert sorted(found["userLifetimeIndex"].to_pylist()) == list(range(1, 9))
     service.close()

@@ -53,7 +53,7 @@ def search(service, **arguments):
 
 
 def numbers(answer):
-    return [int(each) for each in answer.read()["_id"].to_pylist()]
+    return [int(value) for value in answer.read()["_id"].to_pylist()]
 
 
 # -- populations, bounds, filters -------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_filters_on_interactions(service, where, expected):
         (node("nodeId") == "nowhere", []),
     ],
 )
-def test_a_node_stands_for_what_is_below_it(service, nodes, expected):
+def test_a_node_includes_its_descendants(service, nodes, expected):
     assert numbers(search(service, nodes=nodes, bots=None)) == expected
 
 
@@ -253,7 +253,7 @@ def test_the_total_is_that_of_the_page_while_others_write():
 
     def add():
         for batch in range(8):
-            records = [visit(10 * batch + each) for each in range(10)]
+            records = [visit(10 * batch + number) for number in range(10)]
             send(service, "load_records", resource="interactions", source=table(*records))
         is_done.set()
 
@@ -269,8 +269,8 @@ def test_the_total_is_that_of_the_page_while_others_write():
     with ThreadPoolExecutor(3) as pool:
         looking = [pool.submit(look) for _ in range(2)]
         pool.submit(add).result()
-        for each in looking:
-            totals = each.result()
+        for future in looking:
+            totals = future.result()
             assert totals == sorted(totals)
             assert all(total % 10 == 0 for total in totals)
     assert search(service).total == 80
@@ -307,12 +307,12 @@ def test_hits_of_a_session_come_oldest_first():
     seconds = {1: 5, 2: 2, 3: 1, 4: 2}
     hits = [
         {
-            "id": uuid(each),
+            "id": uuid(value),
             "sessionId": hex_id(1),
             "serverDate": f"2025-01-31T12:00:0{second}Z",
             "pageUrl.port": "8080",
         }
-        for each, second in seconds.items()
+        for value, second in seconds.items()
     ]
     send(service, "load_records", resource="hits", source=table(*hits))
     answer = send(service, "list_hits", first_hit_id=uuid(3))

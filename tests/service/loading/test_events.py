@@ -50,10 +50,12 @@ def value(current, raw=None):
 def test_a_plain_event_counts_once(load, rows, metrics):
     counts, rejected = load({**order(1), "_id": None})
     assert (counts, rejected.num_rows) == ({"events": 1, "metrics": 1}, 0)
-    ((made, *rest),) = rows('SELECT _id, projectId, userId, eventDate, eventType, event, "user" FROM events')
-    assert len(made) == 36
+    ((event_id, *rest),) = rows(
+        'SELECT _id, projectId, userId, eventDate, eventType, event, "user" FROM events'
+    )
+    assert len(event_id) == 36
     assert rest == ["shop", hex_id(900), NOON, "order", "{}", "{}"]
-    assert metrics() == {(made, "event-count"): COUNT}
+    assert metrics() == {(event_id, "event-count"): COUNT}
     ((metric_id, project_id, is_now),) = rows(
         "SELECT metrics._id, metrics.projectId, metrics.createdAt = events.createdAt "
         "AND metrics.updatedAt = events.updatedAt FROM metrics JOIN events ON eventId = events._id"
@@ -67,7 +69,7 @@ def test_columns_by_key_become_typed_values(load, rows):
         order(2, **{"event.note": " "}),
     )
     stored = rows('SELECT event, "user" FROM events ORDER BY _id')
-    assert [tuple(map(json.loads, each)) for each in stored] == [
+    assert [tuple(map(json.loads, item)) for item in stored] == [
         ({"shop": value("Oslo"), "note": value('it\'s "new"')}, {"email": value("A@x.no")}),
         ({}, {}),
     ]
@@ -302,8 +304,11 @@ def test_nested_metrics_of_the_resource(memory_store, metrics, rows, tmp_path):
         (metric("1st", 1), "metrics: '1st' has a key that is not allowed"),
         ({"type": "statistic", "data": {"current": 1}}, "metrics: one has a key that is not allowed"),
         ({**metric("a", 1), "type": "other"}, "metrics: 'a' has a type other than state and statistic"),
-        (metric("a", 1, "text"), "metrics: 'a' has a data.type that does not fit"),
-        ({**metric("a", 1, "state"), "type": "statistic"}, "metrics: 'a' has a data.type that does not fit"),
+        (metric("a", 1, "text"), "metrics: 'a' has a data.type that is not allowed for its type"),
+        (
+            {**metric("a", 1, "state"), "type": "statistic"},
+            "metrics: 'a' has a data.type that is not allowed for its type",
+        ),
         (metric("a", 2, "state"), "metrics: 'a' is a state other than 0 and 1"),
         (metric("a", None, "state"), "metrics: 'a' is a state other than 0 and 1"),
         (metric("a", "x", "number"), "metrics: 'a' has no finite number"),
@@ -335,9 +340,9 @@ def test_one_key_has_one_metric(memory_store, tmp_path):
     ]
     _, rejected = load_records(memory_store, "events", lines(tmp_path / "events.ndjson", *records))
     assert reasons(rejected) == {
-        0: "metrics: 'a' is given more than once",
-        1: "metrics: 'won' is given more than once",
-        2: "metrics: 'won' is given more than once",
+        0: "metrics: 'a' occurs more than once",
+        1: "metrics: 'won' occurs more than once",
+        2: "metrics: 'won' occurs more than once",
     }
 
 
@@ -347,10 +352,10 @@ def test_one_key_has_one_metric(memory_store, tmp_path):
         ("statistics.event-count", "the key 'event-count' of the column .* is reserved"),
         ("states.state-delay-won", "the key 'state-delay-won' of the column .* is reserved"),
         ("states.1st", "the key '1st' of the column 'states.1st' is not allowed"),
-        ("states.won.date", "the column 'states.won.date' needs the column 'states.won' beside it"),
+        ("states.won.date", "the column 'states.won.date' requires the column 'states.won'"),
         (
             "statistics.turnover.currency",
-            "the column 'statistics.turnover.currency' needs the column 'statistics.turnover.amount' beside it",
+            "the column 'statistics.turnover.currency' requires the column 'statistics.turnover.amount'",
         ),
         ("statistics.turnover.date", "the column 'statistics.turnover.date' is not known"),
         ("event.a b", "the key 'a b' of the column 'event.a b' is not allowed"),
@@ -364,15 +369,15 @@ def test_columns_of_events_that_are_refused(load, rows, column, message):
 
 
 @pytest.mark.parametrize("name", ["event", "user", "metrics"])
-def test_json_is_what_others_read_as_json(memory_store, name):
+def test_only_standard_json_is_accepted(memory_store, name):
     text = '[{"key": "a", "data": NaN}]' if name == "metrics" else '{"a": NaN}'
     _, rejected = load_records(memory_store, "events", table(order(1, **{name: text})))
     (reason,) = rejected["reason"].to_pylist()
     assert reason.startswith(f"{name}: ")
-    assert "holds NaN, Infinity or a comma too many" in reason
+    assert "has NaN, Infinity or a trailing comma" in reason
 
 
-def test_a_list_of_texts_is_what_others_read_as_json(memory_store):
+def test_a_list_of_texts_is_standard_json(memory_store):
     source = table(
         order(1, **{"expirationPolicy.piiFields": '["a",]'}),
         order(2, **{"expirationPolicy.piiFields": '["a"]'}),

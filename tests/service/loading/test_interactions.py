@@ -30,10 +30,10 @@ def test_a_plain_session_gets_its_defaults(memory_store, rows):
     assert rows(f"SELECT {columns} FROM interactions") == [
         ("shop", "session", 1, True, 0.0, False, None, None)
     ]
-    ((made, ingested),) = rows(
+    ((new_id, ingested),) = rows(
         "SELECT _id, ingestedAt > now()::TIMESTAMP - INTERVAL 1 MINUTE FROM interactions"
     )
-    assert len(made) == 24
+    assert len(new_id) == 24
     assert ingested
 
 
@@ -192,7 +192,7 @@ def test_a_row_that_breaks_a_rule_is_rejected_with_that_reason(memory_store, row
     assert rows("SELECT _id FROM interactions") == [(hex_id(1),)]
 
 
-def test_all_rules_that_a_row_breaks_are_told(memory_store):
+def test_all_violated_rules_of_a_row_are_reported(memory_store):
     _, rejected = load(memory_store, {"_id": "x", "startDate": "soon", "type": "y", "geo.latitude": 91.0})
     assert set(reasons(rejected)[0].split("; ")) == {
         "_id: 'x' is not 24 lower-case hexadecimal digits",
@@ -231,7 +231,7 @@ def test_loading_the_same_twice_adds_nothing(memory_store, rows):
     assert len(rows("FROM interactions")) == 3
 
 
-def test_nodes_that_nobody_described_are_made_once(memory_store, rows):
+def test_implicit_nodes_are_created_once(memory_store, rows):
     load_records(memory_store, "nodes", table({"_id": "ads", "type": "integration", "name": "Ads"}))
     counts, _ = load(memory_store, visit(1), visit(2, nodeId="new"), visit(3, nodeId="new"))
     assert counts["implicit_nodes"] == 1
@@ -270,7 +270,7 @@ def test_unknown_columns_stop_the_load_and_name_the_closest(memory_store, rows):
     assert rows("FROM interactions") == []
 
 
-def test_an_unknown_resource_names_those_there_are(memory_store):
+def test_an_unknown_resource_lists_the_allowed_ones(memory_store):
     with pytest.raises(
         InvalidRequest, match="resource: 'visits' is not allowed .*; allowed: events, hits, inter"
     ):
@@ -285,7 +285,7 @@ def test_all_forms_of_a_source_load_the_same(tmp_path, rows):
     frame.to_csv(tmp_path / "visits.csv", index=False)
     frame.to_csv(tmp_path / "visits.csv.gz", index=False, sep=";")
     nested = [
-        {"geo": {"city": each.pop("geo.city")}, **each} for each in (dict(record) for record in records)
+        {"geo": {"city": item.pop("geo.city")}, **item} for item in (dict(record) for record in records)
     ]
     typed = frame.assign(startDate=pd.to_datetime(frame["startDate"]))
     naive = typed.assign(startDate=typed["startDate"].dt.tz_localize(None).astype("datetime64[ns]"))
@@ -309,7 +309,7 @@ def test_all_forms_of_a_source_load_the_same(tmp_path, rows):
             loaded.append(cursor.execute(query).fetchall())
         store.close()
     assert loaded[0][0][2:] == (utc(2025, 1, 31, 12, 0, 1, 500_000).replace(tzinfo=None), 1.5, "Paris")
-    assert all(each == loaded[0] for each in loaded)
+    assert all(value == loaded[0] for value in loaded)
 
 
 def test_lines_that_cannot_be_read_are_rejected_with_their_rows(memory_store, tmp_path):
@@ -372,12 +372,12 @@ def test_a_closed_project_says_so(memory_store):
 @pytest.mark.parametrize(
     "text", ['{"a": NaN}', '{"a": [1,]}', '{"a": -Infinity}', '{"a": 1, }', '{"a": nan}']
 )
-def test_json_is_what_others_read_as_json(memory_store, rows, text):
+def test_only_standard_json_is_accepted(memory_store, rows, text):
     """DuckDB takes more, which whoever reads the record would fail on."""
     good = '{"a": "NaN, inf ,]", "b\\": [1,]": "\\\\", "c": "Infinity"}'
     source = table(visit(1, userData=text), visit(2, userData=good))
     counts, rejected = load_records(memory_store, "interactions", source)
     assert counts["interactions"] == 1
-    told = "holds NaN, Infinity or a comma too many, which JSON does not have"
-    assert rejected["reason"].to_pylist() == [f"userData: '{text}' {told}"]
+    problem = "has NaN, Infinity or a trailing comma, which JSON does not allow"
+    assert rejected["reason"].to_pylist() == [f"userData: '{text}' {problem}"]
     assert rows("SELECT userData FROM interactions") == [(good,)]

@@ -71,7 +71,7 @@ def test_children_of_stored_nodes_find_their_parents(load, rows):
     assert rows("SELECT path FROM nodes WHERE _id = 'leaf'") == [(["root", "middle"],)]
 
 
-def test_what_is_known_of_a_node_replaces_the_node_known_by_name(load, rows):
+def test_a_loaded_node_replaces_an_implicit_one(load, rows):
     load("interactions", visit(1, nodeId="brand"))
     load("nodes", node("child", "brand"))
     counts, rejected = load("nodes", node("brand", "root"), node("root"))
@@ -103,15 +103,15 @@ def test_rules_of_nodes(load):
         2: f"type: 'Campaign' is not one of {types}",
         3: "name: is missing",
         4: f"_id: '{'n' * 79}…' is not text of 1 to 128 characters",
-        5: "parentId: 'nobody' is no node of this project",
+        5: "parentId: 'nobody' is not a node of this project",
         6: "_id: 'fine' is also the id of row 0",
         7: "_id: is missing",
         8: "active: 'maybe' is neither true nor false",
-        9: f"type: 'y' is not one of {types}; parentId: 'nobody' is no node of this project",
+        9: f"type: 'y' is not one of {types}; parentId: 'nobody' is not a node of this project",
     }
 
 
-def test_loops_and_what_hangs_on_rejected_nodes_are_rejected(load, rows):
+def test_cycles_and_children_of_rejected_nodes_are_rejected(load, rows):
     _, rejected = load(
         "nodes",
         node("fine"),
@@ -125,10 +125,10 @@ def test_loops_and_what_hangs_on_rejected_nodes_are_rejected(load, rows):
         node("further under bad", "under bad"),
     )
     assert {row: reason for row, reason in reasons(rejected).items() if row != 6} == {
-        1: "parentId: 'itself' leads back to the node itself",
-        2: "parentId: 'b' leads back to the node itself",
-        3: "parentId: 'c' leads back to the node itself",
-        4: "parentId: 'a' leads back to the node itself",
+        1: "parentId: 'itself' is the node itself or one of its descendants",
+        2: "parentId: 'b' is the node itself or one of its descendants",
+        3: "parentId: 'c' is the node itself or one of its descendants",
+        4: "parentId: 'a' is the node itself or one of its descendants",
         5: "parentId: 'a' is rejected",
         7: "parentId: 'bad' is rejected",
         8: "parentId: 'under bad' is rejected",
@@ -140,7 +140,7 @@ def test_a_loop_through_stored_nodes_is_seen(load, rows):
     load("interactions", visit(1, nodeId="top"))
     load("nodes", node("below", "top"))
     _, rejected = load("nodes", node("top", "below"))
-    assert reasons(rejected) == {0: "parentId: 'below' leads back to the node itself"}
+    assert reasons(rejected) == {0: "parentId: 'below' is the node itself or one of its descendants"}
     assert dict(rows("SELECT _id, path FROM nodes")) == {"top": [], "below": ["top"]}
 
 
@@ -198,14 +198,14 @@ def test_rules_of_hits(load):
     )
     assert reasons(rejected) == {
         1: "sessionId: is missing; serverDate: is missing",
-        2: f"sessionId: '{hex_id(9)}' is no interaction of this project",
+        2: f"sessionId: '{hex_id(9)}' is not an interaction of this project",
         3: f"sessionId: '{hex_id(2)}' is offline and has no hits",
         4: f"id: '{uuid(2)}' is also the id of row 0",
         5: f"id: '{uuid(1)}' is already loaded",
         6: "id: 'first' is not a UUID",
         7: "serverDate: '1980-01-01T00:00:00Z' is before 1990; timezoneOffset: 'x' is not a finite number",
         8: "timezoneOffset: 'inf' is not a finite number; "
-        f"sessionId: '{hex_id(9)}' is no interaction of this project",
+        f"sessionId: '{hex_id(9)}' is not an interaction of this project",
     }
 
 
@@ -239,7 +239,7 @@ def test_spend_is_exact_and_its_campaigns_are_nodes(load, rows):
     ]
 
 
-def test_a_node_known_by_name_becomes_a_campaign_with_its_spend(load, rows):
+def test_an_implicit_node_becomes_a_campaign_with_its_spend(load, rows):
     load("interactions", visit(1, nodeId="brand"), visit(2, nodeId="direct"))
     counts, _ = load("spend", outlay(1))
     assert counts["implicit_nodes"] == 0

@@ -70,7 +70,7 @@ def test_of_two_changes_at_the_same_moment_the_loaded_one_counts(filled):
     assert_users_agree(filled)
 
 
-def test_who_has_nothing_left_is_forgotten_with_what_identified_them(filled):
+def test_users_without_records_are_removed_with_their_identities(filled):
     moved = [visit(n, userId=BEN, userData='{"email":"anna@example.com"}', updateDate=MARCH) for n in (1, 2)]
     put(filled, "interactions", *moved)
     assert rows_of(filled, "SELECT _id FROM users ORDER BY 1") == [(ANNA,), (BEN,)]
@@ -124,14 +124,14 @@ def test_an_outlay_changes(filled):
     assert rows_of(filled, query) == [(20, False)]
 
 
-def test_what_is_stored_as_it_is_is_not_written(filled):
+def test_unchanged_records_are_not_written(filled):
     before = rows_of(filled, "SELECT * FROM metrics")
     same = order(1, userId=ANNA, updatedAt=FEBRUARY, **{"states.won": 1})
     assert put(filled, "events", same) == (0, [])
     assert rows_of(filled, "SELECT * FROM metrics") == before
 
 
-def test_nobody_erased_comes_back_and_nothing_of_theirs_is_lost(filled):
+def test_erased_users_stay_erased_and_their_counts_stay(filled):
     send(filled, "delete_user", id=ANNA, mode="anonymise")
     before = rows_of(filled, "SELECT * FROM interactions ORDER BY _id")
     erased = "userId: belongs to a person who was erased after this date"

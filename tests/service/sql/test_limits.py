@@ -58,7 +58,7 @@ UNLIMITED = [
 @pytest.fixture(scope="module")
 def service():
     opened = Service.open("shop", ":memory:")
-    told = (
+    contents = (
         (A, '{"email":"a@example.org","city":"Oslo","nested":{"x":"Oslo"}}'),
         (A, '{"email":"a@example.com"}'),
         (B, '{"city":"Oslo"}'),
@@ -66,7 +66,7 @@ def service():
     )
     visits = [
         visit(place, userId=user, userData=data, startDate=f"2025-01-{place:02}T10:00:00Z")
-        for place, (user, data) in enumerate(told, start=1)
+        for place, (user, data) in enumerate(contents, start=1)
     ]
     assert send(opened, "load_records", resource="interactions", source=table(*visits)).read().num_rows == 0
     yield opened

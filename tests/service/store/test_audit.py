@@ -39,9 +39,9 @@ def ask(service, operation, *, account=ROBOT, **arguments):
 
 def log(service, **asked):
     rows = send(service, "list_audit", **asked).read().to_pylist()
-    return [
-        (each["account"], each["operation"], each["subject"], json.loads(each["details"])) for each in rows
-    ][::-1]
+    return [(row["account"], row["operation"], row["subject"], json.loads(row["details"])) for row in rows][
+        ::-1
+    ]
 
 
 def test_g211_nothing_is_written_down_of_an_embedded_write(service, anna):
@@ -88,12 +88,16 @@ def test_g211_every_write_by_a_token_is_one_line(service, anna):
         ("merge_users", anna),
         ("delete_user", anna),
     ]
-    told = [details for *_, details in lines]
-    assert (told[1], told[4], told[-1]) == ({"events": 2}, {"storageKey": "confirmed"}, {"mode": "anonymise"})
+    logged = [details for *_, details in lines]
+    assert (logged[1], logged[4], logged[-1]) == (
+        {"events": 2},
+        {"storageKey": "confirmed"},
+        {"mode": "anonymise"},
+    )
     assert "anna@" not in str(lines)
 
 
-def test_g211_what_fails_and_what_only_reads_is_no_line(service, anna):
+def test_g211_failures_and_reads_are_not_logged(service, anna):
     with pytest.raises(NotFound):
         ask(service, "delete_user", id=hex_id(5))
     with pytest.raises(NotFound):
@@ -166,7 +170,9 @@ def test_a_page_of_the_log_is_the_newest_first(service):
         ask(service, "update_settings", account=ROBOT if days % 2 else None, retention_duration_in_days=days)
     page = send(service, "list_audit", limit=2, offset=1)
     assert (page.total, page.offset, page.limit) == (5, 1, 2)
-    assert [json.loads(each)["retentionDurationInDays"] for each in page.read()["details"].to_pylist()] == [
+    assert [
+        json.loads(detail)["retentionDurationInDays"] for detail in page.read()["details"].to_pylist()
+    ] == [
         3,
         2,
     ]
@@ -176,7 +182,7 @@ def test_a_page_of_the_log_is_the_newest_first(service):
     assert log(service, operationName="delete_user") == []
 
 
-def test_a_line_is_as_durable_as_what_it_tells_of(service, anna, monkeypatch):
+def test_an_entry_is_as_durable_as_its_operation(service, anna, monkeypatch):
     """Both are in one transaction: where the line cannot be written, nothing is."""
 
     def fail(*_):

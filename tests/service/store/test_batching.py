@@ -40,19 +40,19 @@ def bring(answer, first, others):
             return error
 
     with ThreadPoolExecutor(len(others) + 1) as pool:
-        begun = pool.submit(outcome, first)
+        running = pool.submit(outcome, first)
         assert slow.is_begun.wait(30)
-        waiting = [pool.submit(outcome, each) for each in others]
+        waiting = [pool.submit(outcome, other) for other in others]
         while len(batcher._queue) < len(others):
             time.sleep(0.001)
         slow.may_end.set()
-        results = [begun.result(30), *(each.result(30) for each in waiting)]
+        results = [running.result(30), *(future.result(30) for future in waiting)]
     assert batcher.submit(first) == results[0]
     return results, slow.groups
 
 
-def test_what_arrives_meanwhile_is_done_at_once():
-    results, groups = bring(lambda group: [10 * each for each in group], 1, [2, 3, 4])
+def test_concurrent_items_run_as_one_batch():
+    results, groups = bring(lambda group: [10 * value for value in group], 1, [2, 3, 4])
     assert results == [10, 20, 30, 40]
     assert groups[0] == [1]
     assert sorted(groups[1]) == [2, 3, 4]
@@ -60,7 +60,7 @@ def test_what_arrives_meanwhile_is_done_at_once():
 
 def test_an_error_of_one_is_its_own():
     def answer(group):
-        return [InvalidRequest("two") if each == 2 else each for each in group]
+        return [InvalidRequest("two") if value == 2 else value for value in group]
 
     results, groups = bring(answer, 1, [2, 3])
     assert (results[0], results[2]) == (1, 3)
@@ -69,7 +69,7 @@ def test_an_error_of_one_is_its_own():
 
 
 @pytest.mark.parametrize("failure", [ServiceFailure("broken"), ZeroDivisionError()])
-def test_what_cannot_be_done_together_is_done_one_by_one(failure):
+def test_items_of_a_failed_batch_run_one_by_one(failure):
     def answer(group):
         if 2 in group:
             raise failure
@@ -88,5 +88,5 @@ def test_who_cannot_work_at_all_is_not_asked_again():
         return list(group)
 
     results, groups = bring(answer, 1, [2, 3])
-    assert all(isinstance(each, Unavailable) for each in results[1:])
+    assert all(isinstance(result, Unavailable) for result in results[1:])
     assert len(groups) == 3

@@ -15,11 +15,11 @@ from attrib_ds.service.store.ids import HEX_ID, UUID, HexIds, new_uuid
 def test_hex_ids_begin_with_the_second_and_grow():
     before = int(time.time())
     ids = HexIds()
-    made = [ids.new() for _ in range(1_000)]
-    assert all(re.fullmatch(HEX_ID, each) for each in made)
-    assert made == sorted(set(made))
-    assert before <= int(made[0][:8], 16) <= int(time.time())
-    assert {each[8:18] for each in made} == {made[0][8:18]}
+    generated = [ids.new() for _ in range(1_000)]
+    assert all(re.fullmatch(HEX_ID, value) for value in generated)
+    assert generated == sorted(set(generated))
+    assert before <= int(generated[0][:8], 16) <= int(time.time())
+    assert {record[8:18] for record in generated} == {generated[0][8:18]}
 
 
 def test_two_makers_do_not_meet():
@@ -30,33 +30,33 @@ def test_two_makers_do_not_meet():
 def test_threads_do_not_meet():
     ids = HexIds()
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: ids.new(), range(5_000)))
-    assert len(set(made)) == 5_000
+        generated = list(pool.map(lambda _: ids.new(), range(5_000)))
+    assert len(set(generated)) == 5_000
 
 
 def test_bulk_ids_lie_between_those_made_before_and_after():
     ids = HexIds()
     first = ids.new()
     query = f"SELECT {ids.many('i', count=100_000)} FROM range(100000) AS t(i) ORDER BY i"
-    made = [each for (each,) in duckdb.sql(query).fetchall()]
+    generated = [value for (value,) in duckdb.sql(query).fetchall()]
     last = ids.new()
-    assert all(re.fullmatch(HEX_ID, each) for each in (made[0], made[-1]))
-    assert [first, *made, last] == sorted({first, *made, last})
+    assert all(re.fullmatch(HEX_ID, item) for item in (generated[0], generated[-1]))
+    assert [first, *generated, last] == sorted({first, *generated, last})
 
 
 def test_a_full_counter_carries_over_into_the_seconds():
     ids = HexIds()
     ids.many("0", count=(1 << 24) - 1)
-    made = [ids.new() for _ in range(10)]
-    assert made == sorted(set(made))
+    generated = [ids.new() for _ in range(10)]
+    assert generated == sorted(set(generated))
 
 
 def test_uuids_are_of_version_7_and_grow_by_the_millisecond():
     before = time.time_ns() // 1_000_000
-    made = new_uuid()
+    generated = new_uuid()
     after = time.time_ns() // 1_000_000
-    read = uuid.UUID(made)
-    assert re.fullmatch(UUID, made)
+    read = uuid.UUID(generated)
+    assert re.fullmatch(UUID, generated)
     assert (read.version, read.variant) == (7, uuid.RFC_4122)
     assert before <= read.int >> 80 <= after
     assert len({new_uuid() for _ in range(1_000)}) == 1_000

@@ -6,15 +6,15 @@ from attrib_ds.service.store.query_cache import QueryCache
 
 
 def test_a_query_is_compiled_once():
-    made = []
+    compiled = []
 
     def compile_query():
-        made.append("SELECT 1")
-        return made[-1]
+        compiled.append("SELECT 1")
+        return compiled[-1]
 
     queries = QueryCache()
     assert [queries.get(("a", 1), compile_query) for _ in range(3)] == ["SELECT 1"] * 3
-    assert made == ["SELECT 1"]
+    assert compiled == ["SELECT 1"]
 
 
 def test_the_oldest_are_forgotten():

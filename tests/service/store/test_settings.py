@@ -31,13 +31,13 @@ def settings(service, operation="get_settings", **changes):
     return row
 
 
-def test_what_was_not_chosen_has_a_default(service):
+def test_settings_have_defaults(service):
     assert settings(service) == DEFAULTS
     with service._store.cursor() as cursor:
         assert read_settings(cursor) == ProjectSettings()
 
 
-def test_what_is_not_given_stays(service):
+def test_omitted_settings_keep_their_values(service):
     first = settings(service, "update_settings", lenient_optional_fields=True, pii_fields=["email", "phone"])
     assert first == {**DEFAULTS, "lenientOptionalFields": True, "piiFields": ["email", "phone"]}
     second = settings(
@@ -60,9 +60,9 @@ def test_what_is_not_given_stays(service):
         {"pii_fields": ["no key"]},
         {"require_token_for_events": "yes"},
     ],
-    ids=lambda each: "".join(map(str, each.items())),
+    ids=lambda value: "".join(map(str, value.items())),
 )
-def test_what_is_no_choice_changes_nothing(service, wrong):
+def test_invalid_settings_change_nothing(service, wrong):
     (name,) = wrong
     with pytest.raises(InvalidRequest, match=f"^{name}"):
         settings(service, "update_settings", **wrong)

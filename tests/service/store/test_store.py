@@ -89,7 +89,7 @@ def test_another_project_in_the_file_is_refused_and_the_file_let_go(path):
     Store.open(path, "shop", read_only=True).close()
 
 
-def test_what_is_no_project_file_is_refused(tmp_path):
+def test_other_files_are_refused(tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("hello " * 2_000)
     empty = tmp_path / "empty.duckdb"
@@ -123,7 +123,7 @@ def test_a_file_of_another_format_version_is_refused_and_left_as_it_is(path, ver
         assert connection.execute("SELECT schema_version FROM meta").fetchall() == [(version,)]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_created_raises(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="cannot be opened"):
         Store.open(tmp_path / "file" / "shop.duckdb", "shop")
@@ -161,9 +161,9 @@ for read_only in (False, True):
 
 def test_a_file_open_in_another_process_names_the_way_out(store, path):
     command = [sys.executable, "-c", OPEN_ELSEWHERE, str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(told) == 2
-    for line in told:
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
         assert line.startswith("ProjectInUse path: another process holds")
         assert "attrib-ds serve" in line
         assert "read_only=True" in line
@@ -196,7 +196,7 @@ def test_jobs_that_wait_share_one_transaction(store):
         wait_until_queued(store, 8)
         may_end.set()
         first.result()
-        assert {each.result() for each in later} == {2}
+        assert {future.result() for future in later} == {2}
 
 
 def wait_until_queued(store, count):
@@ -229,8 +229,8 @@ def test_a_failing_job_among_good_ones_fails_alone(store):
         good.append(pool.submit(add, store, "e"))
         wait_until_queued(store, 7)
         may_end.set()
-        for each in good:
-            each.result()
+        for future in good:
+            future.result()
         with pytest.raises(InvalidRequest, match="id: is taken"):
             bad.result()
         with pytest.raises(ServiceFailure, match="nowhere") as failure:
@@ -271,9 +271,9 @@ def test_two_threads_that_make_one_file_both_get_it(path):
         file = path.with_name(f"{turn}.duckdb")
         with ThreadPoolExecutor(4) as pool:
             stores = list(pool.map(lambda _, file=file: Store.open(file, "shop"), range(4)))
-        assert len({each.meta.created_at for each in stores}) == 1
-        for each in stores:
-            each.close()
+        assert len({value.meta.created_at for value in stores}) == 1
+        for item in stores:
+            item.close()
 
 
 WRITE_AND_DIE = """
@@ -293,7 +293,7 @@ threading.Event().wait()
 """
 
 
-def test_what_was_acknowledged_survives_a_kill(path):
+def test_acknowledged_writes_survive_a_kill(path):
     command = [sys.executable, "-c", WRITE_AND_DIE, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         acknowledged = [process.stdout.readline().strip() for _ in range(200)]
@@ -354,9 +354,11 @@ def test_closing_drains_the_queue_and_can_be_repeated(path):
         wait_until_queued(store, 1)
         store.close()
         store.close()
-    refusals = {each.exception() for each in running} - {None}
-    assert all(isinstance(each, Unavailable) and "the project is closed" in str(each) for each in refusals)
-    written = [f"{i:02}" for i, each in enumerate(running) if each.exception() is None]
+    refusals = {future.exception() for future in running} - {None}
+    assert all(
+        isinstance(refusal, Unavailable) and "the project is closed" in str(refusal) for refusal in refusals
+    )
+    written = [f"{i:02}" for i, value in enumerate(running) if value.exception() is None]
     with pytest.raises(Unavailable, match="the project is closed"):
         add(store, "late")
     with pytest.raises(Unavailable, match="the project is closed"):
@@ -367,7 +369,7 @@ def test_closing_drains_the_queue_and_can_be_repeated(path):
     again.close()
 
 
-def test_a_store_that_nobody_holds_is_closed(path):
+def test_a_store_without_references_is_closed(path):
     store = Store.open(path, "shop")
     add(store, "kept")
     del store
@@ -377,7 +379,7 @@ def test_a_store_that_nobody_holds_is_closed(path):
     again.close()
 
 
-def test_a_reader_of_a_closed_project_is_told_so(path):
+def test_reading_a_closed_project_raises(path):
     store = Store.open(path, "shop")
     with pytest.raises((Unavailable, AttribError)) as refusal, store.read() as backend:
         store.close()

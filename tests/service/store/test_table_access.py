@@ -29,15 +29,17 @@ def test_few_and_many_records_are_stored_as_they_are(memory_store, rows, copies)
     ]
     memory_store.write(lambda connection: insert_records(connection, "metrics", metrics))
     stored = rows("SELECT _id, amount, number, date, key FROM metrics ORDER BY _id")
-    assert stored == [(each["_id"], each["amount"], each["number"], each["date"], None) for each in metrics]
+    assert stored == [
+        (metric["_id"], metric["amount"], metric["number"], metric["date"], None) for metric in metrics
+    ]
 
 
 @pytest.mark.parametrize("copies", [1, 100])
 def test_lists_are_stored_as_lists(memory_store, rows, copies):
     lists = [["x", "y"], [], None] * copies
-    types = [{"_id": f"{place:04}", "piiFields": each} for place, each in enumerate(lists)]
+    types = [{"_id": f"{place:04}", "piiFields": item} for place, item in enumerate(lists)]
     memory_store.write(lambda connection: insert_records(connection, "event_types", types))
-    assert [each for (each,) in rows("SELECT piiFields FROM event_types ORDER BY _id")] == lists
+    assert [value for (value,) in rows("SELECT piiFields FROM event_types ORDER BY _id")] == lists
 
 
 def test_no_records_are_no_statement(memory_store, rows):

@@ -215,7 +215,7 @@ DAMAGES = {
     ),
     "merged twice": (
         f"INSERT INTO merged_users VALUES ('a', 'b', now(), NULL), ('b', '{ANNA}', now(), NULL)",
-        [("merged-users", "merged itself", 1), ("merged-users", "names no record", 1)],
+        [("merged-users", "merged itself", 1), ("merged-users", "refers to no record", 1)],
     ),
     "merged and listed": (
         f"INSERT INTO merged_users VALUES ('{BEN}', '{ANNA}', now(), NULL)",
@@ -341,16 +341,16 @@ def test_examples_are_the_first_ids(damaged):
     assert (row["records"], row["examples"]) == (9, ["x0", "x1", "x2", "x3", "x4"])
 
 
-def test_what_is_no_text_is_identified_too(damaged):
+def test_findings_identify_records_without_text_ids(damaged):
     """A version is identified by its event type."""
     found = damaged("INSERT INTO event_type_versions SELECT * FROM event_type_versions")
     assert {row["check"] for row in found.values()} == {"unique", "event-types"}
 
 
-def test_a_damaged_file_is_told_clearly(sound, tmp_path):
+def test_a_damaged_file_is_reported(sound, tmp_path):
     """Whatever block is hit: the file opens and the check tells it, or the opening does."""
     path = tmp_path / "shop.duckdb"
-    told = set()
+    reports = set()
     randomness = random.Random(1)
     for start in range(12_288, len(sound), 262_144):
         content = bytearray(sound)
@@ -360,13 +360,13 @@ def test_a_damaged_file_is_told_clearly(sound, tmp_path):
         try:
             service = Service.open("shop", path)
         except Unavailable as error:
-            told.add("opening" if "restore" in str(error) else str(error))
+            reports.add("opening" if "restore" in str(error) else str(error))
             continue
         findings = send(service, "check_project").read().to_pylist()
         for finding in findings:
             assert finding["check"] == "readable"
             assert "restore a backup" in finding["problem"]
             assert re.search("checksum", finding["examples"][0])
-            told.add("check")
+            reports.add("check")
         service.close()
-    assert told == {"opening", "check"}
+    assert reports == {"opening", "check"}

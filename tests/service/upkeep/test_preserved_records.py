@@ -69,11 +69,11 @@ def everything(service):
 
 def log(service):
     rows = send(service, "list_audit").read().to_pylist()
-    return [(each["operation"], each["subject"]) for each in reversed(rows)]
+    return [(row["operation"], row["subject"]) for row in reversed(rows)]
 
 
 @MODES
-def test_g209_an_older_backup_brings_nobody_back(service, anna, tmp_path, mode):
+def test_g209_an_older_backup_does_not_restore_erased_users(service, anna, tmp_path, mode):
     backup = copied(service, tmp_path / "backup.duckdb")
     send(service, "delete_user", id=anna, mode=mode)
     after = {
@@ -83,9 +83,9 @@ def test_g209_an_older_backup_brings_nobody_back(service, anna, tmp_path, mode):
     assert [name for name in NAMES if name in everything(service)] == []
     for _ in range(2):
         send(service, "restore_project", source=backup)
-        told = everything(service)
-        assert [name for name in NAMES if name in told] == []
-        assert "ben@example.com" in told
+        stored = everything(service)
+        assert [name for name in NAMES if name in stored] == []
+        assert "ben@example.com" in stored
         assert {name: len(rows_of(service, f"FROM {name}")) for name in after} == after
         assert (anna in users(service)) == (mode == "anonymise")
         # As before the restoration: a repeat stores nothing, and neither does what is from before.
@@ -94,7 +94,7 @@ def test_g209_an_older_backup_brings_nobody_back(service, anna, tmp_path, mode):
     assert log(service) == [("delete_user", anna), ("restore_project", "shop"), ("restore_project", "shop")]
 
 
-def test_g209_nor_does_one_of_a_project_that_nobody_has_open(service, anna, tmp_path, path):
+def test_g209_restoring_a_closed_project_does_not_either(service, anna, tmp_path, path):
     backup = copied(service, tmp_path / "backup.duckdb")
     send(service, "delete_user", id=anna)
     service.close()
@@ -122,9 +122,9 @@ def test_who_was_parted_from_the_erased_one_stays(service, anna, tmp_path):
     send(service, "split_user", id=ben, userId=anna)
     send(service, "delete_user", id=anna, mode="delete")
     send(service, "restore_project", source=backup)
-    told = everything(service)
-    assert [name for name in NAMES if name in told] == []
-    assert "ben@example.com" in told
+    stored = everything(service)
+    assert [name for name in NAMES if name in stored] == []
+    assert "ben@example.com" in stored
     assert ben in users(service)
 
 
@@ -153,8 +153,8 @@ def test_g209_erasures_of_files_that_went_different_ways_all_last(service, anna,
         repeated = see(other, "n-ben", "browser-of-ben", email="ben@example.com")
     send(service, "delete_user", id=anna, mode="delete")
     send(service, "restore_project", source=backup)
-    told = everything(service)
-    assert [name for name in (*NAMES, "ben@example.com", "n-ben") if name in told] == []
+    stored = everything(service)
+    assert [name for name in (*NAMES, "ben@example.com", "n-ben") if name in stored] == []
     before = rows_of(service, "FROM events"), rows_of(service, "FROM raw_events")
     assert see(service, "n-ben", "browser-of-ben", email="ben@example.com") == repeated
     see(service, "nonce-of-anna-1", "browser-of-anna", confirmed=1, product="hat", **ANNA)
@@ -196,7 +196,7 @@ def test_a_restoration_that_cannot_carry_over_leaves_the_project_as_it_was(
         send(service, "restore_project", source=backup)
     assert "n-later" in everything(service)
     assert [name for name in NAMES if name in everything(service)] == []
-    assert sorted(each.name for each in tmp_path.iterdir() if "part" in each.name) == []
+    assert sorted(value.name for value in tmp_path.iterdir() if "part" in value.name) == []
 
 
 def test_the_users_of_a_loaded_interaction_stay_erased_too(service, tmp_path):

@@ -54,7 +54,7 @@ def nonces(file):
 
 
 def names(folder):
-    return sorted(each.name for each in folder.iterdir() if each.is_file())
+    return sorted(value.name for value in folder.iterdir() if value.is_file())
 
 
 def test_a_backup_taken_under_load_is_of_one_moment(path, tmp_path):
@@ -179,7 +179,7 @@ def damaged(file, *statements):
 
 
 @pytest.mark.parametrize(
-    ("statements", "told"),
+    ("statements", "message"),
     [
         (["UPDATE meta SET project_id = 'other'"], "source: holds the project 'other', not 'shop'"),
         (["UPDATE meta SET schema_version = 99"], "source: has format version 99, .*; upgrade attrib-ds"),
@@ -204,15 +204,15 @@ def damaged(file, *statements):
         ),
     ],
 )
-def test_what_is_no_backup_of_the_project_is_refused(backup, path, statements, told):
+def test_other_backups_are_refused(backup, path, statements, message):
     damaged(backup, *statements)
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=message):
         restore(backup, path, "shop", replace=True)
     assert nonces(path) == {"first"}
     assert not list(path.parent.glob(".*"))
 
 
-def test_what_is_no_database_is_refused(tmp_path, path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path, path):
     other = tmp_path / "other"
     other.write_text("no database" * 1000)
     with pytest.raises(InvalidRequest, match="source: is not the file of a project"):
@@ -291,7 +291,7 @@ def test_a_restoration_waits_for_rows_that_are_read(backup, path, monkeypatch):
         from attrib_ds.contract import build
 
         rows = service.stream(search, build(search, project_id="shop"))
-        with pytest.raises(Unavailable, match="still being worked on"):
+        with pytest.raises(Unavailable, match="still running"):
             send(service, "restore_project", source=backup)
         assert send(service, "list_trashed_events").total == 0
         rows.close()
@@ -339,7 +339,7 @@ def test_a_project_that_another_thread_keeps_open_is_not_replaced(backup, path):
         thread.join()
 
 
-def test_what_has_no_file_cannot_be_restored(backup, path):
+def test_a_project_without_a_file_cannot_be_restored(backup, path):
     with closing(Service.open("shop", ":memory:")) as service, pytest.raises(NotSupported, match="memory"):
         send(service, "restore_project", source=backup)
     with closing(Service.open("shop", path, read_only=True)) as service, pytest.raises(NotSupported):

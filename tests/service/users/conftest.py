@@ -54,11 +54,11 @@ def crowd():
 
 
 @pytest.fixture(scope="module")
-def found(crowd):
+def find_numbers(crowd):
     """Return the numbers of the users that a search finds, in order."""
 
     def find(**arguments):
         answer = send(crowd, "search_users", **({"fields": []} | arguments))
-        return [int(each, 16) for each in answer.read()["_id"].to_pylist()]
+        return [int(value, 16) for value in answer.read()["_id"].to_pylist()]
 
     return find

@@ -44,29 +44,29 @@ def condition(combinator, *rules, **others):
         ({"type": "operation", "operator": "AND", "operands": [BUYERS, condition("OR", VISITORS)]}, [1]),
     ],
 )
-def test_g094_conditions_of_every_kind(found, audience, expected):
-    assert found(audience=audience) == expected
+def test_g094_conditions_of_every_kind(find_numbers, audience, expected):
+    assert find_numbers(audience=audience) == expected
 
 
-def test_g094_audiences_by_id(crowd, found):
+def test_g094_audiences_by_id(crowd, find_numbers):
     buyers = create(crowd, name="Buyers", condition=BUYERS)
     visitors = create(crowd, name="Visitors", condition=VISITORS)
     either = {"type": "audience", "operator": "in", "value": [buyers["_id"], visitors["_id"]]}
-    assert found(audience=either) == [1, 2, 3, 5, 6, 8]
-    assert found(audience=either | {"operator": "notIn"}) == [4, 7]
-    assert found(audience=condition("AND", either, VISITORS)) == [1, 6, 8]
+    assert find_numbers(audience=either) == [1, 2, 3, 5, 6, 8]
+    assert find_numbers(audience=either | {"operator": "notIn"}) == [4, 7]
+    assert find_numbers(audience=condition("AND", either, VISITORS)) == [1, 6, 8]
     members = send(crowd, "search_users", fields=["audienceIds"]).read()["audienceIds"].to_pylist()
     assert members[0] == [buyers["_id"], visitors["_id"]]
     assert members[5] == [visitors["_id"]]
     assert members[3] == []
-    assert found(where=user("audienceIds") == buyers["_id"]) == [1, 2, 3, 5]
+    assert find_numbers(where=user("audienceIds") == buyers["_id"]) == [1, 2, 3, 5]
     record = send(crowd, "get_user", id=hex_id(2)).read().to_pylist()[0]
     assert record["audienceIds"] == [buyers["_id"]]
 
 
-def test_r254_an_unknown_audience_is_not_found(found):
+def test_r254_an_unknown_audience_is_not_found(find_numbers):
     with pytest.raises(NotFound, match="audience: there is no audience 'a1'") as error:
-        found(audience={"type": "audience", "operator": "notIn", "value": ["a1"]})
+        find_numbers(audience={"type": "audience", "operator": "notIn", "value": ["a1"]})
     assert error.value.field == "audience"
 
 
@@ -77,9 +77,9 @@ def test_r254_an_unknown_audience_is_not_found(found):
         {"type": "fields", "field": "emial", "operator": "isNull"},
     ],
 )
-def test_unknown_names_in_conditions_are_refused(found, audience):
+def test_unknown_names_in_conditions_are_refused(find_numbers, audience):
     with pytest.raises(InvalidRequest, match="did you mean"):
-        found(audience=audience)
+        find_numbers(audience=audience)
 
 
 # -- the records ------------------------------------------------------------------------------------
@@ -123,12 +123,12 @@ def test_audiences_are_listed_by_name_in_pages(service):
     assert send(service, "list_audiences", limit=0).read().num_rows == 0
 
 
-def test_an_audience_that_another_one_is_made_of_stays(service):
+def test_an_audience_named_by_another_one_cannot_be_deleted(service):
     inner = create(service, name="Inner", condition=VISITORS)["_id"]
     member = {"type": "audience", "operator": "in", "value": [inner]}
     outer = create(service, name="Outer", condition=condition("AND", member))["_id"]
     assert send(service, "get_audience", id=outer).read()["size"].to_pylist() == [1]
-    with pytest.raises(Conflict, match="'Outer' is made of"):
+    with pytest.raises(Conflict, match="audience 'Outer' names"):
         send(service, "delete_audience", id=inner)
     assert send(service, "delete_audience", id=outer).value == 1
     assert send(service, "delete_audience", id=inner).value == 1
@@ -147,7 +147,7 @@ def test_an_audience_that_another_one_is_made_of_stays(service):
     ],
 )
 def test_conditions_that_cannot_be_kept_are_refused(service, refused, error):
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as raised:
         create(service, name="x", condition=refused)
-    assert told.value.field == "condition"
+    assert raised.value.field == "condition"
     assert send(service, "list_audiences").total == 0

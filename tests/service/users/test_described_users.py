@@ -103,9 +103,9 @@ COUNTERS = [
 
 
 def check(service, events, visits):
-    known = {each["userId"] for each in [*events, *visits]}
+    registered = {row["userId"] for row in [*events, *visits]}
     records = send(service, "search_users", fields=COUNTERS).read().to_pylist()
-    assert [each["_id"] for each in records] == sorted(known)
+    assert [record["_id"] for record in records] == sorted(registered)
     for found in records:
         expected = recomputed(found["_id"], events, visits)
         for name in ("eventTypesCount", "eventTypeMeta", "metrics"):
@@ -146,8 +146,8 @@ def test_r082_r087_counters_are_those_of_a_recomputation(opened, early, late, vi
     clear(opened)
     all_events, all_visits = [], []
     for events, sessions in ((early, visits), (late, late_visits)):
-        new_events = [written_event(len(all_events) + n, each) for n, each in enumerate(events)]
-        new_visits = [written_visit(len(all_visits) + n, each) for n, each in enumerate(sessions)]
+        new_events = [written_event(len(all_events) + n, value) for n, value in enumerate(events)]
+        new_visits = [written_visit(len(all_visits) + n, item) for n, item in enumerate(sessions)]
         load(opened, new_events, new_visits)
         all_events += new_events
         all_visits += new_visits
@@ -232,7 +232,7 @@ def test_r080_a_metric_tells_its_type_and_five_aggregations(service):
     }
 
 
-def test_g065_amounts_are_converted_at_their_date_and_others_are_told_apart(service):
+def test_g065_amounts_are_converted_at_their_date_and_others_are_counted(service):
     put = "INSERT INTO rates VALUES ('NOK', '2025-01-10', 0.1), ('NOK', '2025-01-20', 0.2)"
     service._store.write(lambda connection: connection.execute(put))
     amounts = [
@@ -251,8 +251,15 @@ def test_g065_amounts_are_converted_at_their_date_and_others_are_told_apart(serv
         for number, (day, amount, currency) in enumerate(amounts)
     ]
     load(service, events, [])
-    told = {"sum": 16.0, "max": 10.0, "min": 1.0, "count": 3, "average": 16 / 3, "count_unconverted": 1}
-    assert get(service, USERS[0])["metrics"]["turnover"] == {"type": "statistic", **told}
+    aggregations = {
+        "sum": 16.0,
+        "max": 10.0,
+        "min": 1.0,
+        "count": 3,
+        "average": 16 / 3,
+        "count_unconverted": 1,
+    }
+    assert get(service, USERS[0])["metrics"]["turnover"] == {"type": "statistic", **aggregations}
 
 
 def test_deleted_metrics_do_not_count(service):
@@ -328,7 +335,9 @@ def test_r078_values_of_processed_events_are_normalised(service):
     (user,) = send(service, "search_users", fields=["metrics.turnover.sum"]).read().to_pylist()
     assert user["metrics.turnover.sum"] == 12.5
     fields = get(service, user["_id"])["fields"]
-    assert {key: (each[0]["type"], each[0]["current"], each[0]["raw"]) for key, each in fields.items()} == {
+    assert {
+        key: (value[0]["type"], value[0]["current"], value[0]["raw"]) for key, value in fields.items()
+    } == {
         "email": ("email", "Anna@example.com", " Anna@Example.COM "),
         "phone": ("phone", "+33612345678", "0612345678"),
     }
@@ -344,7 +353,7 @@ def test_equal_values_that_follow_each_other_are_one(service):
     ]
     load(service, events, [])
     found = get(service, USERS[0])["fields"]["first_name"]
-    assert [(each["current"], each["from"]["id"]) for each in found] == [
+    assert [(record["current"], record["from"]["id"]) for record in found] == [
         ("Anna", uuid(1)),
         ("Ann", uuid(3)),
         ("Anna", uuid(4)),
@@ -354,7 +363,7 @@ def test_equal_values_that_follow_each_other_are_one(service):
 def test_keys_of_any_kind_in_loaded_data_do_no_harm(service):
     odd = json.dumps({'a"b': 1, "a/b": 2, "a~b": 3, "": 4, "$.x": 5, "fine": {"deep": [1]}, "blank": " "})
     load(service, [], [visit(1, userId=USERS[0], userData=odd)])
-    assert [(key, each[0]["current"]) for key, each in get(service, USERS[0])["fields"].items()] == [
+    assert [(key, value[0]["current"]) for key, value in get(service, USERS[0])["fields"].items()] == [
         ("fine", {"deep": [1]})
     ]
 
@@ -432,7 +441,7 @@ def test_g066_without_such_a_field_the_latest_session_tells(service):
 # -- only what is asked for -------------------------------------------------------------------------
 
 
-def test_only_what_is_asked_for_is_computed(service):
+def test_only_requested_properties_are_computed(service):
     with service._store.read() as backend:
         users = backend.table("users")
         assert describe_users(backend, users, []).columns == ("_id",)

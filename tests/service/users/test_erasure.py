@@ -33,7 +33,7 @@ def anna(service):
     """A user of whom there is something in every table, merged from two; and another user."""
     data = {"email": ANNA, "vendorUserId": "vendor-anna", "firstName": "Annabel", "note": "for Annabel"}
     see(service, "nonce-of-anna-0", "browser-of-anna")
-    known = user_of(service, see(service, "nonce-of-anna-1", vendorUserId="vendor-anna"))
+    user_id = user_of(service, see(service, "nonce-of-anna-1", vendorUserId="vendor-anna"))
     event = see(
         service, "nonce-of-anna-2", "browser-of-anna", **data, product="shoes", confirmed=1, other="Annabel"
     )
@@ -42,7 +42,7 @@ def anna(service):
         send(service, "create_event_sync", event_type="nothing", nonce="nonce-of-anna-3", data={"a": [ANNA]})
     seen = visit(
         1,
-        userId=known,
+        userId=user_id,
         userData=json.dumps({"email": ANNA}),
         rawUserData=json.dumps({"email": ANNA}),
         firstHitId=uuid(70),
@@ -60,7 +60,7 @@ def anna(service):
     assert send(service, "load_records", resource="hits", source=table(hit)).read().num_rows == 0
     offline(service)
     see(service, "n-ben", "browser-of-ben", email="ben@example.com", firstName="Ben")
-    return known
+    return user_id
 
 
 def ben_of(service):
@@ -81,32 +81,30 @@ def everything(service):
 
 @MODES
 def test_g209_nothing_names_the_person_afterwards(service, anna, mode):
-    told = str(everything(service)).lower()
-    assert all(name.lower() in told for name in NAMES)
+    stored = str(everything(service)).lower()
+    assert all(name.lower() in stored for name in NAMES)
     assert send(service, "delete_user", id=anna, mode=mode).value == 1
     left = str(everything(service)).lower()
     assert [name for name in NAMES if name.lower() in left] == []
     assert "ben@example.com" in left
 
 
-def test_anonymising_keeps_what_counts(service, anna):
+def test_anonymising_keeps_counts(service, anna):
     names = ["eventCount", "interactionCount", "hitCount", "metrics.confirmed.sum", "eventTypesCount.view"]
 
     def counted():
         found = send(service, "search_users", fields=names).read().to_pylist()
-        return next(each for each in found if each["_id"] == anna)
+        return next(record for record in found if record["_id"] == anna)
 
     before = counted()
     assert (before["eventCount"], before["interactionCount"], before["hitCount"]) == (3, 2, 1)
     send(service, "delete_user", id=anna)
     assert counted() == before
     listed = send(service, "list_user_events", id=anna).read().to_pylist()
-    products = [json.loads(each["event"]).get("product") for each in listed]
-    assert [each["current"] for each in products if each] == ["shoes"]
-    users_fields = [each for record in listed for each in json.loads(record["user"]).values()]
-    assert {(each["raw"], each["current"], each["anonymized"]) for each in users_fields} == {
-        (None, None, True)
-    }
+    products = [json.loads(row["event"]).get("product") for row in listed]
+    assert [product["current"] for product in products if product] == ["shoes"]
+    fields = [entry for record in listed for entry in json.loads(record["user"]).values()]
+    assert {(field["raw"], field["current"], field["anonymized"]) for field in fields} == {(None, None, True)}
 
 
 def test_deleting_keeps_nothing(service, anna):
@@ -140,7 +138,7 @@ def test_g210_a_repeat_of_an_erased_nonce_stores_nothing(service, anna, mode):
     assert everything(service) == before
 
 
-def test_a_repeat_answers_the_id_of_what_was_anonymised(service, anna):
+def test_a_repeat_returns_the_id_of_the_anonymised_event(service, anna):
     (id,) = rows_of(service, "SELECT _id FROM raw_events WHERE nonce = 'nonce-of-anna-2'")[0]
     send(service, "delete_user", id=anna)
     assert see(service, "nonce-of-anna-2", email=ANNA) == id
@@ -151,7 +149,7 @@ def test_a_repeat_answers_the_id_of_what_was_anonymised(service, anna):
     ("tracker", "data"),
     [(None, {"email": ANNA}), (None, {"vendorUserId": "vendor-anna"}), ("browser-of-anna", {})],
 )
-def test_g209_an_event_from_before_brings_nobody_back(service, anna, mode, tracker, data):
+def test_g209_an_earlier_event_does_not_restore_an_erased_user(service, anna, mode, tracker, data):
     send(service, "delete_user", id=anna, mode=mode)
     before = {name: rows for name, rows in everything(service).items() if name != "tombstones"}
     id = see(service, "another-nonce", tracker, **data)
@@ -192,7 +190,7 @@ def test_g209_nor_does_a_backup_that_is_loaded(service, anna, mode):
     assert {name for name in before if before[name] != after[name]} <= {"nodes"}
 
 
-def test_what_is_loaded_with_a_later_date_is_taken(service, anna):
+def test_records_with_a_later_date_are_loaded(service, anna):
     send(service, "delete_user", id=anna)
     answer = send(
         service,
@@ -203,7 +201,7 @@ def test_what_is_loaded_with_a_later_date_is_taken(service, anna):
     assert answer.value["interactions"] == 1
 
 
-def test_what_waits_to_be_processed_is_dropped_too(service, anna):
+def test_pending_events_of_an_erased_user_are_dropped(service, anna):
     """An event that was accepted before the erasure and is processed after it."""
     insert = (
         "INSERT INTO raw_events (_id, projectId, nonce, eventType, createdAt, data, eventDate) "
@@ -227,19 +225,19 @@ def test_a_merged_id_is_erased_with_its_survivor(service, anna):
     assert answer.value["interactions"] == 0
 
 
-def test_what_was_anonymised_cannot_be_split(service, anna):
+def test_an_anonymised_user_cannot_be_split(service, anna):
     ((merged,),) = rows_of(service, "SELECT _id FROM merged_users")
     send(service, "delete_user", id=anna)
     assert send(service, "get_user", id=merged).read()["_id"].to_pylist() == [anna]
-    with pytest.raises(Conflict, match="nothing is left"):
+    with pytest.raises(Conflict, match="none of its records from before the merge exist"):
         send(service, "split_user", id=anna, userId=merged)
 
 
 def test_g211_the_audit_log_tells_of_it_without_naming(service, anna):
     send(service, "export_user_data", id=anna)
     send(service, "delete_user", id=anna, mode="delete")
-    told = rows_of(service, "SELECT operation, subject, details, account FROM audit ORDER BY _id")
-    assert told == [
+    stored = rows_of(service, "SELECT operation, subject, details, account FROM audit ORDER BY _id")
+    assert stored == [
         ("export_user_data", anna, "{}", None),
         ("delete_user", anna, '{"mode":"delete"}', None),
     ]
@@ -255,16 +253,16 @@ def test_the_salt_is_kept_and_hashes_are_no_values(service, anna):
     assert rows_of(service, "SELECT value FROM settings WHERE name = 'tombstoneSalt'") == salt
 
 
-def test_g209_a_person_is_told_everything(service, anna):
-    told = send(service, "export_user_data", id=anna).value
-    assert set(told) == {
+def test_g209_an_export_contains_all_data(service, anna):
+    exported = send(service, "export_user_data", id=anna).value
+    assert set(exported) == {
         *("user", "identities", "mergedUserIds", "interactions", "hits", "events", "rawEvents"),
         "earlierMetrics",
     }
-    text = json.dumps(told, default=str).lower()
+    text = json.dumps(exported, default=str).lower()
     assert all(name.lower() in text for name in NAMES)
     assert "ben@example.com" not in text
-    sizes = {name: len(told[name]) for name in told if name != "user"}
+    sizes = {name: len(exported[name]) for name in exported if name != "user"}
     assert sizes == {
         "identities": 3,
         "mergedUserIds": 1,
@@ -274,9 +272,9 @@ def test_g209_a_person_is_told_everything(service, anna):
         "rawEvents": 3,
         "earlierMetrics": 2,
     }
-    assert told["user"]["_id"] == anna
-    assert told["user"]["fields"]["firstName"][0]["current"] == "Annabel"
-    assert {"email": ANNA} in [each["userData"] for each in told["interactions"]]
+    assert exported["user"]["_id"] == anna
+    assert exported["user"]["fields"]["firstName"][0]["current"] == "Annabel"
+    assert {"email": ANNA} in [interaction["userData"] for interaction in exported["interactions"]]
 
 
 @pytest.mark.parametrize("names", ["project", "event type"])

@@ -28,12 +28,12 @@ def service():
     opened = Service.open("shop", ":memory:")
     events = [
         {
-            **each,
+            **value,
             "states.confirmed": 1,
             "states.confirmed.date": "2025-01-25T00:00:00Z",
             "statistics.items": n,
         }
-        for n, each in enumerate(EVENTS)
+        for n, value in enumerate(EVENTS)
     ]
     send(opened, "load_records", resource="events", source=table(*events))
     seen = visit(1, userId=ANNA, startDate="2025-01-15T00:00:00Z")
@@ -67,7 +67,7 @@ def events(service, **arguments):
         ({"offset": 9}, ""),
     ],
 )
-def test_g100_g151_g152_r263_r264_what_is_listed_in_which_order(service, arguments, expected):
+def test_g100_g151_g152_r263_r264_selection_and_order_of_events(service, arguments, expected):
     assert "".join(events(service, **arguments)) == expected
 
 
@@ -97,7 +97,7 @@ def test_a_user_without_events_has_no_metrics(service):
 
 def metrics(service, **arguments):
     found = send(service, "list_user_metrics", id=ANNA, **arguments).read().to_pylist()
-    return [(each["eventId"][-1], each["key"]) for each in found]
+    return [(record["eventId"][-1], record["key"]) for record in found]
 
 
 def test_r266_the_type_of_metrics(service):
@@ -153,4 +153,4 @@ def test_g101_many_events_come_in_batches_in_their_order(service):
     ids = [id for batch in batches for id in batch["_id"].to_pylist()]
     assert ids == [uuid(1_000 + n) for n in range(5_000)]
     last = json.loads(batches[-1]["metrics"].to_pylist()[-1])
-    assert [(each["key"], each["eventId"]) for each in last] == [("event-count", ids[-1])]
+    assert [(record["key"], record["eventId"]) for record in last] == [("event-count", ids[-1])]

@@ -25,9 +25,9 @@ from attrib_ds.errors import InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import user
 from attrib_ds.service import Service
 from attrib_ds.service.users import xlsx_files
-from attrib_ds.service.users.cells import written
+from attrib_ds.service.users.cells import cell_text
 from attrib_ds.service.users.csv_files import csv_pieces
-from attrib_ds.service.users.transformers import transforming
+from attrib_ds.service.users.transformers import transformation
 from attrib_ds.service.users.xlsx_files import write_xlsx
 
 
@@ -58,7 +58,7 @@ def sheet(content):
     return [list(row) for row in openpyxl.load_workbook(io.BytesIO(content)).active.values]
 
 
-def test_csv_holds_what_was_counted_by_hand(service):
+def test_csv_matches_counts_by_hand(service):
     columns = [
         "eventCount",
         "_id",
@@ -108,15 +108,15 @@ def test_r261_rows_are_the_users_that_a_search_returns(service, criteria):
     found = send(service, "search_users", fields=["_id", "interactionCount"], **criteria).read().to_pylist()
     expected = [
         ["_id", "interactionCount"],
-        *([each["_id"], str(each["interactionCount"])] for each in found),
+        *([record["_id"], str(record["interactionCount"])] for record in found),
     ]
     assert lines(exported(service, "_id", "interactionCount", **criteria)) == expected
     assert sheet(exported(service, "_id", "interactionCount", format="xlsx", **criteria)) == [
-        expected[0], *([each["_id"], each["interactionCount"]] for each in found)
+        expected[0], *([row["_id"], row["interactionCount"]] for row in found)
     ]  # fmt: skip
 
 
-def test_a_known_audience_selects_too(service):
+def test_an_audience_selects_users_by_its_id(service):
     condition = {
         "type": "counters",
         "field": "eventCount",
@@ -186,16 +186,16 @@ def test_transformers_are_applied_in_their_order(service):
     ],
 )  # fmt: skip
 def test_dates_are_truncated_in_utc(level, expected):
-    change = transforming(Transformer(type="date", key="createdAt", level=level))
+    change = transformation(Transformer(type="date", key="createdAt", level=level))
     assert change(datetime(2025, 12, 31, 23, 59, 58, 999_999, tzinfo=UTC)) == datetime(*expected, tzinfo=UTC)
 
 
 def test_halves_of_a_year_begin_in_january_and_july():
-    semester = transforming(Transformer(type="date", key="createdAt", level="semester"))
-    quarter = transforming(Transformer(type="date", key="createdAt", level="quarter"))
+    semester = transformation(Transformer(type="date", key="createdAt", level="semester"))
+    quarter = transformation(Transformer(type="date", key="createdAt", level="quarter"))
     months = [datetime(2025, month, 15, tzinfo=UTC) for month in range(1, 13)]
-    assert [semester(each).month for each in months] == [1] * 6 + [7] * 6
-    assert [quarter(each).month for each in months] == [1] * 3 + [4] * 3 + [7] * 3 + [10] * 3
+    assert [semester(item).month for item in months] == [1] * 6 + [7] * 6
+    assert [quarter(value).month for value in months] == [1] * 3 + [4] * 3 + [7] * 3 + [10] * 3
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_halves_of_a_year_begin_in_january_and_july():
         ("hash", None, "a", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"), ("hash", None, None, ""),
     ],
 )  # fmt: skip
-def test_what_each_transformer_makes_of_a_cell(kind, level, cell, expected):
+def test_transformers(kind, level, cell, expected):
     key = "eventCount"
-    assert written(transforming(Transformer(type=kind, key=key, level=level))(cell)) == expected
+    assert cell_text(transformation(Transformer(type=kind, key=key, level=level))(cell)) == expected
 
 
 RISKY = {
@@ -249,7 +249,7 @@ def test_csv_reads_back_whatever_it_holds(rows, delimiter):
     assert lines(content, delimiter=delimiter) == [["a", "b"], *map(list, rows)]
 
 
-def test_empty_lines_are_told_from_no_lines():
+def test_empty_lines_differ_from_no_lines():
     content = b"".join(csv_pieces(["a"], [[(None,), ("x",)]], OutputFormat(type="csv")))
     assert content == b'a\r\n""\r\nx\r\n'
 

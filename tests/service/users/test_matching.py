@@ -47,16 +47,16 @@ from attrib_ds.filters import from_json, user
     ],
     ids=repr,
 )
-def test_r243_g084_g091_filters(found, where, expected):
-    assert found(where=where) == expected
+def test_r243_g084_g091_filters(find_numbers, where, expected):
+    assert find_numbers(where=where) == expected
     # A complement is exact, and a filter is the same from its JSON.
-    assert found(where=~where) == [each for each in EVERYONE if each not in expected]
+    assert find_numbers(where=~where) == [value for value in EVERYONE if value not in expected]
 
 
-def test_r243_operations_group_and_nest(found):
+def test_r243_operations_group_and_nest(find_numbers):
     old, orders = user("fields.age") > 20, user("eventTypesCount.order") > 1
     nobody = user("eventCount") == 0
-    assert found(where=(old & ~orders) | nobody) == [3, 6, 7, 8]
+    assert find_numbers(where=(old & ~orders) | nobody) == [3, 6, 7, 8]
     nested = {
         "type": "operation",
         "operator": "OR",
@@ -72,19 +72,19 @@ def test_r243_operations_group_and_nest(found):
             },
         ],
     }
-    assert found(where=from_json(nested)) == found(where=nested) == [1, 2]
+    assert find_numbers(where=from_json(nested)) == find_numbers(where=nested) == [1, 2]
 
 
-def test_g095_criteria_hold_together(found):
+def test_g095_criteria_hold_together(find_numbers):
     where = user("fields.first_name").is_not_null()
     audience = {"type": "event", "eventType": "order", "operator": "greaterThan", "value": 0}
-    assert found(where=where, audience=audience, id_after="000000000000000000000001") == [2, 3]
+    assert find_numbers(where=where, audience=audience, id_after="000000000000000000000001") == [2, 3]
     sql = "SELECT _id FROM users WHERE eventCount > 1"
-    assert found(where=where, audience=audience, sql=sql) == [1]
+    assert find_numbers(where=where, audience=audience, sql=sql) == [1]
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "message"),
     [
         (user("fields.nonsense") == "x", "did you mean|allowed: fields"),
         (user("eventTypesCount.ordr") > 1, "did you mean 'eventTypesCount.order'"),
@@ -95,7 +95,7 @@ def test_g095_criteria_hold_together(found):
         (user("fields.birthday").contains("1990"), "contains"),
     ],
 )
-def test_g093_unknown_keys_and_other_types_are_refused(found, where, told):
-    with pytest.raises(InvalidRequest, match=told) as error:
-        found(where=where)
+def test_g093_unknown_keys_and_other_types_are_refused(find_numbers, where, message):
+    with pytest.raises(InvalidRequest, match=message) as error:
+        find_numbers(where=where)
     assert error.value.field == "where"

@@ -30,7 +30,7 @@ def ask(service):
 
     def ask(sql):
         with service._store.read() as backend:
-            return sorted(NAMES.get(each, each) for each in user_ids(backend, sql)["_id"].to_pylist())
+            return sorted(NAMES.get(value, value) for value in user_ids(backend, sql)["_id"].to_pylist())
 
     return ask
 
@@ -105,7 +105,7 @@ FRIENDLY = {
 
 
 @pytest.mark.parametrize("sql", FRIENDLY)
-def test_answers_what_was_counted_by_hand(ask, sql):
+def test_results_match_counts_by_hand(ask, sql):
     assert ask(sql) == FRIENDLY[sql].split()
 
 
@@ -334,7 +334,7 @@ def test_nothing_hides_in_a_clause(ask, place, table):
         ask(place.format(table))
 
 
-def test_the_sandbox_holds_even_what_the_check_would_let_through(service, tmp_path, monkeypatch):
+def test_the_sandbox_stops_queries_that_the_check_would_admit(service, tmp_path, monkeypatch):
     """The second wall: the settings of the database that the query runs in."""
     (tmp_path / "x.csv").write_text("a\n1\n")
     written = tmp_path / "written.csv"
@@ -410,14 +410,14 @@ def test_like_takes_time_that_grows_with_the_text_alone(ask):
 
 
 def test_failures_tell_the_user_alone(ask):
-    for sql, told in {
+    for sql, message in {
         "SELECT nonsense FROM users": 'sql: it fails: Referenced column "nonsense" not found in FROM clause!',
         "SELECT CAST('x' AS INTEGER)": "sql: it fails: Could not convert string 'x' to INT32",
         "SELECT sum(_id) FROM users": "sql: it fails: No function matches the given name and argument types",
     }.items():
         with pytest.raises(InvalidRequest) as refused:
             ask(sql)
-        assert refused.value.message.startswith(told)
+        assert refused.value.message.startswith(message)
         assert "\n" not in refused.value.message
         assert refused.value.__cause__ is None
 

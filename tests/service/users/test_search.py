@@ -56,7 +56,7 @@ def column(service, key, **arguments):
 # -- what is returned -------------------------------------------------------------------------------
 
 
-def test_r235_r236_only_what_is_named_is_returned_and_the_id(crowd):
+def test_r235_r236_only_named_fields_and_the_id_are_returned(crowd):
     assert search(crowd, fields=[]).read().column_names == ["_id"]
     assert search(crowd, fields=["eventCount"]).read().column_names == ["_id", "eventCount"]
     assert search(crowd, fields=["hitCount", "_id", "hitCount"]).read().column_names == ["_id", "hitCount"]
@@ -79,7 +79,7 @@ def test_no_rows_keep_the_schema(crowd):
 
 def test_r237_fields_are_lists_of_one_value_or_none(crowd):
     values = [json.loads(text) for text in column(crowd, "fields.email")]
-    assert [[each["current"] for each in entries] for entries in values] == [
+    assert [[entry["current"] for entry in entries] for entries in values] == [
         ["anna@work.org"],
         ["ben@x.org"],
         [],
@@ -115,7 +115,7 @@ def test_counts_are_those_of_single_keys(crowd):
 def test_r250_g105_a_mode_chooses_the_value(crowd, mode, name, email):
     keys = ["fields.first_name", "fields.email"]
     anna = search(crowd, fields=keys, multi_field_mode=mode, limit=1).read().to_pylist()[0]
-    assert [[each["current"] for each in json.loads(anna[key])] for key in keys] == [[name], [email]]
+    assert [[entry["current"] for entry in json.loads(anna[key])] for key in keys] == [[name], [email]]
 
 
 # -- keys -------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_objects_have_no_order(crowd, key):
         search(crowd, sort=key)
 
 
-def test_what_only_loaded_data_knows_is_a_key_too():
+def test_undeclared_keys_of_loaded_data_are_allowed():
     service = Service.open("shop", ":memory:")
     record = {"_id": "00000000-0000-7000-8000-000000000001", "userId": hex_id(1), "eventType": "call"}
     record |= {"eventDate": "2025-01-01T00:00:00Z", "user.nick": "Al", "statistics.minutes": 5.0}
@@ -174,15 +174,20 @@ def test_what_only_loaded_data_knows_is_a_key_too():
         ("vendorUserIds", [1, 2, 3, 4, 5, 6, 7, 8], [8, 1, 2, 3, 4, 5, 6, 7]),
     ],
 )
-def test_g099_g106_nulls_are_last_in_both_directions_and_ids_break_ties(found, sort, ascending, descending):
-    assert found(sort=sort) == found(sort=sort, order="ASC") == ascending
-    assert found(sort=sort, order="DESC") == descending
+def test_g099_g106_nulls_are_last_in_both_directions_and_ids_break_ties(
+    find_numbers, sort, ascending, descending
+):
+    assert find_numbers(sort=sort) == find_numbers(sort=sort, order="ASC") == ascending
+    assert find_numbers(sort=sort, order="DESC") == descending
 
 
-def test_r251_a_mode_sorts_too(found):
-    assert found(sort="fields.email", limit=2) == [1, 2]
-    assert found(sort="fields.email", multi_field_mode="earliest", limit=2) == [1, 2]
-    assert found(sort="fields.email", multi_field_mode="alphabetical", order="DESC", limit=2) == [2, 1]
+def test_r251_a_mode_sorts_too(find_numbers):
+    assert find_numbers(sort="fields.email", limit=2) == [1, 2]
+    assert find_numbers(sort="fields.email", multi_field_mode="earliest", limit=2) == [1, 2]
+    assert find_numbers(sort="fields.email", multi_field_mode="alphabetical", order="DESC", limit=2) == [
+        2,
+        1,
+    ]
 
 
 #: Letters that fold into one other letter, of several scripts and both cases.
@@ -206,7 +211,7 @@ def test_g106_text_sorts_by_code_point_of_its_folded_form(empty, names):
     send(empty, "load_records", resource="interactions", source=table(*visits))
     ids = search(empty, sort="fields.nick").read()["_id"].to_pylist()
     expected = sorted((name.casefold(), n) for n, name in enumerate(names))
-    assert [int(each, 16) for each in ids] == [n for _, n in expected]
+    assert [int(value, 16) for value in ids] == [n for _, n in expected]
 
 
 # -- pages ------------------------------------------------------------------------------------------
@@ -214,22 +219,22 @@ def test_g106_text_sorts_by_code_point_of_its_folded_form(empty, names):
 
 @pytest.mark.parametrize("sort", [None, "eventCount", "fields.first_name"])
 @pytest.mark.parametrize(("offset", "limit"), [(0, 3), (2, 3), (6, 5), (8, 1), (20, 2), (3, None), (0, 0)])
-def test_r254_pages_are_parts_of_the_whole(crowd, found, sort, offset, limit):
-    whole = found(sort=sort)
+def test_r254_pages_are_parts_of_the_whole(crowd, find_numbers, sort, offset, limit):
+    whole = find_numbers(sort=sort)
     answer = search(crowd, sort=sort, offset=offset, limit=limit)
     expected = whole[offset:] if limit is None else whole[offset : offset + limit]
-    assert [int(each, 16) for each in answer.read()["_id"].to_pylist()] == expected
+    assert [int(value, 16) for value in answer.read()["_id"].to_pylist()] == expected
     assert (answer.total, answer.offset, answer.limit) == (8, offset, limit)
 
 
-def test_r245_r246_r247_bounds_of_the_id(found):
-    assert found(id_after=hex_id(6)) == [7, 8]
-    assert found(id_from=hex_id(6)) == [6, 7, 8]
-    assert found(id_to=hex_id(3)) == [1, 2]
-    assert found(id_from=hex_id(3), id_to=hex_id(3)) == []
-    assert found(id_from=hex_id(3), id_to=hex_id(4)) == [3]
-    assert found(id_from=hex_id(9)) == []
-    assert found(id_after=hex_id(2), order="DESC", limit=2) == [8, 7]
+def test_r245_r246_r247_bounds_of_the_id(find_numbers):
+    assert find_numbers(id_after=hex_id(6)) == [7, 8]
+    assert find_numbers(id_from=hex_id(6)) == [6, 7, 8]
+    assert find_numbers(id_to=hex_id(3)) == [1, 2]
+    assert find_numbers(id_from=hex_id(3), id_to=hex_id(3)) == []
+    assert find_numbers(id_from=hex_id(3), id_to=hex_id(4)) == [3]
+    assert find_numbers(id_from=hex_id(9)) == []
+    assert find_numbers(id_after=hex_id(2), order="DESC", limit=2) == [8, 7]
 
 
 def test_r249_a_walk_visits_everyone_once_while_users_are_created():

@@ -34,8 +34,8 @@ class UserField:
     type : str
         Type of its values, such as ``email``.
     discriminating, placing : frozenset of str
-        The event types, each as :func:`label` writes it, that declare it discriminant, and those that
-        declare it to tell the most probable location.
+        Labels, see :func:`label`, of the event types that declare it discriminant, and of those that
+        declare it a most probable location.
     """
 
     type: str
@@ -43,29 +43,29 @@ class UserField:
     placing: frozenset[str] = frozenset()
 
 
-class Vocabulary:
-    """The keys of a project, as far as they are declared; what data holds beside them is looked up.
+class ProjectKeys:
+    """The keys of a project: declared ones are read at once, undeclared ones are looked up in the data.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
-        To read with, as long as this is used.
+        Connection to read with; must stay open.
 
     Attributes
     ----------
     fields : dict of str to UserField
-        The user fields of the event types, and those that every project has.
+        User fields of the event types, and those of every project.
     declared : frozenset of str
         Keys of the fields that event types declare.
     declarations : tuple
-        Everything that event types declare; equal as long as nothing of it changes.
+        All declarations, for comparison: equal unless an event type changed.
 
     Examples
     --------
     >>> from attrib_ds.service.store.store import Store
     >>> store = Store.open(":memory:", "shop")
     >>> with store.read() as backend:
-    ...     Vocabulary(backend.con).check(["fields.email", "fields.emial"], argument="fields")
+    ...     ProjectKeys(backend.con).check(["fields.email", "fields.emial"], argument="fields")
     Traceback (most recent call last):
         ...
     attrib_ds.errors.InvalidRequest: fields/1: 'fields.emial' is not allowed (did you mean 'fields.email'?); \
@@ -76,26 +76,27 @@ allowed: fields.email, fields.phone, fields.vendorUserId
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         rows = connection.execute(
-            "SELECT kept.reference, kept.version, event_types.version, kept.fields "
-            "FROM event_type_versions AS kept JOIN event_types ON kept.reference = event_types.reference "
-            "ORDER BY kept.version = event_types.version DESC, event_types.createdAt, kept.reference, "
-            "kept.version DESC"
+            "SELECT versions.reference, versions.version, event_types.version, versions.fields "
+            "FROM event_type_versions AS versions "
+            "JOIN event_types ON versions.reference = event_types.reference "
+            "ORDER BY versions.version = event_types.version DESC, event_types.createdAt, "
+            "versions.reference, versions.version DESC"
         ).fetchall()
         self.declarations = tuple(rows)
         self._event_types = {reference for reference, _, _, _ in rows}
         self._metrics = {_COUNTED}
         declared: dict[str, list[tuple[str, int, bool, dict[str, Any]]]] = {}
         for reference, version, present, fields in rows:
-            for each in json.loads(fields):
-                if each["entity"] == "user":
-                    told = (reference, version, version == present, each)
-                    declared.setdefault(each["storageKey"], []).append(told)
-                elif each["type"] in {"state", "number", "currency"}:
-                    self._metrics.add(each["storageKey"])
-                    if each["type"] == "state":
-                        self._metrics.add(f"state-delay-{each['storageKey']}")
+            for field in json.loads(fields):
+                if field["entity"] == "user":
+                    declaration = (reference, version, version == present, field)
+                    declared.setdefault(field["storageKey"], []).append(declaration)
+                elif field["type"] in {"state", "number", "currency"}:
+                    self._metrics.add(field["storageKey"])
+                    if field["type"] == "state":
+                        self._metrics.add(f"state-delay-{field['storageKey']}")
         self.declared = frozenset(declared)
-        self.fields = {key: _merged(told) for key, told in declared.items()}
+        self.fields = {key: _merged(declarations) for key, declarations in declared.items()}
         self.fields |= {key: UserField(kind) for key, (kind, _) in ALWAYS.items() if key not in self.fields}
 
     def check(self, keys: Iterable[str], *, argument: str) -> None:
@@ -127,13 +128,13 @@ allowed: fields.email, fields.phone, fields.vendorUserId
             self.find_field(rest, argument=argument)
         elif group == "eventTypesCount":
             if rest not in self._event_types and not self._has("events WHERE eventType = ?", rest):
-                known = self._event_types | self._listed("eventType", "events")
-                raise _refusal(argument, key, [f"{group}.{each}" for each in known])
+                existing = self._event_types | self._listed("eventType", "events")
+                raise _refusal(argument, key, [f"{group}.{name}" for name in existing])
         else:
             metric, _, aggregation = rest.rpartition(".")
             if metric not in self._metrics and not self._has("metrics WHERE key = ?", metric):
-                known = self._metrics | self._listed("key", "metrics")
-                raise _refusal(argument, key, [f"{group}.{each}.{aggregation}" for each in known])
+                existing = self._metrics | self._listed("key", "metrics")
+                raise _refusal(argument, key, [f"{group}.{name}.{aggregation}" for name in existing])
 
     def find_field(self, key: str, *, argument: str) -> UserField:
         """Return a user field, declared or found in the data.
@@ -148,19 +149,19 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         Raises
         ------
         InvalidRequest
-            If there is none.
+            If there is no such field.
         """
         if key in self.fields:
             return self.fields[key]
-        found = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT json_extract_string(user, ?) FROM events WHERE contains(user, ?) "
             "AND json_exists(user, ?) GROUP BY 1 LIMIT 2",
             [f'$."{key}".type', f'"{key}"', f'$."{key}"'],
         ).fetchall()
-        given = "interactions WHERE contains(userData, ?) AND json_exists(userData, ?)"
-        if not found and not self._has(given, f'"{key}"', f'$."{key}"'):
-            raise _refusal(argument, f"fields.{key}", [f"fields.{each}" for each in self.fields])
-        types = [kind for (kind,) in found]
+        in_interactions = "interactions WHERE contains(userData, ?) AND json_exists(userData, ?)"
+        if not rows and not self._has(in_interactions, f'"{key}"', f'$."{key}"'):
+            raise _refusal(argument, f"fields.{key}", [f"fields.{name}" for name in self.fields])
+        types = [kind for (kind,) in rows]
         return UserField(types[0] if len(types) == 1 and types[0] else "string")
 
     def _has(self, relation: str, *values: str) -> bool:
@@ -191,22 +192,22 @@ def aggregations(metric: str) -> list[str]:
     >>> aggregations("turnover")[0]
     'metrics.turnover.sum'
     """
-    return [f"metrics.{metric}.{each}" for each in AGGREGATIONS]
+    return [f"metrics.{metric}.{name}" for name in AGGREGATIONS]
 
 
-def _merged(declared: list[tuple[str, int, bool, dict[str, Any]]]) -> UserField:
+def _merged(declarations: list[tuple[str, int, bool, dict[str, Any]]]) -> UserField:
     """Merge the declarations of a field; the type is that of the oldest event type."""
     labels: dict[str, set[str]] = {"discriminant": set(), "isMostProbableLocation": set()}
-    for reference, version, is_present, field in declared:
+    for reference, version, is_present, field in declarations:
         for flag, marked in labels.items():
             if field.get(flag):
                 marked |= {label(reference, version)} | ({label(reference, None)} if is_present else set())
     return UserField(
-        declared[0][3]["type"],
+        declarations[0][3]["type"],
         frozenset(labels["discriminant"]),
         frozenset(labels["isMostProbableLocation"]),
     )
 
 
-def _refusal(argument: str, key: str, known: Iterable[str]) -> InvalidRequest:
-    return InvalidRequest.choice(argument, key, known)
+def _refusal(argument: str, key: str, existing: Iterable[str]) -> InvalidRequest:
+    return InvalidRequest.choice(argument, key, existing)

@@ -9,13 +9,13 @@ from support.service_records import send
 from attrib_ds.contract.user_keys import PLAIN
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
-from attrib_ds.service.users.vocabulary import Vocabulary
+from attrib_ds.service.users.project_keys import ProjectKeys
 
 
 @pytest.fixture
-def vocabulary(crowd):
+def project_keys(crowd):
     with crowd._store.read() as backend:
-        yield Vocabulary(backend.con)
+        yield ProjectKeys(backend.con)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def vocabulary(crowd):
         "mostProbableLocation.confidence",
     ],
 )
-def test_r238_keys_that_are_known(vocabulary, key):
-    vocabulary.check([key], argument="fields")
+def test_r238_existing_keys(project_keys, key):
+    project_keys.check([key], argument="fields")
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_r238_keys_that_are_known(vocabulary, key):
         "evntCount",
     ],
 )
-def test_r241_keys_that_are_not(vocabulary, key):
+def test_r241_keys_that_are_not(project_keys, key):
     with pytest.raises(InvalidRequest, match="is not allowed") as error:
-        vocabulary.check(["_id", key], argument="columns")
+        project_keys.check(["_id", key], argument="columns")
     assert error.value.field == "columns/1"
 
 
-def test_g216_fields_are_those_of_the_event_types_and_three_that_every_project_has(vocabulary):
-    assert {key: field.type for key, field in vocabulary.fields.items()} == {
+def test_g216_fields_are_those_of_the_event_types_and_three_that_every_project_has(project_keys):
+    assert {key: field.type for key, field in project_keys.fields.items()} == {
         "email": "email",
         "first_name": "string",
         "age": "number",
@@ -65,8 +65,8 @@ def test_g216_fields_are_those_of_the_event_types_and_three_that_every_project_h
         "vendorUserId": "string",
         "phone": "phone",
     }
-    assert vocabulary.fields["email"].discriminating == {"order 1", "order "}
-    assert vocabulary.fields["home"].placing == {"order 1", "order "}
+    assert project_keys.fields["email"].discriminating == {"order 1", "order "}
+    assert project_keys.fields["home"].placing == {"order 1", "order "}
 
 
 def test_of_a_type_that_two_event_types_declare_the_oldest_one_counts():
@@ -75,5 +75,5 @@ def test_of_a_type_that_two_event_types_declare_the_oldest_one_counts():
         fields = [declared(kind, "user", "size", optional=True)]
         send(service, "create_event_type", reference=reference, name=reference, fields=fields)
     with service._store.read() as backend:
-        assert Vocabulary(backend.con).fields["size"].type == "number"
+        assert ProjectKeys(backend.con).fields["size"].type == "number"
     service.close()
