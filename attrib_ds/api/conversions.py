@@ -20,7 +20,7 @@ from attrib_ds.attribution.paths.tree import ancestors_at, lazy, nearest_of, rep
 from attrib_ds.attribution.paths.windows import Window
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate
-from attrib_ds.filters.engine import to_ibis
+from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:

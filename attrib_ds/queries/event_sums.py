@@ -17,9 +17,9 @@ from attrib_ds.contract.events import LINEAR
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate
-from attrib_ds.filters.engine import to_ibis
+from attrib_ds.filters.ibis_form import to_ibis
+from attrib_ds.queries.expressions import timestamp
 from attrib_ds.queries.intervals import INTERVALS, local_time
-from attrib_ds.queries.values import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

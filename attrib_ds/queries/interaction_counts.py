@@ -8,9 +8,9 @@ import ibis
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
+from attrib_ds.queries.expressions import fetch
 from attrib_ds.queries.interaction_filters import filter_interactions
 from attrib_ds.queries.intervals import INTERVALS, Segments, as_text, local_time
-from attrib_ds.queries.values import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrib_ds.filters.engine import to_ibis
-from attrib_ds.queries.values import timestamp
+from attrib_ds.filters.ibis_form import to_ibis
+from attrib_ds.queries.expressions import timestamp
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

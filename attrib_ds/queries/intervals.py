@@ -14,7 +14,7 @@ import pyarrow.compute
 from attrib_ds import instants
 from attrib_ds.attribution.engines.engine import dialect_of
 from attrib_ds.errors import NotSupported
-from attrib_ds.queries.values import timestamp
+from attrib_ds.queries.expressions import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

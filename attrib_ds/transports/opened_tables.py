@@ -10,8 +10,8 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotSupported
 from attrib_ds.queries.event_sums import sum_events
+from attrib_ds.queries.expressions import fetch
 from attrib_ds.queries.interaction_counts import count_interactions
-from attrib_ds.queries.values import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.law_examples import examples
 
 from attrib_ds.filters import to_json
-from attrib_ds.filters.engine import to_ibis
+from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.schema import INTERACTION, NODE, NODE_TYPES
 
 FEW = settings(deadline=None, max_examples=examples(20))

@@ -13,7 +13,7 @@ from attrib_ds.contract.event_types import ExpirationPolicy, GetEventType
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
-from attrib_ds.queries.values import fetch, ordering
+from attrib_ds.queries.expressions import fetch, ordering
 from attrib_ds.service.store.table_access import (
     changes_of,
     insert_record,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
-from attrib_ds.queries.values import fetch
+from attrib_ds.queries.expressions import fetch
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

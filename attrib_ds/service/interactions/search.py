@@ -11,9 +11,9 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.columns import projected
 from attrib_ds.errors import NotFound
+from attrib_ds.queries.expressions import fetch, ordering
 from attrib_ds.queries.interaction_counts import count_interactions
 from attrib_ds.queries.interaction_filters import filter_interactions
-from attrib_ds.queries.values import fetch, ordering
 from attrib_ds.service.interactions.nodes import node_table
 from attrib_ds.service.store.cursors import BATCH_ROWS
 

@@ -12,8 +12,8 @@ import ibis
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import from_json
-from attrib_ds.filters.engine import to_ibis
-from attrib_ds.queries.values import timestamp
+from attrib_ds.filters.ibis_form import to_ibis
+from attrib_ds.queries.expressions import timestamp
 from attrib_ds.service.users.interaction_totals import countable_interactions
 from attrib_ds.service.users.matching import comparisons, match_users
 from attrib_ds.service.users.project_keys import ProjectKeys

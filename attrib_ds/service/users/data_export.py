@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.users import GetUser
-from attrib_ds.queries.values import fetch
+from attrib_ds.queries.expressions import fetch
 from attrib_ds.records.json_records import to_json
 from attrib_ds.service.events.metrics import as_resource
 from attrib_ds.service.events.reading import read_events

@@ -12,7 +12,7 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
-from attrib_ds.queries.values import ordering, timestamp
+from attrib_ds.queries.expressions import ordering, timestamp
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.metrics import as_resource
 from attrib_ds.service.events.reading import ATTRIBUTABLE, read_events

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
-from attrib_ds.filters.engine import to_ibis
+from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users.field_values import all_values, typed

@@ -16,8 +16,8 @@ from attrib_ds.records.json_records import decode, from_json
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.arrow_spool import ArrowSpool
 from attrib_ds.transports.http.json_stream import Unreadable, read_records
+from attrib_ds.transports.http.plain_answers import read_value, whole
 from attrib_ds.transports.http.retrying import AttemptFailed
-from attrib_ds.transports.http.values import read_value, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -18,9 +18,9 @@ from attrib_ds.transports.http.assertions import make_assertion
 from attrib_ds.transports.http.clock import Clock, ServiceTime
 from attrib_ds.transports.http.pace import Pace
 from attrib_ds.transports.http.paging.search import Search
+from attrib_ds.transports.http.record_streams import has_pages, open_stream, read_all, warn_of_unknown_fields
 from attrib_ds.transports.http.remote_errors import read_failure
 from attrib_ds.transports.http.retrying import AttemptFailed, Retrying, RetryPolicy
-from attrib_ds.transports.http.search_results import has_pages, open_stream, read_all, warn_of_unknown_fields
 from attrib_ds.transports.http.session import Call, Session, Timeouts
 from attrib_ds.transports.http.tokens import Grant, Tokens, is_clock_error, read_grant
 

@@ -10,7 +10,7 @@ import pytest
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Condition, event, interaction, node, user
-from attrib_ds.filters.engine import to_ibis
+from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.schema import NODE
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
