@@ -282,12 +282,12 @@ def open_tables(
     build(OPERATIONS["list_nodes"], project_id=project_id)
     # Imported late, so that those who only pull results from a service do not wait for it.
     from attrib_ds.attribution.engines.engine import portable
-    from attrib_ds.attribution.paths.table_inputs import Lent, read_tables
+    from attrib_ds.attribution.paths.table_inputs import ExternalTables, read_tables
     from attrib_ds.transports.opened_tables import OpenedTables
 
-    lent = Lent(portable(backend), columns or {})
+    external = ExternalTables(portable(backend), columns or {})
     tables = read_tables(
-        lent,
+        external,
         interactions=interactions,
         events=events,
         metrics=metrics,
@@ -296,7 +296,7 @@ def open_tables(
         currency=currency,
         timezone=timezone,
     )
-    return Project(project_id, OpenedTables(tables, f"tables of {lent.backend.name}"))
+    return Project(project_id, OpenedTables(tables, f"tables of {external.backend.name}"))
 
 
 def open_embedded(

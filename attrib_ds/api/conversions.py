@@ -12,7 +12,7 @@ from attrib_ds import instants
 from attrib_ds.attribution.calendar import zone_of
 from attrib_ds.attribution.paths.daily_spend import daily_spend
 from attrib_ds.attribution.paths.event_metrics import later_amounts, reset_after, state_dates, with_value
-from attrib_ds.attribution.paths.money import OCCURRED, Money, settled
+from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts
 from attrib_ds.attribution.paths.pairing import DIRECT, WINDOW_NODE, pair
 from attrib_ds.attribution.paths.path_inputs import MILESTONE, STATE, anchored, touch_types
 from attrib_ds.attribution.paths.paths import Paths
@@ -167,7 +167,7 @@ def conversion_paths(
     if reset != "none":
         conversions = reset_after(tables, conversions, of_any=reset == "any")
     conversions = with_value(tables, period.kept(conversions), statistic)
-    conversions, later = settled(conversions, later_amounts(tables, statistic, added), money)
+    conversions, later = apply_later_amounts(conversions, later_amounts(tables, statistic, added), money)
     zone = zone_of(tables.timezone)
     spend = None if level is None else _spend(tables, tree, period, zone, money)
     arguments = {

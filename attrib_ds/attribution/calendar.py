@@ -1,4 +1,4 @@
-"""Days of a time zone, and the calendar intervals that they make up."""
+"""Local days of a time zone, and calendar intervals such as weeks and quarters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import ibis.expr.types as ir
 
-#: What each interval is called: a label of the days that belong to it.
+#: Label of the interval that each day belongs to, by interval.
 _LABELS: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
     "day": lambda days: days.dt.strftime("%Y-%m-%d"),
     "week": lambda days: days.dt.strftime("%G-W%V"),
@@ -35,7 +35,7 @@ def zone_of(name: str, *, argument: str = "timezone") -> ZoneInfo:
     Raises
     ------
     InvalidRequest
-        If there is none of that name.
+        If there is no such time zone.
     """
     try:
         return ZoneInfo(name)
@@ -47,22 +47,24 @@ def zone_of(name: str, *, argument: str = "timezone") -> ZoneInfo:
 
 
 def local_days(instants: Any, zone: ZoneInfo, *, first: datetime, last: datetime) -> ir.DateValue:
-    """Return the day that the clocks of a time zone show, as an expression of any engine.
+    """Return the local date of instants in a time zone, as an expression for any engine.
 
     Parameters
     ----------
     instants : ibis timestamp
         UTC, without a zone.
     zone : ZoneInfo
-        Whose days.
+        Time zone of the dates.
     first, last : datetime
-        What lies between the instants; UTC, without a zone.
+        Bounds of the instants; UTC, without a zone.
     """
     *changes, (_, latest) = _offsets(zone, first, last)
-    # Few branches, two for each year: engines name their functions for time zones differently, or have none.
+    # Two branches per year, because time zone functions differ between engines or do not exist.
     local = instants + _interval(latest)
     if changes:
-        branches = [(instants < ibis.literal(until), instants + _interval(each)) for until, each in changes]
+        branches = [
+            (instants < ibis.literal(until), instants + _interval(offset)) for until, offset in changes
+        ]
         local = ibis.cases(*branches, else_=local)
     return local.date()
 
@@ -70,7 +72,7 @@ def local_days(instants: Any, zone: ZoneInfo, *, first: datetime, last: datetime
 def starts_of(days: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
     """Return the instants at which local days begin."""
     midnights = pd.DatetimeIndex(days)
-    # Where clocks are put back over midnight the first one counts, where they skip it the day begins later.
+    # If midnight occurs twice the first one counts; if clocks skip it, the day begins later.
     local = midnights.tz_localize(
         zone, nonexistent="shift_forward", ambiguous=np.ones(len(midnights), dtype=bool)
     )
@@ -78,7 +80,7 @@ def starts_of(days: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
 
 
 def labels(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
-    """Return the name of the interval of each day, as insights call it.
+    """Return the label of the interval of each day, as in insights.
 
     Raises
     ------
@@ -89,7 +91,7 @@ def labels(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
     --------
     >>> import pandas as pd
     >>> days = pd.Series(pd.to_datetime(["2025-02-03"]))
-    >>> [labels(days, each)[0] for each in INTERVALS]
+    >>> [labels(days, interval)[0] for interval in INTERVALS]
     ['2025-02-03', '2025-W06', '2025-02', '2025-Q1', '2025-S1', '2025']
     """
     if interval not in _LABELS:
@@ -110,8 +112,8 @@ def first_days(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
 
 
 def _offsets(zone: ZoneInfo, first: datetime, last: datetime) -> list[tuple[datetime, timedelta]]:
-    """Return until when each offset from UTC holds; the last one to the end."""
-    instant, found = first, []
+    """Return the offsets from UTC between two instants, each with its end."""
+    instant, offsets = first, []
     offset = _offset(zone, instant)
     while instant < last:
         later = min(instant + timedelta(days=1), last)
@@ -121,10 +123,10 @@ def _offsets(zone: ZoneInfo, first: datetime, last: datetime) -> list[tuple[date
             while high - low > timedelta(seconds=1):
                 middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))
                 low, high = (middle, high) if _offset(zone, middle) == offset else (low, middle)
-            found.append((high.replace(microsecond=0), offset))
+            offsets.append((high.replace(microsecond=0), offset))
             offset = _offset(zone, later)
         instant = later
-    return [*found, (last, offset)]
+    return [*offsets, (last, offset)]
 
 
 def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:

@@ -19,7 +19,7 @@ def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
     value : str or timedelta
         Text as pandas reads it (``"7D"``, ``"36h"``), or a ``timedelta``.
     argument : str
-        The argument's name, for the error.
+        Name of the argument, for the error.
 
     Returns
     -------
@@ -39,11 +39,11 @@ def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
     if not isinstance(value, str | timedelta) or (isinstance(value, str) and value.strip().isdigit()):
         raise InvalidRequest(f"{argument}: {value!r} is not a length of time; {_ALLOWED}", field=argument)
     try:
-        read = pd.Timedelta(value)
-        # Of an empty text pandas makes no length of time, and no error.
-        if pd.isna(read):
+        parsed = pd.Timedelta(value)
+        # pandas reads empty text as NaT instead of raising an error.
+        if pd.isna(parsed):
             raise ValueError(value)
-        length = read.to_pytimedelta()
+        length = parsed.to_pytimedelta()
     except (ValueError, OverflowError) as error:
         message = f"{argument}: {value!r} is not a length of time; {_ALLOWED}"
         raise InvalidRequest(message, field=argument) from error

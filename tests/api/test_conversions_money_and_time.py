@@ -264,7 +264,7 @@ def test_results_say_how_they_were_made(shop):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"lookback": {"session": "30D"}}, "lookback: touchpoints of the type offline have none"),
+        ({"lookback": {"session": "30D"}}, "lookback: touchpoints of the type offline have no lookback"),
         ({"lookback": {"sesion": "30D", "default": "1D"}}, "'sesion' is not allowed.*did you mean 'session'"),
         (
             {"lookback": {"session": "400D", "offline": "1D"}},
@@ -277,7 +277,7 @@ def test_results_say_how_they_were_made(shop):
         ({"reset": "lead"}, "reset: 'lead' is not allowed"),
         ({"adjustments": "refund"}, "adjustments: 'refund' is not allowed; allowed: a list"),
         ({"adjustments": ["refnd"]}, "adjustments: 'refnd' is not allowed"),
-        ({"rates": pd.DataFrame()}, "rates: there is no currency to convert to"),
+        ({"rates": pd.DataFrame()}, "rates: in_currency is required with rates"),
     ],
 )
 def test_bad_input_is_refused_by_name(shop, arguments, message):

@@ -1,4 +1,4 @@
-"""Tables of engines that are not here, to write their SQL."""
+"""Tables of engines that are not installed, to compile their SQL."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Engine:
 
 @pytest.fixture(scope="session")
 def table_of_engine():
-    """Return a table that says which engine it is in, and has no connection."""
+    """Return a table of a named engine without a connection."""
 
     def make(engine, name, columns):
         return ops.DatabaseTable(name=name, schema=sch.Schema(columns), source=Engine(engine)).to_expr()

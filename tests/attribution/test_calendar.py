@@ -1,4 +1,4 @@
-"""Days of a time zone: where clocks change, and what the intervals are called."""
+"""Local days across clock changes, and labels of calendar intervals."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -26,7 +26,7 @@ FIRST, LAST = datetime(2024, 1, 1), datetime(2026, 1, 1)
     [datetime(2025, 3, 29, 22, 59, 59), datetime(2025, 3, 30, 22), datetime(2025, 3, 29, 23)], "Europe/Paris"
 )
 @example([FIRST, LAST], "America/New_York")
-def test_local_days_are_those_that_clocks_show(instants, name):
+def test_local_days_are_those_of_local_clocks(instants, name):
     zone = ZoneInfo(name)
     table = lazy(pd.DataFrame({"row": range(len(instants)), "at": instants}))
     days = local_days(table["at"], zone, first=min(instants), last=max(instants))
@@ -36,7 +36,7 @@ def test_local_days_are_those_that_clocks_show(instants, name):
 
 def test_every_second_around_a_change_of_clocks_is_on_its_day():
     zone = ZoneInfo("Africa/Cairo")
-    # At midnight clocks go to 1 o'clock: the 25th of April 2025 begins with its second hour.
+    # Clocks skip from midnight to 1 o'clock: 25 April 2025 begins at 1 o'clock.
     change = datetime(2025, 4, 24, 22)
     instants = [change + timedelta(seconds=seconds) for seconds in range(-3, 4)]
     table = lazy(pd.DataFrame({"at": instants}))
@@ -45,13 +45,13 @@ def test_every_second_around_a_change_of_clocks_is_on_its_day():
     assert counted["seconds"].to_pylist() == [3, 4]
 
 
-def test_days_begin_when_clocks_first_show_them():
+def test_days_begin_at_the_first_local_midnight():
     days = pd.Series(pd.to_datetime(["2025-03-30", "2025-03-31", "2025-10-26", "2025-10-27"]))
     begun = starts_of(days, ZoneInfo("Europe/Paris"))
     assert begun.dt.strftime("%m-%d %H").tolist() == ["03-29 23", "03-30 22", "10-25 22", "10-26 23"]
     skipped = starts_of(pd.Series(pd.to_datetime(["2025-04-25"])), ZoneInfo("Africa/Cairo"))
     assert skipped.astype("str").tolist() == ["2025-04-24 22:00:00+00:00"]
-    # Midnight came twice in Havana: the first one counts.
+    # Midnight occurred twice in Havana: the first one counts.
     twice = starts_of(pd.Series(pd.to_datetime(["2025-11-02"])), ZoneInfo("America/Havana"))
     assert twice.astype("str").tolist() == ["2025-11-02 04:00:00+00:00"]
 

@@ -1,4 +1,4 @@
-"""What has to be so whatever the data: laws of the models of whole paths, and of roll-ups.
+"""Invariants of the models that compare whole paths, and of roll-ups, on random data.
 
 ``invariants.txt`` lists all of them with the tests that hold them.
 """
@@ -60,8 +60,8 @@ def test_weights_are_parts_of_one_conversion(drawn):
     assert whole.to_numpy() == pytest.approx(1.0, abs=1e-9)
 
 
-def test_parts_below_zero_are_told_as_they_are():
-    # Users with b too convert less often: b takes away, and a has more than everything.
+def test_negative_credits_are_reported_unchanged():
+    # Users with b convert less often: b has negative credit, and a more than all conversions.
     drawn = [("a", 5, 5.0, 5), ("ab", 1, 1.0, 9)]
     credits = touch_credits(users_of(drawn), ConversionRateShapley())
     of_ab = credits[credits["event_id"] == "event 1-0"].set_index("node_id")["conversions"]
@@ -107,7 +107,7 @@ def test_rolling_up_is_attributing_above_for_weights_that_ask_for_no_node(drawn,
 
 
 @pytest.mark.parametrize("model", NAMING)
-def test_rolling_up_is_something_else_for_models_that_compare_nodes(model):
+def test_rolling_up_differs_for_models_that_compare_nodes(model):
     drawn = [("abc", 3, 3.0, 1), ("ac", 1, 1.0, 4), ("c", 2, 2.0, 5), ("b", 1, 1.0, 6)]
     parents = {"a": "X", "b": "X", "c": "Y"}
     found, expected = rolled(drawn, parents, [model]), straight(drawn, parents, [model])
@@ -178,7 +178,7 @@ def test_a_node_that_changes_no_rate_earns_nothing_where_lift_is_what_counts(dra
 @few
 @given(journeys("abc", max_size=5))
 @example([("ab", 1, 1.0, 1)])
-def test_nodes_that_play_alike_earn_alike(drawn):
+def test_symmetric_nodes_earn_equal_credit(drawn):
     assume(any(row[1] for row in drawn))
     swap = str.maketrans("ab", "ba")
     both = [*drawn, *((tuple("".join(path).translate(swap)), *rest) for path, *rest in drawn)]
@@ -190,7 +190,7 @@ def test_nodes_that_play_alike_earn_alike(drawn):
 
 @few
 @given(journeys())
-def test_everything_is_divided_and_places_add_up_to_nodes(drawn):
+def test_everything_is_divided_and_positions_add_up_to_nodes(drawn):
     conversions = sum(row[1] for row in drawn)
     assume(conversions)
     credits = attribute(paths_of(drawn), {**PATH_MODELS, "ordered": "ordered_shapley"})
@@ -204,7 +204,7 @@ def test_everything_is_divided_and_places_add_up_to_nodes(drawn):
 
 
 @pytest.mark.parametrize(("converted", "lost", "value"), [(1, 0, 0), (3, 7, -20)])
-def test_the_only_touchpoint_takes_everything(converted, lost, value):
+def test_the_only_touchpoint_earns_everything(converted, lost, value):
     drawn = [("a", converted, float(value), lost)]
     dated = rule_models() | PATH_MODELS
     undated = {name: model for name, model in dated.items() if name != "time_decay"}
@@ -252,7 +252,7 @@ def test_a_chain_as_long_as_the_paths_counts_conversions_that_meet_the_node(draw
     assert {node: found.get(node, 0.0) for node in expected} == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_hazard_without_exposure_leaves_everything_to_nobody():
+def test_a_hazard_without_exposure_leaves_everything_unattributed():
     drawn = simulate("random", users=500, seed=2)
     elsewhere = drawn.touchpoints.assign(user_id="somebody else", date=drawn.users["since"].min())
     users = pd.concat([drawn.users, drawn.users.head(1).assign(user_id="somebody else")], ignore_index=True)
@@ -266,7 +266,7 @@ def test_a_hazard_without_exposure_leaves_everything_to_nobody():
 
 
 def table():
-    """Number, words and tests of each invariant."""
+    """Number, statement and tests of each invariant."""
     found = []
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if re.match(r"\d+ ", line):

@@ -1,4 +1,4 @@
-"""How much credits depend on the lookback."""
+"""Sensitivity of credits to the lookback: :func:`compare_lookbacks`."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def compare_lookbacks(
     *,
     models: Model | str | Sequence[Model | str] | Mapping[str, Model | str] = "linear",
 ) -> pd.DataFrame:
-    """Credit the same conversions by paths of several lookbacks.
+    """Compare the credits of the same conversions under several lookbacks.
 
     Parameters
     ----------
     paths : Paths
-        From :func:`attrib_ds.conversion_paths` or ``Paths.from_frames``, with whatever lookback.
+        From :func:`attrib_ds.conversion_paths` or ``Paths.from_frames``, with any lookback.
     lookbacks : sequence of str or timedelta, default ("7D", "14D", "30D", "60D", "90D")
-        Lengths of the window, two or more.
+        Two or more lengths of the window, above 0.
     models : Model, str, sequence or mapping, default "linear"
         As in :func:`attribute`.
 
@@ -55,9 +55,9 @@ def compare_lookbacks(
         One row per model, lookback, node and currency, in the order of the models, then by lookback, the
         shortest first, then by credit under the longest: ``model`` (str), ``lookback_days`` (float64),
         ``node_id``, ``node_name`` (str), ``conversions``, ``value`` (float64), ``currency`` (str),
-        ``share`` (float64), ``share_shift`` (float64, how much the share is above that of the longest
-        lookback). A node that only a longer lookback reaches has credit 0. The row without a ``node_id``
-        holds the conversions that no touchpoint inside the lookback led to.
+        ``share`` (float64), ``share_shift`` (float64, difference to the share under the longest
+        lookback). A node that only a longer lookback reaches has the credit 0. The row without a ``node_id``
+        has the conversions without a touchpoint inside the lookback.
 
     Raises
     ------
@@ -66,34 +66,34 @@ def compare_lookbacks(
 
     Examples
     --------
-    >>> from attrib_ds import Paths, compare_lookbacks, simulate
-    >>> world = simulate("random", users=2_000, seed=1)
-    >>> paths = Paths.from_frames(world.touchpoints, world.conversions)
-    >>> compared = compare_lookbacks(paths, ["2D", "30D"])
-    >>> missed = compared[compared["node_id"].isna()].set_index("lookback_days")["conversions"]
-    >>> bool(missed[2.0] > missed[30.0])
+    >>> import attrib_ds as at
+    >>> world = at.simulate("random", users=2_000, seed=1)
+    >>> paths = at.Paths.from_frames(world.touchpoints, world.conversions)
+    >>> compared = at.compare_lookbacks(paths, ["2D", "30D"])
+    >>> unattributed = compared[compared["node_id"].isna()].set_index("lookback_days")["conversions"]
+    >>> bool(unattributed[2.0] > unattributed[30.0])
     True
     """
     require_paths(paths)
     lengths = _lengths(lookbacks)
-    parts = {days: attribute(paths.with_lookback(each), models) for days, each in lengths.items()}
+    parts = {days: attribute(paths.with_lookback(lookback), models) for days, lookback in lengths.items()}
     return _side_by_side(parts)
 
 
 def _lengths(lookbacks: Sequence[str | timedelta]) -> dict[float, str | timedelta]:
     is_several = not isinstance(lookbacks, str) and hasattr(lookbacks, "__iter__")
     given = list(lookbacks) if is_several else []
-    lengths = {as_days(each, argument="lookbacks"): each for each in given}
+    lengths = {as_days(lookback, argument="lookbacks"): lookback for lookback in given}
     if len(lengths) < 2:
         raise InvalidRequest(
-            f"lookbacks: {lookbacks!r} is nothing to compare; allowed: two lengths of time or more",
+            f"lookbacks: {lookbacks!r} is not allowed; allowed: two or more lengths of time",
             field="lookbacks",
         )
     return dict(sorted(lengths.items()))
 
 
 def _side_by_side(parts: dict[float, pd.DataFrame]) -> pd.DataFrame:
-    """Give every part the rows of all, in the order of the last, and put them under each other."""
+    """Concatenate the parts, each with the rows of all of them, in the order of the longest lookback."""
     *_, longest = parts.values()
     every = pd.concat([longest, *parts.values()], ignore_index=True)
     rows = every[_KEYS].drop_duplicates(ignore_index=True)

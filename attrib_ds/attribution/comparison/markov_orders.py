@@ -1,4 +1,4 @@
-"""Choose the order of a Markov chain by its likelihood on users left out of the estimate."""
+"""Choice of the order of a Markov chain by cross-validation: :func:`compare_orders`."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def compare_orders(
 
     Examples
     --------
-    >>> from attrib_ds import Paths, compare_orders, simulate
-    >>> world = simulate("random", users=2_000, seed=1)
-    >>> orders = compare_orders(Paths.from_frames(world.touchpoints, world.conversions), range(1, 4))
+    >>> import attrib_ds as at
+    >>> world = at.simulate("random", users=2_000, seed=1)
+    >>> orders = at.compare_orders(at.Paths.from_frames(world.touchpoints, world.conversions), range(1, 4))
     >>> orders.loc[orders["is_parsimonious"], "order"].tolist()
     [1]
     """
@@ -126,12 +126,12 @@ def _checked_orders(orders: Iterable[int]) -> list[int]:
     orders = [orders] if isinstance(orders, int) else orders
     if not hasattr(orders, "__iter__"):
         raise InvalidRequest(
-            f"orders: {orders!r} is no collection of orders; allowed: several of 1 to 9, such as range(1, 5)",
+            f"orders: {orders!r} is not a list of orders; allowed: orders of 1 to 9, such as range(1, 5)",
             field="orders",
         )
     wanted = sorted({Markov(order=order).order for order in orders})
     if not wanted:
-        raise InvalidRequest("orders: there is none; allowed: 1 to 9", field="orders")
+        raise InvalidRequest("orders: it is empty; allowed: orders of 1 to 9", field="orders")
     return wanted
 
 

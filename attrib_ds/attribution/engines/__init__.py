@@ -1,1 +1,1 @@
-"""What differs between DuckDB, Spark and PostgreSQL."""
+"""Query engines: differences between DuckDB, Spark, PostgreSQL and other backends of Ibis."""

@@ -1,4 +1,4 @@
-"""The engine that computes: a DuckDB of its own, or the one that a user's tables are in."""
+"""The engine that runs queries: an in-memory DuckDB, or the engine of the user's own tables."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B)")
 
 
 def engine(memory: str | None = None) -> Any:
-    """Return a DuckDB engine of its own that reads instants as UTC.
+    """Return a new in-memory DuckDB whose time zone is UTC.
 
     Parameters
     ----------
     memory : str, optional
-        What it may hold, such as ``"4GB"``; beyond, it writes to files in the folder for temporary files. By
-        default four fifths of the machine's memory.
+        Maximum memory, such as ``"4GB"``; larger data is spilled to the folder for temporary files. The
+        default is 80 % of the machine's memory.
 
     Raises
     ------
@@ -40,45 +40,44 @@ def engine(memory: str | None = None) -> Any:
         )
     backend = ibis.duckdb.connect()
     backend.con.execute("SET TimeZone = 'UTC'")
-    # By default that of a database in memory is a folder in the working directory.
-    spilled = Path(tempfile.gettempdir()) / f"attrib_ds.{id(backend):x}.tmp"
-    backend.con.execute("SET temp_directory = ?", [str(spilled)])
+    # By default, an in-memory database spills to the working directory.
+    spill_folder = Path(tempfile.gettempdir()) / f"attrib_ds.{id(backend):x}.tmp"
+    backend.con.execute("SET temp_directory = ?", [str(spill_folder)])
     if memory is not None:
         backend.con.execute("SET memory_limit = ?", [memory])
     return backend
 
 
 def engine_of(tables: Iterable[object], *, memory: str | None = None) -> Any:
-    """Return the engine that the tables of Ibis among others are in, or one of its own where there are none.
+    """Return the engine of the Ibis tables among some tables, or a new one if there are none.
 
     Raises
     ------
     InvalidRequest
-        If the tables are in several engines, or memory is told for an engine that is not ours.
+        If the tables are in several engines, or ``memory`` is set for the user's own engine.
     """
-    lent = [table for table in tables if isinstance(table, ir.Table)]
-    # By identity: Ibis takes two databases in memory for equal.
-    backends = list({id(each): each for table in lent for each in table._find_backends()[0]}.values())
-    if not lent:
+    external = [table for table in tables if isinstance(table, ir.Table)]
+    # By identity: Ibis considers two in-memory databases equal.
+    backends = list({id(found): found for table in external for found in table._find_backends()[0]}.values())
+    if not external:
         return engine(memory)
     if len(backends) != 1:
         raise InvalidRequest(
-            f"tables: they are in {len(backends)} engines; allowed: tables of one connection, and frames "
-            "beside them"
+            f"tables: they are in {len(backends)} engines; allowed: tables of one connection, and frames"
         )
     if memory is not None:
         raise InvalidRequest(
-            "memory: the tables are in an engine of yours; set it there, and leave this out", field="memory"
+            "memory: it cannot be set for tables in your own engine; set it there", field="memory"
         )
     return portable(backends[0])
 
 
 def portable(backend: Any) -> Any:
-    """Return an engine that computes as DuckDB does, and gives and takes Arrow tables.
+    """Return an engine with the results of DuckDB that exchanges Arrow tables.
 
-    The one that is there, or ours with its session.
+    It is the backend itself, or a subclass of it with the same session.
     """
-    # Imported late: who has no Spark or PostgreSQL does without.
+    # Imported here because Spark and PostgreSQL are optional.
     if backend.name == "pyspark":
         from attrib_ds.attribution.engines.spark import Spark
 
@@ -91,45 +90,45 @@ def portable(backend: Any) -> Any:
 
 
 def dialect_of(expression: Any) -> str:
-    """Return the name of the engine that an expression is computed by, in the words of Ibis."""
+    """Return the Ibis name of the engine that computes an expression."""
     backends = [*expression.op().find(ops.DatabaseTable), *expression.op().find(ops.SQLQueryResult)]
     return str(backends[0].source.name) if backends else "duckdb"
 
 
-def has_everything(expression: Any) -> bool:
-    """Say whether the engine of an expression lets temporary tables be made, and aggregates bits in windows.
+def has_all_features(expression: Any) -> bool:
+    """Return whether the engine of an expression has temporary tables and bitwise aggregates in windows.
 
-    DuckDB and Spark do. In other people's warehouses who may read may not be allowed to write.
+    DuckDB and Spark have. In warehouses, readers often may not write.
     """
     return dialect_of(expression) in ("duckdb", "pyspark")
 
 
 def double(number: float) -> Any:
-    """Return a constant that is a double everywhere: many engines take ``1.0`` for a decimal, and round."""
+    """Return a constant that is a double on every engine; many read ``1.0`` as a decimal, and round."""
     return ibis.literal(repr(float(number))).cast("float64")
 
 
 def joined_in_order(texts: Any, order: Any, separator: str) -> Any:
-    """Return the aggregate that joins the texts of a group, smallest order first; missing ones are left out.
+    """Return an aggregate that joins the texts of a group in ascending order, without missing ones.
 
     Parameters
     ----------
     texts : ibis string
-        A column.
+        Column to join.
     order : ibis integer
-        Another one of the same table.
+        Column of the same table to order by.
     separator : str
-        Between two texts.
+        Text between two texts.
     """
     if dialect_of(texts) not in ("pyspark", "clickhouse"):
         return texts.group_concat(separator, order_by=order)
-    # These engines aggregate in any order: pairs are sorted after that.
+    # These engines ignore the order of aggregation, so pairs are sorted afterwards.
     pairs = ibis.struct({"order": order, "text": texts}).collect(where=texts.notnull())
     return pairs.sort().map(lambda pair: pair.text).join(separator)
 
 
-def moved(table: ir.Table, backend: Any) -> ir.Table:
-    """Return a table as one of another connection to the same engine."""
+def rebound(table: ir.Table, backend: Any) -> ir.Table:
+    """Return a table bound to another connection to the same engine."""
 
     def replaced(node: Any, changed: Any) -> Any:
         arguments = changed or dict(zip(node.__argnames__, node.__args__, strict=True))

@@ -1,7 +1,7 @@
-"""Random numbers of users that are the same on every engine, whatever the order of rows.
+"""Pseudo-random numbers and groups of users by a hash, reproducible on every engine.
 
-A text is hashed by MD5, which every engine has; the rest is comparison and arithmetic of whole numbers below
-2**62, so that no engine rounds or overflows. What is drawn for a text depends on the text alone.
+Identifiers are hashed by MD5, which every engine has. Further arithmetic stays in integers below 2**62, so
+that no engine rounds or overflows.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     import ibis.expr.types as ir
 
-#: A prime; numbers are below it.
+#: Prime modulus of the numbers.
 PRIME: Final = 2**31 - 1
 
-#: Digits of the hash that are looked at, and their base.
+#: Number of hexadecimal digits of the hash to use, and their base.
 _DIGITS: Final = 8
 _BASE: Final = 16
 
 
 def _builtin(name: str, taken: str, returned: str) -> Callable[[Any], Any]:
-    """Declare a function that engines have, by its name there and its types."""
+    """Declare a built-in function of an engine by its name and types."""
 
     def function(value: Any) -> Any: ...
 
@@ -38,7 +38,7 @@ def _builtin(name: str, taken: str, returned: str) -> Callable[[Any], Any]:
     return declared
 
 
-#: MD5 as hexadecimal text in lower case: most engines answer so, these answer with bytes.
+#: MD5 as hexadecimal text in lower case on engines whose function returns bytes.
 _DIGESTS: Final[dict[str, Callable[[Any], Any]]] = {
     "bigquery": lambda text: _builtin("to_hex", "binary", "string")(
         _builtin("md5", "string", "binary")(text)
@@ -53,14 +53,14 @@ _DIGESTS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def group_of(text: ir.StringValue, groups: int) -> Any:
-    """Return which of some groups of about one size each text is in.
+    """Assign each text to one of several groups of about equal size.
 
     Parameters
     ----------
     text : ibis string
         Identifiers, such as those of users.
     groups : int
-        How many.
+        Number of groups.
 
     Returns
     -------
@@ -75,13 +75,13 @@ def group_of(text: ir.StringValue, groups: int) -> Any:
     [9, 12, 19]
     """
     digest = _digest(text)
-    # Digits compare as text does, which is far quicker than to read them as a number.
+    # Comparing digits as text is far faster than parsing a number.
     bounds = (f"{_BASE**_DIGITS * group // groups:0{_DIGITS}x}" for group in range(1, groups))
     return _passed(digest, bounds)
 
 
 def number_of(text: ir.StringValue) -> Any:
-    """Return a number for each text, as if drawn at random from 0 to ``PRIME - 1``.
+    """Return a pseudo-random number from 0 to ``PRIME - 1`` for each text.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def number_of(text: ir.StringValue) -> Any:
     Returns
     -------
     ibis integer
-        int64; null where the text is.
+        int64; null where the text is null.
 
     Examples
     --------
@@ -114,5 +114,5 @@ def _digest(text: ir.StringValue) -> Any:
 
 
 def _passed(values: Any, bounds: Iterable[Any]) -> Any:
-    """Count the bounds that values reach."""
+    """Return how many bounds each value reaches."""
     return reduce(add, (ibis.ifelse(values >= bound, 1, 0) for bound in bounds), ibis.literal(0))

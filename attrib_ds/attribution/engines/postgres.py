@@ -1,4 +1,4 @@
-"""PostgreSQL as an engine that computes what the others do."""
+"""PostgreSQL backend with the semantics of the other engines for numbers, text order and small tables."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from attrib_ds.errors import NotSupported
 if TYPE_CHECKING:
     import ibis.expr.operations as ops
 
-#: Exponents below have a power that is nothing beside 1, and neither has its square.
+#: Powers of exponents below are negligible beside 1, and so are their squares.
 _LEAST_EXPONENT: Final = -340
 
 
 class _Compiler(PostgresCompiler):  # type: ignore[misc]
-    """The SQL of Ibis, but for what PostgreSQL reads in another way than other engines."""
+    """The SQL of Ibis, except where PostgreSQL interprets it differently from other engines."""
 
     def visit_NonNullLiteral(self, op: Any, *, value: Any, dtype: Any) -> Any:  # noqa: N802
-        # PostgreSQL reads 0.1 as a decimal: slow to compute with, and no double when it comes back.
-        written = super().visit_NonNullLiteral(op, value=value, dtype=dtype)
-        return self.cast(repr(float(value)), dtype) if dtype.is_floating() else written
+        # PostgreSQL reads 0.1 as a decimal, which is slow and not returned as a double.
+        literal = super().visit_NonNullLiteral(op, value=value, dtype=dtype)
+        return self.cast(repr(float(value)), dtype) if dtype.is_floating() else literal
 
     def visit_Cast(self, op: Any, *, arg: Any, to: Any) -> Any:  # noqa: N802
-        # Flags become whole numbers of 32 bits only.
+        # Booleans can only be cast to 32-bit integers.
         is_flag = op.arg.dtype.is_boolean() and to.is_numeric() and not to.is_int32()
         return super().visit_Cast(op, arg=self.cast(arg, dt.int32) if is_flag else arg, to=to)
 
     def visit_Exp(self, op: Any, *, arg: Any) -> Any:  # noqa: N802
-        # What is too small for a double is an error here, not zero.
+        # PostgreSQL raises an error on underflow instead of returning 0.
         power = self.cast(arg, op.dtype)
         return self.if_(power < _LEAST_EXPONENT, self.cast(sge.convert("0"), op.dtype), self.f.exp(power))
 
@@ -62,15 +62,15 @@ class _Compiler(PostgresCompiler):  # type: ignore[misc]
         return super().visit_GreaterEqual(op, left=_by_bytes(op.left, left), right=right)
 
 
-def _by_bytes(value: Any, written: Any) -> Any:
-    """Compare texts by their bytes, as other engines do, and not as the database's language would."""
+def _by_bytes(value: Any, sql: Any) -> Any:
+    """Collate text by bytes, as other engines do, instead of by the locale of the database."""
     if not value.dtype.is_string():
-        return written
-    return sge.Collate(this=sge.paren(written, copy=False), expression=sg.to_identifier("C", quoted=True))
+        return sql
+    return sge.Collate(this=sge.paren(sql, copy=False), expression=sg.to_identifier("C", quoted=True))
 
 
 class Postgres(Backend):  # type: ignore[misc]
-    """The backend of Ibis, but for its SQL and for how small tables get there."""
+    """The Ibis backend with its own SQL compiler and upload of small tables."""
 
     compiler = _Compiler()
 
@@ -78,26 +78,26 @@ class Postgres(Backend):  # type: ignore[misc]
         table = self._quoted(op.name)
         columns = ", ".join(f"{self._quoted(name)} {self._type(kind)}" for name, kind in op.schema.items())
         with self.con.cursor() as cursor, self.con.transaction():
-            # Another handle of the same session may have sent it.
+            # Another backend of the same session may have created it.
             if cursor.execute("SELECT to_regclass(%s)", [f"pg_temp.{table}"]).fetchone() != (None,):
                 return
             try:
                 cursor.execute(f"CREATE TEMPORARY TABLE {table} ({columns})")
             except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction) as error:
                 raise NotSupported(
-                    f"tables: {error.diag.message_primary}; attribution keeps the numbers of nodes in one; "
+                    f"tables: {error.diag.message_primary}; attribution needs a temporary table of nodes; "
                     "grant TEMPORARY on the database, and use a server that is not read-only"
                 ) from error
             with cursor.copy(f"COPY {table} FROM STDIN") as lines:
                 for batch in op.data.to_pyarrow(op.schema).to_batches():
                     for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                         lines.write_row(row)
-            # Without its size, joins with it are planned badly.
+            # Without statistics, joins with it are planned badly.
             cursor.execute(f"ANALYZE {table}")
 
     def _quoted(self, name: str) -> str:
         return sg.to_identifier(name, quoted=True).sql(self.dialect)
 
     def _type(self, kind: dt.DataType) -> str:
-        # A column without a value has no type; text is what other engines take it for.
+        # Other engines read a column without values as text.
         return str(self.compiler.type_mapper.to_string(dt.string if kind.is_null() else kind))

@@ -1,4 +1,4 @@
-"""Sums of doubles that do not depend on the order in which an engine adds them up."""
+"""Reproducible sums of doubles, independent of the order in which an engine adds them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import Any, Final
 
 from attrib_ds.attribution.engines.engine import double
 
-#: Bits after the point of the two grids that amounts are split on. Multiples of the first add up without
-#: rounding while their sum stays below 2**41, what is left of each on the second for up to 2**24 amounts.
+#: Fractional bits of the two grids that amounts are split on. Multiples of the first add up without rounding
+#: while their sum is below 2**41, the remainders on the second for up to 2**24 amounts.
 _GRIDS: Final = (12, 42)
 
 
 def total(amounts: Any, *, over: Any = None) -> Any:
-    """Return the sum of a column of doubles, the same to the last digit in whatever order it is added up.
+    """Return the sum of a column of doubles, bitwise reproducible in any order of addition.
 
-    Engines add up side by side, in an order that differs from run to run, and each order rounds otherwise.
-    So every amount is split into multiples of two powers of two, whose sums are exact, and a rest too small
-    to be seen in the last digit. Of greater or more amounts than that the sum is as good as any other.
+    Engines add in parallel, in an order that differs from run to run, and rounding depends on the order. So
+    every amount is split into multiples of two powers of two, whose sums are exact, and a remainder below the
+    last digit. For larger or more amounts the sum is as accurate as an ordinary one.
 
     Parameters
     ----------
     amounts : ibis number
         A column of doubles.
     over : ibis window, optional
-        The window to sum over, where this is no aggregate.
+        Window to sum over; by default the sum is an aggregate.
 
     References
     ----------
@@ -35,12 +35,12 @@ def total(amounts: Any, *, over: Any = None) -> Any:
         part = _on_grid(rest, bits)
         parts.append(part)
         rest = rest - part
-    first, second, third = (_sum(each, over) for each in (*parts, rest))
+    first, second, third = (_sum(part, over) for part in (*parts, rest))
     return first + (second + third)
 
 
 def _on_grid(amounts: Any, bits: int) -> Any:
-    """Round to multiples of ``2**-bits``: beside this number, a double has no digits below them."""
+    """Round to multiples of ``2**-bits``: a double of this size has no lower digits."""
     large = double(1.5 * 2.0 ** (52 - bits))
     return (amounts + large) - large
 

@@ -1,1 +1,1 @@
-"""Sampling error: closed forms, jackknife and bootstrap."""
+"""Confidence intervals of credits: closed forms, jackknife and bootstrap."""

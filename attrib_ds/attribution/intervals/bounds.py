@@ -1,4 +1,4 @@
-"""Bounds around an estimate whose variance is known, by the shape that its sampling error has."""
+"""Confidence bounds of an estimate with a variance: normal, gamma for sums, beta for shares."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
     Pair = tuple[Numbers, Numbers]
 
-#: From so many effective users on, the distributions below are normal to more digits than anyone needs.
+#: Effective users from which on the distributions below have no measurable spread.
 _VERY_MANY: Final = 1e12
-#: Less than any part of a user.
+#: Lower limit of the parameters of a beta distribution.
 _LEAST: Final = 1e-9
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How far bounds reach.
+    """Confidence level and degrees of freedom of bounds.
 
     Attributes
     ----------
     confidence : float
         Level of the intervals, between 0 and 1.
     freedom : int, optional
-        Degrees of freedom of the variances: those of Student's distribution where they come from few samples.
-        Without them variances are taken as known.
+        Degrees of freedom of the variances, for Student's t distribution if they come from few samples. By
+        default variances are taken as known.
     """
 
     confidence: float
@@ -40,12 +40,12 @@ class Bounds:
 
     @property
     def tail(self) -> float:
-        """Return the probability of being below an interval."""
+        """Probability below the interval."""
         return 0.5 - self.confidence / 2
 
     @property
     def reach(self) -> float:
-        """Return how many standard deviations the bounds of a normal variable are away."""
+        """Distance of the bounds of a normal variable, in standard deviations."""
         if self.freedom is None:
             return self._normal
         return float(student.ppf(1 - self.tail, self.freedom))
@@ -55,35 +55,34 @@ class Bounds:
         return NormalDist().inv_cdf(1 - self.tail)
 
     def around(self, estimate: Numbers, variance: Numbers) -> Pair:
-        """Return the bounds of what varies like a normal variable, and may be of either sign."""
-        # Rounding may leave a variance of nothing a hair below it.
+        """Return the bounds of normal estimates of either sign."""
+        # Rounding may make a variance of 0 slightly negative.
         reach = self.reach * np.sqrt(np.maximum(variance, 0.0))
         return estimate - reach, estimate + reach
 
     def of_sum(self, estimate: Numbers, variance: Numbers, *, weight: Numbers) -> Pair:
-        """Return the bounds of sums over users, of whom each gives a part of zero or more.
+        """Return the bounds of sums over users with non-negative parts.
 
-        If users come at random, such a sum is a compound Poisson variable. One with equal parts ``w`` is
-        ``w`` times a Poisson number, whose exact bounds are quantiles of a gamma distribution: the lower one
+        If users arrive at random, such a sum is a compound Poisson variable. With equal parts ``w`` it is
+        ``w`` times a Poisson count, whose exact bounds are quantiles of a gamma distribution: the lower one
         for the count ``n``, with mean and variance ``n``, the upper one for ``n + 1``. Fay and Feuer (1997)
-        go on from there to unequal parts: the lower bound is the quantile of the gamma variable with the mean
+        generalise this to unequal parts: the lower bound is the quantile of the gamma variable with the mean
         ``y`` and the variance ``v`` of the sum, shape ``y ** 2 / v`` and scale ``v / y``; the upper one that
-        of the gamma variable with one more part ``w``, mean ``y + w`` and variance ``v + w ** 2``. They take
-        the largest part that there is for ``w``. Here it is the middling part ``v / y``, the mean of the
-        parts weighted by themselves, of this sum or of all sums together, whichever is larger: a sum of few
-        small parts, or of none, may have been one with a usual part. Where all parts are equal the bounds are
-        exact; where there are many, those of a normal variable.
+        of the gamma variable with one more part ``w``, mean ``y + w`` and variance ``v + w ** 2``. Their
+        ``w`` is the largest part. Here it is the self-weighted mean of the parts, ``v / y``, of this sum or
+        of all sums together, whichever is larger, because a sum of few small parts, or of none, could have
+        had a usual part. The bounds are exact if all parts are equal, and normal in the limit of many parts.
 
-        The sum of squares of parts is no greater than the square of their sum, so that a variance above
-        ``y ** 2`` is none of such a sum: what is beyond it is taken for normal noise. A variance from few
-        samples is widened by the square of what Student's distribution reaches farther than the normal one.
+        The sum of squared parts is at most the square of their sum, so the excess of a variance over
+        ``y ** 2`` is treated as normal noise. A variance from few samples is scaled by the squared ratio of
+        the quantiles of Student's t distribution and of the normal distribution.
 
         Parameters
         ----------
         estimate, variance : float array
-            Of the sums; zero or more.
+            Sums and their variances, 0 or more.
         weight : float array
-            The middling part in all sums.
+            Self-weighted mean of the parts of all sums.
 
         References
         ----------
@@ -91,7 +90,7 @@ class Bounds:
         gamma distribution, Statistics in Medicine 16(7), 791-801.
         """
         widened = self._widened(variance)
-        # One user alone has just this variance, give or take its last digit.
+        # A single user has exactly this variance, up to rounding.
         has_noise = widened > estimate**2 * (1 + 1e-9)
         skewed = np.minimum(widened, estimate**2)
         part = np.divide(skewed, estimate, out=np.zeros_like(widened), where=estimate > 0)
@@ -100,7 +99,7 @@ class Bounds:
         low = _gamma(self.tail, estimate, skewed)
         low = np.where(has_noise, np.clip(symmetric_low, 0.0, low), low)
         high = np.maximum(_gamma(1 - self.tail, estimate + more, skewed + more**2), symmetric_high)
-        # Next to no variance: both are the estimate, in more digits than the quantiles have.
+        # Negligible variance: both bounds are the estimate, beyond the precision of the quantiles.
         is_certain = (estimate > 0) & (estimate**2 >= _VERY_MANY * widened)
         low, high = (np.where(is_certain, estimate, bound) for bound in (low, high))
         is_known = ~np.isnan(estimate + variance)
@@ -109,21 +108,20 @@ class Bounds:
     def of_share(self, share: Numbers, variance: Numbers, *, users: float) -> Pair:
         """Return the bounds of shares of a sum over users.
 
-        They are the exact ones of a share of independent users (Clopper and Pearson 1934), for as many users
-        as would give the share this variance, ``share * (1 - share) / variance``: Korn and Graubard (1998) do
-        so for the shares that surveys find. The upper bound is the quantile of the beta variable with one
-        more user, all of whose credit goes there; that user counts as much as those of this share, or as
-        those of all shares together, whichever is more. The lower bound is what the upper one of the rest
-        leaves.
-        Where the variance comes from few samples the number of users is lowered by the square of what
-        Student's distribution reaches farther than the normal one, as theirs.
+        They are the exact bounds of a share of independent users (Clopper and Pearson 1934) for the effective
+        number of users ``share * (1 - share) / variance``, as Korn and Graubard (1998) propose for surveys.
+        The upper bound is the quantile of the beta variable with one more user, whose whole credit goes to
+        the share; this user has the mean weight of those of the share, or of all shares together, whichever
+        is larger. The lower bound is 1 minus the upper bound of the remaining share. If the variance comes
+        from few samples, the number of users is divided by the squared ratio of the quantiles of Student's t
+        distribution and of the normal distribution, as theirs is.
 
         Parameters
         ----------
         share, variance : float array
-            Of the shares, 0 to 1.
+            Shares, 0 to 1, and their variances.
         users : float
-            How many parts of the usual size all conversions are.
+            Number of parts of the usual size in all conversions.
 
         References
         ----------
@@ -135,7 +133,7 @@ class Bounds:
         widened = np.maximum(self._widened(variance), spread / _VERY_MANY)
         usual = max(users / float(self._widened(np.ones(()))), 1.0)
         count = np.divide(spread, widened, out=np.full_like(share, usual), where=(widened > 0) & (spread > 0))
-        # Fewer than one user has no share of anything.
+        # A share requires at least one user.
         count = np.maximum(count, 1.0)
         low, high = 1 - _highest(1 - share, count, usual, self.tail), _highest(share, count, usual, self.tail)
         return np.where(is_certain, share, low), np.where(is_certain, share, high)
@@ -145,7 +143,7 @@ class Bounds:
 
 
 def _highest(share: Numbers, count: Numbers, usual: float, tail: float) -> Numbers:
-    """Return the upper bounds of shares among so many users, with one more of at least the usual weight."""
+    """Return the upper bounds of shares of ``count`` users and one more of at least the usual weight."""
     least = 1 / (count + 1)
     more = np.maximum(least, 1 / (usual + 1))
     mean = np.clip(share + more * (1 - share), 0.0, 1.0)
@@ -157,7 +155,7 @@ def _highest(share: Numbers, count: Numbers, usual: float, tail: float) -> Numbe
 
 
 def _gamma(probability: float, mean: Numbers, variance: Numbers) -> Numbers:
-    """Return the quantile of a gamma variable; where it does not vary, it is the mean."""
+    """Return the quantile of a gamma variable, or the mean if it does not vary."""
     is_spread = (mean > 0) & (variance * _VERY_MANY > mean**2)
     scale = np.divide(variance, mean, out=np.ones_like(mean), where=is_spread)
     return np.asarray(

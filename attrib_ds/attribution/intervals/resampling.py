@@ -1,9 +1,11 @@
-"""Samples of users drawn with replacement, by weights that follow from the user and a seed alone.
+"""Poisson bootstrap of users, reproducible in any order of rows and on any engine.
 
-Each replicate gives every user a weight from Poisson's distribution with the mean 1. The weight is a function
-of a hash, so it is the same whatever the order of the rows and wherever they are.
+Each replicate weights every user by a Poisson variable with mean 1, which is a function of the user's hash,
+the replicate and the seed.
 
-References: Chamandy, Muralidharan, Najmi and Naidu (2012), Estimating uncertainty for massive data streams.
+References
+----------
+Chamandy, Muralidharan, Najmi and Naidu (2012), Estimating uncertainty for massive data streams.
 """
 
 from __future__ import annotations
@@ -27,31 +29,31 @@ if TYPE_CHECKING:
     Keys = NDArray[np.uint64]
 
 _BITS: Final = 53
-#: Cumulative probabilities of 0, 1, 2 … under Poisson's distribution with the mean 1, in parts of 2 ** 53.
+#: Cumulative probabilities of the Poisson distribution with mean 1, in units of 2 ** -53.
 _THRESHOLDS: Final = np.ceil(
     np.cumsum([exp(-1) / factorial(count) for count in range(18)])[:17] * 2.0**_BITS
 ).astype(np.uint64)
-#: Beyond so many thresholds a draw is too rare to compare every number.
+#: Number of thresholds to compare with all draws; draws beyond are rare.
 _OFTEN: Final = 5
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
-#: Units whose weights are held at one time: these fit the cache.
+#: Number of units whose weights are computed at a time, so that they fit the cache.
 _TOGETHER: Final = 1024
-#: Sums that are held at one time.
+#: Maximum number of sums in memory.
 _MOST_SUMS: Final = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The rows of what is resampled: which unit each belongs to.
+    """Rows to resample, grouped into units such as users.
 
     Attributes
     ----------
     keys : uint array, shape (n_units,)
-        A hash of each unit.
+        Hash of each unit.
     unit : int array, shape (n_rows,)
-        The unit of each row.
+        Unit of each row.
     sizes : float array, shape (n_units,), optional
-        How many equal users a unit stands for; one each by default.
+        Number of equal users that a unit stands for; 1 by default.
     """
 
     keys: Keys
@@ -60,12 +62,12 @@ class Units:
 
     @classmethod
     def of(cls, keys: NDArray[np.int64]) -> Units:
-        """Tell the units of rows apart by their hashes."""
+        """Encode the units of rows by their hashes."""
         unit, distinct = pd.factorize(keys)
         return cls(distinct.astype(np.uint64), unit.astype(np.int64))
 
     def sized(self, parts: Numbers) -> Units:
-        """Say how many users each unit stands for: what its rows add up to."""
+        """Set the number of users of each unit to the sum over its rows."""
         sizes = np.asarray(np.bincount(self.unit, parts, len(self.keys)), dtype=np.float64)
         return replace(self, sizes=sizes)
 
@@ -77,15 +79,15 @@ class Units:
         Parameters
         ----------
         cell : int array, shape (n_rows,)
-            Where each row belongs.
+            Cell of each row.
         amounts : float array, shape (n_rows, n_amounts)
-            What to sum.
+            Amounts to sum.
         cells : int
-            How many there are.
+            Number of cells.
         replicates : range
             Numbers of the replicates.
         seed : int
-            Of the weights.
+            Seed of the weights.
 
         Returns
         -------
@@ -99,7 +101,7 @@ class Units:
             weights = self._weights(units, replicates, seed)
             rows = by_unit[first:last]
             rows = rows[np.argsort(cell[rows], kind="stable")]
-            # Cells that these units have nothing to do with are left alone: there may be very many.
+            # Only the cells of these units are summed: there may be very many others.
             touched, starts = np.unique(cell[rows], return_index=True)
             for position in range(amounts.shape[1]):
                 matrix = csr_array(
@@ -114,7 +116,7 @@ class Units:
         return np.asarray(summed.transpose(2, 0, 1))
 
     def blocks(self, cells: int, replicates: int) -> Iterator[range]:
-        """Divide replicates so that their sums over so many cells fit the memory."""
+        """Yield ranges of replicates whose sums over all cells fit into memory."""
         together = max(1, _MOST_SUMS // max(cells, 1))
         for first in range(0, replicates, together):
             yield range(first, min(first + together, replicates))
@@ -124,7 +126,7 @@ class Units:
         if self.sizes is None:
             return poisson_weights(draws).astype(np.float64)
         sizes = self.sizes[units, None]
-        # As many users as a unit stands for have a weight of their own each; here is the mean of these.
+        # The users of a unit have independent weights; this is their mean.
         drawn = poisson.ppf((draws + 0.5) / 2.0**_BITS, sizes)
         return np.asarray(np.where(sizes > 0, drawn / np.where(sizes > 0, sizes, 1.0), 0.0))
 
@@ -132,7 +134,7 @@ class Units:
 def random_bits(keys: Keys, *, seed: int, replicates: range) -> Keys:
     """Return 53 random bits for each key and replicate; shape (n_keys, n_replicates).
 
-    Replicates are the steps of the generator splitmix64, which the key and the seed start.
+    Replicates are steps of the generator splitmix64, seeded with the key and the seed.
     """
     start = _mixed(keys ^ _mixed(np.full(1, seed % (1 << 64), np.uint64) + _STEP))
     steps = np.arange(replicates.start + 1, replicates.stop + 1, dtype=np.uint64) * _STEP
@@ -140,7 +142,7 @@ def random_bits(keys: Keys, *, seed: int, replicates: range) -> Keys:
 
 
 def poisson_weights(draws: Keys) -> NDArray[np.uint8]:
-    """Return the quantile of Poisson's distribution with the mean 1 for each draw of 53 random bits."""
+    """Return the quantile of the Poisson distribution with mean 1 for each draw of 53 random bits."""
     weights = np.zeros(draws.shape, np.uint8)
     for threshold in _THRESHOLDS[:_OFTEN]:
         weights += draws >= threshold

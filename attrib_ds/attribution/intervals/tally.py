@@ -1,4 +1,4 @@
-"""Credits of one model as arrays, with those of the samples of users that their intervals come from."""
+"""Credits of one model as arrays, with the credits of resampled users for intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.intervals.uncertainty import Uncertainty
 
-#: Groups of users for the jackknife.
+#: Number of groups of users in the jackknife.
 GROUPS = 20
 
 
@@ -26,19 +26,19 @@ class Tally:
     Attributes
     ----------
     currencies : list
-        The columns; None for conversions without a currency.
+        Currencies of the columns; None for conversions without one.
     conversions, value : float array, shape (n_nodes + 1, n_currencies)
-        The last row is unattributed. Value is NaN where conversions have none.
+        The last row is unattributed. Value is NaN if conversions have none.
     is_shown : bool array of the same shape
-        Whether the node takes part, and has a row.
+        Whether the node has a row.
     without : list of float array
-        ``conversions`` again, each time without one group of users; empty where no interval was asked for.
+        ``conversions`` without each group of users; empty without a jackknife.
     value_without : list of float array
-        ``value`` likewise; empty where its interval is unknown.
+        ``value`` without each group of users; empty if its interval is unknown.
     replicates : float array, shape (n_replicates, 2, n_nodes + 1, n_currencies), optional
-        Both of them in each replicate of a bootstrap, if one was asked for.
+        Conversions and value in each replicate of a bootstrap.
     is_gain : bool array, shape (n_currencies,), optional
-        Whether no conversion in a currency has a negative value; none of them by default.
+        Whether no conversion in a currency has a negative value; False by default.
     """
 
     currencies: list[str | None]
@@ -61,26 +61,26 @@ class Tally:
         is_bootstrap: bool = False,
         is_gain: NDArray[np.bool_] | None = None,
     ) -> Tally:
-        """Put nodes and the unattributed together.
+        """Make a tally from the credits of nodes and the unattributed conversions.
 
         Parameters
         ----------
         currencies : list
-            The columns.
+            Currencies of the columns.
         credited : list of float array, shape (2, n_nodes, n_currencies)
-            Conversions and value of each node; of the whole, then without each group of users or in each
-            replicate.
+            Conversions and value of each node: first of all users, then without each group of users or in
+            each replicate.
         nothing : list of float array, shape (2, n_currencies)
-            The same of paths without a touchpoint.
+            The same for paths without a touchpoint.
         is_shown : bool array, shape (n_nodes, n_currencies)
-            Which nodes have a row.
+            Whether the node has a row.
         is_bootstrap : bool, default False
-            Whether there are replicates after the whole.
+            Whether replicates, not groups of users, follow the first item.
         is_gain : bool array, shape (n_currencies,), optional
             Whether no conversion in a currency has a negative value.
         """
         pairs = zip(credited, nothing, strict=True)
-        whole, *samples = (np.concatenate([each, rest[:, None]], axis=1) for each, rest in pairs)
+        whole, *samples = (np.concatenate([nodes, rest[:, None]], axis=1) for nodes, rest in pairs)
         is_shown = np.vstack([is_shown, nothing[0][0] > 0])
         if is_bootstrap:
             return cls(
@@ -97,14 +97,14 @@ class Tally:
         is_sum: bool = False,
         is_signed: bool = True,
     ) -> pd.DataFrame:
-        """Return one row per node and currency, with bounds where intervals are wanted.
+        """Return one row per node and currency, with bounds if intervals are requested.
 
         Parameters
         ----------
         node_ids : list of str
-            The nodes.
+            Ids of the nodes.
         uncertainty : Uncertainty, optional
-            What intervals are wanted.
+            Level and method of intervals; none by default.
         is_sum, is_signed : bool
             As in :class:`~attrib_ds.attribution.intervals.uncertainty.Limits`.
         """
@@ -137,5 +137,5 @@ class Tally:
 
 
 def shares(parts: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide; a share of nothing is 0."""
+    """Divide parts by a whole; shares of 0 are 0."""
     return np.divide(parts, whole, out=np.zeros_like(parts), where=np.broadcast_to(whole != 0, parts.shape))

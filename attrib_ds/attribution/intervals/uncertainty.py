@@ -1,4 +1,4 @@
-"""Sampling error: how it is asked for, and the bounds of credits that variances and samples give."""
+"""Intervals of credits: the method a user requests, and bounds from variances or resampling."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: How intervals can be made.
+#: Methods of intervals.
 INTERVALS: Final = ("closed_form", "bootstrap")
 
-#: What has bounds, and the columns of these.
+#: Measures with bounds, and the columns of the bounds.
 BOUNDS: Final = {
     "conversions": ("low", "high"),
     "value": ("value_low", "value_high"),
@@ -29,17 +29,16 @@ BOUNDS: Final = {
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Below what credits cannot be, which says what their sampling error looks like.
+    """Limits of credits, which determine the distribution of their sampling error.
 
     Attributes
     ----------
     is_sum : bool
-        Whether credits are conversions divided among nodes, or add up to them by users: each conversion
-        gives each node a part of zero or more.
+        Whether credits are sums of non-negative parts of conversions.
     is_signed : bool
         Whether credits may be negative.
     is_gain : bool array, shape (n_rows,)
-        Whether no conversion of a row has a negative value.
+        Whether all conversions of a row have a value of 0 or more.
     currency : int array, shape (n_rows,)
         Number of the currency of each row.
     """
@@ -52,16 +51,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """What intervals are wanted.
+    """Level and method of intervals.
 
     Attributes
     ----------
     confidence : float
         Level of the intervals, between 0 and 1.
     replicates : int
-        Samples of a bootstrap; 0 for a variance in closed form or by a jackknife.
+        Number of bootstrap samples; 0 for a closed form or a jackknife.
     seed : int
-        Of the bootstrap.
+        Seed of the bootstrap.
     """
 
     confidence: float
@@ -72,7 +71,7 @@ class Uncertainty:
     def of(
         cls, confidence: float | None, *, intervals: str, replicates: int, seed: int
     ) -> Uncertainty | None:
-        """Check what a user asks for; None where no intervals are wanted."""
+        """Check the arguments of a user; None if no intervals are requested."""
         if intervals not in INTERVALS:
             raise InvalidRequest.choice("intervals", intervals, INTERVALS)
         check_whole("replicates", replicates, minimum=2)
@@ -88,23 +87,23 @@ class Uncertainty:
         return cls(confidence, replicates if intervals == "bootstrap" else 0, seed)
 
     def described(self) -> dict[str, str]:
-        """Return what was asked for in words, for results to carry."""
-        told = {"confidence": f"{self.confidence:g}", "intervals": INTERVALS[self.replicates > 0]}
+        """Return the settings as text by name, for the ``attrs`` of results."""
+        settings = {"confidence": f"{self.confidence:g}", "intervals": INTERVALS[self.replicates > 0]}
         if not self.replicates:
-            return told
-        return told | {"replicates": str(self.replicates), "seed": str(self.seed)}
+            return settings
+        return settings | {"replicates": str(self.replicates), "seed": str(self.seed)}
 
     def around(
         self, estimates: dict[str, Numbers], variances: dict[str, Numbers], *, limits: Limits
     ) -> dict[str, Numbers]:
-        """Return the bounds of sums over many users, whose variances are known.
+        """Return the bounds of sums over users with known variances.
 
         Parameters
         ----------
         estimates, variances : dict
             By name in ``BOUNDS``.
         limits : Limits
-            Of the estimates.
+            Limits of the estimates.
         """
         return _bounds(Bounds(self.confidence), estimates, variances, limits)
 
@@ -113,24 +112,24 @@ class Uncertainty:
     ) -> dict[str, Numbers]:
         """Return the bounds of estimates by a jackknife over groups of users.
 
-        The variance over groups of users is that of a sample of users that is as large in another period by
-        chance as it is in this one; Student's distribution allows for the few groups.
+        The variance is that of a random number of users, as between periods; Student's t distribution
+        accounts for the small number of groups.
 
         Parameters
         ----------
         estimates : dict
             By name in ``BOUNDS``.
         left_out : float array, shape (n_groups, 2, n_rows)
-            Conversions and value of each row of credits, without each group of users.
+            Conversions and value of each row of credits without each group of users.
         limits : Limits
-            Of the estimates.
+            Limits of the estimates.
         """
         groups = len(left_out)
-        # Without a group there are fewer conversions to divide: back to the size of the whole.
+        # Scale the conversions without a group to the number of all users.
         samples = _samples(left_out * (groups / (groups - 1)))
         variances = {
-            name: (groups - 1) / groups * ((each - each.mean(axis=0)) ** 2).sum(axis=0)
-            for name, each in samples.items()
+            name: (groups - 1) / groups * ((sample - sample.mean(axis=0)) ** 2).sum(axis=0)
+            for name, sample in samples.items()
         }
         return _bounds(Bounds(self.confidence, groups - 1), estimates, variances, limits)
 
@@ -139,10 +138,10 @@ class Uncertainty:
     ) -> dict[str, Numbers]:
         """Return the bounds of estimates by a bootstrap.
 
-        Of sums of parts of zero or more, which are skewed where users are few, the replicates tell the
-        variance: their percentiles are skewed the wrong way, and hold too little. Of what may be negative the
-        bounds are the percentiles. Of ``n`` replicates the ``k``-th smallest stands for the probability
-        ``k / (n + 1)``: few replicates have wide intervals, not too narrow ones.
+        For sums of non-negative parts, which are skewed if users are few, replicates estimate the variance
+        only: their percentiles are skewed in the wrong direction, and undercover. For credits that may be
+        negative, bounds are percentiles. The ``k``-th smallest of ``n`` replicates has the probability
+        ``k / (n + 1)``, so that few replicates give wide intervals, not too narrow ones.
 
         Parameters
         ----------
@@ -151,34 +150,33 @@ class Uncertainty:
         replicates : float array, shape (n_replicates, 2, n_rows)
             Conversions and value of each row of credits.
         limits : Limits
-            Of the estimates.
+            Limits of the estimates.
         """
         samples = _samples(replicates)
         tails = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
         percentiles = {
             column: bound
-            for name, each in samples.items()
+            for name, sample in samples.items()
             for column, bound in zip(
-                BOUNDS[name], np.quantile(each, tails, axis=0, method="weibull"), strict=True
+                BOUNDS[name], np.quantile(sample, tails, axis=0, method="weibull"), strict=True
             )
         }
         if not limits.is_sum:
             return percentiles
-        variances = {name: each.var(axis=0, ddof=1) for name, each in samples.items()}
+        variances = {name: sample.var(axis=0, ddof=1) for name, sample in samples.items()}
         bounds = _bounds(Bounds(self.confidence, len(replicates) - 1), estimates, variances, limits)
         for column in BOUNDS["value"]:
             bounds[column] = np.where(limits.is_gain, bounds[column], percentiles[column])
         return bounds
 
     def unknown(self, rows: int) -> dict[str, Numbers]:
-        """Return the bounds of what has none."""
+        """Return missing bounds."""
         return {column: np.full(rows, np.nan) for columns in BOUNDS.values() for column in columns}
 
 
 def measures_of(conversions: Numbers, value: Numbers) -> dict[str, Numbers]:
-    """Return what has bounds, by name in ``BOUNDS``; a share is of all conversions along the last axis."""
+    """Return the measures in ``BOUNDS`` by name; shares are of all conversions along the last axis."""
     total = conversions.sum(axis=-1, keepdims=True)
-    # Of none it is 0.
     share = np.divide(conversions, total, out=np.zeros_like(conversions), where=total != 0)
     return {"conversions": conversions, "value": value, "share": np.asarray(share)}
 
@@ -193,8 +191,8 @@ def _bounds(
     pairs = {name: form.around(estimates[name], variances[name]) for name in BOUNDS}
     if limits.is_sum:
         conversions, variance = estimates["conversions"], variances["conversions"]
-        everything = np.zeros(len(conversions), np.int64)
-        part = _middling(conversions, variance, everything)
+        one_group = np.zeros(len(conversions), np.int64)
+        part = _mean_part(conversions, variance, one_group)
         pairs["conversions"] = form.of_sum(conversions, variance, weight=part)
         users = conversions.sum() / part[0] if len(part) and part[0] > 0 else 0.0
         pairs["share"] = form.of_share(estimates["share"], variances["share"], users=users)
@@ -202,7 +200,7 @@ def _bounds(
         of_gains = form.of_sum(
             np.where(limits.is_gain, value, 0.0),
             variance,
-            weight=_middling(value, variance, limits.currency),
+            weight=_mean_part(value, variance, limits.currency),
         )
         low, high = pairs["value"]
         pairs["value"] = (
@@ -210,7 +208,7 @@ def _bounds(
             np.where(limits.is_gain, of_gains[1], high),
         )
     elif not limits.is_signed:
-        pairs = _cut_off(form, estimates, pairs, limits)
+        pairs = _truncated(form, estimates, pairs, limits)
     return {
         column: bound
         for name, columns in BOUNDS.items()
@@ -218,14 +216,13 @@ def _bounds(
     }
 
 
-def _cut_off(
+def _truncated(
     form: Bounds, estimates: dict[str, Numbers], pairs: dict[str, tuple[Numbers, Numbers]], limits: Limits
 ) -> dict[str, tuple[Numbers, Numbers]]:
-    """Cut off bounds where effects cannot be: below zero, and above all conversions there may have been.
+    """Truncate bounds at 0 and at the upper bound of all conversions.
 
-    An effect that cannot be negative is a normal variable cut off at zero, not a sum of few parts. Where the
-    estimate is zero it may vary less than it is unknown: as many conversions as may have been by chance where
-    none was seen are within reach all the same.
+    A non-negative effect is a truncated normal variable, not a sum of few parts. If the estimate is 0, its
+    variance may be too small, so the upper bound is at least that of a count of 0 conversions.
     """
     conversions, value = estimates["conversions"], estimates["value"]
     one = np.ones(1)
@@ -241,22 +238,22 @@ def _cut_off(
         "value": worth,
         "share": np.full_like(worth, 1 / max(total[0], 1.0)),
     }
-    found = {}
+    bounds = {}
     for name, (low, high) in pairs.items():
         highest = np.minimum(high, most * unit[name])
         highest = np.where(conversions == 0, np.maximum(highest, some * unit[name]), highest)
-        found[name] = (np.maximum(low, 0.0), highest)
-    low, high = found["value"]
-    found["value"] = (
+        bounds[name] = (np.maximum(low, 0.0), highest)
+    low, high = bounds["value"]
+    bounds["value"] = (
         np.where(limits.is_gain, low, pairs["value"][0]),
         np.where(limits.is_gain, high, pairs["value"][1]),
     )
-    found["share"] = (found["share"][0], np.minimum(found["share"][1], 1.0))
-    return found
+    bounds["share"] = (bounds["share"][0], np.minimum(bounds["share"][1], 1.0))
+    return bounds
 
 
-def _middling(estimate: Numbers, variance: Numbers, group: NDArray[np.int64]) -> Numbers:
-    """Return the mean part of a user in the sums of a group of rows, weighted by themselves."""
+def _mean_part(estimate: Numbers, variance: Numbers, group: NDArray[np.int64]) -> Numbers:
+    """Return the self-weighted mean part of a user in the sums of each group of rows."""
     is_known = ~np.isnan(estimate + variance)
     sums, squares = np.zeros((2, group.max(initial=0) + 1))
     np.add.at(sums, group[is_known], estimate[is_known])

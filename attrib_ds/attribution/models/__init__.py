@@ -1,6 +1,6 @@
-"""Attribution models as frozen values with documented bounds; a name such as ``"linear"`` stands for defaults.
+"""Attribution models as frozen values; a name such as ``"linear"`` stands for its default parameters.
 
-Only parameters live here: :mod:`attrib_ds.attribution.rules`, :mod:`attrib_ds.attribution.path_models` and
+:mod:`attrib_ds.attribution.rules`, :mod:`attrib_ds.attribution.path_models` and
 :mod:`attrib_ds.attribution.incremental` compute the credits.
 """
 

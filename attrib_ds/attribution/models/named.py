@@ -1,4 +1,4 @@
-"""Models with default parameters by name."""
+"""Models by name: ``"linear"``, ``"markov_2"`` and others stand for a model with default parameters."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def named_models() -> dict[str, Model]:
 
 
 def model_named(name: str) -> Model:
-    """Return the model with default parameters that a name stands for.
+    """Return the model with default parameters of a name.
 
     Parameters
     ----------
     name : str
-        Such as ``"linear"``; case, spaces, hyphens and underscores do not matter, and short forms
+        Name such as ``"linear"``; case, spaces, hyphens and underscores do not matter, and short forms
         (``"first"``, ``"position"``, ``"u"``, ``"j"``) are accepted.
 
     Returns
     -------
     Model
-        The model's value.
+        With its default parameters.
 
     Raises
     ------
@@ -101,11 +101,11 @@ def model_named(name: str) -> Model:
         "markov1": "markov",
     }
     key = re.sub(r"[^a-z0-9]", "", name.casefold())
-    folded = {each.replace("_", ""): each for each in named}
-    found = folded.get(key) or short.get(key)
-    if found is None:
+    names = {full.replace("_", ""): full for full in named}
+    match = names.get(key) or short.get(key)
+    if match is None:
         raise InvalidRequest(
             f"models: {name!r} is not a model{closest(name, named)}; allowed: {', '.join(sorted(named))}",
             field="models",
         )
-    return named[found]
+    return named[match]

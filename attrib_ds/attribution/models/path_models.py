@@ -1,4 +1,4 @@
-"""Models that compare whole paths, those without a conversion included."""
+"""Parameters of the models that compare whole paths, null paths included."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from attrib_ds.attribution.models.model import (
     check_amount,
     check_level,
     check_share,
+    check_strings,
     check_whole,
-    texts,
 )
 from attrib_ds.errors import InvalidRequest
 
-#: How the touchpoints of a path can be put together before a model sees them.
+#: How the touchpoints of a path can be merged before a model reads them.
 TRANSFORMS = ("unique", "exposure", "first", "frequency")
 
 
 @dataclass(frozen=True)
 class PathModel(Model):
-    """Base of the models that compare whole paths, those that led to no conversion included."""
+    """Base of the models that compare whole paths, null paths included."""
 
     #: Whether credits may be negative.
     signed: ClassVar[bool] = False
@@ -30,30 +30,52 @@ class PathModel(Model):
 
 @dataclass(frozen=True)
 class ConversionRateShapley(PathModel):
-    """Credit the nodes of a path by how much each raises the conversion rate, in every order of joining.
+    """Credit nodes by the Shapley value of a game whose worth is the conversion rate of a set of nodes.
 
-    A set of nodes is worth the conversion rate of the users who touched exactly these nodes. The Shapley
-    value of that game, within the set a user touched, says how to divide the conversions of the set; it may
-    be negative where users with one node more convert less often. Without null paths every set that somebody
-    touched has the rate one.
+    The worth of a set of nodes is the conversion rate of the users who touched exactly these nodes. The
+    conversions of a set are divided in proportion to the Shapley values of its nodes within the set. A value
+    is negative if users with the node convert less often. Without null paths every observed set has the
+    conversion rate 1.
 
     Parameters
     ----------
     shrinkage : float, default 0
-        Users with the overall conversion rate that are added to every set: rare sets are drawn towards it,
-        and sets that nobody touched have it. At 0 a set that nobody touched has the rate 0.
+        Pseudo-users with the overall conversion rate to add to every set, 0 or more. They pull the rates of
+        rare sets towards the overall rate. A set that no user touched has the overall rate, or 0 without
+        shrinkage.
     exact_size : int, default 10
-        Sets of up to so many nodes are computed exactly, at a cost of ``2 ** size`` each; 1 to 16.
+        Maximum number of nodes of a set to compute exactly, 1 to 16; the cost of a set is ``2 ** size``.
     permutations : int, default 256
-        Orders of joining that are drawn for larger sets; each is used backwards too.
+        Permutations to draw for a larger set, 1 or more; each is also used in reverse.
     seed : int, default 0
-        Of the draws.
+        Seed of the permutations, 0 or more.
+
+    Raises
+    ------
+    InvalidRequest
+        If a parameter is out of bounds.
 
     Notes
     -----
-    By Hoeffding's inequality a drawn value is within ``2 * rate * sqrt(log(2 / d) / (2 * permutations))`` of
-    the exact one with probability ``1 - d``, where ``rate`` is the highest conversion rate of a set;
-    :meth:`sampling_error` computes it. The values of a set add up exactly all the same.
+    By Hoeffding's inequality a sampled value is within ``2 * rate * sqrt(log(2 / d) / (2 * permutations))``
+    of the exact one with probability ``1 - d``, where ``rate`` is the highest conversion rate of a set;
+    :meth:`sampling_error` computes this bound. The sampled values of a set still add up exactly.
+
+    Examples
+    --------
+    The conversion rates are 0.3 with both nodes, 0.1 with email and 0.05 with search. So the Shapley values
+    of the pair are 0.175 for email and 0.125 for search, which divide its three conversions.
+
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame(
+    ...     {"path": ["search > email", "email", "search"], "won": [3, 1, 1], "lost": [7, 9, 19]}
+    ... )
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="won", nulls="lost")
+    >>> at.attribute(paths, at.models.ConversionRateShapley())[["node_id", "conversions"]]
+      node_id  conversions
+    0   email         2.75
+    1  search         2.25
     """
 
     shrinkage: float = 0.0
@@ -70,14 +92,14 @@ class ConversionRateShapley(PathModel):
         check_whole("seed", self.seed, minimum=0)
 
     def sampling_error(self, *, rate: float = 1.0, confidence: float = 0.95) -> float:
-        """Return how far a drawn value may be from the exact one, as a conversion rate.
+        """Return the sampling error of a Shapley value, as a conversion rate.
 
         Parameters
         ----------
         rate : float, default 1
-            The highest conversion rate of a set of nodes.
+            The highest conversion rate of a set of nodes, 0 to 1.
         confidence : float, default 0.95
-            Probability that the error is no larger.
+            Probability that the error is no larger, between 0 and 1.
 
         Returns
         -------
@@ -88,6 +110,12 @@ class ConversionRateShapley(PathModel):
         ------
         InvalidRequest
             If the rate is not from 0 to 1, or the confidence not between 0 and 1.
+
+        Examples
+        --------
+        >>> import attrib_ds as at
+        >>> round(at.models.ConversionRateShapley(permutations=1_000).sampling_error(rate=0.1), 4)
+        0.0086
         """
         check_share("rate", rate)
         check_level("confidence", confidence)
@@ -96,21 +124,22 @@ class ConversionRateShapley(PathModel):
 
 @dataclass(frozen=True)
 class SequenceModel(PathModel):
-    """Base of the models that look at the order of touchpoints.
+    """Base of the models that depend on the order of touchpoints.
 
     Parameters
     ----------
     transform : str, default "unique"
-        ``"unique"`` leaves the path as it is; ``"exposure"`` makes one touchpoint of consecutive ones of the
-        same node; ``"first"`` keeps the first touchpoint of each node; ``"frequency"`` keeps it too, and
-        tells nodes apart by how often they were touched in the path.
+        How to merge touchpoints: ``"unique"`` keeps all of them; ``"exposure"`` merges consecutive ones of
+        the same node; ``"first"`` keeps the first touchpoint of each node; ``"frequency"`` does so too,
+        and treats a node touched once, twice and so on as different nodes.
     steps : int, optional
-        Only the last ``steps`` touchpoints of a path, taken before anything else; all by default.
+        Number of touchpoints at the end of a path to keep, 1 or more; applied first. All by default.
     remove_if_not_all : tuple of str, optional
-        Nodes, such as direct, whose touchpoints are left out before the transform, unless the path holds
-        nothing else.
+        Node ids, such as that of direct traffic, to remove from paths that contain other nodes; applied
+        before the transform.
     remove_if_last_and_not_all : tuple of str, optional
-        Nodes whose touchpoints are left out after those where they end a path, unless it holds nothing else.
+        Node ids to remove from the end of paths that contain other nodes; applied after
+        ``remove_if_not_all`` and before the transform.
     """
 
     transform: str = field(default="unique", kw_only=True)
@@ -124,7 +153,7 @@ class SequenceModel(PathModel):
         if self.steps is not None:
             check_whole("steps", self.steps, minimum=1)
         for argument in ("remove_if_not_all", "remove_if_last_and_not_all"):
-            object.__setattr__(self, argument, texts(argument, getattr(self, argument)))
+            object.__setattr__(self, argument, check_strings(argument, getattr(self, argument)))
 
 
 @dataclass(frozen=True)
@@ -132,23 +161,54 @@ class Markov(SequenceModel):
     """Credit nodes in proportion to their removal effect in a Markov chain of touchpoints.
 
     The removal effect of a node is the share of conversions that the chain loses when every walk that
-    reaches the node ends there. It is solved, not simulated.
+    reaches the node ends there without a conversion. It is solved exactly, not simulated.
 
     Parameters
     ----------
     order : int, default 1
-        Touchpoints that the next step depends on, 1 to 9. An order that is at least the length of the longest
-        path gives each node the share of conversions whose path holds it.
+        Number of preceding touchpoints that the next step depends on, 1 to 9. From the length of the longest
+        path on, the removal effect of a node is the share of conversions whose path contains it.
     nulls : bool, default True
-        Whether paths that led to no conversion are part of the chain, where they are known. Without them the
-        removal effect of order 1 is how many walks meet the node, and says nothing about its effect.
-    transform, steps, remove_if_not_all, remove_if_last_and_not_all
-        As in :class:`SequenceModel`. Consecutive touchpoints of one node change nothing at order 1.
+        Whether to include null paths, if the paths have them. Without them every walk converts, and the
+        removal effect of order 1 only measures how many walks reach the node.
+    transform : str, default "unique"
+        How to merge touchpoints: ``"unique"`` keeps all of them; ``"exposure"`` merges consecutive ones of
+        the same node, which changes nothing at order 1; ``"first"`` keeps the first touchpoint of each
+        node; ``"frequency"`` does so too, and treats a node touched once, twice and so on as different nodes.
+    steps : int, optional
+        Number of touchpoints at the end of a path to keep, 1 or more; applied first. All by default.
+    remove_if_not_all : tuple of str, optional
+        Node ids, such as that of direct traffic, to remove from paths that contain other nodes; applied
+        before the transform.
+    remove_if_last_and_not_all : tuple of str, optional
+        Node ids to remove from the end of paths that contain other nodes; applied after
+        ``remove_if_not_all`` and before the transform.
+
+    Raises
+    ------
+    InvalidRequest
+        If a parameter is not allowed.
 
     References
     ----------
     Anderl, Becker, von Wangenheim and Schumann (2016), Mapping the customer journey, International Journal
     of Research in Marketing 33(3), 457-474.
+
+    Examples
+    --------
+    Of 40 walks 5 convert: 4 of them after email, 1 after search. Without email the chain loses 4, without
+    search 3 of the 5, so that email earns 4/7 of the credit.
+
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame(
+    ...     {"path": ["search > email", "email", "search"], "won": [3, 1, 1], "lost": [7, 9, 19]}
+    ... )
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="won", nulls="lost")
+    >>> at.attribute(paths, at.models.Markov())[["node_id", "conversions", "share"]].round(3)
+      node_id  conversions  share
+    0   email        2.857  0.571
+    1  search        2.143  0.429
     """
 
     order: int = 1
@@ -165,22 +225,54 @@ class Markov(SequenceModel):
 class Fractribution(SequenceModel):
     """Credit touchpoints in proportion to the conversion rate that the path loses without them.
 
-    The rate of a path is that of the users with exactly this path; a path that nobody had has the rate 0. A
-    loss below zero counts as zero; where nothing is lost the last touchpoint takes all, and so does the only
-    one.
+    The conversion rate of a path is that of the users with exactly this path; an unobserved path has the rate
+    0. Negative losses count as 0. If no touchpoint has a positive loss, the last one earns the whole
+    conversion.
 
     Parameters
     ----------
     shrinkage : float, default 0
-        Users with the overall conversion rate that are added to every path, so that a path seen once does
-        not have the rate 0 or 1; a path that nobody had has the overall rate then.
-    transform, steps, remove_if_not_all, remove_if_last_and_not_all
-        As in :class:`SequenceModel`. The path without a touchpoint is not transformed again.
+        Pseudo-users with the overall conversion rate to add to every path, 0 or more. They keep a path that
+        was observed once from having the rate 0 or 1, and give unobserved paths the overall rate.
+    transform : str, default "unique"
+        How to merge touchpoints: ``"unique"`` keeps all of them; ``"exposure"`` merges consecutive ones of
+        the same node; ``"first"`` keeps the first touchpoint of each node; ``"frequency"`` does so too,
+        and treats a node touched once, twice and so on as different nodes. A path is not transformed again
+        after a touchpoint is removed from it.
+    steps : int, optional
+        Number of touchpoints at the end of a path to keep, 1 or more; applied first. All by default.
+    remove_if_not_all : tuple of str, optional
+        Node ids, such as that of direct traffic, to remove from paths that contain other nodes; applied
+        before the transform.
+    remove_if_last_and_not_all : tuple of str, optional
+        Node ids to remove from the end of paths that contain other nodes; applied after
+        ``remove_if_not_all`` and before the transform.
+
+    Raises
+    ------
+    InvalidRequest
+        If a parameter is not allowed.
 
     References
     ----------
     Google, Fractribution (2020), the open-source implementation. It calls the rule a Shapley value, which it
     is not.
+
+    Examples
+    --------
+    The conversion rates are 0.3 with both nodes, 0.1 with email and 0.05 with search. So the pair loses 0.25
+    without email and 0.2 without search, which divide its three conversions.
+
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame(
+    ...     {"path": ["search > email", "email", "search"], "won": [3, 1, 1], "lost": [7, 9, 19]}
+    ... )
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="won", nulls="lost")
+    >>> at.attribute(paths, at.models.Fractribution())[["node_id", "conversions"]].round(3)
+      node_id  conversions
+    0   email        2.667
+    1  search        2.333
     """
 
     shrinkage: float = 0.0

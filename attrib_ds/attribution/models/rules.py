@@ -1,4 +1,4 @@
-"""Models that give weights to the touchpoints of a conversion."""
+"""Parameters of the rule-based models, which weight the touchpoints of one conversion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds.attribution.durations import as_days
-from attrib_ds.attribution.models.model import Model, check_share, texts
+from attrib_ds.attribution.models.model import Model, check_share, check_strings
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -16,12 +16,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FirstTouch(Model):
-    """Credit the first touchpoint of the path with the whole conversion."""
+    """Credit the first touchpoint of the path with the whole conversion.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > direct"], "conversions": [4]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.FirstTouch())[["node_id", "conversions"]]
+      node_id  conversions
+    0  search          4.0
+    1  direct          0.0
+    2   email          0.0
+    """
 
 
 @dataclass(frozen=True)
 class LastTouch(Model):
-    """Credit the last touchpoint of the path with the whole conversion."""
+    """Credit the last touchpoint of the path with the whole conversion.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > direct"], "conversions": [4]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.LastTouch())[["node_id", "conversions"]]
+      node_id  conversions
+    0  direct          4.0
+    1   email          0.0
+    2  search          0.0
+    """
 
 
 @dataclass(frozen=True)
@@ -32,7 +58,25 @@ class LastNonDirect(Model):
     ----------
     direct : tuple of str, optional
         Node ids that count as direct. By default a node is direct when its id, name or channel is
-        ``direct``, ``(direct)``, ``(direct) / (none)`` or ``direct / none``, in any case.
+        ``direct``, ``(direct)``, ``(direct) / (none)``, ``direct / (none)`` or ``direct / none``, in upper or
+        lower case.
+
+    Raises
+    ------
+    InvalidRequest
+        If ``direct`` is not a list of node ids.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > direct"], "conversions": [4]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.LastNonDirect())[["node_id", "conversions"]]
+      node_id  conversions
+    0   email          4.0
+    1  direct          0.0
+    2  search          0.0
     """
 
     direct: tuple[str, ...] | None = None
@@ -40,17 +84,42 @@ class LastNonDirect(Model):
     def __post_init__(self) -> None:
         if self.direct is None:
             return
-        object.__setattr__(self, "direct", texts("direct", self.direct))
+        object.__setattr__(self, "direct", check_strings("direct", self.direct))
 
 
 @dataclass(frozen=True)
 class Linear(Model):
-    """Credit every touchpoint of the path equally: ``1 / n`` each."""
+    """Credit every touchpoint of the path equally: ``1 / n`` each.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > search"], "conversions": [6]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.Linear())[["node_id", "conversions"]]
+      node_id  conversions
+    0  search          4.0
+    1   email          2.0
+    """
 
 
 @dataclass(frozen=True)
 class LinearRamp(Model):
-    """Credit touchpoint ``i`` of ``n`` in proportion to ``i``: later ones earn more."""
+    """Credit touchpoint ``i`` of ``n`` in proportion to ``i``: later ones earn more.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > direct"], "conversions": [6]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.LinearRamp())[["node_id", "conversions"]]
+      node_id  conversions
+    0  direct          3.0
+    1   email          2.0
+    2  search          1.0
+    """
 
 
 @dataclass(frozen=True)
@@ -60,13 +129,34 @@ class TimeDecay(Model):
     Parameters
     ----------
     half_life : str or timedelta, default "7D"
-        Positive; very long is :class:`Linear`, very short is :class:`LastTouch`.
+        Positive length of time. The longer it is, the closer the credits are to :class:`Linear`; the shorter,
+        the closer to :class:`LastTouch`.
     step : str or timedelta, optional
-        Count ages in whole steps (``"1D"``: touches of one day weigh the same).
+        Positive length of time; ages are rounded down to whole steps before they are weighted. With ``"1D"``,
+        touchpoints of the same age in whole days weigh the same. By default ages are exact.
 
-    References
-    ----------
-    Google Ads uses a half-life of seven days.
+    Raises
+    ------
+    InvalidRequest
+        If ``half_life`` or ``step`` is not a positive length of time.
+
+    Notes
+    -----
+    The default half-life of seven days is that of the former time-decay model of Google Ads.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> touchpoints = pd.DataFrame({"user_id": ["ann", "ann"], "node_id": ["search", "email"],
+    ...     "date": pd.to_datetime(["2025-01-01", "2025-01-08"], utc=True)})
+    >>> conversions = pd.DataFrame({"event_id": ["order-1"], "user_id": ["ann"],
+    ...     "date": pd.to_datetime(["2025-01-08"], utc=True)})
+    >>> paths = at.Paths.from_frames(touchpoints, conversions)
+    >>> at.attribute(paths, at.models.TimeDecay(half_life="7D"))[["node_id", "conversions"]].round(3)
+      node_id  conversions
+    0   email        0.667
+    1  search        0.333
     """
 
     half_life: str | timedelta = "7D"
@@ -80,24 +170,50 @@ class TimeDecay(Model):
 
 @dataclass(frozen=True)
 class PositionBased(Model):
-    """Credit the ends of the path, and touchpoints at milestones, with fixed shares.
+    """Credit the first and last touchpoint, and those at milestones, with fixed shares.
 
-    What is left goes to the touchpoints without a role, equally. Roles that coincide add up; when a role
-    has no touchpoint the shares of the others are scaled to one. A path of one touchpoint gives it all.
+    The other touchpoints divide the rest equally. A touchpoint with several roles earns the sum of their
+    shares. If a role has no touchpoint, the other shares are scaled to sum to 1; a single touchpoint earns
+    the whole conversion.
 
     Parameters
     ----------
     first, last : float, default 0.4
-        Shares of the two ends, 0 to 1.
+        Shares of the first and of the last touchpoint, 0 to 1.
     milestones : mapping of str to float, optional
-        Share of the last touchpoint at or before each milestone of the conversion, such as
-        ``{"lead": 0.3}``. The dates come with the paths. All shares together are at most 1.
+        Share, 0 to 1, of the last touchpoint at or before each milestone of the conversion, such as
+        ``{"lead": 0.3}``. The paths carry the dates of milestones. All shares together are at most 1.
+
+    Raises
+    ------
+    InvalidRequest
+        If a share is not between 0 and 1, or the shares add up to more than 1.
 
     Notes
     -----
-    U is 40/20/40 (the default), J is 20/20/60, inverse J is 60/20/20, W adds the lead at 30/30/30 and the
-    full path (Z) adds the opportunity too, at 22.5 each; those have names of their own, see
-    :func:`model_named`.
+    The usual shapes have names, such as ``at.attribute(paths, "w_shaped")``:
+
+    ====================  =====  ====  ===========  ====  ====
+    Name                  First  Lead  Opportunity  Last  Rest
+    ====================  =====  ====  ===========  ====  ====
+    ``"position_based"``  0.4                       0.4   0.2
+    ``"j_shaped"``        0.2                       0.6   0.2
+    ``"inverse_j"``       0.6                       0.2   0.2
+    ``"w_shaped"``        0.3    0.3                0.3   0.1
+    ``"full_path"``       0.225  0.225  0.225       0.225  0.1
+    ====================  =====  ====  ===========  ====  ====
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > direct"], "conversions": [10]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.PositionBased(first=0.6, last=0.2))[["node_id", "conversions"]]
+      node_id  conversions
+    0  search          6.0
+    1  direct          2.0
+    2   email          2.0
     """
 
     first: float = 0.4
@@ -130,7 +246,19 @@ class PositionBased(Model):
 
 @dataclass(frozen=True)
 class Participation(Model):
-    """Credit every node of the path with the whole conversion, once; credits add up to more than one."""
+    """Credit every node of the path with the whole conversion, once; credits add up to more than one.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > search"], "conversions": [4]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.Participation())[["node_id", "conversions"]]
+      node_id  conversions
+    0   email          4.0
+    1  search          4.0
+    """
 
 
 @dataclass(frozen=True)
@@ -140,19 +268,30 @@ class CustomWeights(Model):
     Parameters
     ----------
     weight : callable
-        Takes a touchpoint, whose attributes are Ibis columns: ``position`` (1 is the first), ``length``
-        (touchpoints in the path), ``age_days`` (before the conversion), ``node_id`` and ``type``; returns
-        a number or an Ibis number, never negative. Weights are scaled to one per conversion; where all of
-        them are zero the conversion is credited equally.
+        Function of a touchpoint, whose attributes are Ibis columns: ``position`` (1 is the first),
+        ``length`` (touchpoints in the path), ``age_days`` (before the conversion), ``node_id`` and ``type``.
+        It returns a number or an Ibis number, 0 or more and finite. Weights are scaled to sum to 1 per
+        conversion; if all of them are 0, touchpoints are credited equally.
     label : str, default "custom_weights"
-        The name in results.
+        Name of the model in results.
+
+    Raises
+    ------
+    InvalidRequest
+        If ``weight`` cannot be called.
 
     Examples
     --------
-    >>> from attrib_ds.attribution.models import CustomWeights
-    >>> model = CustomWeights(lambda touch: 1 / (1 + touch.age_days), label="hyperbolic")
-    >>> model.name
-    'hyperbolic'
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > direct"], "conversions": [7]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> model = at.models.CustomWeights(lambda touch: 2 ** touch.position, label="doubling")
+    >>> at.attribute(paths, model)[["model", "node_id", "conversions"]]
+          model node_id  conversions
+    0  doubling  direct          4.0
+    1  doubling   email          2.0
+    2  doubling  search          1.0
     """
 
     weight: Callable[[Any], Any] = field(repr=False)
@@ -168,33 +307,56 @@ class CustomWeights(Model):
 
     @property
     def name(self) -> str:
-        """The label given."""
+        """Name of the model in results: its label."""
         return self.label
 
 
 @dataclass(frozen=True)
 class Shapley(Model):
-    """Credit the distinct nodes of the path equally, however often each stands in it.
+    """Credit the distinct nodes of the path equally, however often each of them occurs.
 
-    This is the Shapley value of the game in which a set of nodes is worth the conversions whose paths use
-    nothing else. It is additive, so it needs no null paths and no sampling, at any number of nodes; and it
-    holds no comparison with users who did not convert: for that see :class:`ConversionRateShapley`.
+    This is the Shapley value of the game in which the worth of a set of nodes is the number of conversions
+    whose paths touch no other nodes. It is exact for any number of nodes and needs no null paths. It does not
+    compare with users who did not convert; :class:`ConversionRateShapley` does.
 
     References
     ----------
     Zhao, Mahboobi and Bagheri (2018), Shapley value methods for attribution modeling in online advertising,
     arXiv:1804.05327.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > search"], "conversions": [4]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.Shapley())[["node_id", "conversions"]]
+      node_id  conversions
+    0   email          2.0
+    1  search          2.0
     """
 
 
 @dataclass(frozen=True)
 class OrderedShapley(Model):
-    """Credit as :class:`Shapley` does, and split a node's credit equally over its places in the path.
+    """Credit as :class:`Shapley` does, and split a node's credit equally among its touchpoints.
 
-    Summed by node the credits are those of :class:`Shapley`; :func:`attrib_ds.position_credits` shows them
-    by position.
+    Credits by node equal those of :class:`Shapley`. Use :func:`attrib_ds.position_credits` to see them by
+    position.
 
     References
     ----------
-    Zhao, Mahboobi and Bagheri (2018), arXiv:1804.05327, ordered Shapley value.
+    Zhao, Mahboobi and Bagheri (2018), Shapley value methods for attribution modeling in online advertising,
+    arXiv:1804.05327, section on the ordered Shapley value.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email > search"], "conversions": [4]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> at.attribute(paths, at.models.OrderedShapley())[["node_id", "conversions"]]
+      node_id  conversions
+    0   email          2.0
+    1  search          2.0
     """

@@ -1,4 +1,4 @@
-"""Absorbing Markov chains of touchpoints, and what they lose without one node."""
+"""Absorbing Markov chains of touchpoints, and their loss of conversions without a node."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.path_models.transitions import Transitions
 
-#: Where conversions, gains and losses stand among the counts of a path.
+#: Positions of conversions, gains and losses among the counts of a path.
 _OUTCOMES = [0, 2, 3]
-#: States from which on walks are followed step by step: solving fills a matrix that is nearly empty.
+#: Number of states from which walks are followed step by step: solving would fill a sparse matrix.
 _MANY = 512
-#: What may still be under way when walks count as ended; less than rounding takes from the sum of all.
+#: Probability of unfinished walks below which all walks count as ended; it is below rounding error.
 _LEFT = 1e-18
-#: Walks that take longer are solved after all.
+#: Maximum number of steps to follow walks for; longer ones are solved.
 _MOST_STEPS = 5_000
-#: Numbers that are followed at one time.
+#: Maximum size of the arrays of walks.
 _TOGETHER = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """The states of a chain, and between which of them each row of transitions leads.
+    """The states of a chain, and the source and target state of each row of transitions.
 
-    A state is the last touchpoints, as many as the order says.
+    A state is the last touchpoints, as many as the order of the chain.
 
     Attributes
     ----------
     counted : Transitions
-        Without rows that count nothing.
+        Transitions with positive counts.
     source, target : int array
-        State before and after each row.
+        State before and after each transition.
     size : int
         Number of states.
     start : int
-        The state before the first touchpoint.
+        State before the first touchpoint.
     held : list of int array
-        For each node the states that hold it.
+        States that contain each node.
     """
 
     counted: Transitions
@@ -60,7 +60,7 @@ class States:
 
     @classmethod
     def of(cls, counted: Transitions, *, nodes: int) -> States:
-        """Tell the states apart; codes above the number of nodes are the same nodes again."""
+        """Encode the states; codes are modulo the number of nodes, as in the transform ``"frequency"``."""
         before_all = np.full((1, counted.before.shape[1]), NOTHING)
         after = np.column_stack([counted.before[:, 1:], counted.code])
         states, index = number_rows(np.vstack([before_all, counted.before, after]))
@@ -68,7 +68,7 @@ class States:
         return cls(counted, source, target, len(states), int(index[0]), _holding(states, nodes))
 
     def takes_part(self) -> NDArray[np.bool_]:
-        """Say for each node and currency whether the node is in the chain."""
+        """Return for each node and currency whether the node is in the chain."""
         is_held = np.array([len(states) > 0 for states in self.held], dtype=bool)
         return np.repeat(is_held[:, None], len(self.counted.currencies), axis=1)
 
@@ -77,21 +77,21 @@ class States:
 class Chain:
     """A chain that starts, steps from state to state, and ends in one of several outcomes.
 
-    The outcomes are conversions, gains and losses in each currency; a walk that ends in a state counts as the
-    mean outcome of the paths that ended there.
+    The outcomes are conversions, gains and losses in each currency; a walk that ends in a state has the mean
+    outcome of the paths that ended there.
 
     Attributes
     ----------
     states : States
-        Between which it moves.
+        States of the chain.
     moves : sparse array, shape (n_states, n_states)
-        Probability of each state after each state.
+        Transition probabilities.
     ends : float array, shape (n_states, 3, n_currencies)
-        Mean outcome of the paths that reach a state, if they stop there.
+        Mean outcome, per path that reaches a state, of the paths that end there.
     walks : float
-        Number of paths that the chain was made from.
+        Number of paths in the chain.
     total, nothing : float array, shape (3, n_currencies)
-        Outcomes of these paths, and of those without a touchpoint, which are no part of the chain.
+        Outcomes of these paths, and of paths without a touchpoint, which are not in the chain.
     """
 
     states: States
@@ -103,16 +103,16 @@ class Chain:
 
     @classmethod
     def of(cls, states: States, *, without: int | None = None) -> Chain:
-        """Make the chain whose probabilities are the shares of counted transitions.
+        """Estimate the chain from the relative frequencies of transitions.
 
         Parameters
         ----------
         states : States
-            With their transitions.
+            States with their transitions.
         without : int, optional
-            A group of users to leave out.
+            Group of users to leave out; none by default.
         """
-        # A replicate may hold nobody who made a step.
+        # A bootstrap sample may contain no user with a touchpoint.
         kept = (states.counted.fold != without) & (states.counted.counts[:, :2].sum(axis=1) > 0)
         is_step = kept & (states.counted.code != NOTHING)
         rows, source, target = states.counted.where(is_step), states.source[is_step], states.target[is_step]
@@ -132,13 +132,12 @@ class Chain:
         )
 
     def lost(self) -> NDArray[np.float64]:
-        """Return what the chain loses when walks end at each node; shape (3, n_nodes, n_currencies).
+        """Return the outcomes lost when walks end at each node; shape (3, n_nodes, n_currencies).
 
         With ``N`` the expected visits from state to state and ``b`` the expected outcome from each state, a
-        walk that reaches a node of one state ``c`` does so with probability ``N[0, c] / N[c, c]``, and
-        ``b[c]`` is lost then: one inverse serves every node. A node of several states is taken out of the
-        chain, which is solved again without them; in a large chain the walks of all nodes are followed
-        together instead, until they have ended.
+        walk reaches a node of one state ``c`` with probability ``N[0, c] / N[c, c]`` and then loses ``b[c]``:
+        one inverse serves all nodes. If nodes have several states, the chain is solved again without those of
+        each node; in a large chain the walks without each node are followed to their end instead.
         """
         size, _, currencies = self.ends.shape
         ends = self.ends.reshape(size, -1)
@@ -152,7 +151,7 @@ class Chain:
             whole = splu(remaining).solve(ends)[start]
             kept = [np.setdiff1d(np.arange(size), states) for states in held]
             lost = np.array([whole - _from_start(remaining, ends, start, rest) for rest in kept])
-        # Rounding may leave a loss of nothing a hair below it.
+        # Rounding may make a loss of 0 slightly negative.
         return self.walks * np.maximum(lost, 0.0).reshape(len(held), 3, currencies).transpose(1, 0, 2)
 
 
@@ -171,13 +170,13 @@ def _lost_at_once(
 def _from_start(
     remaining: csc_array, ends: NDArray[np.float64], start: int, kept: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the expected outcome from the start in a chain of some of the states, all else being lost."""
+    """Return the expected outcome from the start if walks that leave some of the states are lost."""
     outcome = splu(remaining[kept][:, kept].tocsc()).solve(ends[kept])
     return np.asarray(outcome[np.searchsorted(kept, start)])
 
 
 def _steps_to_end(moves: csc_array, start: int) -> int | None:
-    """Return after how many steps next to no walk is under way; None if that takes too many."""
+    """Return the number of steps after which nearly all walks have ended; None if it is too large."""
     onward, walking = moves.T, np.zeros(moves.shape[0])
     walking[start] = 1.0
     for step in range(_MOST_STEPS):
@@ -190,16 +189,19 @@ def _steps_to_end(moves: csc_array, start: int) -> int | None:
 def _lost_on_the_way(
     moves: csc_array, ends: NDArray[np.float64], start: int, held: list[NDArray[np.int64]], steps: int
 ) -> NDArray[np.float64]:
-    """Follow the walks of chains without each node for as many steps as those of the whole chain take.
+    """Follow the walks without each node for the number of steps that the whole chain takes.
 
-    Walks that end at a node too end no later, so these are enough for every node.
+    Walks that also end at a node end no later, so that number suffices for every node.
     """
     without = [np.zeros(0, dtype=np.int64), *held]
     together = max(1, _TOGETHER // len(ends))
     outcomes = []
     for first in range(0, len(without), together):
         states = without[first : first + together]
-        removed = np.concatenate(states), np.repeat(np.arange(len(states)), [len(each) for each in states])
+        removed = (
+            np.concatenate(states),
+            np.repeat(np.arange(len(states)), [len(removed_states) for removed_states in states]),
+        )
         walking = np.zeros((len(ends), len(states)))
         walking[start] = 1.0
         visits = walking.copy()
@@ -221,7 +223,7 @@ def _summed(rows: Transitions, state: NDArray[np.int64], size: int) -> NDArray[n
 
 
 def _holding(states: NDArray[np.int64], nodes: int) -> list[NDArray[np.int64]]:
-    """Return for each node the states that hold it."""
+    """Return the states that contain each node."""
     state, place = np.nonzero(states != NOTHING)
     held = np.unique(np.column_stack([states[state, place] % max(nodes, 1), state]), axis=0)
     bounds = np.searchsorted(held[:, 0], np.arange(nodes + 1))

@@ -1,4 +1,4 @@
-"""Shapley values of the game in which a set of nodes is worth the conversion rate of its users."""
+"""Shapley values of the game whose worth is the conversion rate of the users of a set of nodes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.models.path_models import ConversionRateShapley
     from attrib_ds.attribution.paths.sequences import Sequences
 
-    #: Sets, their nodes, and the Shapley values of the nodes under rates of sets.
+    #: Sets, their nodes, and the Shapley values of the nodes as a function of the rates of sets.
     Games = Iterator[
         tuple[NDArray[np.int64], NDArray[np.int64], Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     ]
 
-#: How many rates of sets are looked up at once, which bounds the memory.
+#: Maximum number of rates to look up at a time, which bounds the memory.
 _BLOCK = 1 << 20
 
 
 def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> Tally:
-    """Divide the conversions of each set of nodes by the Shapley values within it."""
+    """Divide the conversions of each set of nodes in proportion to the Shapley values within it."""
     touched = NodeSets.of(sequences)
     samples = list(touched.outcomes.samples(sequences))
-    # The empty set is worth nothing.
+    # The worth of the empty set is 0.
     rates = [np.append(sample.rates(model.shrinkage), 0.0) for sample in samples]
     outcomes = [sample.summed() for sample in samples]
     has_converted = outcomes[0][0] > 0
@@ -57,11 +57,11 @@ def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) 
 
 
 def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> pa.Table:
-    """Divide every conversion among its nodes, and the part of a node equally among its touchpoints.
+    """Divide every conversion among its nodes, and the share of a node equally among its touchpoints.
 
-    Beside the columns of :func:`~attrib_ds.attribution.credits.touch_shares.touch_shares` there are ``position``,
-    ``times`` (touchpoints of the node in the path), ``gain`` (what the node adds to the conversion rate) and
-    ``rate`` (of users with these nodes).
+    In addition to the columns of :func:`~attrib_ds.attribution.credits.touch_shares.touch_shares` there are
+    ``position``, ``times`` (touchpoints of the node in the path), ``gain`` (Shapley value of the node) and
+    ``rate`` (conversion rate of the set of nodes).
     """
     touched = NodeSets.of(sequences)
     rates = np.append(touched.outcomes.rates(model.shrinkage), 0.0)
@@ -79,11 +79,11 @@ def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -
     np.add.at(keys, pairs // nodes, touched.labels[pairs % nodes])
     of_path = touched.find(keys)
     gain, rate = gains[of_path[path], code], gains[of_path].sum(axis=1)[path]
-    told = {"times": times[pair], "gain": gain, "rate": rate, "share": shares(gain, rate) / times[pair]}
-    found = rows.drop_columns(["code"]).rename_columns({"path_id": "event_id"})
-    for name, numbers in told.items():
-        found = found.append_column(name, pa.array(numbers, pa.float64()))
-    return found
+    numbers_of = {"times": times[pair], "gain": gain, "rate": rate, "share": shares(gain, rate) / times[pair]}
+    shared = rows.drop_columns(["code"]).rename_columns({"path_id": "event_id"})
+    for name, numbers in numbers_of.items():
+        shared = shared.append_column(name, pa.array(numbers, pa.float64()))
+    return shared
 
 
 def _games(model: ConversionRateShapley, touched: NodeSets, chosen: NDArray[np.bool_]) -> Games:
@@ -94,7 +94,7 @@ def _games(model: ConversionRateShapley, touched: NodeSets, chosen: NDArray[np.b
         of_size = np.flatnonzero(chosen & (sizes == size))
         for part in np.array_split(of_size, -(-len(of_size) * looked_up // _BLOCK)):
             members = touched.members(part)
-            value = _exact(touched, members) if exact else _drawn(touched, members, model)
+            value = _exact(touched, members) if exact else _sampled(touched, members, model)
             yield part, members, value
 
 
@@ -107,17 +107,17 @@ def _exact(
     places = touched.find(touched.labels[members] @ joined.T.astype(np.uint64))
     count = joined.sum(axis=1, keepdims=True)
     factorials = np.array([math.factorial(number) for number in range(size + 1)], dtype=np.float64)
-    # A subset that holds the node is one it has joined; one that does not is one it could join.
+    # A subset with the node has the weight of joining it, a subset without it that of leaving.
     joins = factorials[np.maximum(count - 1, 0)] * factorials[size - count]
     leaves = factorials[count] * factorials[np.maximum(size - count - 1, 0)]
     weight = np.where(joined == 1, joins, -leaves) / factorials[size]
     return lambda rates: rates[places] @ weight
 
 
-def _drawn(
+def _sampled(
     touched: NodeSets, members: NDArray[np.int64], model: ConversionRateShapley
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return mean contributions over drawn orders of joining, each used forwards and backwards."""
+    """Return mean contributions over sampled permutations and their reverses (antithetic sampling)."""
     size = members.shape[1]
     random = np.random.default_rng([model.seed, size])
     drawn = random.permuted(np.tile(np.arange(size), (model.permutations, 1)), axis=1)

@@ -1,4 +1,4 @@
-"""Google's rule: what the conversion rate of a path loses without one of its touchpoints."""
+"""Fractribution: credit in proportion to the loss of a path's conversion rate without a touchpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def credit_fractribution(model: Fractribution, sequences: Sequences) -> Tally:
-    """Divide the conversions of each distinct path by the losses without each touchpoint."""
+    """Divide the conversions of each distinct path in proportion to the losses without each touchpoint."""
     classes = PathClasses.of(sequences, model)
     outcomes = classes.outcomes
     has_converted = outcomes.summed()[0] > 0
@@ -47,11 +47,11 @@ def credit_fractribution(model: Fractribution, sequences: Sequences) -> Tally:
 
 
 def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
-    """Divide every conversion among its touchpoints; what a transform leaves out has no part in it.
+    """Divide every conversion among the touchpoints that the transform keeps.
 
-    Beside the columns of :func:`~attrib_ds.attribution.credits.touch_shares.touch_shares` there are ``position``,
-    and ``rate`` and ``rate_without``: of users with the path, and with what the path is without the
-    touchpoint.
+    In addition to the columns of :func:`~attrib_ds.attribution.credits.touch_shares.touch_shares` there are
+    ``position``, ``rate`` (conversion rate of the path) and ``rate_without`` (of the path without the
+    touchpoint).
     """
     classes = PathClasses.of(sequences, model)
     outcomes = classes.outcomes
@@ -59,20 +59,20 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
     path, _, reduced = _steps(classes, chosen, nodes=len(sequences.node_ids))
     rates = outcomes.rates(model.shrinkage)
     part = _parts(rates, path, reduced)
-    left = prepared(sequences.converting(), model, sequences.node_ids).table
-    touched = left.filter(left.position > 0)
+    remaining = prepared(sequences.converting(), model, sequences.node_ids).table
+    touched = remaining.filter(remaining.position > 0)
     columns = ["path_id", "node_id", "date", "touch_id", "position", "code"]
     rows = touched.select(*columns).order_by("path_id", "position").to_pyarrow()
-    starts, texts = split_paths(rows["path_id"], rows["code"])
-    # The steps of a path stand together, in order.
+    starts, row_paths = split_paths(rows["path_id"], rows["code"])
+    # The steps of a path are consecutive and in order.
     first_step = dict(zip(path[::-1].tolist(), range(len(path) - 1, -1, -1), strict=True))
-    place = {text: first_step.get(index) for index, text in enumerate(classes.paths)}
+    place = {encoded: first_step.get(index) for index, encoded in enumerate(classes.paths)}
     lengths = np.diff([*starts.tolist(), rows.num_rows])
-    begins = np.array([place[text] for text in texts], dtype=np.int64)
+    begins = np.array([place[encoded] for encoded in row_paths], dtype=np.int64)
     step = np.repeat(begins - starts, lengths) + np.arange(rows.num_rows)
-    told = {"share": part[step], "rate": rates[path[step]], "rate_without": rates[reduced[step]]}
+    numbers_of = {"share": part[step], "rate": rates[path[step]], "rate_without": rates[reduced[step]]}
     table = rows.drop_columns(["code"]).rename_columns({"path_id": "event_id"})
-    for name, numbers in told.items():
+    for name, numbers in numbers_of.items():
         table = table.append_column(name, pa.array(numbers, pa.float64()))
     return table
 
@@ -80,16 +80,16 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
 def _steps(
     classes: PathClasses, chosen: NDArray[np.int64], *, nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the path, the node, and the path without the step, of every step of some paths."""
+    """Return the path, the node and the path without the step, for every step of the chosen paths."""
     place = {path: index for index, path in enumerate(classes.paths)}
-    unknown = len(classes.paths)
+    unobserved = len(classes.paths)
     path, node, reduced = [], [], []
     for index in chosen.tolist():
-        text = classes.paths[index]
-        left = classes.without_each_step(text)
-        path += [index] * len(left)
-        node.append(classes.codes(text) % nodes)
-        reduced += [place.get(each, unknown) for each in left]
+        encoded = classes.paths[index]
+        shorter = classes.without_each_step(encoded)
+        path += [index] * len(shorter)
+        node.append(classes.codes(encoded) % nodes)
+        reduced += [place.get(other, unobserved) for other in shorter]
     return (
         np.array(path, dtype=np.int64),
         np.concatenate([np.zeros(0, dtype=np.int64), *node]),
@@ -100,7 +100,7 @@ def _steps(
 def _parts(
     rates: NDArray[np.float64], path: NDArray[np.int64], reduced: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the part of each step in its path; all of it is the last step's where no step loses anything."""
+    """Return the share of each step in its path; the last step has all if no step has a positive loss."""
     is_last = np.append(path[1:] != path[:-1], True)[: len(path)]
     loss = np.maximum(rates[path] - rates[reduced], 0.0)
     total = np.asarray(np.bincount(path, loss, len(rates)), dtype=np.float64)[path]

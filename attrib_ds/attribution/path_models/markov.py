@@ -1,4 +1,4 @@
-"""Markov chains of touchpoints: how many conversions are lost when a node is taken away."""
+"""Markov models: transition matrix, removal effects and credits."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ def transition_matrix(paths: Paths, *, order: int = 1, nulls: bool = True) -> pd
     paths : Paths
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
     order : int, default 1
-        How many touchpoints before are told apart, 1 to 9.
+        Number of preceding touchpoints to distinguish, 1 to 9.
     nulls : bool, default True
-        Whether paths that led to no conversion count, where they are known.
+        Whether to count null paths, if the paths have them.
 
     Returns
     -------
     DataFrame
         The matrix in long form, one row per cell above zero, ordered by its columns: ``previous_<order>_id``
-        to ``previous_1_id`` (str, the touchpoints before, the last one last; null before the start of the
+        to ``previous_1_id`` (str, the preceding touchpoints, the latest last; null before the start of the
         path), ``outcome`` (str, ``"node"``, ``"conversion"`` or ``"null"``), ``node_id`` (str, null where the
-        path ends), ``transitions`` (float64), ``probability`` (float64, adds up to 1 over the rows with the
-        same touchpoints before).
+        path ends), ``transitions`` (float64), ``probability`` (float64, sums to 1 over the rows with the
+        same preceding touchpoints).
 
     Raises
     ------
     InvalidRequest
-        If the order is not allowed.
+        If ``order`` or ``nulls`` is not allowed.
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, transition_matrix
     >>> sequences = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1], "lost": [0, 4]})
-    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n", nulls="lost")
-    >>> matrix = transition_matrix(paths)
+    >>> paths = at.Paths.from_sequences(sequences, path="path", conversions="n", nulls="lost")
+    >>> matrix = at.transition_matrix(paths)
     >>> matrix[matrix["previous_1_id"] == "email"][["outcome", "transitions", "probability"]]
           outcome  transitions  probability
     0  conversion          4.0          0.5
@@ -107,22 +107,22 @@ def removal_effects(
     paths : Paths
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
     order : int, default 1
-        Touchpoints that the next step depends on, 1 to 9.
+        Number of preceding touchpoints that the next step depends on, 1 to 9.
     nulls : bool, default True
-        Whether paths that led to no conversion are part of the chain, where they are known.
+        Whether to include null paths, if the paths have them.
     transform : str, default "unique"
         ``"unique"``, ``"exposure"``, ``"first"`` or ``"frequency"``, as in :class:`attrib_ds.models.Markov`.
     steps : int, optional
-        Only the last ``steps`` touchpoints of each path.
+        Number of touchpoints at the end of a path to keep, 1 or more; all by default.
 
     Returns
     -------
     DataFrame
         One row per node and currency, by effect: ``node_id``, ``node_name``, ``currency`` (str),
         ``removal_effect`` (float64, share of the conversions in the currency, 0 to 1) and
-        ``value_removal_effect`` (float64, share of their value; null where they have none, or none in
-        total). Effects add up to more than one: a conversion needs every node of its walk. There is no row
-        where nothing was converted.
+        ``value_removal_effect`` (float64, share of their value; null if they have no value or its sum is
+        0). Effects may sum to more than 1, because a conversion needs every node of its walk. Without
+        conversions there are no rows.
 
     Raises
     ------
@@ -131,15 +131,16 @@ def removal_effects(
 
     References
     ----------
-    Anderl, Becker, von Wangenheim and Schumann (2016), International Journal of Research in Marketing 33(3).
+    Anderl, Becker, von Wangenheim and Schumann (2016), Mapping the customer journey, International Journal
+    of Research in Marketing 33(3), 457-474.
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, removal_effects
     >>> sequences = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1]})
-    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
-    >>> removal_effects(paths)[["node_id", "removal_effect"]]
+    >>> paths = at.Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> at.removal_effects(paths)[["node_id", "removal_effect"]]
       node_id  removal_effect
     0   email            1.00
     1  search            0.75
@@ -184,7 +185,7 @@ def credit_markov(model: Markov, sequences: Sequences) -> Tally:
 
 
 def _chains(model: Markov, sequences: Sequences) -> Iterator[Chain]:
-    """Return the chain of all users, and then of all but each group of them, or of each replicate."""
+    """Yield the chain of all users, then those without each group of users or of each bootstrap sample."""
     counted = Transitions.of(sequences, model)
     if sequences.bootstrap is None:
         states = States.of(counted, nodes=len(sequences.node_ids))
@@ -201,7 +202,7 @@ def _chains(model: Markov, sequences: Sequences) -> Iterator[Chain]:
 
 
 def _credited(chain: Chain) -> NDArray[np.float64]:
-    """Divide conversions, gains and losses by what is lost without each node."""
+    """Divide conversions, gains and losses in proportion to the losses without each node."""
     lost = chain.lost()
     return shares(lost, lost.sum(axis=1, keepdims=True)) * chain.total[:, None]
 

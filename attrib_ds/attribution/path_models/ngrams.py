@@ -69,7 +69,7 @@ class NGrams:
         return np.asarray(self.counts[is_first].sum(axis=0))
 
     def number(self, order: int) -> tuple[Codes, Codes]:
-        """Give the histories of the last ``order`` steps, and the n-grams they form, numbers.
+        """Encode the histories of the last ``order`` steps, and the n-grams they form.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""What became of groups of paths: conversions, value, null paths and conversion rates."""
+"""Outcomes of groups of paths: conversions, value, null paths and conversion rates."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Outcomes:
     Attributes
     ----------
     has_touch : bool array, shape (n_groups,)
-        False for the group of paths without a touchpoint, which has no part in conversion rates.
+        False for the group of paths without a touchpoint, which conversion rates leave out.
     row, currency, fold : int array
         Group of paths, currency and group of users of each row of ``counts``.
     counts : float array, shape (n_rows, 4)
-        ``COUNTS``.
+        The columns of ``COUNTS``.
     currencies : list
-        Of the conversions.
+        Currencies of the conversions.
     """
 
     has_touch: NDArray[np.bool_]
@@ -47,14 +47,14 @@ class Outcomes:
 
     @classmethod
     def of(cls, table: pa.Table, row: NDArray[np.int64], has_touch: NDArray[np.bool_]) -> Outcomes:
-        """Take the counts of a table whose rows belong to these groups."""
+        """Read the counts of a table whose rows belong to the groups ``row``."""
         counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
         currency, currencies = number_currencies(table["currency"], counts[:, 0] > 0)
         fold = table["fold"].to_numpy().astype(np.int64)
         return cls(has_touch, row, currency, fold, counts, currencies)
 
     def samples(self, sequences: Sequences) -> Iterator[Outcomes]:
-        """Return the whole, and then what was asked for: all but each group of users, or replicates."""
+        """Yield the outcomes of all users, then those without each group of users or of each replicate."""
         if sequences.bootstrap is not None:
             yield from self._replicates(sequences.bootstrap, has_users=sequences.paths.has_users)
             return
@@ -77,12 +77,12 @@ class Outcomes:
         return summed
 
     def rates(self, shrinkage: float) -> NDArray[np.float64]:
-        """Return the conversion rate of each group, and last that of a group nobody is in.
+        """Return the conversion rate of each group, and last that of an unobserved group.
 
         Parameters
         ----------
         shrinkage : float
-            Users with the overall rate that are added to every group.
+            Pseudo-users with the overall rate to add to every group.
         """
         groups = len(self.has_touch)
         converted = np.where(self.has_touch, np.bincount(self.row, self.counts[:, 0], groups), 0.0)
@@ -102,5 +102,5 @@ class Outcomes:
             units = units.sized(self.counts[:, :2].sum(axis=1))
         for block in units.blocks(counts.size, bootstrap.replicates):
             sums = units.sums(index, self.counts, cells=len(cells), replicates=block, seed=bootstrap.seed)
-            for each in sums.transpose(0, 2, 1):
-                yield replace(whole, counts=each)
+            for replicate in sums.transpose(0, 2, 1):
+                yield replace(whole, counts=replicate)

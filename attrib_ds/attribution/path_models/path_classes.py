@@ -1,4 +1,4 @@
-"""The distinct paths, node by node in order, and how often each converted."""
+"""Distinct paths after the transform of a model, and their outcomes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NO_TOUCH = np.array([NOTHING], dtype=_CODE).tobytes()
 
 @dataclass(frozen=True, eq=False)
 class PathClasses:
-    """Conversions and null paths by distinct path, after its transform.
+    """Conversions and null paths by distinct path, after the transform.
 
     Attributes
     ----------
     paths : list of bytes
-        The codes of each distinct path, four bytes each.
+        Node codes of each distinct path, four bytes each.
     outcomes : Outcomes
-        By path.
+        Outcomes by path.
     """
 
     paths: list[bytes]
@@ -41,11 +41,11 @@ class PathClasses:
 
     @classmethod
     def of(cls, sequences: Sequences, model: SequenceModel) -> PathClasses:
-        """Tell the paths apart."""
+        """Find the distinct paths, and count their outcomes."""
 
         def ordered(steps: Steps) -> ir.Table:
-            left = prepared(steps, model, sequences.node_ids)
-            rows = left.table.mutate(step=ibis.row_number().over(left.in_order()))
+            kept = prepared(steps, model, sequences.node_ids)
+            rows = kept.table.mutate(step=ibis.row_number().over(kept.in_order()))
             columns = ["path_id", "step", "fold", *steps.counts, *({"currency"} & set(rows.columns))]
             return rows.select(*columns, code=rows.code.cast("int32"))
 
@@ -60,18 +60,18 @@ class PathClasses:
         return np.frombuffer(path, dtype=_CODE)
 
     def without_each_step(self, path: bytes) -> list[bytes]:
-        """Return what is left of a path without its first step, its second step and so on."""
+        """Return the path without its first step, without its second step and so on."""
         width = _CODE.itemsize
-        return [path[:at] + path[at + width :] for at in range(0, len(path), width)]
+        return [path[:start] + path[start + width :] for start in range(0, len(path), width)]
 
 
 def split_paths(path_ids: pa.ChunkedArray, codes: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[bytes]]:
-    """Return where each path begins, and its codes as :attr:`PathClasses.paths` holds them.
+    """Return the first row of each path, and its codes as in :attr:`PathClasses.paths`.
 
     Parameters
     ----------
     path_ids, codes : pyarrow.ChunkedArray
-        Of steps; those of a path stand together, in order.
+        Path and code of each step; the steps of a path are consecutive and in order.
     """
     numbers = path_ids.dictionary_encode().combine_chunks().indices.to_numpy()
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
@@ -79,6 +79,6 @@ def split_paths(path_ids: pa.ChunkedArray, codes: pa.ChunkedArray) -> tuple[NDAr
 
 
 def _split(codes: pa.ChunkedArray, starts: NDArray[np.int64]) -> list[bytes]:
-    text, width = codes.to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
-    bounds = [*(starts * width).tolist(), len(text)]
-    return [text[first:last] for first, last in pairwise(bounds)]
+    encoded, width = codes.to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
+    bounds = [*(starts * width).tolist(), len(encoded)]
+    return [encoded[first:last] for first, last in pairwise(bounds)]

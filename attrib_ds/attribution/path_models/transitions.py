@@ -1,4 +1,4 @@
-"""How often each node followed the nodes before it, counted where the paths are."""
+"""Transition counts: how often each node followed the nodes before it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ibis
 import numpy as np
 
-from attrib_ds.attribution.engines.engine import has_everything
+from attrib_ds.attribution.engines.engine import has_all_features
 from attrib_ds.attribution.intervals.resampling import Units
 from attrib_ds.attribution.models.path_models import Markov
 from attrib_ds.attribution.paths.codes import number_currencies, number_rows, sum_rows
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """Counts of steps by the steps before them; arrays of one length.
+    """Counts of steps by the steps before them; all arrays have the same length.
 
     Attributes
     ----------
     before : int array, shape (n, order)
-        Codes of the steps before, the oldest first; ``NOTHING`` before the start of the path.
+        Codes of the preceding steps, the oldest first; ``NOTHING`` before the start of the path.
     code : int array
-        The step.
+        Code of the step.
     is_last : bool array
         Whether the path ends with it.
     currency : int array
-        Index in ``currencies`` of that of the conversions at the end; 0 elsewhere.
+        Index in ``currencies`` of the currency of the conversions at the end of the path; 0 elsewhere.
     fold : int array
-        The group of users.
+        Group of users.
     counts : float array, shape (n, 4)
-        ``COUNTS``; of value NaN where it is unknown.
+        The columns of ``COUNTS``; gains and losses are NaN if values are missing.
     currencies : list
-        Of all conversions; None for those without one.
+        Currencies of all conversions; None for conversions without one.
     """
 
     before: NDArray[np.int64]
@@ -55,7 +55,7 @@ class Transitions:
 
     @classmethod
     def of(cls, sequences: Sequences, model: Markov) -> Transitions:
-        """Count the transitions of a model, or shorten those of a higher order that are there already."""
+        """Count the transitions of a model, or shorten cached ones of a higher order."""
         key = ("transitions", replace(model, order=1, nulls=True))
         longest: Transitions | None = sequences.memory.get((*key, True))
         if longest is None and not model.nulls:
@@ -67,7 +67,7 @@ class Transitions:
 
     @property
     def converts(self) -> NDArray[np.bool_]:
-        """Whether a row holds conversions at the end of their paths."""
+        """Whether a row has conversions at the end of the path."""
         return self.is_last & (self.counts[:, 0] > 0)
 
     def where(self, kept: NDArray[np.bool_]) -> Transitions:
@@ -76,11 +76,11 @@ class Transitions:
         return replace(self, **{name: getattr(self, name)[kept] for name in rows})
 
     def summed(self) -> tuple[Transitions, NDArray[np.int64]]:
-        """Return the transitions of all groups of users together, and to which of them each row belongs."""
+        """Return the transitions summed over groups of users, and the index of each row among them."""
         return replace(self, fold=np.zeros_like(self.fold)).distinct()
 
     def distinct(self) -> tuple[Transitions, NDArray[np.int64]]:
-        """Return the sums of rows that are alike but for their counts, and to which of them each belongs."""
+        """Return the sums of rows that differ in counts only, and the index of each row among them."""
         keys = np.column_stack([self.before, self.code, self.is_last, self.currency, self.fold])
         rows, index = number_rows(keys)
         before, (code, is_last, currency, fold) = rows[:, :-4], rows[:, -4:].T
@@ -97,7 +97,7 @@ class Transitions:
     def replicates(
         self, index: NDArray[np.int64], bootstrap: Uncertainty, *, has_users: bool
     ) -> Iterator[NDArray[np.float64]]:
-        """Return the counts of the summed transitions in each replicate; ``index`` is where rows belong."""
+        """Yield the counts of summed transitions in each replicate; ``index`` is that of each row."""
         cells = int(index.max(initial=-1)) + 1
         units = Units.of(self.fold)
         if not has_users:
@@ -107,7 +107,7 @@ class Transitions:
             yield from sums.transpose(0, 2, 1)
 
     def _shortened(self, order: int) -> Transitions:
-        # The rows of one shorter history need not be summed here: the chain sums them anyway.
+        # Rows with the same shorter history are not summed here because the chain sums them anyway.
         return replace(self, before=self.before[:, self.before.shape[1] - order :])
 
     def _with(self, *, nulls: bool) -> Transitions:
@@ -116,11 +116,11 @@ class Transitions:
 
 
 def _computed(sequences: Sequences, model: Markov) -> Transitions:
-    # The chain learns from values, so these are what they were at first; later amounts only scale them.
-    learned = replace(sequences, paths=sequences.paths.with_shared_values())
-    # Paths are gone through once for both, where both are to be of the same paths.
+    # The chain learns from values, so it uses the original ones; later amounts only scale them.
+    learned = replace(sequences, paths=sequences.paths.with_scaled_values())
+    # One query counts both transitions and node sets, if both are of the same paths.
     is_same = model == Markov(order=model.order) and learned.paths is sequences.paths
-    has_sets = sequences.counts_sets and is_same and has_everything(sequences.paths.touches)
+    has_sets = sequences.counts_sets and is_same and has_all_features(sequences.paths.touches)
 
     def counted(steps: Steps) -> ir.Table:
         return _counted(prepared(steps, model, sequences.node_ids), model.order, has_sets=has_sets)
@@ -129,32 +129,32 @@ def _computed(sequences: Sequences, model: Markov) -> Transitions:
     if has_sets:
         sequences.memory[SETS] = table.filter(table["is_last"])
 
-    def whole(name: str) -> Any:
+    def integers(name: str) -> Any:
         return table[name].fill_null(NOTHING).to_numpy().astype(np.int64)
 
     is_last = table["is_last"].to_numpy().astype(bool)
     counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
     currency, currencies = number_currencies(table["currency"], is_last & (counts[:, 0] > 0))
-    found = Transitions(
-        before=np.column_stack([whole(f"before_{back}") for back in range(model.order, 0, -1)]),
-        code=whole("code"),
+    transitions = Transitions(
+        before=np.column_stack([integers(f"before_{back}") for back in range(model.order, 0, -1)]),
+        code=integers("code"),
         is_last=is_last,
         currency=currency,
-        fold=whole("fold"),
+        fold=integers("fold"),
         counts=counts,
         currencies=currencies,
     )
-    return found.distinct()[0] if has_sets else found
+    return transitions.distinct()[0] if has_sets else transitions
 
 
 def _counted(steps: Steps, order: int, *, has_sets: bool = False) -> ir.Table:
     code, window = steps.table.code, steps.in_order()
     before = {f"before_{back}": code.lag(back).over(window) for back in range(1, order + 1)}
-    every = ibis.window(group_by=steps.table.path_id)
-    sets = {name: steps.table[name].bit_or().over(every) for name in steps.words if has_sets}
+    of_path = ibis.window(group_by=steps.table.path_id)
+    sets = {name: steps.table[name].bit_or().over(of_path) for name in steps.words if has_sets}
     rows = steps.table.mutate(**before, **sets, is_last=code.lead(1).over(window).isnull())
-    # What is known of a path as a whole, its last step has.
-    of_path = {name: rows[name] for name in ("currency", *sets) if name in rows.columns}
-    at_end = [ibis.ifelse(rows.is_last, each, None).name(name) for name, each in of_path.items()]
+    # Attributes of the path as a whole are on its last step.
+    path_columns = {name: rows[name] for name in ("currency", *sets) if name in rows.columns}
+    at_end = [ibis.ifelse(rows.is_last, column, None).name(name) for name, column in path_columns.items()]
     keys = [*before, "code", "is_last", "fold", *at_end]
     return rows.group_by(keys).agg(**summed(rows, steps.counts))

@@ -1,1 +1,1 @@
-"""Paths: conversions joined with the touchpoints before them."""
+"""Paths: conversions joined with the touchpoints in their lookback windows."""

@@ -1,4 +1,4 @@
-"""Reads already aggregated paths, the form other libraries use."""
+"""Reads aggregated paths: one row per distinct path, the input of ChannelAttribution and others."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ def read_sequences(
     nulls: str | None,
     separator: str,
 ) -> tuple[ir.Table, ir.Table]:
-    """Return the touches of paths with conversions, and of all paths; for the columns see ``Paths``."""
+    """Return the touches of converting paths, and those of all paths, with the columns of ``Paths``."""
     if not separator:
-        raise InvalidRequest("separator: it is empty; allowed: the text between two nodes", field="separator")
-    given = Input.open(engine(), frame, argument="frame")
+        raise InvalidRequest(
+            "separator: '' is not allowed; allowed: text between two nodes", field="separator"
+        )
+    source = Input.open(engine(), frame, argument="frame")
     columns = {
-        "path": given.keys(path, role="path"),
-        "conversions": given.numbers(conversions, role="conversions", minimum=0),
-        "value": ibis.null("float64") if value is None else given.numbers(value, role="value"),
-        "nulls": ibis.literal(0.0) if nulls is None else given.numbers(nulls, role="nulls", minimum=0),
+        "path": source.keys(path, role="path"),
+        "conversions": source.numbers(conversions, role="conversions", minimum=0),
+        "value": ibis.null("float64") if value is None else source.numbers(value, role="value"),
+        "nulls": ibis.literal(0.0) if nulls is None else source.numbers(nulls, role="nulls", minimum=0),
     }
     if value is not None:
-        is_nobodys = (columns["conversions"] == 0) & (columns["value"] != 0)
-        given.suspect(value, "has no conversion it could belong to", is_nobodys)
-    given.check()
-    rows = to_pandas(given.table.select(**columns).to_pyarrow())
-    texts = rows.pop("path")
+        has_no_conversion = (columns["conversions"] == 0) & (columns["value"] != 0)
+        source.suspect(value, "is not zero although the path has no conversions", has_no_conversion)
+    source.check()
+    rows = to_pandas(source.table.select(**columns).to_pyarrow())
+    path_texts = rows.pop("path")
     rows["event_id"] = rows.index.astype("str")
-    rows["node_id"] = texts.str.split(separator, regex=False)
+    rows["node_id"] = path_texts.str.split(separator, regex=False)
     rows["length"] = rows["node_id"].str.len()
     touches = rows.explode("node_id", ignore_index=True)
     touches["node_id"] = touches["node_id"].astype("str").str.strip()
@@ -52,8 +54,8 @@ def read_sequences(
     if empty.any():
         row = int(touches.loc[empty, "event_id"].iloc[0])
         raise InvalidRequest(
-            f"frame: the path in row {row} has an empty node ({texts[row]!r}, separated by "
-            f"{separator!r}); allowed: at least one node and none of them empty",
+            f"frame: the path in row {row} has an empty node ({path_texts[row]!r}, separated by "
+            f"{separator!r}); allowed: one or more nodes, none of them empty",
             field="frame",
         )
     touches["position"] = touches.groupby("event_id", sort=False).cumcount() + 1
@@ -61,7 +63,7 @@ def read_sequences(
     arrow = arrow.set_column(
         arrow.column_names.index("node_id"), "node_id", arrow["node_id"].cast(pa.string())
     )
-    nothing = {
+    empty_columns = {
         "user_id": pa.string(),
         "type": pa.string(),
         "touch_id": pa.string(),
@@ -71,7 +73,7 @@ def read_sequences(
         "youngest_days": pa.float64(),
         "currency": pa.string(),
     }
-    for name, kind in nothing.items():
+    for name, kind in empty_columns.items():
         arrow = arrow.append_column(name, pa.nulls(arrow.num_rows, kind))
     backend = engine()
     backend.con.register("sequences", arrow)

@@ -1,6 +1,6 @@
-"""Touchpoints and conversions of any origin as lazy tables, each column checked by the engine.
+"""Input tables of users: columns converted to the types attribution needs, and checked by the engine.
 
-Checks run on whole columns where the rows are; no Python object is made per row.
+Checks run on whole columns inside the engine; no Python object is created per row.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow.parquet import read_schema
 
-from attrib_ds.attribution.engines.engine import moved
+from attrib_ds.attribution.engines.engine import rebound
 from attrib_ds.errors import InvalidRequest, closest
 
 _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
 _READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
-#: Up to here doubles tell every whole number from the next.
+#: Doubles represent every integer up to here exactly.
 _EXACT: Final = 2.0**53
 
 
-# A cast between instants with and without a zone goes through the calendar of the session's time zone, row by
-# row; these two functions of DuckDB do the same in a tenth of the time.
+# DuckDB casts between timestamps with and without a zone through the session's time zone, row by row; these
+# two functions of DuckDB do the same in a tenth of the time.
 @ibis.udf.scalar.builtin(signature=((dt.Timestamp(timezone="UTC"),), dt.int64))  # type: ignore[untyped-decorator]
 def epoch_us(instant: Any) -> Any:
     """Return the microseconds since 1970 of an instant."""
@@ -35,50 +35,50 @@ def epoch_us(instant: Any) -> Any:
 
 @ibis.udf.scalar.builtin(signature=((dt.int64,), dt.Timestamp(scale=6)))  # type: ignore[untyped-decorator]
 def make_timestamp(microseconds: Any) -> Any:
-    """Return the instant in UTC, without a zone, so many microseconds after 1970."""
+    """Return the instant in UTC, without a zone, from microseconds since 1970."""
 
 
 @dataclass
 class Input:
-    """One table a user handed over, and what was found wrong with it.
+    """One table of the user with the checks to run on it.
 
-    Columns are taken out by role (:meth:`keys`, :meth:`instants`, :meth:`numbers`), each of which notes what
-    would be wrong with a row; :meth:`check` then looks at all of them in one pass. A role is named as the
-    argument that names its column; it is None where no argument does.
+    :meth:`keys`, :meth:`instants` and :meth:`numbers` return columns and register checks of their rows;
+    :meth:`check` runs all checks in one pass. The role of a column is the argument that names it, or None if
+    no argument does.
     """
 
     table: ir.Table
     argument: str
     untyped: frozenset[str] = frozenset()
-    is_lent: bool = False
+    is_external: bool = False
     dialect: str = "duckdb"
     _suspects: list[tuple[str, str, Any]] = field(default_factory=list)
     _unique: list[tuple[str, Any]] = field(default_factory=list)
 
     @classmethod
     def open(cls, backend: Any, frame: object, *, argument: str) -> Input:
-        """Open a DataFrame, an Arrow table, a Parquet file or a table of the engine itself on an engine.
+        """Open a DataFrame, an Arrow table, a Parquet file or an Ibis table on an engine.
 
         Raises
         ------
         InvalidRequest
-            If the value is none of these, names a column twice, or mixes types within a column.
+            If the value is none of these, has duplicate column names, or mixes types within a column.
         """
         if isinstance(frame, ir.Table):
-            return cls(moved(frame, backend), argument, is_lent=True, dialect=backend.name)
+            return cls(rebound(frame, backend), argument, is_external=True, dialect=backend.name)
         if isinstance(frame, str | Path):
             return cls(_parquet(backend, Path(frame), argument), argument)
         table: Any = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else frame
         if not isinstance(table, pa.Table):
             raise InvalidRequest(
                 f"{argument}: {type(frame).__name__} is not a table; allowed: a pandas DataFrame, a pyarrow "
-                "Table, the path of a Parquet file or a table of Ibis",
+                "Table, the path of a Parquet file or an Ibis table",
                 field=argument,
             )
         _distinct_names(table.column_names, argument)
         if not table.num_columns:
-            raise InvalidRequest(f"{argument}: the table has no column", field=argument)
-        # A column without a single value has no type of its own, and engines guess one; text takes any role.
+            raise InvalidRequest(f"{argument}: the table has no columns", field=argument)
+        # Engines guess a type for columns without a value; text can be cast to any role.
         untyped = [column.name for column in table.schema if pa.types.is_null(column.type)]
         for name in untyped:
             index = table.column_names.index(name)
@@ -89,31 +89,31 @@ class Input:
         return cls(backend.table(argument), argument, frozenset(untyped))
 
     def keys(self, name: str, *, role: str | None, unique: bool = False) -> Any:
-        """Return identifiers as text; whole numbers stored as floats lose their ``.0``."""
+        """Return identifiers as text; integers stored as floats lose their ``.0``."""
         values = self._complete(name, role)
         kind = values.type()
         if kind.is_floating():
-            # Not by floor(), which makes an integer of what none can hold.
+            # Not by floor(), which overflows on floats beyond 64 bits.
             self.suspect(name, "is not a whole number", (values.abs() <= _EXACT) & (values % 1 != 0))
-            too_large = "is a float too large to be exact; read identifiers as text or as integers"
+            too_large = "is a float too large to be exact; read identifiers as text or integers"
             self.suspect(name, too_large, (values.abs() > _EXACT) | values.isnan())
             values = values.cast("int64")
         elif not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
             self._refuse(name, kind, "text or whole numbers")
-        texts = values.cast("string")
+        identifiers = values.cast("string")
         if unique:
-            self._unique.append((name, texts))
-        return texts
+            self._unique.append((name, identifiers))
+        return identifiers
 
     def instants(self, name: str, *, role: str | None, optional: bool = False) -> Any:
-        """Return instants in UTC without a zone; those that carry none are UTC already."""
+        """Return instants in UTC without a zone; instants without an offset are read as UTC."""
         values = self._column(name, role) if optional else self._complete(name, role)
         kind = values.type()
         if kind.is_timestamp() and kind.timezone is not None and self.dialect == "duckdb":
             return make_timestamp(epoch_us(values))
         if kind.is_timestamp() or kind.is_date():
             return values.cast("timestamp(6)")
-        if self.is_lent:
+        if self.is_external:
             self._refuse(name, kind, "timestamps or dates, in a session whose time zone is UTC")
         if not kind.is_string():
             self._refuse(name, kind, "timestamps, dates or RFC 3339 text (numbers: pandas.to_datetime first)")
@@ -142,16 +142,16 @@ class Input:
         return self._column(name, role).cast("string")
 
     def has(self, name: str) -> bool:
-        """Say whether a column is there."""
+        """Return whether the table has a column."""
         return name in self.table.columns
 
-    def suspect(self, name: str, complaint: str, found: Any) -> None:
-        """Note what would be wrong with a row, for :meth:`check` to look at."""
-        self._suspects.append((name, complaint, found))
+    def suspect(self, name: str, complaint: str, is_wrong: Any) -> None:
+        """Register a condition under which a row is invalid, for :meth:`check`."""
+        self._suspects.append((name, complaint, is_wrong))
 
     def check(self) -> None:
-        """Look at every row once, and refuse the table for the first thing that is wrong with it."""
-        flags = {f"wrong{index}": found for index, (_, _, found) in enumerate(self._suspects)}
+        """Run all checks in one pass, and raise the first failure."""
+        flags = {f"wrong{index}": is_wrong for index, (_, _, is_wrong) in enumerate(self._suspects)}
         flagged = self.table.mutate(**flags)
         if flags:
             sums = {name: flagged[name].cast("int64").sum().fill_null(0) for name in flags}
@@ -159,28 +159,30 @@ class Input:
             for index, (name, complaint, _) in enumerate(self._suspects):
                 count = counts[f"wrong{index}"][0].as_py()
                 if count:
-                    raise self._refused(self._suspects[index][2], count, name, complaint)
-        for name, texts in self._unique:
-            # Grouped, which engines spill; a window over the whole table would be sorted.
-            keyed = self.table.select(text=texts)
-            often = keyed.group_by("text").agg(times=keyed.count())
-            often = often.filter(often.times > 1)
-            count = often.agg(rows=often.times.sum().fill_null(0)).to_pyarrow()["rows"][0].as_py()
+                    raise self._error(self._suspects[index][2], count, name, complaint)
+        for name, identifiers in self._unique:
+            # Engines spill groups to disk; a window over the whole table would be sorted in memory.
+            keyed = self.table.select(identifier=identifiers)
+            duplicates = keyed.group_by("identifier").agg(times=keyed.count())
+            duplicates = duplicates.filter(duplicates.times > 1)
+            count = duplicates.agg(rows=duplicates.times.sum().fill_null(0)).to_pyarrow()["rows"][0].as_py()
             if count:
-                raise self._refused(texts.isin(often["text"]), count, name, "is there more than once")
+                raise self._error(
+                    identifiers.isin(duplicates["identifier"]), count, name, "occurs more than once"
+                )
 
-    def _refused(self, found: Any, count: int, name: str, complaint: str) -> InvalidRequest:
-        """Say how many rows are wrong, and show the first one; tables of other engines have no order."""
-        if self.is_lent:
-            value = self.table.filter(found).limit(1).select(name).to_pyarrow()[name][0].as_py()
+    def _error(self, is_wrong: Any, count: int, name: str, complaint: str) -> InvalidRequest:
+        """Return an error with the number of invalid rows and the first one, or any if rows have no order."""
+        if self.is_external:
+            value = self.table.filter(is_wrong).limit(1).select(name).to_pyarrow()[name][0].as_py()
             shown = f"for example {value!r}"
         else:
             numbered = self.table.mutate(row_of_input=ibis.row_number())
-            first = numbered.filter(found).order_by("row_of_input").limit(1)
+            first = numbered.filter(is_wrong).order_by("row_of_input").limit(1)
             row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
             shown = f"first in row {row['row_of_input']} ({row[name]!r})"
-        told = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
-        return InvalidRequest(f"{self.argument}: {told} {name!r} {complaint}, {shown}", field=self.argument)
+        rows = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
+        return InvalidRequest(f"{self.argument}: {rows} {name!r} {complaint}, {shown}", field=self.argument)
 
     def _column(self, name: str, role: str | None) -> Any:
         if name not in self.table.columns:
@@ -209,19 +211,19 @@ def _parquet(backend: Any, path: Path, argument: str) -> ir.Table:
         raise InvalidRequest(f"{argument}: there is no file {str(path)!r}", field=argument)
     if path.is_file() and path.suffix not in (".parquet", ".pq"):
         raise InvalidRequest(
-            f"{argument}: {path.name!r} is not a Parquet file by its name; read others with pandas first",
+            f"{argument}: {path.name!r} is not a .parquet or .pq file; read other files with pandas first",
             field=argument,
         )
     files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
     if not files:
         raise InvalidRequest(f"{argument}: there is no Parquet file in {str(path)!r}", field=argument)
-    for each in files:
+    for file in files:
         try:
-            read_schema(each)
+            read_schema(file)
         except (pa.ArrowException, OSError) as error:
-            message = f"{argument}: {each.name!r} cannot be read: {error}"
+            message = f"{argument}: {file.name!r} cannot be read: {error}"
             raise InvalidRequest(message, field=argument) from error
-    # By the names of the files, where the engine takes several: a pattern reads brackets in them its own way.
+    # File names rather than a glob pattern where possible: brackets in a path are pattern syntax.
     given = path if path.is_file() else path / "*.parquet"
     return backend.read_parquet(files if backend.name == "duckdb" else given, table_name=argument)
 
@@ -251,8 +253,8 @@ def _arrow_column(values: pd.Series[Any], name: str, argument: str) -> Any:
 
 
 def _distinct_names(names: list[str], argument: str) -> None:
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
         raise InvalidRequest(
-            f"{argument}: the columns {', '.join(doubled)} are there more than once", field=argument
+            f"{argument}: the columns {', '.join(duplicates)} occur more than once", field=argument
         )

@@ -1,4 +1,4 @@
-"""Spend of outlays by day, spread evenly over the seconds of their periods."""
+"""Daily spend: outlays spread evenly over the seconds of their periods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DAY = pd.Timedelta(days=1)
 def daily_spend(
     outlays: ir.Table, zone: ZoneInfo, *, since: datetime | None, until: datetime | None
 ) -> pd.DataFrame:
-    """Return what was spent in each campaign on each day.
+    """Return the spend of each campaign by day.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ def daily_spend(
         ``campaignId``, ``startDate``, ``endDate`` (UTC, without a zone), ``amount.amount``,
         ``amount.currency``, ``deletedAt``.
     zone : ZoneInfo
-        Whose days. A day on which clocks change is shorter or longer, and has less or more of an outlay.
+        Time zone of the days. Days on which clocks change are shorter or longer and have less or more spend.
     since, until : datetime, optional
-        Bounds of the time whose spend is counted; UTC, without a zone.
+        Bounds of the period whose spend counts; UTC, without a zone.
 
     Returns
     -------
     DataFrame
-        ``node_id`` (str), ``date`` (datetime64[us, UTC], the beginning of the day, or of what counts of it),
+        ``node_id`` (str), ``date`` (datetime64[us, UTC], start of the day, or of the part of it that counts),
         ``spend`` (float64), ``currency`` (str); one row per day of each outlay.
     """
     kept = outlays.filter(outlays.deletedAt.isnull())
@@ -60,14 +60,14 @@ def daily_spend(
         rows["end"] = end.where(end < pd.Timestamp(until, tz="UTC"), pd.Timestamp(until, tz="UTC"))
     rows = rows[rows["end"] > rows["begin"]].reset_index(drop=True)
     edges = _midnights(rows, zone)
-    first = np.searchsorted(edges, _moments(rows["begin"]), side="right") - 1
-    last = np.searchsorted(edges, _moments(rows["end"]), side="left")
+    first = np.searchsorted(edges, _utc_instants(rows["begin"]), side="right") - 1
+    last = np.searchsorted(edges, _utc_instants(rows["end"]), side="left")
     days = last - first
     outlay = np.repeat(np.arange(len(rows)), days)
     day = np.arange(len(outlay)) - np.repeat(np.cumsum(days) - days, days) + first[outlay]
     spread = rows.take(outlay).reset_index(drop=True)
-    begins = np.maximum(_moments(spread["begin"]), edges[day])
-    ends = np.minimum(_moments(spread["end"]), edges[day + 1])
+    begins = np.maximum(_utc_instants(spread["begin"]), edges[day])
+    ends = np.minimum(_utc_instants(spread["end"]), edges[day + 1])
     return pd.DataFrame(
         {
             "node_id": spread["node_id"],
@@ -79,14 +79,14 @@ def daily_spend(
 
 
 def _midnights(rows: pd.DataFrame, zone: ZoneInfo) -> NDArray[np.datetime64]:
-    """Return when each day begins that any row touches, and when the last one ends."""
+    """Return the starts of all days that rows overlap, and the end of the last one."""
     if rows.empty:
         return np.zeros(0, dtype="datetime64[us]")
     first = rows["begin"].min().tz_convert(zone).tz_localize(None).normalize()
     last = rows["end"].max().tz_convert(zone).tz_localize(None).normalize()
     days = pd.Series(pd.date_range(first, last + _DAY, freq="D"))
-    return _moments(starts_of(days, zone))
+    return _utc_instants(starts_of(days, zone))
 
 
-def _moments(instants: pd.Series[Any]) -> NDArray[np.datetime64]:
+def _utc_instants(instants: pd.Series[Any]) -> NDArray[np.datetime64]:
     return np.asarray(instants.dt.tz_localize(None).to_numpy().astype("datetime64[us]"))

@@ -100,20 +100,20 @@ def reset_after(tables: Tables, conversions: ir.Table, *, of_any: bool) -> ir.Ta
     if not of_any:
         return after_earlier(conversions, by=[])
     columns = ["event_id", "user_id", "event_date"]
-    every = tables.events.select(event_id="_id", user_id="userId", event_date="eventDate")
-    others = every.anti_join(conversions, "event_id")
+    all_events = tables.events.select(event_id="_id", user_id="userId", event_date="eventDate")
+    others = all_events.anti_join(conversions, "event_id")
     reset = after_earlier(ibis.union(conversions.select(columns), others.select(columns)), by=[])
-    found = reset.select(RESET, reset_event="event_id")
-    joined = conversions.left_join(found, conversions.event_id == found.reset_event)
+    resets = reset.select(RESET, reset_event="event_id")
+    joined = conversions.left_join(resets, conversions.event_id == resets.reset_event)
     return joined.drop("reset_event")
 
 
 def _current(tables: Tables, statistics: Sequence[str]) -> ir.Table:
     metrics = tables.metrics
-    held = metrics.filter(
+    current = metrics.filter(
         metrics.key.isin(list(statistics)), metrics.type == "statistic", metrics.deletedAt.isnull()
     )
-    return _amounts(held)
+    return _amounts(current)
 
 
 def _versions(tables: Tables, statistic: str) -> ir.Table | None:
@@ -128,12 +128,14 @@ def _versions(tables: Tables, statistic: str) -> ir.Table | None:
     if not replaced.limit(1).to_pyarrow().num_rows:
         return None
     current = _current(tables, [statistic])
-    every = ibis.union(current, _amounts(replaced).semi_join(current, "event_id"))
-    of_event = ibis.window(group_by=every.event_id, order_by=every.updatedAt)
-    return every.mutate(version=ibis.row_number().over(of_event), before=every.value.lag(1).over(of_event))
+    versions = ibis.union(current, _amounts(replaced).semi_join(current, "event_id"))
+    of_event = ibis.window(group_by=versions.event_id, order_by=versions.updatedAt)
+    return versions.mutate(
+        version=ibis.row_number().over(of_event), before=versions.value.lag(1).over(of_event)
+    )
 
 
 def _amounts(metrics: ir.Table) -> ir.Table:
     value = metrics.amount.cast("float64").coalesce(metrics.number.cast("float64"), 0.0)
-    known = ["updatedAt"] if "updatedAt" in metrics.columns else []
-    return metrics.select("date", "currency", *known, event_id="eventId", value=value)
+    updated = ["updatedAt"] if "updatedAt" in metrics.columns else []
+    return metrics.select("date", "currency", *updated, event_id="eventId", value=value)

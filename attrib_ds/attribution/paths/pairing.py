@@ -1,4 +1,4 @@
-"""Joins conversions with the touchpoints that may have led to them."""
+"""Joins each conversion with the touchpoints of its user inside the lookback window."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.paths.windows import Window
 
-#: How direct traffic is named, in lower case.
+#: Names of direct traffic, in lower case.
 DIRECT = ("direct", "(direct)", "(direct) / (none)", "direct / (none)", "direct / none")
 
 #: Column of conversions: the instant up to which touchpoints belong to an earlier conversion.
 RESET = "reset_date"
-#: Column of touchpoints: the node whose lookback they have, where it is not the one that is credited.
+#: Column of touchpoints: the node whose lookback applies, if it is not the credited one.
 WINDOW_NODE = "window_node"
 
 _MICROSECONDS_A_DAY = 86_400_000_000
@@ -31,24 +31,24 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, window: Window) -> ir.
     Parameters
     ----------
     touchpoints : ibis.Table
-        ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` and, where more than the node's id tells
-        it, ``is_direct`` and ``WINDOW_NODE``.
+        ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` and, optionally, ``is_direct``
+        (by default, from the node's id) and ``WINDOW_NODE``.
     conversions : ibis.Table
         ``event_id``, ``user_id``, ``event_date``, ``conversions``, ``value``, ``currency``, milestones and,
-        where earlier conversions end the windows, ``RESET``.
+        if earlier conversions end the windows, ``RESET``.
     window : Window
-        Ends at the conversion; its start is not part of it.
+        It includes the instant of the conversion and excludes its start.
 
     Returns
     -------
     ibis.Table
         As :attr:`Paths.touches`.
     """
-    known = [
+    columns = [
         name for name in ("node_id", "date", "touch_id", "type", "is_direct") if name in touchpoints.columns
     ]
     ends = {} if window.is_uniform else {"counts_until": _counts_until(touchpoints, window)}
-    points = touchpoints.select(*known, touch_user=touchpoints.user_id, **ends)
+    points = touchpoints.select(*columns, touch_user=touchpoints.user_id, **ends)
     opens: Any = conversions.event_date - _interval(window.longest)
     if RESET in conversions.columns:
         opens = ibis.greatest(opens, conversions[RESET].coalesce(opens))
@@ -62,8 +62,8 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, window: Window) -> ir.
         inside.append(points.counts_until > opened.event_date)
     joined = opened.left_join(points, inside).drop("touch_user", "opens", *ends)
     joined = joined.drop(*({RESET} & set(joined.columns)))
-    if "is_direct" not in known:
-        # After the join, which leaves far fewer rows than there are touchpoints.
+    if "is_direct" not in columns:
+        # After the join, which leaves far fewer rows.
         joined = joined.mutate(is_direct=joined.node_id.lower().isin(DIRECT))
     if window.precedence:
         joined = _preceding(joined, window.precedence)
@@ -79,15 +79,14 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, window: Window) -> ir.
 
 
 def after_earlier(conversions: ir.Table, *, by: list[str]) -> ir.Table:
-    """Add the instant of the user's conversion before each one, as ``RESET``.
+    """Add the instant of the user's previous conversion as ``RESET``.
 
     Parameters
     ----------
     conversions : ibis.Table
-        With ``event_id``, ``user_id`` and ``event_date``. Of conversions of one instant the order of their
-        ids is that of time.
+        With ``event_id``, ``user_id`` and ``event_date``; conversions of the same instant are ordered by id.
     by : list of str
-        Columns that tell apart which conversions of a user reset each other.
+        Further columns whose values a user's conversions must share to reset each other.
     """
     keys = [conversions[name] for name in ("user_id", *by)]
     in_order = ibis.window(group_by=keys, order_by=[conversions.event_date, conversions.event_id])
@@ -95,31 +94,31 @@ def after_earlier(conversions: ir.Table, *, by: list[str]) -> ir.Table:
 
 
 def _counts_until(points: ir.Table, window: Window) -> Any:
-    """Return the instant from which on a touchpoint is too old, by its node, else by its type."""
+    """Return the instant from which a touchpoint is too old, by its node, else by its type."""
     node = points[WINDOW_NODE] if WINDOW_NODE in points.columns else points.node_id
     branches = [
         (column == name, points.date + _interval(length))
         for column, lookbacks in ((node, window.of_nodes), (points.type, window.of_types))
         for name, length in lookbacks.items()
     ]
-    # Types without a lookback are refused before; those who look at expressions alone see no path there.
+    # Touchpoints of types without a lookback have raised an error before, so this value is never used.
     other = points.date if window.lookback is None else points.date + _interval(window.lookback)
     return ibis.cases(*branches, else_=other)
 
 
 def _preceding(joined: ir.Table, precedence: tuple[str, ...]) -> ir.Table:
-    """Leave out touchpoints that give way to those of a type before theirs."""
+    """Drop touchpoints if the same window has one of a type with higher precedence."""
     rank = ibis.cases(
         *((joined.type == name, place) for place, name in enumerate(precedence)), else_=ibis.null("int8")
     )
     ranked = joined.mutate(rank=rank)
     first = ranked.rank.min().over(ibis.window(group_by=ranked.event_id))
-    marked = ranked.mutate(stays=ranked.rank.isnull() | (ranked.rank == first))
-    return marked.filter(marked.stays).drop("rank", "stays")
+    marked = ranked.mutate(is_kept=ranked.rank.isnull() | (ranked.rank == first))
+    return marked.filter(marked.is_kept).drop("rank", "is_kept")
 
 
 def _interval(length: timedelta) -> Any:
-    # Not every engine knows intervals below a second.
+    # Some engines have no intervals below a second.
     whole, rest = divmod(length, timedelta(seconds=1))
     return (
         ibis.interval(microseconds=length // timedelta(microseconds=1))

@@ -1,4 +1,4 @@
-"""Reads touchpoints, conversions and users of any origin by the columns that they name."""
+"""Reads the touchpoints, conversions, users and adjustments that a user passes, with checks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 #: Prefix of the conversion columns that hold milestone dates.
 MILESTONE = "milestone."
-#: Column of conversions: the date of the state that was asked for.
+#: Column of conversions: the date of their state.
 STATE = "state_date"
 
 
 def read_touchpoints(
-    given: Input,
+    source: Input,
     *,
     user: str,
     node: str,
@@ -34,54 +34,53 @@ def read_touchpoints(
 ) -> ir.Table:
     """Return ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` of every touchpoint."""
     columns = {
-        "user_id": given.keys(user, role="user"),
-        "node_id": given.keys(node, role="node"),
-        "date": given.instants(date, role="date"),
+        "user_id": source.keys(user, role="user"),
+        "node_id": source.keys(node, role="node"),
+        "date": source.instants(date, role="date"),
     }
     columns["touch_id"] = (
-        columns["node_id"] if touch is None else given.keys(touch, role="touch", unique=True)
+        columns["node_id"] if touch is None else source.keys(touch, role="touch", unique=True)
     )
     columns["type"] = ibis.null("string")
-    if type is not None or given.has("type"):
-        columns["type"] = given.texts(type or "type", role="type")
-    given.check()
-    return given.table.select(**columns)
+    if type is not None or source.has("type"):
+        columns["type"] = source.texts(type or "type", role="type")
+    source.check()
+    return source.table.select(**columns)
 
 
 def touch_types(touchpoints: ir.Table) -> list[str | None]:
-    """Return the types that touchpoints have; None is among them where one has no type."""
-    types = touchpoints.select("type").distinct().to_pyarrow()["type"].to_pylist()
-    return list(types)
+    """Return the types of touchpoints; None stands for touchpoints without one."""
+    return list(touchpoints.select("type").distinct().to_pyarrow()["type"].to_pylist())
 
 
-def read_adjustments(given: Input, *, conversion: str, date: str) -> ir.Table:
-    """Return ``event_id``, ``date``, ``value``, ``currency`` of amounts that came after a conversion."""
+def read_adjustments(source: Input, *, conversion: str, date: str) -> ir.Table:
+    """Return ``event_id``, ``date``, ``value``, ``currency`` of amounts later than their conversion."""
     columns: dict[str, Any] = {
-        "event_id": given.keys(conversion, role="conversion"),
-        "date": given.instants(date, role="date"),
-        "value": given.numbers("value", role=None),
+        "event_id": source.keys(conversion, role="conversion"),
+        "date": source.instants(date, role="date"),
+        "value": source.numbers("value", role=None),
         "currency": ibis.null("string"),
     }
-    if given.has("currency"):
-        columns["currency"] = given.texts("currency", role="currency")
-    given.check()
-    return given.table.select(**columns)
+    if source.has("currency"):
+        columns["currency"] = source.texts("currency", role="currency")
+    source.check()
+    return source.table.select(**columns)
 
 
-def read_observed(given: Input, *, user: str) -> ir.Table:
-    """Return ``user_id``, ``since``, ``until`` of every user who was observed, and what else is known."""
+def read_observed(source: Input, *, user: str) -> ir.Table:
+    """Return ``user_id``, ``since``, ``until`` and the covariates of every observed user."""
     columns = {
-        "user_id": given.keys(user, role="user", unique=True),
-        "since": given.instants("since", role=None),
-        "until": given.instants("until", role=None),
+        "user_id": source.keys(user, role="user", unique=True),
+        "since": source.instants("since", role=None),
+        "until": source.instants("until", role=None),
     }
-    given.check()
-    others = [name for name in given.table.columns if name not in (user, "since", "until")]
-    return given.table.select(**columns, **{name: given.table[name] for name in others})
+    source.check()
+    others = [name for name in source.table.columns if name not in (user, "since", "until")]
+    return source.table.select(**columns, **{name: source.table[name] for name in others})
 
 
 def read_conversions(
-    given: Input,
+    source: Input,
     *,
     user: str,
     date: str,
@@ -93,38 +92,39 @@ def read_conversions(
     state: str | None = None,
     anchor: str = "event",
 ) -> ir.Table:
-    """Return the conversions with their value, currency and milestones, each a conversion of one."""
+    """Return one row per conversion with its value, currency and milestones."""
     columns: dict[str, Any] = {
-        "event_id": given.keys(conversion, role="conversion", unique=True),
-        "user_id": given.keys(user, role="user"),
-        "event_date": given.instants(date, role="date"),
+        "event_id": source.keys(conversion, role="conversion", unique=True),
+        "user_id": source.keys(user, role="user"),
+        "event_date": source.instants(date, role="date"),
         "conversions": double(1.0),
         "value": ibis.null("float64"),
         "currency": ibis.null("string"),
     }
-    if value is not None or given.has("value"):
-        columns["value"] = given.numbers(value or "value", role="value")
-    if currency is not None or given.has("currency"):
-        columns["currency"] = given.texts(currency or "currency", role="currency")
+    if value is not None or source.has("value"):
+        columns["value"] = source.numbers(value or "value", role="value")
+    if currency is not None or source.has("currency"):
+        columns["currency"] = source.texts(currency or "currency", role="currency")
     for name, source in milestones.items():
-        columns[f"{MILESTONE}{name}"] = given.instants(source, role="milestones", optional=True)
+        columns[f"{MILESTONE}{name}"] = source.instants(source, role="milestones", optional=True)
     if kind is not None:
-        columns["kind"] = given.texts(kind, role="kind")
+        columns["kind"] = source.texts(kind, role="kind")
     if state is not None:
         columns |= {
             OCCURRED: columns["event_date"],
-            STATE: given.instants(state, role="state", optional=True),
+            STATE: source.instants(state, role="state", optional=True),
         }
-    given.check()
-    return anchored(given.table.select(**columns), anchor)
+    source.check()
+    return anchored(source.table.select(**columns), anchor)
 
 
 def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
-    """Keep conversions whose state has a date, and let ``event_date`` be what their windows end at."""
+    """Keep conversions whose state has a date, and set ``event_date`` to the end of their windows."""
     if STATE not in conversions.columns:
         if anchor == "state":
             raise InvalidRequest(
-                "anchor: there is no state to end windows at; name it with state=", field="anchor"
+                "anchor: 'state' requires a column with dates of the state; name it with state=",
+                field="anchor",
             )
         return conversions
     reached = conversions.filter(conversions[STATE].notnull())

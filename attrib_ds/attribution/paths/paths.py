@@ -1,4 +1,4 @@
-"""Paths: the touchpoints of each conversion inside the lookback, in order, as one lazy table."""
+"""Paths: the ordered touchpoints of each conversion inside its lookback window, as one lazy table."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import ibis
 
-from attrib_ds.attribution.engines.engine import engine_of, has_everything, joined_in_order
+from attrib_ds.attribution.engines.engine import engine_of, has_all_features, joined_in_order
 from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.paths.aggregated import read_sequences
 from attrib_ds.attribution.paths.columns import Input
-from attrib_ds.attribution.paths.money import ORIGINAL, Money, settled, shared_out
+from attrib_ds.attribution.paths.money import ORIGINAL, Money, apply_later_amounts, scale_original_values
 from attrib_ds.attribution.paths.pairing import after_earlier, pair
 from attrib_ds.attribution.paths.path_inputs import (
     MILESTONE,
@@ -39,43 +39,60 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Paths:
-    """The touchpoints that led to conversions: lazy, and computed where the data is.
+    """The touchpoints before each conversion, as lazy tables that are computed where the data is.
 
-    Made by :func:`attrib_ds.conversion_paths`, :meth:`from_frames` or :meth:`from_sequences`.
+    Make them with :func:`attrib_ds.conversion_paths`, :meth:`from_frames` or :meth:`from_sequences`, and pass
+    them to :func:`attrib_ds.attribute`.
 
     Attributes
     ----------
     touches : ibis.Table
-        One row per conversion and touchpoint inside its lookback, and one row without a node for each
-        conversion that has none: ``event_id``, ``user_id``, ``node_id``, ``type``, ``is_direct``, ``date``,
-        ``event_date``, ``age_days``, ``youngest_days`` (age of the last one), ``position`` (1 is the
-        first), ``length``, ``conversions`` and ``value`` (of the whole conversion), ``currency``. Where a
-        state is asked for, ``event_date`` is the end of the window, and ``occurred_date`` and ``state_date``
-        tell the dates of the event and the state apart. With later amounts, ``value`` is net of them and
-        ``original_value`` without.
+        One row per conversion and touchpoint inside its window, and one row without a node for each
+        conversion without touchpoints: ``event_id``, ``user_id``, ``node_id``, ``type``, ``is_direct``,
+        ``date``, ``event_date``, ``age_days``, ``youngest_days`` (age of the last touchpoint), ``position``
+        (1 is the first), ``length``, ``conversions`` and ``value`` (of the whole conversion), ``currency``.
+        With a state, ``event_date`` is the end of the window, ``occurred_date`` the date of the event and
+        ``state_date`` that of the state. With later amounts, ``value`` is net of them and ``original_value``
+        is not.
     touchpoints : ibis.Table or None
-        Every touchpoint, those of users without a conversion included. All touchpoints of such a user, in
-        order and whatever their dates, are one null path. In aggregated paths the column ``nulls`` counts
-        them.
+        Every touchpoint, including those of users without a conversion. All touchpoints of such a user, in
+        order and regardless of the lookback, are one null path. In aggregated paths the column ``nulls``
+        counts null paths.
     converted : ibis.Table or None
-        ``user_id`` of every conversion, where this is quicker to read than ``touches``.
+        ``user_id`` of every conversion, if it is faster to read than ``touches``.
     observed : ibis.Table or None
-        ``user_id``, ``since``, ``until`` of every user who was observed, whether or not anything happened,
-        and what else is known of them.
+        ``user_id``, ``since``, ``until`` and covariates of every observed user, including users without
+        touchpoints and conversions.
     nodes : DataFrame or None
         The tree of nodes: ``node_id``, ``name``, ``type``, ``parent_id``.
     spend : DataFrame or None
-        ``node_id``, ``spend``, ``currency`` and, where it is known by day, ``date``.
+        ``node_id``, ``spend``, ``currency`` and, if spend is by day, ``date``.
     conversions : ibis.Table or None
-        What :attr:`touches` were paired from.
+        The conversions in :attr:`touches`.
     later : ibis.Table or None
-        Amounts that came after their conversions, such as refunds: ``event_id``, ``date``, ``value``.
+        Amounts later than their conversions, such as refunds: ``event_id``, ``date``, ``value``.
     window : Window or None
-        Which touchpoints belong to a conversion.
+        Rules that decide which touchpoints belong to a conversion.
     timezone : str
-        IANA name of the time zone whose days are meant where nothing else is said.
+        IANA name of the default time zone of results by day.
     settings : mapping of str to str
-        How the paths were made, in words: what results made from them carry in ``attrs``.
+        Settings of the paths as text, which results carry in ``attrs``.
+    has_dates, has_users, has_touch_ids : bool
+        Whether touchpoints have dates and belong to users, which they do not in aggregated paths, and whether
+        a column identifies them.
+    owner : object
+        Owner of the tables, kept alive as long as the paths.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"path": ["search > email", "email"], "conversions": [3, 1]})
+    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
+    >>> paths.summary()[["path", "length", "conversions"]]
+                 path  length  conversions
+    0  search > email       2          3.0
+    1           email       1          1.0
     """
 
     touches: ir.Table
@@ -92,7 +109,6 @@ class Paths:
     has_dates: bool = True
     has_users: bool = True
     has_touch_ids: bool = True
-    # Whoever owns the tables; they live as long as the paths do.
     owner: object = None
 
     @classmethod
@@ -124,69 +140,68 @@ class Paths:
         later_rate: str = "original",
         memory: str | None = None,
     ) -> Paths:
-        """Make paths from touchpoints and conversions of any origin.
+        """Make paths from your own tables of touchpoints and conversions.
 
         Parameters
         ----------
         touchpoints : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table
             One row per touchpoint with the columns ``user``, ``node``, ``date`` (and ``touch``, ``type``).
-            What is computed from a table of Ibis is computed where it is, on Spark or a warehouse; frames
-            beside it are sent there, so they should be small.
+            Ibis tables are computed by their own engine, such as Spark or a warehouse; other tables are sent
+            there, so they should be small.
         conversions : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table
-            One row per conversion with the columns ``conversion``, ``user``, ``date`` and, as far as there,
+            One row per conversion with the columns ``conversion``, ``user``, ``date`` and, optionally,
             ``value``, ``currency`` and milestones.
         lookback : str, timedelta or mapping, default "30D"
-            Touchpoints in ``(date - lookback, date]`` of a conversion belong to its path. A mapping has one
-            for each type of touchpoints, such as ``{"click": "30D", "view": "1D"}``; ``"default"`` in it is
-            that of the types it does not name.
+            Length of the window: touchpoints in ``(date - lookback, date]`` of a conversion belong to its
+            path. A mapping has a lookback for each type of touchpoints, such as
+            ``{"click": "30D", "view": "1D"}``; its key ``"default"`` stands for all other types.
         user, node, date, conversion : str
-            Names of the columns. ``user`` and ``date`` are the same in both tables. Instants without an
-            offset are UTC.
+            Names of the columns; ``user`` and ``date`` are in both tables. Instants without an offset are
+            UTC.
         touch : str, optional
-            Column of touchpoints that identifies them; it decides the order of touchpoints of the same
-            instant, which the node's id decides otherwise.
+            Column of touchpoints with their unique ids, which order touchpoints of the same instant; by
+            default node ids do.
         type : str, optional
-            Column of touchpoints that tells their kinds apart (click, view); ``"type"`` where it is there.
+            Column of touchpoints with their type, such as click or view; ``"type"`` if it exists.
         value, currency : str, optional
-            Columns of conversions; ``"value"`` and ``"currency"`` where they are there.
+            Columns of conversions; ``"value"`` and ``"currency"`` if they exist.
         milestones : mapping of str to str, optional
-            Name of a milestone to the column of conversions that holds its date (or nothing).
+            Names of milestones, to the columns of conversions with their dates, which may be null.
         users : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table, optional
-            One row per user who was observed, also those whom nothing touched and who did not convert: the
-            column ``user``, ``since`` and ``until`` (instants; a conversion that ends the observation is
-            its end), and in further columns what else is known of the user. Only incremental models look
-            at it.
+            One row per observed user, including users without touchpoints and conversions: the column
+            ``user``, ``since`` and ``until`` (instants; a conversion that ends the observation is its end),
+            and covariates in further columns. Only incremental models use it.
         node_lookbacks : mapping of str to str or timedelta, optional
-            Lookbacks of nodes, which go before those of types.
+            Lookbacks by node id, which take precedence over those of types.
         precedence : sequence of str, optional
-            Types, the first before the others: with ``("click", "view")`` the views in a window that holds a
-            click are left out. Without it (the default) all count.
+            Types in order of precedence: with ``("click", "view")``, views are dropped from a window that has
+            a click. By default all touchpoints count.
         reset : {"none", "same", "any"}, default "none"
-            Which conversions of a user end the window of the next one, so that a touchpoint counts for the
-            first of them only: none; those of the same ``kind``; any that is given.
+            Which earlier conversions of a user end the window, so that a touchpoint counts for one
+            conversion only: none of them, those of the same ``kind``, or all in ``conversions``.
         kind : str, optional
-            Column of conversions that tells their kinds apart; by default all are of one kind.
+            Column of conversions with their kind, for ``reset="same"``; by default all are of one kind.
         state : str, optional
-            Column of conversions that holds the date of a state, such as qualified. Conversions without one
-            are left out.
+            Column of conversions with the date of a state, such as qualified. Conversions without a date are
+            left out.
         anchor : {"event", "state"}, default "event"
-            Whether windows end at the date of the conversion or at that of its state.
+            Whether windows end at the date of the conversion or of its state.
         adjustments : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table, optional
-            Amounts that came later, such as refunds: ``conversion``, ``date``, ``value`` (below zero for a
-            refund) and, where it is not that of the conversion, ``currency``. They are added to the value of
-            their conversion and have its weights; models are fitted without them. Those of conversions that
-            are not given are left out.
+            Amounts later than their conversion, such as refunds: ``conversion``, ``date``, ``value`` (below 0
+            for a refund) and, if it is not that of the conversion, ``currency``. They are added to the value
+            of their conversion and credited with its weights; models are fitted without them. Amounts of
+            conversions that are not in ``conversions`` are left out.
         in_currency : str, optional
-            Convert every value to this currency by ``rates``, at the date of the conversion.
+            Currency to convert every value to by ``rates``, at the date of the conversion.
         rates : DataFrame, optional
-            ``currency`` (str), ``date`` (from which on the rate holds) and ``rate`` (what one unit is worth
-            in ``in_currency``, above 0).
+            ``currency`` (str), ``date`` (from which the rate is valid) and ``rate`` (worth of one unit in
+            ``in_currency``, above 0).
         later_rate : {"original", "own"}, default "original"
             Whether adjustments are converted at the date of their conversion, so that a full refund leaves
             nothing, or at their own.
         memory : str, optional
-            How much memory the engine may use, such as ``"4GB"``; what is larger goes through files in the
-            folder for temporary files, which must have room for it. By default four fifths of what there is.
+            Maximum memory of the engine, such as ``"4GB"``; larger data is spilled to a temporary folder. By
+            default 80 % of the machine's memory.
 
         Returns
         -------
@@ -196,18 +211,18 @@ class Paths:
         Raises
         ------
         InvalidRequest
-            If a column is missing, an identifier is missing or doubled, a number is not finite, a date
-            cannot be read, a type has no lookback, or a currency has no rate on a day.
+            If a column is missing, an identifier is missing or not unique, a number is not finite, a date
+            cannot be read, a type has no lookback, or a currency has no rate at a date.
 
         Examples
         --------
+        >>> import attrib_ds as at
         >>> import pandas as pd
-        >>> from attrib_ds import Paths
         >>> touchpoints = pd.DataFrame({"user_id": ["u", "u"], "node_id": ["search", "email"],
         ...     "date": pd.to_datetime(["2025-01-01", "2025-01-02"], utc=True)})
         >>> conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "value": [30.0],
         ...     "date": pd.to_datetime(["2025-01-03"], utc=True)})
-        >>> Paths.from_frames(touchpoints, conversions).to_pandas()["node_id"].tolist()
+        >>> at.Paths.from_frames(touchpoints, conversions).to_pandas()["node_id"].tolist()
         ['search', 'email']
         """
         window = Window.of(
@@ -242,7 +257,7 @@ class Paths:
             later = read_adjustments(
                 Input.open(backend, adjustments, argument="adjustments"), conversion=conversion, date=date
             )
-        converted, later = settled(converted, later, money)
+        converted, later = apply_later_amounts(converted, later, money)
         if reset != "none":
             converted = after_earlier(converted, by=["kind"] if reset == "same" and kind is not None else [])
         observed = None
@@ -271,27 +286,27 @@ class Paths:
         nulls: str | None = None,
         separator: str = " > ",
     ) -> Paths:
-        """Make paths from already aggregated ones, the form other libraries use.
+        """Make paths from aggregated ones, the input of ChannelAttribution and other libraries.
 
         Parameters
         ----------
         frame : DataFrame
             One row per distinct path.
         path : str
-            Column of the nodes in order, joined by ``separator``.
+            Column with the node ids in order, joined by ``separator``.
         conversions : str
-            Column of the number of conversions with that path, 0 or more.
+            Column with the number of conversions with the path, 0 or more.
         value : str, optional
-            Column of the total value of those conversions.
+            Column with the total value of these conversions.
         nulls : str, optional
-            Column of the number of users with that path who did not convert.
+            Column with the number of users with the path who did not convert, 0 or more.
         separator : str, default " > "
-            What stands between two nodes.
+            Text between two nodes, not empty.
 
         Returns
         -------
         Paths
-            Without dates: models that need ages refuse them.
+            Without dates and users: models that need them raise :class:`~attrib_ds.errors.InvalidRequest`.
 
         Raises
         ------
@@ -301,10 +316,10 @@ class Paths:
 
         Examples
         --------
+        >>> import attrib_ds as at
         >>> import pandas as pd
-        >>> from attrib_ds import Paths
         >>> frame = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1]})
-        >>> Paths.from_sequences(frame, path="path", conversions="n").lengths()["conversions"].tolist()
+        >>> at.Paths.from_sequences(frame, path="path", conversions="n").lengths()["conversions"].tolist()
         [1.0, 3.0]
         """
         touches, points = read_sequences(
@@ -313,7 +328,7 @@ class Paths:
         return cls(touches=touches, touchpoints=points, has_dates=False, has_users=False)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Compute the paths.
+        """Compute the paths as a DataFrame.
 
         Returns
         -------
@@ -335,15 +350,20 @@ class Paths:
 
         Parameters
         ----------
-        top : int, optional
-            How many paths, the most frequent first; None for all.
+        top : int or None, default 20
+            Maximum number of paths, 0 or more, the most frequent first; None for all.
 
         Returns
         -------
         DataFrame
             One row per path and currency, by conversions: ``path`` (str, nodes joined by `` > ``, empty for
             conversions without a touchpoint), ``length`` (Int64), ``conversions``, ``value`` (float64),
-            ``currency`` (str). Paths through different nodes of the same name have a row each.
+            ``currency`` (str). Paths through different nodes of the same name have separate rows.
+
+        Raises
+        ------
+        InvalidRequest
+            If ``top`` is not a number of paths.
         """
         if top is not None and (not isinstance(top, int) or top < 0):
             raise InvalidRequest(
@@ -352,7 +372,7 @@ class Paths:
         touches = self._named()
         of_event = touches.group_by("event_id").agg(
             path=joined_in_order(touches.node_name, touches.position, " > "),
-            # Names may be alike, or hold what stands between them; ids with their lengths are not.
+            # Names may coincide or contain the separator; ids with their lengths are unambiguous.
             ids=joined_in_order(_counted(touches.node_id), touches.position, ""),
             length=touches.length.max(),
             conversions=touches.conversions.max(),
@@ -385,7 +405,12 @@ class Paths:
         -------
         DataFrame
             One row per conversion: ``event_id`` (str), ``conversions`` (float64), ``first_lag_days``,
-            ``last_lag_days`` (float64, null where there is no touchpoint).
+            ``last_lag_days`` (float64, null without a touchpoint).
+
+        Raises
+        ------
+        InvalidRequest
+            If the paths are aggregated ones, which have no dates.
         """
         self.require_dates("lags")
         touches = self.touches
@@ -397,17 +422,17 @@ class Paths:
         return to_pandas(lags.order_by("event_id").to_pyarrow())
 
     def with_lookback(self, lookback: Lookback) -> Paths:
-        """Return paths of the same conversions and touchpoints within another lookback.
+        """Return paths of the same conversions and touchpoints with another lookback.
 
         Parameters
         ----------
         lookback : str, timedelta or mapping
-            As in :meth:`from_frames`. Lookbacks of nodes, resets and what else was said stay.
+            As in :meth:`from_frames`. Lookbacks of nodes, resets and all other settings stay.
 
         Returns
         -------
         Paths
-            Lazy, as these are.
+            With the new lookback.
 
         Raises
         ------
@@ -416,12 +441,12 @@ class Paths:
         """
         if self.conversions is None or self.touchpoints is None or self.window is None:
             raise InvalidRequest(
-                "paths: aggregated paths have no dates, so they have no other lookback; use "
+                "paths: aggregated paths have no dates, so their lookback cannot change; use "
                 "Paths.from_frames",
                 field="paths",
             )
-        given = Window.of(lookback)
-        window = replace(self.window, lookback=given.lookback, of_types=given.of_types)
+        changed = Window.of(lookback)
+        window = replace(self.window, lookback=changed.lookback, of_types=changed.of_types)
         if window.named_types:
             window.require_types(touch_types(self.touchpoints))
         repaired = replace(
@@ -433,66 +458,66 @@ class Paths:
         return repaired._valued(self.settings["value"]) if "value" in self.settings else repaired
 
     def with_original_values(self) -> Paths:
-        """Return the same paths with the values that conversions had before later amounts."""
+        """Return the same paths with the value of conversions before later amounts."""
         return self if ORIGINAL not in self.touches.columns else self._valued("original")
 
     def with_later_values(self) -> Paths:
-        """Return the same paths with only what came after the conversions as their value."""
+        """Return the same paths with only the later amounts of conversions as their value."""
         return self if self.settings.get("value") == "later" else self._valued("later")
 
-    def with_shared_values(self) -> Paths:
-        """Return the same paths with their net value shared out as the original values were."""
+    def with_scaled_values(self) -> Paths:
+        """Return the same paths with original values scaled to sum to the net value."""
         has_later = ORIGINAL in self.touches.columns
-        return replace(self, touches=shared_out(self.touches)) if has_later else self
+        return replace(self, touches=scale_original_values(self.touches)) if has_later else self
 
     def computed(self) -> Paths:
-        """Return the same paths with their touches computed, for those who look at them several times.
+        """Return the same paths with their touches cached, if the engine can, for repeated use.
 
-        Where the engine can keep them, which it does as long as these paths live.
+        The cache lives as long as the returned paths.
         """
-        is_kept = self.has_users and has_everything(self.touches)
-        return replace(self, touches=self.touches.cache()) if is_kept else self
+        can_cache = self.has_users and has_all_features(self.touches)
+        return replace(self, touches=self.touches.cache()) if can_cache else self
 
     def with_spend(self, spend: pd.DataFrame) -> Paths:
-        """Return the same paths with the spend of nodes beside them."""
+        """Return the same paths with the spend of nodes."""
         return replace(self, spend=spend)
 
     def names(self, node_ids: pd.Series[Any]) -> pd.Series[Any]:
-        """Return the names of nodes; a node without one is called by its id."""
+        """Return the names of nodes, or the id of a node without a name."""
         if self.nodes is None:
             return node_ids.copy()
         return replaced(node_ids, dict(zip(self.nodes["node_id"], self.nodes["name"], strict=True)))
 
-    def require_dates(self, what: str) -> None:
-        """Refuse what needs the dates of touchpoints where there are none."""
+    def require_dates(self, purpose: str) -> None:
+        """Raise if touchpoints have no dates."""
         if not self.has_dates:
             raise InvalidRequest(
-                f"paths: {what} needs the dates of touchpoints, which aggregated paths do not have; "
+                f"paths: {purpose} needs the dates of touchpoints, which aggregated paths do not have; "
                 "use Paths.from_frames",
                 field="paths",
             )
 
     def milestones(self) -> list[str]:
-        """Return the names of the milestones whose dates the paths carry."""
+        """Return the names of the milestones of the paths."""
         return [name.removeprefix(MILESTONE) for name in self.touches.columns if name.startswith(MILESTONE)]
 
     def __repr__(self) -> str:
         kind = "touchpoints with dates" if self.has_dates else "aggregated sequences"
-        told = "".join(f", {name} {value}" for name, value in self.settings.items())
-        return f"<Paths of {kind}{told}; .to_pandas(), .summary(), .lengths(), .lags()>"
+        settings = "".join(f", {name} {value}" for name, value in self.settings.items())
+        return f"<Paths of {kind}{settings}; .to_pandas(), .summary(), .lengths(), .lags()>"
 
     def _repr_html_(self) -> str:
         kind = "touchpoints with dates" if self.has_dates else "aggregated sequences"
-        ways = ".to_pandas(), .summary(), .lengths(), .lags(), and attribute(paths, …)"
-        return card("Paths", {"of": kind, **self.settings}, note=f"Nothing is computed yet: {ways}")
+        methods = ".to_pandas(), .summary(), .lengths(), .lags(), and attribute(paths, …)"
+        return card("Paths", {"of": kind, **self.settings}, note=f"Nothing is computed yet: {methods}")
 
     def _valued(self, which: str) -> Paths:
         touches = self.touches
         original = touches[ORIGINAL] if ORIGINAL in touches.columns else touches.value
-        # The original values stay, because models learn from them.
+        # The original values stay because models learn from them.
         value = original if which == "original" else touches.value - original
-        told = {**self.settings, "value": which}
-        return replace(self, touches=touches.mutate(value=value), later=None, settings=told)
+        settings = {**self.settings, "value": which}
+        return replace(self, touches=touches.mutate(value=value), later=None, settings=settings)
 
     def _one_per_event(self) -> ir.Table:
         touches = self.touches
@@ -511,10 +536,10 @@ def _counted(node_ids: Any) -> Any:
 
 
 def require_paths(paths: object) -> None:
-    """Refuse what is not ``Paths``, such as the frame of touchpoints that they are made from."""
+    """Require ``Paths``, and not, for example, a frame of touchpoints."""
     if not isinstance(paths, Paths):
         raise InvalidRequest(
-            f"paths: {type(paths).__name__} is not Paths; allowed: what conversion_paths, Paths.from_frames "
-            "or Paths.from_sequences make",
+            f"paths: {type(paths).__name__} is not Paths; allowed: the result of conversion_paths, "
+            "Paths.from_frames or Paths.from_sequences",
             field="paths",
         )

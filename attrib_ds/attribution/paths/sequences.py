@@ -1,6 +1,6 @@
-"""Paths as rows of coded steps: those that led to a conversion, and beside them the null paths.
+"""Paths as sequences of integer codes, converting paths and null paths, for models that compare whole paths.
 
-Nodes are whole numbers here, in the order of their ids; their names never meet, so they may hold anything.
+Codes follow the order of node ids. Names are not joined into text here, so they may contain any character.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.models.path_models import SequenceModel
     from attrib_ds.attribution.paths.paths import Paths
 
-#: The code of "no touchpoint".
+#: Code of "no touchpoint".
 NOTHING = -1
 
-#: What a path counts: conversions, null paths, and the value of conversions above and below zero. Values of
-#: both signs are credited apart, because a node's share of a sum near zero would have no bounds.
+#: Counts of a path: conversions, null paths, and the positive and negative value of conversions. Positive and
+#: negative values are credited separately, because shares of a sum near zero are unbounded.
 COUNTS = ("conversions", "nulls", "gains", "losses")
 
-#: Bits of a whole number that mark nodes in a set.
+#: Bits of an integer that mark the nodes of a set.
 WORD = 62
 
-#: Where :attr:`Sequences.memory` holds a table of the sets of nodes, counted beside something else.
+#: Key in :attr:`Sequences.memory` of the counts of node sets, if another query computed them too.
 SETS = "sets"
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The steps of paths of one kind: all with a conversion, or all without.
+    """The steps of paths of one kind: converting paths or null paths.
 
     Attributes
     ----------
     table : ibis.Table
-        One row per step: ``path_id``, ``code``, the columns in ``order``, ``fold``, those of ``COUNTS`` that
-        the kind has (of the whole path, repeated) and, with conversions, ``currency``.
+        One row per step: ``path_id``, ``code``, the columns in ``order``, ``fold``, the columns of ``COUNTS``
+        that apply to the kind (of the whole path, repeated) and, for converting paths, ``currency``.
     order : tuple of str
-        Columns that put the steps of one path in order.
+        Columns to order the steps of a path by.
     """
 
     table: ir.Table
@@ -58,46 +58,46 @@ class Steps:
 
     @property
     def counts(self) -> list[str]:
-        """What paths of this kind count."""
+        """The columns of ``COUNTS`` that apply to paths of this kind."""
         return [name for name in COUNTS if name in self.table.columns]
 
     @property
     def words(self) -> list[str]:
-        """Columns that mark the node in a set of nodes."""
+        """Columns with the bit of the node in a set of nodes."""
         return [name for name in self.table.columns if name.startswith("word_")]
 
     def in_order(self, *by: str) -> Any:
-        """Return the window over the steps of a path, in order, and within it over equal columns."""
+        """Return the window over the ordered steps of a path, partitioned further by columns."""
         table = self.table
         return ibis.window(
             group_by=[table[name] for name in ("path_id", *by)],
             order_by=[table[name] for name in self.order],
         )
 
-    def kept(self, condition: Any, **columns: Any) -> Steps:
-        """Return the steps that meet a condition, which may look at other steps of the path."""
+    def where(self, condition: Any, **columns: Any) -> Steps:
+        """Return the steps that meet a condition, which may depend on other steps of the path."""
         marked = self.table.mutate(is_kept=condition, **columns)
         return replace(self, table=marked.filter(marked.is_kept).drop("is_kept"))
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Paths ready for the models that look at whole paths.
+    """Paths prepared for the models that compare whole paths.
 
     Attributes
     ----------
     node_ids : list of str
-        The node of each code.
+        Node id of each code.
     folds : int
-        Groups that users are split into by a hash, for the jackknife; 1 is no split.
+        Number of groups to split users into by a hash, for the jackknife; 1 for no split.
     bootstrap : Uncertainty, optional
-        Asks for replicates. The group of a user is a hash of the user then: everyone is a group.
+        Parameters of a bootstrap. Every user is then a group of their own, numbered by a hash.
     salt : int
-        Makes other groups of the same users.
+        Seed of the split into groups.
     counts_sets : bool
-        Whether the sets of nodes that users touched are wanted too, whatever else is counted.
+        Whether to compute the counts of node sets together with other counts.
     memory : dict
-        What one model has computed and another can use.
+        Cache of results that models share.
     """
 
     paths: Paths
@@ -118,19 +118,19 @@ class Sequences:
         salt: int = 0,
         counts_sets: bool = False,
     ) -> Sequences:
-        """Give the nodes of paths their numbers."""
+        """Assign a code to each node of paths."""
         points = paths.touches if paths.touchpoints is None else paths.touchpoints
-        found = points.filter(points.node_id.notnull()).select("node_id").distinct().order_by("node_id")
-        node_ids = found.to_pyarrow()["node_id"].to_pylist()
+        distinct = points.filter(points.node_id.notnull()).select("node_id").distinct()
+        node_ids = distinct.order_by("node_id").to_pyarrow()["node_id"].to_pylist()
         return cls(paths, node_ids, folds, bootstrap, salt, counts_sets)
 
     @property
     def words(self) -> list[str]:
-        """Columns of steps that mark the node in a set of nodes, one bit each."""
+        """Columns of steps with the bit of the node in a set of nodes."""
         return [f"word_{index}" for index in range(max(1, -(-len(self.node_ids) // WORD)))]
 
     def converting(self) -> Steps:
-        """Return the steps of paths with a conversion; one without a touchpoint has a step of its own."""
+        """Return the steps of converting paths; a path without a touchpoint has one step."""
         touches = self.coded(self.paths.touches)
         value = touches.value
         table = touches.select(
@@ -143,7 +143,7 @@ class Sequences:
             "conversions",
             "currency",
             path_id="event_id",
-            # Products, not zeros: an unknown value stays unknown.
+            # A product instead of 0, so that missing values stay missing.
             gains=ibis.ifelse(value > 0, value, 0.0 * value),
             losses=ibis.ifelse(value < 0, -value, 0.0 * value),
             fold=self.fold(touches.user_id if self.paths.has_users else touches.event_id),
@@ -151,46 +151,45 @@ class Sequences:
         return Steps(table, ("position",))
 
     def nulls(self) -> Steps | None:
-        """Return the steps of paths without a conversion, or None where they are unknown."""
+        """Return the steps of null paths, or None if the paths have no touchpoints of other users."""
         points = self.paths.touchpoints
         if points is None:
             return None
         if not self.paths.has_users:
-            lost = self.coded(points.filter(points.nulls > 0))
-            # Another unit than the conversions of the same path.
-            fold = self.fold(lost.event_id + " without a conversion")
-            table = lost.select("code", *self.words, "position", "nulls", path_id="event_id", fold=fold)
+            null_paths = self.coded(points.filter(points.nulls > 0))
+            # Other users than those of the conversions with the same path.
+            fold = self.fold(null_paths.event_id + " without a conversion")
+            table = null_paths.select("code", *self.words, "position", "nulls", path_id="event_id", fold=fold)
             return Steps(table, ("position",))
         converted = self.paths.touches if self.paths.converted is None else self.paths.converted
         users = converted.select("user_id").distinct()
-        lost = self.coded(points.filter(points.user_id.notnull()).anti_join(users, "user_id"))
-        table = lost.select(
+        null_paths = self.coded(points.filter(points.user_id.notnull()).anti_join(users, "user_id"))
+        table = null_paths.select(
             "code",
             *self.words,
             "date",
             "touch_id",
             path_id="user_id",
             nulls=double(1.0),
-            fold=self.fold(lost.user_id),
+            fold=self.fold(null_paths.user_id),
         )
-        # Codes are in the order of node ids, and far quicker to sort by where these are the touch ids too.
+        # Codes are ordered as node ids, which are the touch ids by default, and sort far faster.
         return Steps(table, ("date", "touch_id", "code") if self.paths.has_touch_ids else ("date", "code"))
 
     def collect(
         self, summary: Callable[[Steps], ir.Table], *, nulls: bool = True, order_by: Sequence[str] = ()
     ) -> pa.Table:
-        """Compute one summary of converting paths and null paths together.
+        """Compute a summary of converting paths and of null paths, and concatenate both.
 
         Parameters
         ----------
         summary : callable
-            Takes :class:`Steps` and returns a table, with ``fold``, ``currency`` and ``COUNTS`` where the
-            steps have them.
+            Function of :class:`Steps` that returns a table, with the columns ``fold``, ``currency`` and
+            ``COUNTS`` that the steps have.
         nulls : bool, default True
-            Whether null paths are part of it, where they are known.
+            Whether to include null paths, if there are any.
         order_by : sequence of str, optional
-            Columns to order the rows by; by default all but the counts, so that later sums of rows are always
-            the same.
+            Columns to order the rows by; by default all but the counts, so that later sums are reproducible.
         """
         kinds = [self.converting(), self.nulls() if nulls else None]
         missing = {"currency": ibis.null("string")} | {name: ibis.literal(0.0) for name in COUNTS}
@@ -198,10 +197,12 @@ class Sequences:
         for steps in kinds:
             if steps is not None:
                 part = summary(steps)
-                whole = part.mutate(**{name: missing[name] for name in missing if name not in part.columns})
+                complete = part.mutate(
+                    **{name: missing[name] for name in missing if name not in part.columns}
+                )
                 by = order_by or sorted(set(part.columns) - set(COUNTS))
-                # One query for each kind: in one for both, the engine would first copy every touchpoint.
-                tables.append(whole.order_by(*by).to_pyarrow())
+                # Two queries: in a union, the engine would first copy every touchpoint.
+                tables.append(complete.order_by(*by).to_pyarrow())
         return pa.concat_tables(tables, promote_options="permissive")
 
     def fold(self, users: Any) -> Any:
@@ -215,7 +216,7 @@ class Sequences:
         return group_of(users, self.folds).cast("int8")
 
     def coded(self, rows: ir.Table) -> ir.Table:
-        """Join the code of each node, and its bit in a set of nodes."""
+        """Add the code of each node, and its bit in a set of nodes."""
         codes = np.arange(len(self.node_ids), dtype=np.int64)
         columns = {
             "coded_id": pa.array(self.node_ids, pa.string()),
@@ -229,67 +230,67 @@ class Sequences:
 
 
 def summed(rows: ir.Table, counts: Sequence[str]) -> dict[str, Any]:
-    """Return the sums of what paths count; null paths are whole, so any order adds them up alike."""
+    """Return the sums of counts; those of null paths are integers, exact in any order."""
     return {name: rows[name].sum() if name == "nulls" else total(rows[name]) for name in counts}
 
 
 def prepared(steps: Steps, model: SequenceModel, node_ids: list[str]) -> Steps:
-    """Cut paths to their last steps, leave out nodes that may be, and apply a transform.
+    """Keep the last steps of paths, remove nodes, and apply the transform of a model.
 
     Parameters
     ----------
     steps : Steps
-        Of paths as they are.
+        Steps of the original paths.
     model : SequenceModel
-        Says which steps and which transform.
+        Model with the number of steps, nodes to remove and the transform.
     node_ids : list of str
-        The node of each code. Under the transform ``"frequency"`` the code of a node touched ``t`` times is
-        its own plus ``t - 1`` times the number of nodes.
+        Node id of each code. Under the transform ``"frequency"``, a node touched ``t`` times has its own code
+        plus ``t - 1`` times the number of nodes.
 
     Returns
     -------
     Steps
-        What is left, in the same order.
+        The remaining steps, in the same order.
 
     Raises
     ------
     InvalidRequest
-        If a node to leave out is not among them.
+        If a node to remove is not one of ``node_ids``.
     """
-    every = ibis.window(group_by=steps.table.path_id)
+    of_path = ibis.window(group_by=steps.table.path_id)
     if model.steps is not None:
         rank = ibis.row_number().over(steps.in_order())
-        steps = steps.kept(rank >= steps.table.count().over(every) - model.steps)
+        steps = steps.where(rank >= steps.table.count().over(of_path) - model.steps)
     if model.remove_if_not_all:
         is_other = _is_other(steps, model.remove_if_not_all, node_ids, argument="remove_if_not_all")
-        steps = steps.kept(is_other | (is_other.cast("int64").max().over(every) == 0))
+        steps = steps.where(is_other | (is_other.cast("int64").max().over(of_path) == 0))
     if model.remove_if_last_and_not_all:
         steps = _without_ends(steps, model.remove_if_last_and_not_all, node_ids)
     code, nodes = steps.table.code, len(node_ids)
     if model.transform == "exposure":
-        return steps.kept((code != code.lag(1).over(steps.in_order())).fill_null(True))
+        return steps.where((code != code.lag(1).over(steps.in_order())).fill_null(True))
     if model.transform == "unique":
         return steps
     is_first = ibis.row_number().over(steps.in_order("code")) == 0
     if model.transform == "first":
-        return steps.kept(is_first)
+        return steps.where(is_first)
     times = steps.table.count().over(ibis.window(group_by=[steps.table.path_id, code]))
-    return steps.kept(is_first, code=(code + nodes * (times - 1)).cast("int64"))
+    return steps.where(is_first, code=(code + nodes * (times - 1)).cast("int64"))
 
 
-def _without_ends(steps: Steps, left_out: tuple[str, ...], node_ids: list[str]) -> Steps:
-    """Leave out what comes after the last step of any other node."""
+def _without_ends(steps: Steps, removed: tuple[str, ...], node_ids: list[str]) -> Steps:
+    """Drop steps after the last step of any other node."""
     steps = replace(steps, table=steps.table.mutate(rank=ibis.row_number().over(steps.in_order())))
-    is_other = _is_other(steps, left_out, node_ids, argument="remove_if_last_and_not_all")
-    every = ibis.window(group_by=steps.table.path_id)
-    last_other = ibis.ifelse(is_other, steps.table.rank, -1).max().over(every)
-    kept = steps.kept((steps.table.rank <= last_other) | (last_other < 0))
-    return replace(kept, table=kept.table.drop("rank"))
+    is_other = _is_other(steps, removed, node_ids, argument="remove_if_last_and_not_all")
+    of_path = ibis.window(group_by=steps.table.path_id)
+    last_other = ibis.ifelse(is_other, steps.table.rank, -1).max().over(of_path)
+    remaining = steps.where((steps.table.rank <= last_other) | (last_other < 0))
+    return replace(remaining, table=remaining.table.drop("rank"))
 
 
-def _is_other(steps: Steps, left_out: tuple[str, ...], node_ids: list[str], *, argument: str) -> Any:
-    """Say which steps are not of the nodes that may be left out; that of a path without any is not."""
-    for node_id in left_out:
+def _is_other(steps: Steps, removed: tuple[str, ...], node_ids: list[str], *, argument: str) -> Any:
+    """Return whether each step is of a node to keep; false for the step of a path without a touchpoint."""
+    for node_id in removed:
         if node_id not in node_ids:
             raise InvalidRequest.choice(argument, node_id, node_ids)
-    return ~steps.table.code.isin([node_ids.index(node_id) for node_id in left_out])
+    return ~steps.table.code.isin([node_ids.index(node_id) for node_id in removed])

@@ -1,4 +1,4 @@
-"""Reads the tables of a project from any engine by the columns of :mod:`attrib_ds.schema`."""
+"""Reads a project from tables in the user's own engine, for :func:`attrib_ds.open_tables`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from ibis.common.exceptions import TableNotFound
 
 from attrib_ds import schema
-from attrib_ds.attribution.engines.engine import double, moved
+from attrib_ds.attribution.engines.engine import double, rebound
 from attrib_ds.attribution.paths.columns import Input
 from attrib_ds.attribution.paths.tables import Tables
 from attrib_ds.errors import InvalidRequest, closest
@@ -28,7 +28,7 @@ STATISTIC: Final = "statistics."
 STATE: Final = "states."
 _CURRENCY: Final = ".currency"
 
-#: What a column holds, in the words of errors, and the types of an engine that it may have.
+#: Kinds of columns as errors name them, and the types that each of them allows.
 _KINDS: Final = {
     "text": lambda kind: kind.is_string() or kind.is_integer() or kind.is_uuid() or kind.is_null(),
     "timestamp": lambda kind: kind.is_timestamp() or kind.is_date(),
@@ -40,7 +40,7 @@ _TYPES: Final = {"text": "string", "timestamp": "timestamp(6)", "number": "float
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a table must have, and those that are empty where it does not have them."""
+    """Required columns of a table, and optional ones, which are null by default."""
 
     needed: Mapping[str, str]
     optional: Mapping[str, str]
@@ -81,74 +81,70 @@ TABLES: Final = {
 
 
 @dataclass(frozen=True)
-class Lent:
-    """Tables of a user's engine, by what they are.
+class ExternalTables:
+    """Tables in the user's engine, and the names of their columns.
 
     Attributes
     ----------
     backend : ibis backend
-        Where they are.
+        Connection of the tables.
     columns : mapping of str to mapping
-        For a table, the names of its columns where they are not ours: ours to its.
+        For each table, names of the schema to the names of its columns, where they differ.
     """
 
     backend: Any
     columns: Mapping[str, Mapping[str, str]]
 
     def read(self, name: str, given: Any) -> ir.Table:
-        """Return a table with our columns, those that are absent empty, and all others as they are.
+        """Return a table with the columns of the schema, optional ones as nulls, and all other columns.
 
         Raises
         ------
         InvalidRequest
-            If there is no such table, a needed column is absent, or a column holds another type than its name
-            says.
+            If there is no such table, a required column is missing, or a column has the wrong type.
         """
-        table = self._named(name, given) if isinstance(given, str) else moved(given, self.backend)
+        table = self._named(name, given) if isinstance(given, str) else rebound(given, self.backend)
         declared, renamed = TABLES[name], dict(self.columns.get(name, {}))
         absent = [source for source in renamed.values() if source not in table.columns]
         if absent:
             raise InvalidRequest.choice(f"columns[{name!r}]", absent[0], table.columns)
         table = table.rename(renamed)
-        missing = [f"{each} ({kind})" for each, kind in declared.needed.items() if each not in table.columns]
+        missing = [column for column in declared.needed if column not in table.columns]
         if missing:
-            first = next(each for each in declared.needed if each not in table.columns)
+            described = ", ".join(f"{column} ({declared.needed[column]})" for column in missing)
             raise InvalidRequest(
-                f"{name}: the columns {', '.join(missing)} are missing; the table has: "
-                f"{', '.join(table.columns)}; where one has another name, "
-                f"columns={{{name!r}: {{{first!r}: '…'}}}} tells it",
+                f"{name}: the columns {described} are missing; the table has: {', '.join(table.columns)}; "
+                f"if a column has another name, pass columns={{{name!r}: {{{missing[0]!r}: '…'}}}}",
                 field=name,
             )
-        lent = Input(table, name, is_lent=True, dialect=self.backend.name)
-        known = {**declared.needed, **declared.optional}
-        held: dict[str, Any] = {}
-        for each, kind in known.items():
-            if each not in table.columns:
-                held[each] = ibis.null(_TYPES[kind])
-            else:
-                held[each] = _as(lent, each, kind)
-        others = {
-            each: lent.instants(each, role=each, optional=True)
-            if table[each].type().is_timestamp()
-            else table[each]
-            for each in table.columns
-            if each not in known
+        source = Input(table, name, is_external=True, dialect=self.backend.name)
+        schema_columns = {**declared.needed, **declared.optional}
+        converted = {
+            column: _as(source, column, kind) if column in table.columns else ibis.null(_TYPES[kind])
+            for column, kind in schema_columns.items()
         }
-        return table.select(**held, **others)
+        others = {
+            column: source.instants(column, role=column, optional=True)
+            if table[column].type().is_timestamp()
+            else table[column]
+            for column in table.columns
+            if column not in schema_columns
+        }
+        return table.select(**converted, **others)
 
     def _named(self, name: str, given: str) -> ir.Table:
         try:
             return self.backend.table(given)
         except TableNotFound as error:
             raise InvalidRequest(
-                f"{name}: there is no table {given!r}{closest(given, self.backend.list_tables())}; one of "
-                "another schema is given as a table of Ibis",
+                f"{name}: there is no table {given!r}{closest(given, self.backend.list_tables())}; pass a "
+                "table of another schema as an Ibis table",
                 field=name,
             ) from error
 
 
 def read_tables(
-    lent: Lent,
+    tables: ExternalTables,
     *,
     interactions: Any,
     events: Any,
@@ -159,38 +155,41 @@ def read_tables(
     timezone: str,
 ) -> Tables:
     """Return the tables that attribution reads; for the parameters see :func:`attrib_ds.open_tables`."""
-    touched = lent.read("interactions", interactions)
-    touched = touched.mutate(hitCount=touched.hitCount.cast("int64"))
-    happened = lent.read("events", events)
-    measured = [*_told_apart(happened), *([] if metrics is None else [_metrics(lent, metrics)])]
+    interactions = tables.read("interactions", interactions)
+    interactions = interactions.mutate(hitCount=interactions.hitCount.cast("int64"))
+    events = tables.read("events", events)
+    measured = [*_metrics_in_columns(events), *([] if metrics is None else [_metrics(tables, metrics)])]
     return Tables(
-        interactions=touched,
-        events=happened.drop(*(name for name in happened.columns if name.startswith((STATISTIC, STATE)))),
-        metrics=reduce(lambda left, right: left.union(right), measured) if measured else _none(happened),
-        nodes=_nodes(lent, nodes, touched),
-        outlays=_empty_spend(touched) if spend is None else _spend(lent, spend, currency),
+        interactions=interactions,
+        events=events.drop(*(name for name in events.columns if name.startswith((STATISTIC, STATE)))),
+        metrics=reduce(lambda left, right: left.union(right), measured) if measured else _no_metrics(events),
+        nodes=_nodes(tables, nodes, interactions),
+        outlays=_empty_spend(interactions) if spend is None else _spend(tables, spend, currency),
         currency=currency,
         timezone=timezone,
     )
 
 
-def _as(lent: Input, name: str, kind: str) -> Any:
-    column = lent.table[name]
+def _as(source: Input, name: str, kind: str) -> Any:
+    column = source.table[name]
     if not _KINDS[kind](column.type()):
         raise InvalidRequest(
-            f"{lent.argument}: the column {name} holds {column.type()}; allowed: {kind}", field=lent.argument
+            f"{source.argument}: the column {name} holds {column.type()}; allowed: {kind}",
+            field=source.argument,
         )
-    return lent.instants(name, role=name, optional=True) if kind == "timestamp" else column.cast(_TYPES[kind])
+    return (
+        source.instants(name, role=name, optional=True) if kind == "timestamp" else column.cast(_TYPES[kind])
+    )
 
 
-def _metrics(lent: Lent, given: Any) -> ir.Table:
-    table = lent.read("metrics", given)
+def _metrics(tables: ExternalTables, given: Any) -> ir.Table:
+    table = tables.read("metrics", given)
     return table.mutate(amount=table.amount.cast("decimal(24, 6)")).select(*_metric(table))
 
 
-def _told_apart(events: ir.Table) -> list[ir.Table]:
+def _metrics_in_columns(events: ir.Table) -> list[ir.Table]:
     """Return a table of metrics for each column of events that holds a statistic or a state."""
-    found = []
+    parts = []
     for name in events.columns:
         column = events[name]
         if name.startswith(STATE):
@@ -210,12 +209,12 @@ def _told_apart(events: ir.Table) -> list[ir.Table]:
         else:
             continue
         rows = events.filter(column.notnull())
-        found.append(rows.select(**_metric(events, eventId=events["_id"], **of_kind)))
-    return found
+        parts.append(rows.select(**_metric(events, eventId=events["_id"], **of_kind)))
+    return parts
 
 
-def _metric(table: ir.Table, **told: Any) -> dict[str, Any]:
-    """Return the columns of metrics: what is told, what the table has, and nulls."""
+def _metric(table: ir.Table, **values: Any) -> dict[str, Any]:
+    """Return the columns of metrics, from values with nulls for the rest, or else from the table."""
     types = {
         "eventId": "string",
         "key": "string",
@@ -224,45 +223,44 @@ def _metric(table: ir.Table, **told: Any) -> dict[str, Any]:
         "number": "float64",
     }
     types |= {"amount": "decimal(24, 6)", "currency": "string", "deletedAt": "timestamp(6)"}
-    held = {}
+    columns = {}
     for name, kind in types.items():
-        value = told.get(name) if told else table[name]
-        held[name] = (
-            ibis.null(kind) if value is None else (ibis.literal(value) if isinstance(value, str) else value)
-        )
-        held[name] = held[name].cast(kind).name(name)
-    return held
+        value = values.get(name) if values else table[name]
+        column = ibis.null(kind) if value is None else value
+        column = ibis.literal(column) if isinstance(column, str) else column
+        columns[name] = column.cast(kind).name(name)
+    return columns
 
 
-def _none(events: ir.Table) -> ir.Table:
+def _no_metrics(events: ir.Table) -> ir.Table:
     return events.filter(ibis.literal(False)).select(**_metric(events, eventId=events["_id"]))
 
 
-def _nodes(lent: Lent, given: Any, interactions: ir.Table) -> ir.Table:
-    """Read the tree, which is small, and lay it out as the schema says."""
+def _nodes(tables: ExternalTables, given: Any, interactions: ir.Table) -> ir.Table:
+    """Load the tree, which is small, with the columns of the schema."""
     if given is None:
         touched = interactions.filter(interactions.nodeId.notnull())
         rows = to_pandas(touched.select("nodeId").distinct().to_pyarrow())
         frame = pd.DataFrame({"_id": rows["nodeId"], "name": rows["nodeId"]})
     else:
-        frame = to_pandas(lent.read("nodes", given).to_pyarrow())
+        frame = to_pandas(tables.read("nodes", given).to_pyarrow())
     frame = frame.sort_values("_id", ignore_index=True)
     if "path" not in frame.columns:
         frame["path"] = _ancestors(frame)
     arrays = [
-        pa.array(frame[each.name], each.type, from_pandas=True)
-        if each.name in frame.columns
-        else pa.nulls(len(frame), each.type)
-        for each in _STORED
+        pa.array(frame[column.name], column.type, from_pandas=True)
+        if column.name in frame.columns
+        else pa.nulls(len(frame), column.type)
+        for column in _STORED
     ]
     return ibis.memtable(pa.table(arrays, schema=_STORED))
 
 
-#: The schema of nodes with instants as the tables hold them: in UTC, without a zone.
+#: Schema of nodes with instants in UTC, without a zone.
 _STORED: Final = pa.schema(
     [
-        pa.field(each.name, pa.timestamp("us") if pa.types.is_timestamp(each.type) else each.type)
-        for each in schema.NODE
+        pa.field(column.name, pa.timestamp("us") if pa.types.is_timestamp(column.type) else column.type)
+        for column in schema.NODE
     ]
 )
 
@@ -272,18 +270,18 @@ def _ancestors(nodes: pd.DataFrame) -> list[list[str]]:
     if "parentId" not in nodes.columns:
         return [[] for _ in range(len(nodes))]
     parents = nodes.set_index("_id")["parentId"].dropna().to_dict()
-    found = []
+    ancestors = []
     for node in nodes["_id"]:
         above: list[str] = []
         while node in parents and parents[node] not in above:
             node = parents[node]
             above.append(node)
-        found.append(above[::-1])
-    return found
+        ancestors.append(above[::-1])
+    return ancestors
 
 
-def _spend(lent: Lent, given: Any, currency: str) -> ir.Table:
-    table = lent.read("spend", given)
+def _spend(tables: ExternalTables, given: Any, currency: str) -> ir.Table:
+    table = tables.read("spend", given)
     return table.mutate(**{"amount.currency": table["amount.currency"].coalesce(currency)})
 
 

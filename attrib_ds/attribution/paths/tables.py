@@ -1,4 +1,4 @@
-"""The lazy tables that attribution reads, wherever they are."""
+"""The lazy tables of a project that attribution reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tables:
-    """Interactions, events and what belongs to them, as lazy tables of one engine.
+    """Interactions, events, metrics, nodes and spend as lazy tables of one engine.
 
     Attributes
     ----------
@@ -22,9 +22,9 @@ class Tables:
     currency : str
         The project's currency.
     metric_history : ibis.Table, optional
-        As ``metrics`` and with ``updatedAt``: values that updates have replaced.
+        As ``metrics``, with ``updatedAt``: values that updates have replaced.
     rates : ibis.Table, optional
-        ``currency``, ``date``, ``rate``: what one unit is worth in the project's currency from a date on.
+        ``currency``, ``date``, ``rate``: worth of one unit in the project's currency, valid from the date.
     timezone : str
         The project's time zone.
     """

@@ -1,4 +1,4 @@
-"""The tree of nodes as a frame: ancestors at a level, and names."""
+"""Ancestors and names of nodes in a frame of the tree."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
-    """Map each node to its nearest ancestor of a type, itself included, or to itself where it has none.
+    """Map each node to its nearest ancestor of a type, itself included, or else to itself.
 
-    The level ``"channel"`` maps a node to the name of its channel, where it has one: nodes of one channel lie
+    The level ``"channel"`` maps a node to the name of its channel, if it has one: the nodes of a channel are
     in several trees.
     """
     require_columns(nodes, "nodes", ("_id", "parentId", "type", "name"))
@@ -29,30 +29,30 @@ def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
         raise InvalidRequest.choice("level", level, NODE_TYPES)
     parents = parents_of(nodes)
     types = dict(zip(identifiers(nodes["_id"]), nodes["type"], strict=True))
-    found: dict[str, str] = {}
+    ancestors: dict[str, str] = {}
     for node in parents:
         current: Any = node
-        # A tree is no deeper than it has nodes; the bound ends the walk on a frame that holds a loop.
+        # A tree is no deeper than its number of nodes; the bound ends the walk if the frame has a cycle.
         for _ in range(len(parents)):
             if current is None or types.get(current) == level:
                 break
             current = parents.get(current)
-        found[node] = current if current is not None and types.get(current) == level else node
+        ancestors[node] = current if current is not None and types.get(current) == level else node
     if level == "channel" and "channel" in nodes.columns:
         named = nodes.loc[nodes["channel"].notna(), ["_id", "channel"]]
-        found |= dict(zip(identifiers(named["_id"]), named["channel"], strict=True))
-    return found
+        ancestors |= dict(zip(identifiers(named["_id"]), named["channel"], strict=True))
+    return ancestors
 
 
 def parents_of(nodes: pd.DataFrame) -> dict[str, str | None]:
-    """Return the parent of each node; None where it has none."""
+    """Return the parent of each node; None for roots."""
     return dict(zip(identifiers(nodes["_id"]), identifiers(nodes["parentId"]), strict=True))
 
 
 def identifiers(ids: pd.Series[Any]) -> list[Any]:
-    """Return ids as text, as credits hold them, and None where there is none.
+    """Return ids as text, as in credits, and None for missing ones.
 
-    Whole numbers stored as floats, because some are missing, lose their ``.0``.
+    Integers stored as floats, because some are missing, lose their ``.0``.
     """
     if is_numeric_dtype(ids):
         ids = ids.astype("Int64").astype("string")
@@ -60,7 +60,7 @@ def identifiers(ids: pd.Series[Any]) -> list[Any]:
 
 
 def nearest_of(nodes: pd.DataFrame, chosen: set[str]) -> pd.Series[Any]:
-    """Return which of some nodes is nearest above each node, itself included; missing where none is."""
+    """Return the nearest of the chosen nodes at or above each node; missing if there is none."""
     parents = parents_of(nodes)
 
     def find(node: Any) -> Any:
@@ -74,22 +74,22 @@ def nearest_of(nodes: pd.DataFrame, chosen: set[str]) -> pd.Series[Any]:
 
 
 def replaced(node_ids: pd.Series[Any], by: Mapping[str, str]) -> pd.Series[Any]:
-    """Return what each node is replaced by, or the node itself; missing ones stay missing."""
+    """Replace node ids by a mapping; ids that are not in it, and missing ones, stay."""
     return node_ids.map(lambda node: by.get(node, node), na_action="ignore").astype("str")
 
 
 def lazy(frame: pd.DataFrame) -> ir.Table:
-    """Return a small frame as a lazy table that joins with those of any engine."""
+    """Return a small frame as a lazy table, to join with tables of any engine."""
     return ibis.memtable(pa.Table.from_pandas(frame, preserve_index=False))
 
 
 def require_columns(frame: pd.DataFrame, argument: str, columns: tuple[str, ...]) -> None:
-    """Refuse what is no DataFrame or lacks a column."""
+    """Require a DataFrame with some columns."""
     if not isinstance(frame, pd.DataFrame):
         raise InvalidRequest(f"{argument}: {type(frame).__name__} is not a DataFrame", field=argument)
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise InvalidRequest(
-            f"{argument}: the columns {', '.join(missing)} are missing; needed: {', '.join(columns)}",
+            f"{argument}: the columns {', '.join(missing)} are missing; required: {', '.join(columns)}",
             field=argument,
         )

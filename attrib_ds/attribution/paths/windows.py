@@ -1,4 +1,4 @@
-"""Windows: which touchpoints of a user may have led to a conversion."""
+"""Lookback windows: which touchpoints of a user belong to the path of a conversion."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import timedelta
 from attrib_ds.attribution.durations import parse_duration
 from attrib_ds.errors import InvalidRequest
 
-#: How the lookback of types and nodes is named that have none of their own.
+#: Key of the lookback of all types that a mapping does not name.
 DEFAULT = "default"
 
-#: A length of time, or one for each type of touchpoints.
+#: A length of time, or a mapping of touchpoint types to lengths of time.
 Lookback = str | timedelta | Mapping[str, str | timedelta]
 
 _RESETS = ("none", "same", "any")
@@ -21,19 +21,18 @@ _ANCHORS = ("event", "state")
 
 @dataclass(frozen=True)
 class Window:
-    """What decides whether a touchpoint belongs to the path of a conversion.
+    """Rules that decide whether a touchpoint belongs to the path of a conversion.
 
     Attributes
     ----------
     lookback : timedelta or None
-        Of touchpoints whose type and node have none of their own; None where every type has.
+        Lookback of touchpoints whose type and node have none of their own; None if every type has one.
     of_types, of_nodes : mapping of str to timedelta
-        The lookbacks of types, and of nodes. A node's own goes before that of the type.
+        Lookbacks by type and by node; that of the node takes precedence.
     precedence : tuple of str
-        Types, the first before the others: a touchpoint is left out of a path that has one of a type before
-        its own.
+        Types in order of precedence: a touchpoint is dropped from a window that has one of an earlier type.
     reset : str
-        ``"none"``, ``"same"`` or ``"any"``: the conversions of a user before which touchpoints do not count.
+        ``"none"``, ``"same"`` or ``"any"``: which earlier conversions of the user end a window.
     anchor : str
         ``"event"`` or ``"state"``: the date at which windows end.
     """
@@ -56,22 +55,22 @@ class Window:
         anchor: str = "event",
         bounds: tuple[timedelta, timedelta] | None = None,
     ) -> Window:
-        """Read a window as users write it.
+        """Make a window from the arguments of users.
 
         Parameters
         ----------
         lookback : str, timedelta or mapping
-            Of all touchpoints, or by type; ``"default"`` in a mapping is that of the other types.
+            Lookback of all touchpoints, or by type; the key ``"default"`` stands for all other types.
         of_nodes : mapping of str to str or timedelta, optional
-            By node, which goes before the type.
+            Lookbacks by node, which take precedence over those of types.
         precedence : sequence of str, optional
-            Types, the first before the others.
+            Types in order of precedence.
         reset : {"none", "same", "any"}
             Which earlier conversions end a window.
         anchor : {"event", "state"}
             The date at which windows end.
         bounds : tuple of timedelta, optional
-            The shortest and the longest lookback that is allowed.
+            The shortest and the longest allowed lookback.
 
         Raises
         ------
@@ -85,7 +84,7 @@ class Window:
         given = lookback if isinstance(lookback, Mapping) else {DEFAULT: lookback}
         if not given:
             raise InvalidRequest(
-                "lookback: there is none; allowed: a length of time, or one for each type of touchpoints",
+                "lookback: it is empty; allowed: a length of time, or one for each type of touchpoints",
                 field="lookback",
             )
         lengths = _lengths(given, "lookback", bounds)
@@ -100,9 +99,9 @@ class Window:
 
     @property
     def longest(self) -> timedelta:
-        """The longest of the lookbacks."""
-        every = [*self.of_types.values(), *self.of_nodes.values()]
-        return max(every if self.lookback is None else [*every, self.lookback])
+        """The longest lookback."""
+        lookbacks = [*self.of_types.values(), *self.of_nodes.values()]
+        return max(lookbacks if self.lookback is None else [*lookbacks, self.lookback])
 
     @property
     def is_uniform(self) -> bool:
@@ -111,51 +110,52 @@ class Window:
 
     @property
     def named_types(self) -> list[str]:
-        """The types of touchpoints that have a lookback or a rank of their own."""
+        """The types of touchpoints in the lookbacks and the precedence."""
         return sorted({*self.of_types, *self.precedence})
 
-    def require_types(self, known: Sequence[str | None]) -> None:
-        """Refuse a type that no touchpoint has, and touchpoints whose type has no lookback.
+    def require_types(self, types: Sequence[str | None]) -> None:
+        """Require that each named type has touchpoints, and each type of touchpoints a lookback.
 
         Parameters
         ----------
-        known : sequence of str
-            The types of all touchpoints; None for touchpoints without one.
+        types : sequence of str
+            Types of all touchpoints; None for touchpoints without one.
         """
-        named = sorted({each for each in known if each is not None})
-        if known and not named:
+        present = sorted({name for name in types if name is not None})
+        if types and not present:
             raise InvalidRequest(
-                f"lookback and precedence: {', '.join(map(repr, self.named_types))} cannot be told apart, "
-                "because touchpoints have no types; name the column of them with type=",
+                f"lookback and precedence: {', '.join(map(repr, self.named_types))} cannot be distinguished, "
+                "because touchpoints have no types; name their column with type=",
                 field="type",
             )
-        for argument, types in (("lookback", self.of_types), ("precedence", self.precedence)):
-            for each in types:
-                # Without a touchpoint there is nothing to compare with.
-                if known and each not in named:
-                    raise InvalidRequest.choice(
-                        argument, each, [*named, DEFAULT] if argument == "lookback" else named
-                    )
+        for argument, names in (("lookback", self.of_types), ("precedence", self.precedence)):
+            for name in names:
+                # Without touchpoints any type may be right.
+                if types and name not in present:
+                    allowed = [*present, DEFAULT] if argument == "lookback" else present
+                    raise InvalidRequest.choice(argument, name, allowed)
         if self.lookback is not None:
             return
-        without = sorted({str(each) for each in known if each not in self.of_types})
+        without = sorted({str(name) for name in types if name not in self.of_types})
         if without:
             raise InvalidRequest(
-                f"lookback: touchpoints of the type {', '.join(without)} have none; allowed: a lookback for "
+                f"lookback: touchpoints of the type {', '.join(without)} have no lookback; allowed: one for "
                 f"every type, or {DEFAULT!r} for the others",
                 field="lookback",
             )
 
     def described(self) -> dict[str, str]:
-        """Return the rules as text by name, for results to carry."""
+        """Return the rules as text by name, for the ``attrs`` of results."""
         lookbacks = [] if self.lookback is None else [("", self.lookback)]
-        lookbacks += [(f"{name}: ", each) for name, each in [*self.of_types.items(), *self.of_nodes.items()]]
-        told = {
-            "lookback": ", ".join(f"{name}{_written(each)}" for name, each in lookbacks),
+        lookbacks += [
+            (f"{name}: ", length) for name, length in [*self.of_types.items(), *self.of_nodes.items()]
+        ]
+        settings = {
+            "lookback": ", ".join(f"{name}{_written(length)}" for name, length in lookbacks),
             "anchor": self.anchor,
             "reset": self.reset,
         }
-        return told | ({"precedence": " > ".join(self.precedence)} if self.precedence else {})
+        return settings | ({"precedence": " > ".join(self.precedence)} if self.precedence else {})
 
 
 def _lengths(

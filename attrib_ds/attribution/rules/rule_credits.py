@@ -1,4 +1,4 @@
-"""Credits of the models that give weights to touchpoints, all of them in one pass."""
+"""Credits of rule-based models: all models in one query, with their intervals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: Credits of single users that are resampled at one time.
+#: Rows of credits by user to resample at a time.
 _TOGETHER = 1 << 18
 
 _CELL = ["node_id", "currency"]
@@ -43,31 +43,33 @@ def rule_credits(paths: Paths, models: list[Model], *, uncertainty: Uncertainty 
     paths : Paths
         The touchpoints of conversions.
     models : list of Model
-        Models that give weights to touchpoints.
+        Rule-based models.
     uncertainty : Uncertainty, optional
-        What intervals are wanted.
+        Level and method of intervals; none by default.
 
     Returns
     -------
     list of DataFrame
         One per model, in order: ``node_id``, ``currency``, ``conversions``, ``value`` and, with
-        ``uncertainty``, bounds of them and of the share.
+        ``uncertainty``, bounds of both and of the share.
     """
     if not models:
         return []
     if uncertainty is None:
-        rows = _weighed(paths, models)
+        rows = _weighted_touches(paths, models)
         wide = to_pandas(rows.group_by(_CELL).agg(**_sums(rows, models)).order_by(*_CELL).to_pyarrow())
-        return [_of(wide, index) for index in range(len(models))]
+        return [_credits_of(wide, index) for index in range(len(models))]
     if uncertainty.replicates:
         replicated = ReplicatedCredits.of(paths, models, range(uncertainty.replicates), uncertainty.seed)
         return [replicated.bounded(index, uncertainty) for index in range(len(models))]
     wide = _with_squares(paths, models)
-    return [_of(wide, index).assign(**_around(wide, index, uncertainty)) for index in range(len(models))]
+    return [
+        _credits_of(wide, index).assign(**_around(wide, index, uncertainty)) for index in range(len(models))
+    ]
 
 
 class ReplicatedCredits:
-    """Credits of models by node and currency, in the whole and in samples of users.
+    """Credits of models by node and currency, of all users and in bootstrap samples of them.
 
     Attributes
     ----------
@@ -88,14 +90,14 @@ class ReplicatedCredits:
 
     @classmethod
     def of(cls, paths: Paths, models: list[Model], replicates: range, seed: int) -> ReplicatedCredits:
-        """Resample the credits of single users, some rows of them at a time."""
+        """Resample the credits of users, a batch of rows at a time."""
         credited = _by_unit(paths, models)
         numbered = credited.mutate(number=number_of(credited.unit)).drop("unit")
-        found = cls(len(models), len(replicates))
-        # In order, so that the rows of a user are together and sums are always added up alike.
+        credits = cls(len(models), len(replicates))
+        # In order, so that the rows of a user are consecutive and sums are reproducible.
         for batch in _batches(numbered.order_by("number", *_CELL)):
-            found._add(batch, replicates, seed, has_users=paths.has_users)
-        return found
+            credits._add(batch, replicates, seed, has_users=paths.has_users)
+        return credits
 
     @property
     def cells(self) -> list[tuple[str | None, str | None]]:
@@ -141,7 +143,7 @@ class ReplicatedCredits:
             self._total[position] += np.bincount(cell, amount, len(self._places))
         units = Units.of(_whole(batch["number"]))
         if not has_users:
-            # An aggregated path stands for many conversions, each of a user of its own.
+            # An aggregated path stands for many conversions of different users.
             is_first = np.diff(units.unit, prepend=-1) > 0
             units = units.sized(np.where(is_first, _numbers(batch["conversions"]), 0.0))
         self._samples += units.sums(cell, amounts, cells=len(self._places), replicates=replicates, seed=seed)
@@ -149,14 +151,14 @@ class ReplicatedCredits:
     def _cell_of(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         node, currency = (batch[name].dictionary_encode("encode") for name in _CELL)
         width = max(len(currency.dictionary), 1)
-        found, row = np.unique(_whole(node.indices) * width + _whole(currency.indices), return_inverse=True)
+        codes, row = np.unique(_whole(node.indices) * width + _whole(currency.indices), return_inverse=True)
         nodes, currencies = node.dictionary.to_pylist(), currency.dictionary.to_pylist()
-        pairs = ((nodes[each // width], currencies[each % width]) for each in found.tolist())
+        pairs = ((nodes[code // width], currencies[code % width]) for code in codes.tolist())
         places = [self._places.setdefault(pair, len(self._places)) for pair in pairs]
         return np.array(places, dtype=np.int64)[row]
 
 
-def _weighed(paths: Paths, models: list[Model]) -> ir.Table:
+def _weighted_touches(paths: Paths, models: list[Model]) -> ir.Table:
     return paths.touches.mutate(**{f"w{index}": weighted(paths, model) for index, model in enumerate(models)})
 
 
@@ -170,8 +172,8 @@ def _sums(rows: ir.Table, models: list[Model]) -> dict[str, Any]:
 
 
 def _by_unit(paths: Paths, models: list[Model]) -> ir.Table:
-    """Sum credits by node, currency and what is drawn into a sample: users where they are known."""
-    rows = _weighed(paths, models)
+    """Sum credits by node, currency and sampling unit: the user, or the conversion if users are unknown."""
+    rows = _weighted_touches(paths, models)
     unit = rows.user_id.coalesce(rows.event_id) if paths.has_users else rows.event_id
     rows = rows.mutate(unit=unit)
     return rows.group_by([*_CELL, "unit"]).agg(
@@ -180,12 +182,12 @@ def _by_unit(paths: Paths, models: list[Model]) -> ir.Table:
 
 
 def _with_squares(paths: Paths, models: list[Model]) -> pd.DataFrame:
-    """Sum credits and what their variances are made of: squares, and products with a user's total."""
+    """Sum credits, and for variances their squares and their products with the user's total."""
     credited = _by_unit(paths, models)
     of_unit = ibis.window(group_by=credited.unit)
     totals = {f"t{index}": total(credited[f"c{index}"], over=of_unit) for index in range(len(models))}
     rows = credited.mutate(**totals)
-    # Every conversion of an aggregated path stands for itself, so its credit counts as often as there are.
+    # The conversions of an aggregated path are separate units, each with an equal part of its credit.
     size = ibis.literal(1.0) if paths.has_users else rows.conversions
     sums: dict[str, Any] = {"lowest": rows.lowest.min()}
     for index in range(len(models)):
@@ -198,7 +200,7 @@ def _with_squares(paths: Paths, models: list[Model]) -> pd.DataFrame:
     return to_pandas(rows.group_by(_CELL).agg(**sums).order_by(*_CELL).to_pyarrow())
 
 
-def _of(wide: pd.DataFrame, index: int) -> pd.DataFrame:
+def _credits_of(wide: pd.DataFrame, index: int) -> pd.DataFrame:
     return wide[_CELL].assign(
         conversions=wide[f"c{index}"].astype("float64"), value=wide[f"v{index}"].astype("float64")
     )
@@ -212,8 +214,8 @@ def _around(wide: pd.DataFrame, index: int, uncertainty: Uncertainty) -> dict[st
     estimates = measures_of(conversions, value)
     share = estimates["share"]
     whole = conversions.sum() or np.nan
-    # Over users, the sum of squares of their credit less its expected part in their total. The squares of
-    # totals are the products with totals, summed over nodes.
+    # Sum over users of the squared difference between their credit and the share of their total. The squares
+    # of totals are the products with totals, summed over nodes.
     deviations = squares - 2 * share * products + share**2 * products.sum()
     return uncertainty.around(
         estimates,
@@ -223,15 +225,15 @@ def _around(wide: pd.DataFrame, index: int, uncertainty: Uncertainty) -> dict[st
 
 
 def _limits(credits: pd.DataFrame, lowest: Numbers) -> Limits:
-    """Say what rules cannot do; ``lowest`` is the least value of a conversion in each row."""
+    """Return the limits of rule-based credits; ``lowest`` is the minimum value of a conversion by row."""
     currency = pd.factorize(credits["currency"])[0].astype(np.int64)
     return Limits(is_sum=True, is_signed=False, is_gain=lowest >= 0, currency=currency + 1)
 
 
 def _batches(rows: ir.Table) -> Iterator[pa.RecordBatch]:
-    """Compute rows, and hand over some of them at a time."""
+    """Compute rows, and yield them in batches."""
     with warnings.catch_warnings():
-        # Ibis 12 calls what DuckDB 1.5 warns of, when the first rows are asked for.
+        # Ibis 12 calls a function that DuckDB 1.5 deprecates when it reads the first rows.
         warnings.simplefilter("ignore", DeprecationWarning)
         reader = rows.to_pyarrow_batches(chunk_size=_TOGETHER)
         first = next(reader, None)

@@ -1,7 +1,7 @@
-"""Weight of each touchpoint of a conversion, by model: one Ibis expression per rule.
+"""Weights of touchpoints under rule-based models: one Ibis expression per rule.
 
-Weights of one conversion sum to one, but for :class:`~attrib_ds.attribution.models.Participation`.
-A conversion without a touchpoint has one row (length 0) that carries the weight one itself.
+Weights of a conversion sum to 1, except under :class:`~attrib_ds.attribution.models.Participation`.
+A conversion without a touchpoint has one row (length 0) with the weight 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def weighted(paths: Paths, model: models.Model) -> ir.NumericValue:
-    """Return the weight that a model gives to each row of ``paths.touches``.
+    """Return the weight of each row of ``paths.touches`` under a model.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def weighted(paths: Paths, model: models.Model) -> ir.NumericValue:
     Raises
     ------
     InvalidRequest
-        If the model needs dates or milestones that the paths do not carry.
+        If the model needs dates or milestones that the paths do not have.
     """
     touches = paths.touches
     return ibis.ifelse(touches.length == 0, double(1.0), weight(model, paths, touches))
@@ -53,7 +53,7 @@ def weighted(paths: Paths, model: models.Model) -> ir.NumericValue:
 @singledispatch
 def weight(model: models.Model, paths: Paths, touches: ir.Table) -> Any:
     """Return the weight of each touchpoint under a rule-based model."""
-    raise InvalidRequest(f"models: {model!r} has no rule that gives weights to touchpoints", field="models")
+    raise InvalidRequest(f"models: {model!r} is not a rule-based model", field="models")
 
 
 @weight.register(models.FirstTouch)
@@ -90,8 +90,8 @@ def _time_decay(model: models.TimeDecay, paths: Paths, touches: ir.Table) -> Any
     if model.step is not None:
         step = as_days(model.step, argument="step")
         age, youngest = (age / step).floor() * step, (youngest / step).floor() * step
-    # Ages count from the youngest touchpoint, so that a short half-life cannot make every weight zero;
-    # exp() because engines compute it far faster than a power.
+    # Ages are relative to the youngest touchpoint, so that a short half-life cannot underflow every weight;
+    # engines compute exp() far faster than a power.
     decayed = ((age - youngest) * (-math.log(2) / as_days(model.half_life, argument="half_life"))).exp()
     return decayed / total(decayed, over=_of_event(touches))
 
@@ -101,29 +101,29 @@ def _position_based(model: models.PositionBased, paths: Paths, touches: ir.Table
     position, length = touches.position, touches.length
     keys = [ibis.literal(1), length, *(_key(paths, touches, model, name) for name, _ in model.roles)]
     shares = [model.first, model.last, *(share for _, share in model.roles)]
-    held, distinct, whole = double(0.0), ibis.literal(0), double(0.0)
+    earned, distinct, whole = double(0.0), ibis.literal(0), double(0.0)
     for index, (key, share) in enumerate(zip(keys, shares, strict=True)):
         fresh = key.notnull()
         for earlier in keys[:index]:
             fresh = fresh & (key != earlier).fill_null(True)
-        held = held + ibis.ifelse((position == key).fill_null(False), double(share), double(0.0))
+        earned = earned + ibis.ifelse((position == key).fill_null(False), double(share), double(0.0))
         distinct = distinct + fresh.cast("int64")
         whole = whole + ibis.ifelse(key.notnull(), double(share), double(0.0))
     has_role = ibis.or_(*((position == key).fill_null(False) for key in keys))
     rest = double(max(0.0, 1.0 - sum(shares)))
     others = length - distinct
     whole = whole + ibis.ifelse(others > 0, rest, double(0.0))
-    raw = ibis.ifelse(has_role, held, rest / others.nullif(0))
+    raw = ibis.ifelse(has_role, earned, rest / others.nullif(0))
     return ibis.ifelse(whole > 0, raw / whole.nullif(0.0), double(1.0) / length.nullif(0))
 
 
 def _key(paths: Paths, touches: ir.Table, model: models.PositionBased, name: str) -> Any:
-    """Return the position of the last touchpoint at or before a milestone; null where there is none."""
+    """Return the position of the last touchpoint at or before a milestone; null if there is none."""
     if f"{MILESTONE}{name}" not in touches.columns:
-        known = ", ".join(paths.milestones()) or "none"
+        available = ", ".join(paths.milestones()) or "none"
         raise InvalidRequest(
-            f"models: {model.name} needs the dates of the milestone {name!r}; the paths carry: {known}; "
-            "name them with milestones= where the paths are made",
+            f"models: {model.name} needs the dates of the milestone {name!r}; the paths have: {available}; "
+            "pass milestones= to the function that makes the paths",
             field="models",
         )
     reached = (touches.date <= touches[f"{MILESTONE}{name}"]).fill_null(False)
@@ -141,11 +141,11 @@ def _participation(model: models.Participation, paths: Paths, touches: ir.Table)
 def _shapley(model: models.Shapley | models.OrderedShapley, paths: Paths, touches: ir.Table) -> Any:
     """Divide a conversion equally among its distinct nodes, and the part of a node among its touchpoints.
 
-    This is the Shapley value of the game in which a set of nodes is worth the conversions of all paths within
-    it: the Harsanyi dividend of a set is the conversions whose nodes are exactly that set, and a dividend is
-    divided equally.
+    This is the Shapley value of the game in which the worth of a set of nodes is the number of conversions
+    whose paths touch no other nodes: the Harsanyi dividend of a set is the number of conversions that touch
+    exactly these nodes, and dividends are divided equally.
     """
-    # Two dense ranks count distinct nodes; not every engine counts distinct values over windows.
+    # Two dense ranks count distinct nodes; some engines cannot count distinct values over windows.
     up = ibis.dense_rank().over(ibis.window(group_by=touches.event_id, order_by=touches.node_id))
     down = ibis.dense_rank().over(ibis.window(group_by=touches.event_id, order_by=touches.node_id.desc()))
     distinct = up + down + 1
@@ -155,28 +155,28 @@ def _shapley(model: models.Shapley | models.OrderedShapley, paths: Paths, touche
 
 @weight.register(models.CustomWeights)
 def _custom_weights(model: models.CustomWeights, paths: Paths, touches: ir.Table) -> Any:
-    raw = _called(model, touches)
+    raw = _custom_weight(model, touches)
     whole = total(raw, over=_of_event(touches))
     return ibis.ifelse(whole > 0, raw / whole.nullif(0.0), double(1.0) / touches.length.nullif(0))
 
 
 def has_invalid_weight(paths: Paths, model: models.CustomWeights) -> ir.BooleanScalar:
-    """Return whether a user's own function gives a weight that is missing, negative or not finite."""
+    """Return whether a custom weight is missing, negative or not finite."""
     touches = paths.touches.filter(paths.touches.length > 0)
-    weighed = touches.mutate(raw=_called(model, touches))
+    weighed = touches.mutate(raw=_custom_weight(model, touches))
     raw = weighed.raw
     # The weights of a whole path must have a finite sum.
     return (raw.isnull() | (raw < 0) | raw.isnan() | (raw * weighed.length).isinf()).any()
 
 
-def _called(model: models.CustomWeights, touches: ir.Table) -> Any:
-    """Call a user's own function; a constant becomes a column."""
+def _custom_weight(model: models.CustomWeights, touches: ir.Table) -> Any:
+    """Call a custom weight function, and make a constant a column."""
     try:
         raw = model.weight(touches)
     except AttributeError as error:
         raise InvalidRequest(
-            f"models: {model.name} asks for what a touchpoint does not have ({error}); it has position, "
-            "length, age_days, node_id, type",
+            f"models: {model.name} uses an attribute that touchpoints do not have ({error}); allowed: "
+            "position, length, age_days, node_id, type",
             field="models",
         ) from error
     except Exception as error:
@@ -187,15 +187,15 @@ def _called(model: models.CustomWeights, touches: ir.Table) -> Any:
     numbers = ibis.expr.types.NumericValue | int | float
     if not isinstance(raw, numbers) or isinstance(raw, ibis.expr.types.BooleanValue | bool):
         raise InvalidRequest(
-            f"models: {model.name} gives {type(raw).__name__}; allowed: a number or an Ibis number",
+            f"models: {model.name} returns {type(raw).__name__}; allowed: a number or an Ibis number",
             field="models",
         )
     if isinstance(raw, ibis.expr.types.Value) and raw.op().find(
         (ops.Reduction, ops.WindowFunction), filter=ops.Value
     ):
         raise InvalidRequest(
-            f"models: {model.name} looks at several touchpoints at once; allowed: a function of one "
-            "touchpoint, whose weights are scaled to one per conversion by themselves",
+            f"models: {model.name} aggregates over touchpoints; allowed: a function of one touchpoint "
+            "(weights are scaled to sum to 1 per conversion automatically)",
             field="models",
         )
     return raw + double(0.0) * touches.position

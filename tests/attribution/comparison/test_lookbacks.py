@@ -1,4 +1,4 @@
-"""Credits by lookback, against paths made with each of them."""
+"""Credits by lookback, against paths made with each lookback."""
 
 import pandas as pd
 import pytest
@@ -46,7 +46,7 @@ def test_by_hand(frames):
     }
 
 
-def test_credits_are_those_of_paths_made_so():
+def test_credits_equal_those_of_paths_with_the_lookback():
     world = simulate("random", users=1_000, seed=2)
     frames = world.touchpoints, world.conversions
     models = {"late": "last_touch", "chain": "markov"}
@@ -68,7 +68,7 @@ def test_conversions_without_a_value_have_none(frames):
     assert compared["conversions"].notna().all()
 
 
-def test_nothing_at_all():
+def test_no_paths():
     empty = Paths.from_frames(
         pd.DataFrame(columns=["user_id", "node_id", "date"]),
         pd.DataFrame(columns=["event_id", "user_id", "date"]),
@@ -91,7 +91,7 @@ def test_nothing_at_all():
 @pytest.mark.parametrize(
     "lookbacks", ["7D", [], ["7D"], ["7D", "168h"], ["7D", "-1D"], ["7D", "soon"], 7, None]
 )
-def test_what_is_not_allowed_is_refused(frames, lookbacks):
+def test_invalid_arguments_are_refused(frames, lookbacks):
     with pytest.raises(InvalidRequest, match="lookbacks"):
         compare_lookbacks(Paths.from_frames(*frames), lookbacks)
 

@@ -1,4 +1,4 @@
-"""Orders of Markov chains, against chains whose order is known and a likelihood computed step by step."""
+"""Orders of Markov chains, against simulated chains and a likelihood computed step by step."""
 
 import math
 from collections import Counter
@@ -35,7 +35,7 @@ def paths_of(journeys):
 
 
 def drawn(order, users, seed):
-    """Journeys of a chain of an order: what comes next depends on the node so many steps before."""
+    """Journeys of a chain of an order: the next node depends on the node ``order`` steps before."""
     random = np.random.default_rng(seed)
     journeys = []
     for _ in range(users):
@@ -55,7 +55,7 @@ def groups(paths, folds):
 
 
 def likelihood(journeys, order, others, smoothing):
-    """Log-likelihood of journeys under a chain made from others, one step at a time."""
+    """Log-likelihood of journeys under a chain estimated from others, one step at a time."""
 
     def steps(nodes, converts):
         padded = [None] * order + list(nodes)
@@ -79,7 +79,7 @@ def likelihood(journeys, order, others, smoothing):
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_the_order_of_a_known_chain_is_found(order):
+def test_the_order_of_a_simulated_chain_is_found(order):
     compared = compare_orders(paths_of(drawn(order, 1_500, seed=order)))
     assert compared["order"].tolist() == [1, 2, 3, 4]
     assert compared.loc[compared["is_best"], "order"].tolist() == [order]
@@ -90,7 +90,7 @@ def test_the_order_of_a_known_chain_is_found(order):
     assert (best["behind"], best["behind_error"]) == (0, 0)
 
 
-def test_steps_that_depend_on_nothing_need_order_one():
+def test_independent_steps_have_order_one():
     random = np.random.default_rng(0)
     journeys = [
         ("".join(random.choice(list("abc"), random.geometric(0.3))), random.random() < 0.3)
@@ -111,7 +111,7 @@ journeys = st.lists(
 @example([("a", False)] * 14, 1.0)
 @example([("a", True)] * 14, 1.0)
 @example([("abcab", False)] * 13 + [("cc", True)], 0.5)
-def test_likelihoods_are_those_of_a_loop(rows, smoothing):
+def test_likelihoods_equal_a_loop(rows, smoothing):
     paths = paths_of(rows)
     fold = groups(paths, 2)
     if len(set(fold.values())) < 2:
@@ -129,7 +129,7 @@ def test_likelihoods_are_those_of_a_loop(rows, smoothing):
         assert compared.loc[order, "held_out_error"] == pytest.approx(abs(means[0] - means[1]) / 2, abs=1e-9)
 
 
-def test_a_likelihood_and_its_penalties_by_hand():
+def test_likelihood_and_information_criteria_by_hand():
     # ab twice and converts once; b once and converts: from the start 2/3 a, 1/3 b; a leads to b; b to the end.
     compared = compare_orders(paths_of([("ab", True), ("ab", False), ("b", True)] * 4), [1]).iloc[0]
     expected = 4 * (2 * math.log(2 / 3) + math.log(1 / 3) + 2 * math.log(2 / 3) + math.log(1 / 3))
@@ -140,7 +140,7 @@ def test_a_likelihood_and_its_penalties_by_hand():
     assert compared["bic"] == pytest.approx(9 * math.log(4 * 8) - 2 * expected)
 
 
-def test_the_seed_makes_other_groups():
+def test_the_seed_changes_the_groups():
     paths = paths_of(drawn(1, 200, seed=0))
     found = [compare_orders(paths, [1, 2], seed=seed)["held_out"].tolist() for seed in (0, 0, 1)]
     assert found[0] == pytest.approx(found[1], rel=1e-12)
@@ -152,8 +152,8 @@ def test_the_seed_makes_other_groups():
     [
         ({"orders": []}, "orders"),
         ({"orders": [0]}, "order"),
-        ({"orders": 2.5}, "orders: 2.5 is no collection of orders"),
-        ({"orders": None}, "orders: None is no collection of orders"),
+        ({"orders": 2.5}, "orders: 2.5 is not a list of orders"),
+        ({"orders": None}, "orders: None is not a list of orders"),
         ({"folds": 1}, "folds"),
         ({"seed": -1}, "seed"),
         ({"smoothing": 0.0}, "smoothing"),
@@ -161,7 +161,7 @@ def test_the_seed_makes_other_groups():
         ({"transform": "last"}, "transform"),
     ],
 )
-def test_what_is_not_allowed_is_refused(arguments, message):
+def test_invalid_arguments_are_refused(arguments, message):
     with pytest.raises(InvalidRequest, match=message):
         compare_orders(paths_of([("ab", True), ("b", False)] * 6), **arguments)
 

@@ -134,7 +134,7 @@ class TestMilestones:
         assert credited(paths, "w_shaped") == pytest.approx({"a": 2 / 3 + 0.5, "b": 1 / 3 + 0.5}, abs=1e-12)
 
     def test_a_milestone_the_paths_do_not_carry_is_refused(self, four):
-        with pytest.raises(errors.InvalidRequest, match="milestone 'lead'; the paths carry: none"):
+        with pytest.raises(errors.InvalidRequest, match="milestone 'lead'; the paths have: none"):
             attribute(four, "w_shaped")
 
 
@@ -160,9 +160,9 @@ def test_custom_weights_that_are_all_zero_credit_equally(four):
         (lambda touch: touch.age_days.nullif(7), "missing, negative or not finite"),
         (lambda touch: (touch.age_days * 1e9).exp(), "missing, negative or not finite|cannot be computed"),
         (lambda touch: touch.age_days.log(), "cannot be computed"),
-        (lambda touch: "much", "gives str; allowed: a number"),
-        (lambda touch: touch.position == 1, "gives BooleanColumn; allowed: a number"),
-        (lambda touch: True, "gives bool; allowed: a number"),
+        (lambda touch: "much", "returns str; allowed: a number"),
+        (lambda touch: touch.position == 1, "returns BooleanColumn; allowed: a number"),
+        (lambda touch: True, "returns bool; allowed: a number"),
         (lambda touch: 1 if touch.position == 1 else 0, "cannot be computed: .*truth value.*ibis.ifelse"),
         (lambda touch: touch["colour"], "cannot be computed: .*'colour'"),
         (

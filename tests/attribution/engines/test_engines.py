@@ -1,4 +1,4 @@
-"""Engines: a bounded DuckDB, tables that are lent, and the SQL of those that are not here."""
+"""Engines: DuckDB with bounded memory, external tables, and the SQL of engines that are not installed."""
 
 from datetime import timedelta
 
@@ -45,7 +45,7 @@ def test_memory_is_bounded_and_files_go_to_the_temporary_folder(tmp_path, monkey
     backend = engine("100MB")
     assert setting(backend, "memory_limit") == "95.3 MiB"
     assert setting(backend, "temp_directory").startswith(str(tmp_path))
-    # More than fits: it is sorted all the same, and leaves no file behind.
+    # Data larger than memory is sorted, and leaves no file behind.
     rows = "SELECT (i * 7919) % 8000009 AS i, repeat('x', 20) || i AS text FROM range(8000000) AS r(i)"
     largest = backend.con.execute(
         f"SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY text) AS n FROM ({rows}))"
@@ -56,7 +56,7 @@ def test_memory_is_bounded_and_files_go_to_the_temporary_folder(tmp_path, monkey
 
 
 @pytest.mark.parametrize("memory", ["4", "lots", 4, "-1GB", "4GB; DROP", ""])
-def test_memory_that_is_no_amount_is_refused(memory):
+def test_invalid_memory_is_refused(memory):
     with pytest.raises(errors.InvalidRequest, match="memory: .*allowed: an amount of memory such as '4GB'"):
         Paths.from_frames(TOUCHPOINTS, CONVERSIONS, memory=memory)
 
@@ -68,7 +68,7 @@ def test_bounded_memory_changes_no_credit():
     pd.testing.assert_frame_equal(at.attribute(bounded, models), expected)
 
 
-def test_tables_of_a_users_engine_stay_there():
+def test_tables_of_external_engines_are_not_copied():
     backend = ibis.duckdb.connect()
     backend.con.execute("SET TimeZone = 'America/New_York'")
     lent = (
@@ -94,15 +94,15 @@ def test_tables_of_two_engines_are_refused():
         errors.InvalidRequest, match="they are in 2 engines; allowed: tables of one connection"
     ):
         Paths.from_frames(*lent)
-    with pytest.raises(errors.InvalidRequest, match="memory: the tables are in an engine of yours"):
+    with pytest.raises(errors.InvalidRequest, match="memory: it cannot be set for tables in your own engine"):
         engine_of(lent[:1], memory="1GB")
 
 
-def test_doubled_identifiers_of_lent_tables_are_named():
+def test_duplicate_identifiers_of_external_tables_are_named():
     backend = ibis.duckdb.connect()
     twice = backend.create_table("bought", arrow(pd.concat([CONVERSIONS, CONVERSIONS])))
     with pytest.raises(
-        errors.InvalidRequest, match="2 rows .* 'event_id' is there more than once, for example 'e'"
+        errors.InvalidRequest, match="2 rows .* 'event_id' occurs more than once, for example 'e'"
     ):
         Paths.from_frames(TOUCHPOINTS, twice)
 
@@ -165,7 +165,7 @@ def queries(paths):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_every_expression_is_written_in_the_sql_of_the_engine(name, table_of_engine):
+def test_every_expression_compiles_to_the_sql_of_the_engine(name, table_of_engine):
     for label, expression in queries(paths_in(name, table_of_engine)).items():
         text = ibis.to_sql(expression, dialect=name)
         assert sqlglot.parse_one(text, read=name).find(sqlglot.exp.Select), label
@@ -173,7 +173,7 @@ def test_every_expression_is_written_in_the_sql_of_the_engine(name, table_of_eng
 
 @pytest.mark.parametrize("name", ["snowflake", "trino"])
 def test_quotients_are_those_of_doubles(name, table_of_engine):
-    # These engines read 1.0 as a decimal, and would answer 1.0 / 3 with one digit.
+    # These engines read 1.0 as a decimal, and would round 1.0 / 3 to one digit.
     paths = paths_in(name, table_of_engine)
     text = ibis.to_sql(paths.touches.select(w=weighted(paths, at.models.Linear())), dialect=name)
     assert "CAST('1.0' AS DOUBLE) /" in text

@@ -1,4 +1,4 @@
-"""Random numbers of users: what they are, and how random."""
+"""Pseudo-random numbers of users: known values, and uniformity."""
 
 import hashlib
 

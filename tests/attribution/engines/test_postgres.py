@@ -1,4 +1,4 @@
-"""Every model gives on PostgreSQL what it gives on DuckDB: a server of the tests' own, on this machine."""
+"""Results on PostgreSQL equal those on DuckDB; the tests start a server of their own."""
 
 import importlib.util
 import os
@@ -44,13 +44,13 @@ def programs():
 
 @pytest.fixture(scope="module")
 def server():
-    """Start a PostgreSQL on a free port of this machine, and return how to connect."""
+    """Start a PostgreSQL server on a free local port, and return its connection."""
     if importlib.util.find_spec("psycopg") is None:
         pytest.skip("PostgreSQL needs psycopg; pip install 'attrib-ds[postgres]'")
     folder = programs()
     if folder is None:
         pytest.skip("PostgreSQL needs the programs of its server, initdb and pg_ctl")
-    # The server refuses to run as root, and its user does not see pytest's folders.
+    # The server refuses to run as root, and its user cannot read pytest's folders.
     home = Path(tempfile.mkdtemp(prefix="attrib_ds-postgres-"))
     other = {}
     if os.getuid() == 0:
@@ -65,7 +65,7 @@ def server():
 
     def run(program, *arguments):
         command = [folder / program, "-D", home / "data", *arguments]
-        # A server inherits what its starter writes to, so nothing waits for the end of that.
+        # The server inherits the output streams of its starter, so reading them to the end would block.
         with (home / "output").open("ab") as output:
             subprocess.run(command, check=True, cwd=home, stdout=output, stderr=output, timeout=60, **other)
 
@@ -100,7 +100,7 @@ def sent(backend, name, frame):
 
 
 def world():
-    """Ties of time, ids that languages sort in another order than bytes, two currencies, refunds."""
+    """Ties of time, ids whose order depends on the locale, two currencies, refunds."""
     random = np.random.default_rng(20250103)
     found = at.simulate("synergy", users=2_000, seed=7)
     touched, converted = pd.DataFrame(found.touchpoints).copy(), pd.DataFrame(found.conversions).copy()
@@ -120,7 +120,7 @@ def world():
 
 
 def tables_of(frames):
-    """The same as tables of a project."""
+    """The same data as tables of a project."""
     random = np.random.default_rng(20250104)
     touched, converted = frames["touched"], frames["converted"]
     names = {"touch_id": "_id", "user_id": "userId", "node_id": "nodeId", "date": "startDate"}
@@ -141,7 +141,7 @@ def tables_of(frames):
 
 @pytest.fixture(scope="module")
 def engines(server):
-    """A DuckDB and a PostgreSQL that hold the same tables."""
+    """DuckDB and PostgreSQL with the same tables."""
     backends = ibis.duckdb.connect(), ibis.postgres.connect(**server)
     frames = world()
     for name, frame in (frames | tables_of(frames)).items():
@@ -284,7 +284,7 @@ def test_random_numbers_are_the_same(engines):
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
-def test_frames_may_stand_beside_tables(engines, both):
+def test_frames_and_tables_may_be_mixed(engines, both):
     frames = world()
     touched = engines[1].table("touched")
     beside = at.Paths.from_frames(
@@ -294,7 +294,7 @@ def test_frames_may_stand_beside_tables(engines, both):
     same([at.attribute(both[0], models), at.attribute(beside, models)])
 
 
-def test_what_is_sent_to_the_server_may_be_there_already(engines):
+def test_uploaded_tables_may_exist_already(engines):
     chosen = ibis.memtable(pa.table({"node_id": ["Email", "direct"]}))
     touched = engines[1].table("touched").join(chosen, "node_id")
     assert touched.count().to_pyarrow().as_py()
@@ -302,7 +302,7 @@ def test_what_is_sent_to_the_server_may_be_there_already(engines):
     assert set(credits["node_id"].dropna()) == {"Email", "direct"}
 
 
-def test_what_is_missing_is_told(engines, server):
+def test_missing_tables_and_privileges_are_named(engines, server):
     with pytest.raises(
         errors.InvalidRequest, match=r"events: there is no table 'event' \(did you mean 'events'\?\)"
     ):

@@ -1,4 +1,4 @@
-"""Every model gives on Spark what it gives on DuckDB, and what the formulas say."""
+"""Results on Spark equal those on DuckDB and the formulas."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -29,7 +29,7 @@ def on_spark(spark, name, frame):
 
 
 def journeys():
-    """Ties of time, touchpoints at both bounds of windows, users without any, refunds, two currencies."""
+    """Ties of time, touchpoints at both bounds of windows, users without touchpoints, refunds, two currencies."""
     random = np.random.default_rng(20250101)
     half_days = [START + timedelta(hours=12 * int(number)) for number in random.integers(0, 40, 400)]
     touchpoints = pd.DataFrame(
@@ -70,7 +70,7 @@ def same(left, right):
     pd.testing.assert_frame_equal(left, right, check_exact=False, rtol=1e-9, atol=1e-9)
 
 
-def test_paths_and_what_counts_them_are_the_same(both):
+def test_paths_and_their_counts_are_the_same(both):
     ours, lent = both
     assert (ours.to_pandas()["length"] == 0).any()
     same(lent.to_pandas(), ours.to_pandas())
@@ -152,13 +152,13 @@ def test_random_numbers_are_the_same(spark):
     pd.testing.assert_frame_equal(*found, check_dtype=False)
 
 
-def test_what_is_wrong_is_said_with_an_example(spark):
+def test_errors_show_an_example(spark):
     touchpoints, conversions, _ = journeys()
     lent = on_spark(spark, "touched", touchpoints)
     missing = on_spark(spark, "wrong", conversions.assign(event_id=None).astype({"event_id": "str"}))
     with pytest.raises(errors.InvalidRequest, match=r"conversions: 60 rows .* 'event_id' is missing"):
         at.Paths.from_frames(lent, missing)
-    with pytest.raises(errors.InvalidRequest, match="memory: the tables are in an engine of yours"):
+    with pytest.raises(errors.InvalidRequest, match="memory: it cannot be set for tables in your own engine"):
         at.Paths.from_frames(lent, conversions, memory="1GB")
     text = on_spark(spark, "text", conversions.assign(date="2025-01-01"))
     with pytest.raises(errors.InvalidRequest, match="'date' holds string; allowed: timestamps or dates"):

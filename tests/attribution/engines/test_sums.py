@@ -1,4 +1,4 @@
-"""Sums that do not depend on the order of their parts, against the exact ones of ``math.fsum``."""
+"""Reproducible sums, against the exact ones of ``math.fsum``."""
 
 import math
 
@@ -30,11 +30,11 @@ def summed(backend, values):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(values=amounts, random=st.randoms())
-def test_a_sum_is_the_exact_one_rounded_once_in_whatever_order(backend, values, random):
+def test_sums_are_exact_and_rounded_once_in_any_order(backend, values, random):
     shuffled = random.sample(values, len(values))
     found = summed(backend, values)
     assert found == summed(backend, shuffled)
-    # Parts that cancel leave what the last grid could not hold.
+    # After cancellation only the remainders of the last grid are left.
     assert found == pytest.approx(math.fsum(values), rel=2**-52, abs=2.0**-80)
 
 
@@ -45,12 +45,12 @@ def test_millions_of_parts_have_the_exact_sum(backend, scale):
     assert summed(backend, values[::-1]) == math.fsum(values)
 
 
-def test_amounts_too_great_for_the_grids_are_summed_as_well_as_ever(backend):
+def test_amounts_beyond_the_grids_are_summed_as_doubles(backend):
     assert summed(backend, [1e300, 1.0, -1e300, 3e15, 0.25]) == pytest.approx(3e15, rel=1e-12)
     assert summed(backend, [4e14, 0.125, 7e-20]) == pytest.approx(4e14 + 0.125, rel=1e-15)
 
 
-def test_what_is_missing_is_left_out_and_nothing_has_no_sum(backend):
+def test_missing_amounts_are_left_out_and_no_amounts_have_no_sum(backend):
     assert summed(backend, pa.array([None, 0.1, 0.2])) == math.fsum([0.1, 0.2])
     assert summed(backend, pa.array([None, None], pa.float64())) is None
 
@@ -67,7 +67,7 @@ def test_a_window_has_the_exact_sum_too(backend):
 
 
 def large(seed):
-    """Return as many rows as engines add up side by side."""
+    """Return enough rows for engines to add them in parallel."""
     random = np.random.default_rng(seed)
     users, rows = 40_000, 260_000
     touchpoints = pa.table(

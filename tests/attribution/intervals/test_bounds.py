@@ -1,4 +1,4 @@
-"""Bounds of sums, shares and signed effects, against tables, exact distributions and draws."""
+"""Bounds of sums, shares and signed effects, against published tables, exact distributions and simulation."""
 
 import numpy as np
 import pytest
@@ -37,12 +37,12 @@ def share(*numbers, users, form=FORM):
     ],
 )
 @pytest.mark.parametrize("part", [1.0, 0.25, 30.0])
-def test_sums_of_equal_parts_have_the_exact_bounds_of_a_poisson_number(count, low, high, part):
+def test_sums_of_equal_parts_have_exact_poisson_bounds(count, low, high, part):
     found = one(FORM.of_sum, count * part, count * part**2, weight=part)
     assert found == pytest.approx((low * part, high * part), rel=1e-4, abs=1e-4)
 
 
-def test_sums_of_many_parts_have_those_of_a_normal_variable():
+def test_sums_of_many_parts_have_normal_bounds():
     assert one(FORM.of_sum, 1e6, 5e5, weight=0.5) == pytest.approx(
         (1e6 - Z * 5e5**0.5, 1e6 + Z * 5e5**0.5), abs=2.0
     )
@@ -51,7 +51,7 @@ def test_sums_of_many_parts_have_those_of_a_normal_variable():
 
 @pytest.mark.parametrize("parts", [(1.0, 0.5, 1 / 3, 0.25, 0.1), (1.0, 0.01), (5.0, 1.0, 0.2)])
 @pytest.mark.parametrize("users", [2, 5, 10, 30, 100])
-def test_sums_of_unequal_parts_are_held_however_few_there_are(parts, users):
+def test_bounds_of_sums_of_few_unequal_parts_cover(parts, users):
     weights = np.array(parts)
     chance = 1 / np.arange(1, len(parts) + 1)[::-1]
     chance /= chance.sum()
@@ -64,14 +64,14 @@ def test_sums_of_unequal_parts_are_held_however_few_there_are(parts, users):
     assert ((low <= truth) & (truth <= high)).mean() > 0.925
 
 
-def test_a_variance_that_no_sum_has_is_noise():
-    # A tenth of a conversion, give or take one: nothing at all is within reach, and so is two.
+def test_a_variance_larger_than_any_sum_has_is_noise():
+    # 0.1 conversions with a standard deviation of 1: both 0 and 2 are inside the interval.
     low, high = one(FORM.of_sum, 0.1, 1.0, weight=0.2)
     assert low == 0
     assert high == pytest.approx(0.1 + Z)
 
 
-def test_what_does_not_vary_is_certain_and_what_is_unknown_stays_so():
+def test_zero_variances_are_certain_and_missing_ones_stay_missing():
     assert one(FORM.of_sum, 7.0, 0.0, weight=1.0) == (7.0, 7.0)
     assert one(FORM.of_sum, 0.0, 0.0, weight=0.0) == (0.0, 0.0)
     assert np.isnan(one(FORM.of_sum, np.nan, np.nan, weight=1.0)).all()
@@ -80,7 +80,7 @@ def test_what_does_not_vary_is_certain_and_what_is_unknown_stays_so():
 
 
 @pytest.mark.parametrize(("has", "users"), [(0, 10), (1, 10), (5, 10), (3, 200), (199, 200)])
-def test_shares_of_equal_users_are_clopper_and_pearsons(has, users):
+def test_shares_of_equal_users_have_clopper_pearson_bounds(has, users):
     part = has / users
     low, high = share(part, part * (1 - part) / users, users=users)
     assert high == pytest.approx(beta.ppf(0.975, has + 1, users - has))
@@ -88,7 +88,7 @@ def test_shares_of_equal_users_are_clopper_and_pearsons(has, users):
 
 
 @pytest.mark.parametrize(("users", "part"), [(20, 0.3), (200, 0.03), (1000, 0.3)])
-def test_shares_of_unequal_users_are_held(users, part):
+def test_bounds_of_shares_of_unequal_users_cover(users, part):
     random = np.random.default_rng(users)
     weights, chance = np.array([1.0, 0.3, 0.01]), np.array([0.3, 0.4, 0.3])
     mine, others = (
@@ -106,7 +106,7 @@ def test_shares_of_unequal_users_are_held(users, part):
     assert 0.94 < held / len(found) < 0.998
 
 
-def test_variances_of_few_samples_reach_as_far_as_students():
+def test_variances_of_few_samples_use_students_t():
     few = Bounds(0.95, freedom=19)
     assert few.reach == pytest.approx(T)
     assert one(few.around, 3.0, 4.0) == pytest.approx((3 - 2 * T, 3 + 2 * T))
@@ -125,7 +125,7 @@ amounts = st.floats(0, 1e9)
 @example(0.0, 1.0, 1.0, 0.95)
 @example(1e-300, 1e-300, 1.0, 0.95)
 @example(1e9, 1e-9, 1e9, 0.5)
-def test_bounds_stand_around_the_estimate_and_never_below_zero(estimate, variance, weight, confidence):
+def test_bounds_enclose_the_estimate_and_are_never_negative(estimate, variance, weight, confidence):
     form = Bounds(confidence)
     low, high = one(form.of_sum, estimate, variance, weight=weight)
     assert low >= 0

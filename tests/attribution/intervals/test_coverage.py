@@ -1,4 +1,4 @@
-"""Intervals over repeated worlds: their width is that of the spread, and they hold the mean."""
+"""Intervals over repeated worlds: their width matches the spread of credits, and they cover the mean."""
 
 import numpy as np
 import pandas as pd
@@ -46,7 +46,7 @@ def test_intervals_are_as_wide_as_credits_spread(credits, intervals, model, name
     nodes = rows.groupby("node_id")
     reach = T if (model, intervals) == ("markov", "closed_form") else Z
     told = (nodes[high].mean() - nodes[low].mean()) / 2 / reach
-    # The spread over 30 worlds is known to about 13 % for each of eight nodes, which go together in part.
+    # The spread over 30 worlds is known to about 13 % for each of eight nodes, which are partly correlated.
     ratio = np.sqrt((told**2).mean() / nodes[name].var().mean())
     assert 0.8 < ratio < 1.25
     truth = rows["node_id"].map(nodes[name].mean())

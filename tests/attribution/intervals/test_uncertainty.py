@@ -1,4 +1,4 @@
-"""Intervals by closed forms and by a bootstrap, against computations of their own."""
+"""Intervals by closed forms and by a bootstrap, against independent computations."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -59,7 +59,7 @@ def paths(world):
 
 
 def replicated(paths, name, replicates, seed=0):
-    """Conversions of each node and of nobody in replicates, and in the whole."""
+    """Conversions of each node and unattributed ones, in replicates and of all users."""
     model = model_named(name)
     if name in BY_PATH:
         sequences = Sequences.of(paths, bootstrap=Uncertainty(0.95, replicates, seed))
@@ -71,7 +71,7 @@ def replicated(paths, name, replicates, seed=0):
 
 class TestClosedForm:
     def test_shares_and_values_by_hand(self):
-        # u: 2 conversions worth 10 and 20 by a alone; v: one worth 5, half a, half b; w: one of nobody, worth 1.
+        # u: 2 conversions worth 10 and 20 by a alone; v: one worth 5, half a, half b; w: one unattributed, worth 1.
         day = START + timedelta(5)
         touched = [("u", "a", START), ("v", "a", START), ("v", "b", START + timedelta(1))]
         converted = [("e", "u", day, 10), ("f", "u", day, 20), ("g", "v", day, 5), ("h", "w", day, 1)]
@@ -88,7 +88,7 @@ class TestClosedForm:
         assert a["low"] == pytest.approx(gamma.ppf(0.025, mean**2 / variance, scale=variance / mean))
         upper = gamma.ppf(0.975, mean**2 / variance + 1, scale=variance / mean)
         assert a["high"] == pytest.approx(upper)
-        # Of each user, the credit of a less 0.625 times all of it: 0.75, -0.125, -0.625. So many users who
+        # For each user, the credit of a minus 0.625 times all credit: 0.75, -0.125, -0.625. The users who
         # have one conversion each would give the share this variance; all credits together, whose squares
         # are 4.25, 0.25 and 1, are less than that.
         users, usual = 0.625 * 0.375 / ((0.75**2 + 0.125**2 + 0.625**2) / 16), 4**2 / 5.5
@@ -116,7 +116,7 @@ class TestClosedForm:
         row = attribute(paths, "linear", confidence=0.95).iloc[0]
         assert (row["value_low"], row["value_high"]) == pytest.approx((10.899, 102.416), abs=1e-3)
 
-    def test_nothing_earned_has_no_spread(self):
+    def test_a_value_of_zero_has_zero_bounds(self):
         row = attribute(
             paths_of([("u", "a", START)], [("e", "u", START, 0)]), "linear", confidence=0.95
         ).iloc[0]
@@ -146,8 +146,8 @@ class TestClosedForm:
 
 class TestBootstrap:
     @pytest.mark.parametrize("name", [*RULES, *BY_PATH])
-    def test_replicates_are_credits_of_users_drawn_again(self, name):
-        # Each user as often as the weight says, as users of their own: the same credits.
+    def test_replicates_are_credits_of_resampled_users(self, name):
+        # Repeating each user as often as the weight, as different users, gives the same credits.
         random = np.random.default_rng(4)
         touched = [
             (f"u{user}", "abc"[random.integers(3)], START + timedelta(int(day)))
@@ -189,7 +189,7 @@ class TestBootstrap:
     @pytest.mark.parametrize("name", ["linear", "participation", "markov", *BY_PATH[2:]])
     def test_the_mean_of_replicates_is_near_the_credit(self, paths, name):
         if name in BY_PATH[2:]:
-            # Rates of rare sets and paths are biased in replicates, as they are in samples; these are not rare.
+            # Rates of rare sets and paths are biased in replicates, as they are in samples; these paths are frequent.
             rows = {"path": ["a > b", "b", "a"], "n": [400, 60, 90], "lost": [900, 700, 800]}
             paths = Paths.from_sequences(pd.DataFrame(rows), path="path", conversions="n", nulls="lost")
         found, whole = replicated(paths, name, 200)
@@ -255,7 +255,7 @@ class TestBootstrap:
         pd.testing.assert_series_equal(twice["conversions"], 2 * once["conversions"], rtol=1e-9)
         pd.testing.assert_series_equal(twice["share"], once["share"], rtol=1e-9)
         width = [(each["share_high"] - each["share_low"]).loc["linear"] for each in (once, twice)]
-        # The one more user that upper bounds allow for counts for less among twice as many.
+        # The additional user of upper bounds has less weight among twice as many users.
         assert (width[0] / width[1]).between(2**0.5, 1.08 * 2**0.5).all()
 
     def test_aggregated_paths_have_intervals_of_every_model(self):
@@ -278,7 +278,7 @@ class TestBootstrap:
 
 class TestLimits:
     @pytest.mark.parametrize("intervals", ["closed_form", "bootstrap"])
-    def test_no_bound_of_what_is_never_negative_is_below_zero(self, intervals):
+    def test_bounds_of_non_negative_credits_are_non_negative(self, intervals):
         world = simulate("random", users=900, seed=8)
         paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
         models = [
@@ -299,14 +299,14 @@ class TestLimits:
             assert (credits[low] >= 0).all()
             assert (credits[low] <= credits[name] + 1e-9).all()
             assert (credits[name] <= credits[high] + 1e-9).all()
-            # Few converted: nothing is known so well that it is certain.
+            # Few conversions: no bound is exactly the estimate.
             assert (credits[low] < credits[high]).all()
         assert (credits["share_high"] <= 1).all()
-        # As many as there may have been in all, by an exact bound.
+        # The exact upper bound of all conversions.
         assert (credits["high"] < 2 * len(world.conversions)).all()
 
     def test_a_bootstrap_of_few_conversions_is_near_the_exact_bounds(self):
-        # Eight conversions of a: 3.45 to 15.76 by published tables; the replicates tell the variance to 5 %.
+        # Eight conversions of a: 3.45 to 15.76 by published tables; replicates estimate the variance to 5 %.
         rows = pd.DataFrame({"path": ["a", "b"], "n": [8, 100], "v": [80.0, 1000.0]})
         paths = Paths.from_sequences(rows, path="path", conversions="n", value="v")
         credits = attribute(paths, "linear", confidence=0.95, intervals="bootstrap", replicates=400)
@@ -326,7 +326,7 @@ class TestLimits:
         assert (rows["value_low"] < 0).all()
         if model == "linear":
             found = ReplicatedCredits.of(paths, [model_named(model)], range(99), 0)
-            # The 2.5th and the 97.5th of a hundred places between 99 replicates.
+            # The 2.5th and 97.5th of the 100 intervals between 99 replicates.
             percentiles = np.quantile(found.of_model(0)[:, 1], [0.025, 0.975], axis=0, method="weibull")
             by_node = rows.set_index("node_id").loc[[node for node, _ in found.cells]]
             np.testing.assert_allclose(by_node[["value_low", "value_high"]].to_numpy().T, percentiles)
@@ -345,7 +345,7 @@ class TestArguments:
             {"seed": -1},
         ],
     )
-    def test_what_is_not_allowed_is_refused(self, paths, given_arguments):
+    def test_invalid_arguments_are_refused(self, paths, given_arguments):
         (argument,) = given_arguments
         with pytest.raises(InvalidRequest, match=argument):
             attribute(paths, Linear(), confidence=0.9, **given_arguments)

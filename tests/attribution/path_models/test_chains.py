@@ -1,4 +1,4 @@
-"""Chains of more states than are solved at once, against a dense solve without each node."""
+"""Large chains, whose walks are followed step by step, against a dense solve without each node."""
 
 import itertools
 
@@ -13,7 +13,7 @@ NAMES = [f"node {index:02d}" for index in range(40)]
 
 
 def journeys_of(number):
-    """So many random journeys with values of both signs, some of which go round and round."""
+    """Random journeys with values of both signs, some of which repeat nodes."""
     random = np.random.default_rng(number)
     return [
         (
@@ -40,6 +40,6 @@ def test_large_chains_equal_a_dense_solve_without_the_node(order):
     check_effects(journeys_of(400), order=order, nodes=NAMES[::9])
 
 
-def test_walks_that_take_long_to_end_are_solved():
+def test_long_walks_are_solved():
     round_and_round = ((NAMES[0], NAMES[0], NAMES[1]) * 3_000, 1, 7.0, 1)
     check_effects([*journeys_of(400), round_and_round], order=2, nodes=NAMES[:3])

@@ -1,4 +1,4 @@
-"""Shapley values of conversion rates: by hand, by the definition, and drawn."""
+"""Shapley values of conversion rates: by hand, by the definition, and sampled."""
 
 import itertools
 
@@ -26,15 +26,15 @@ def test_by_hand():
 
 
 def test_values_may_be_negative_and_still_add_up():
-    # {a} 1/2, {b} nobody, {a, b} 1/4: b takes away. a (1/2 + 1/4) / 2 = 3/8, b (0 - 1/4) / 2 = -1/8.
+    # {a} 1/2, {b} unobserved, {a, b} 1/4: b lowers the rate. a (1/2 + 1/4) / 2 = 3/8, b (0 - 1/4) / 2 = -1/8.
     rows = [(("a",), 2, 0.0, 2), (("a", "b"), 1, 0.0, 3)]
     found = credited(paths_of(rows), "conversion_rate_shapley")
     assert found == pytest.approx({"a": 2 + 1.5, "b": -0.5})
     assert sum(found.values()) == pytest.approx(3.0)
 
 
-def test_shrinkage_draws_sets_towards_the_overall_rate():
-    # 3 of 8 converted; with 8 such users more {a} has (2 + 3) / 12, {a, b} (1 + 3) / 12, and {b} 3/8.
+def test_shrinkage_pulls_sets_towards_the_overall_rate():
+    # 3 of 8 converted; with 8 pseudo-users {a} has (2 + 3) / 12, {a, b} (1 + 3) / 12, and {b} 3/8.
     rows = [(("a",), 2, 0.0, 2), (("a", "b"), 1, 0.0, 3)]
     a, b, both = 5 / 12, 3 / 8, 4 / 12
     of_b = (b + both - a) / 2 / both
@@ -63,9 +63,9 @@ def test_symmetric_nodes_earn_the_same():
     assert found["a"] == pytest.approx(found["b"], abs=1e-12)
 
 
-def test_without_null_paths_every_touched_set_has_the_rate_one():
+def test_without_null_paths_every_observed_set_has_rate_one():
     found = credited(paths_of([(("a", "b"), 4, 0.0, 0), (("a",), 1, 0.0, 0)]), "conversion_rate_shapley")
-    # {b} was touched by nobody: a adds 1 and then 1, b 0 and then 0.
+    # {b} is unobserved: a adds 1 in both orders, b adds 0.
     assert found == pytest.approx({"a": 5.0, "b": 0.0})
 
 
@@ -84,17 +84,17 @@ class TestDrawn:
             rows.append((chosen, int(random.integers(0, 3)), 0.0, 0))
         return rows
 
-    def test_they_are_within_the_stated_error_and_add_up(self, rows):
+    def test_sampled_values_are_within_the_sampling_error_and_add_up(self, rows):
         paths = paths_of(rows)
         drawn = ConversionRateShapley(exact_size=7, permutations=400)
         exact, estimated = (credited(paths, model) for model in (ConversionRateShapley(), drawn))
-        # Only the 40 conversions of the largest set are drawn, at a rate of 0.4.
+        # Only the 40 conversions of the largest set are sampled, at a rate of 0.4.
         error = 40 / 0.4 * drawn.sampling_error(confidence=0.999)
         largest = max(abs(exact[node] - estimated[node]) for node in self.names)
         assert 0 < largest < error
         assert sum(estimated.values()) == pytest.approx(sum(exact.values()), rel=1e-12)
 
-    def test_a_node_that_alone_decides_earns_everything_in_every_order(self):
+    def test_a_decisive_node_earns_everything_in_every_permutation(self):
         sets = [each for size in range(1, 6) for each in itertools.combinations(self.names[:5], size)]
         rows = [(each, int(self.names[2] in each), 0.0, 1) for each in sets]
         drawn = ConversionRateShapley(exact_size=1, permutations=3)
@@ -102,7 +102,7 @@ class TestDrawn:
         found = credited(paths_of(rows), drawn)
         assert found == pytest.approx(others | {self.names[2]: 16.0}, abs=1e-12)
 
-    def test_the_seed_decides_them(self, rows):
+    def test_the_seed_determines_the_samples(self, rows):
         paths = paths_of(rows[:60])
         first, again, other = (
             credited(paths, ConversionRateShapley(exact_size=3, permutations=5, seed=seed))
@@ -111,13 +111,13 @@ class TestDrawn:
         assert first == again
         assert first != other
 
-    def test_the_stated_error_is_that_of_hoeffding(self):
+    def test_the_sampling_error_is_the_bound_of_hoeffding(self):
         # 2 r sqrt(ln(2 / 0.05) / (2 m))
         error = ConversionRateShapley(permutations=200).sampling_error(rate=0.5)
         assert error == pytest.approx((np.log(40) / 400) ** 0.5)
 
     @pytest.mark.parametrize("asked", [{"confidence": 1}, {"confidence": 2}, {"rate": -0.1}])
-    def test_a_stated_error_needs_a_rate_and_a_level(self, asked):
+    def test_the_sampling_error_requires_a_rate_and_a_level(self, asked):
         with pytest.raises(errors.InvalidRequest, match="allowed"):
             ConversionRateShapley().sampling_error(**asked)
 

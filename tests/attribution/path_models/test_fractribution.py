@@ -1,4 +1,4 @@
-"""Fractribution: by hand, by the definition, and what duplicates and transforms do."""
+"""Fractribution: by hand, by the definition, and after transforms."""
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -14,14 +14,14 @@ few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[
 
 
 def test_by_hand():
-    # Rates: a > b 3/4, a 1/4, b 1/2. Without a b's 1/2 is left: 1/4 is lost; without b 1/4: 1/2 is lost.
+    # Rates: a > b 3/4, a 1/4, b 1/2. Without a, 3/4 - 1/2 = 1/4 is lost; without b, 3/4 - 1/4 = 1/2.
     rows = [(("a", "b"), 3, 30.0, 1), (("a",), 1, 5.0, 3), (("b",), 2, 8.0, 2)]
     assert credited(paths_of(rows), "fractribution") == pytest.approx({"a": 1 + 1.0, "b": 2 + 2.0})
     assert credited(paths_of(rows), "fractribution", "value") == pytest.approx({"a": 5 + 10.0, "b": 8 + 20.0})
 
 
-def test_a_path_nobody_had_has_the_rate_zero():
-    # Without a or c nothing is known: all of 1/2 is lost each; without b a > c is left, at 1/4.
+def test_an_unobserved_path_has_rate_zero():
+    # Without a or c the path is unobserved: 1/2 is lost; without b, a > c remains, at 1/4.
     rows = [(("a", "b", "c"), 5, 0.0, 5), (("a", "c"), 1, 0.0, 3)]
     found = credited(paths_of(rows), "fractribution")
     assert found == pytest.approx({"a": 5 * 0.4 + 0.5, "b": 5 * 0.2, "c": 5 * 0.4 + 0.5})
@@ -33,13 +33,13 @@ def test_a_touchpoint_without_which_the_rate_is_higher_earns_nothing():
     assert credited(paths_of(rows), "fractribution") == pytest.approx({"a": 1.0, "b": 4.0 + 3.0})
 
 
-def test_where_nothing_is_lost_the_last_touchpoint_takes_all():
+def test_without_losses_the_last_touchpoint_earns_everything():
     rows = [(("a", "b"), 1, 2.0, 3), (("a",), 1, 1.0, 1), (("b",), 1, 1.0, 1)]
     assert credited(paths_of(rows), "fractribution") == pytest.approx({"a": 1.0, "b": 2.0})
 
 
-def test_paths_that_become_equal_add_up_value_and_all():
-    # Both are a > b once repeats are collapsed, and nothing else is known: half each.
+def test_paths_that_are_equal_after_the_transform_are_summed():
+    # Both are a > b after the transform, and no other path is observed: half each.
     rows = [(("a", "a", "b"), 1, 10.0, 0), (("a", "b", "b"), 2, 20.0, 3), (("a", "b"), 1, 4.0, 1)]
     paths = paths_of(rows)
     model = Fractribution(transform="exposure")
@@ -48,7 +48,7 @@ def test_paths_that_become_equal_add_up_value_and_all():
 
 
 def test_shrinkage():
-    # 6 of 12 converted; with 4 such users more a > b has (3 + 2) / 8, a (1 + 2) / 8, b (2 + 2) / 8.
+    # 6 of 12 converted; with 4 pseudo-users a > b has (3 + 2) / 8, a (1 + 2) / 8, b (2 + 2) / 8.
     rows = [(("a", "b"), 3, 30.0, 1), (("a",), 1, 5.0, 3), (("b",), 2, 8.0, 2)]
     found = credited(paths_of(rows), Fractribution(shrinkage=4))
     assert found == pytest.approx({"a": 1 + 3 / 3, "b": 2 + 3 * 2 / 3})
@@ -65,7 +65,7 @@ def test_credits_equal_the_definition(drawn, shrinkage):
     assert sum(found.values()) == pytest.approx(sum(converted for _, converted, _, _ in drawn))
 
 
-def test_users_are_put_in_order_before_paths_are_told_apart():
+def test_users_are_ordered_before_paths_are_distinguished():
     rows = [(("a", "b"), 3, 30.0, 1), (("b", "a"), 1, 3.0, 5), (("a",), 1, 5.0, 3), (("b",), 2, 8.0, 2)]
     assert credited(users_of(rows), "fractribution") == pytest.approx(reference_credits(rows), abs=1e-12)
 

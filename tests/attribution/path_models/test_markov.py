@@ -32,7 +32,7 @@ def test_removal_effects_by_hand():
     # Without a: 2/6 * 3/4 = 1/4 is left. Without b nothing is.
     assert effects_of(paths_of(SIX)) == pytest.approx({"a": 0.5, "b": 1.0}, abs=1e-12)
     assert credited(paths_of(SIX), "markov") == pytest.approx({"a": 1.0, "b": 2.0}, abs=1e-12)
-    # Worth 24, all of it leaves from b, so value goes as conversions do.
+    # The value of 24 all comes from b, so value is divided as conversions are.
     assert credited(paths_of(SIX), "markov", "value") == pytest.approx({"a": 8.0, "b": 16.0}, abs=1e-12)
 
 
@@ -71,7 +71,7 @@ def test_transitions_by_hand():
     }
 
 
-def test_transitions_of_order_two_tell_two_touchpoints_apart():
+def test_transitions_of_order_two_distinguish_two_touchpoints():
     matrix = transition_matrix(paths_of([(("a", "b", "a", "b"), 1, 0.0, 0)]), order=2)
     shown = matrix[["previous_2_id", "previous_1_id", "node_id", "probability"]].astype(object)
     assert shown.where(shown.notna(), None).to_numpy().tolist() == [
@@ -108,7 +108,7 @@ def test_effects_and_credits_equal_a_dense_solve_without_the_node(drawn, order):
     assert credits["value"].to_dict() == pytest.approx(normalised(values, worth), abs=1e-9 * worth)
 
 
-def test_effects_are_what_many_simulated_walks_lose():
+def test_effects_equal_the_losses_of_simulated_walks():
     rows = [
         (("a", "b", "c"), 3, 0.0, 5),
         (("b", "a"), 1, 0.0, 9),
@@ -157,7 +157,7 @@ def test_consecutive_touchpoints_of_one_node_change_nothing_at_order_one():
 @given(journeys(max_length=4), st.sampled_from([4, 6]))
 @example(SIX, 9)
 @example([(("a", "b", "a", "c"), 2, 0.0, 3), (("c", "a"), 1, 0.0, 0), (("b",), 3, 0.0, 3)], 4)
-def test_an_order_as_long_as_the_longest_path_counts_conversions_that_meet_the_node(drawn, order):
+def test_the_highest_order_counts_conversions_whose_path_contains_the_node(drawn, order):
     total = sum(converted for _, converted, _, _ in drawn)
     effects = effects_of(paths_of(drawn), order=order)
     for node, effect in effects.items():
@@ -179,7 +179,7 @@ def test_duplicating_all_users_doubles_totals_and_leaves_shares(drawn):
 
 
 def test_gains_and_losses_are_credited_apart():
-    # a earned 10 and 30 with two conversions, b lost 10 with one: what a refund takes, b gives back.
+    # a earned 10 and 30 with two conversions, b lost 10 with one.
     rows = [(("a",), 1, 10.0, 1), (("a",), 1, 30.0, 0), (("b",), 1, -10.0, 2), (("b", "a"), 0, 0.0, 1)]
     gained = [(path, n, max(value, 0.0), nulls) for path, n, value, nulls in rows]
     lost = [(path, n, max(-value, 0.0), nulls) for path, n, value, nulls in rows]
@@ -204,7 +204,7 @@ def test_value_is_missing_where_conversions_have_none():
     assert credits["conversions"].sum() == pytest.approx(6.0)
 
 
-def test_a_value_beside_the_count_changes_no_count():
+def test_values_do_not_change_credited_conversions():
     valued = paths_of(SIX)
     doubled = paths_of([(path, converted, 7.0 * value, nulls) for path, converted, value, nulls in SIX])
     assert credited(doubled, "markov_2") == credited(valued, "markov_2")
@@ -237,7 +237,7 @@ def test_currencies_are_outcomes_of_one_chain():
 
 
 class TestNullPaths:
-    """Which paths led to no conversion."""
+    """Null paths."""
 
     def frames(self):
         rows = [("u", "a", 40 * 24), ("u", "b", 2), ("v", "a", 90 * 24), ("v", "b", 1), ("w", "a", 1)]
@@ -247,7 +247,7 @@ class TestNullPaths:
         return touchpoints, conversions
 
     def test_every_touchpoint_of_a_user_without_a_conversion_is_one_path(self):
-        # u converts: its old touch of a lies before the lookback and is no null path. v: a > b; w: a.
+        # u converts: its old touch of a is before the lookback and is not a null path. v: a > b; w: a.
         matrix = transition_matrix(Paths.from_frames(*self.frames())).set_index(
             ["previous_1_id", "outcome", "node_id"]
         )["transitions"]
@@ -266,7 +266,7 @@ class TestNullPaths:
             assert table[None] == 1.0
             assert sum(table.values()) == pytest.approx(2.0)
 
-    def test_ties_of_time_are_broken_as_in_converting_paths(self):
+    def test_ties_are_broken_as_in_converting_paths(self):
         touchpoints = pd.DataFrame(
             {"user_id": ["u", "u"], "node_id": ["b", "a"], "date": [NOON, NOON], "id": ["1", "2"]}
         )
@@ -287,7 +287,7 @@ class TestNullPaths:
         pd.testing.assert_frame_equal(found, expected, check_exact=False, atol=1e-9)
 
 
-def test_node_names_never_meet():
+def test_node_ids_are_never_joined_into_text():
     renamed = {"a": "beta", "b": "eta", "c": "zeta > beta", "d": "'; DROP TABLE nodes; --"}
     rows = [
         (("a", "b", "c"), 2, 1.0, 3),
@@ -302,7 +302,7 @@ def test_node_names_never_meet():
         assert credited(users_of(other), model) == pytest.approx(expected, abs=1e-12)
 
 
-def test_models_computed_together_are_those_computed_alone():
+def test_models_computed_together_equal_those_computed_alone():
     models = [
         Markov(),
         Markov(nulls=False),
@@ -322,15 +322,15 @@ def test_models_computed_together_are_those_computed_alone():
 class TestEdges:
     """Few or no paths."""
 
-    def test_one_touch_takes_everything(self, model):
+    def test_a_single_touchpoint_earns_everything(self, model):
         rows = [(("a",), 2, 6.0, 1), (("b",), 1, 9.0, 5)]
         assert credited(paths_of(rows), model) == pytest.approx({"a": 2.0, "b": 1.0}, abs=1e-12)
         assert credited(paths_of(rows), model, "value") == pytest.approx({"a": 6.0, "b": 9.0}, abs=1e-12)
 
-    def test_nobody_converted(self, model):
+    def test_no_conversions(self, model):
         assert attribute(paths_of([(("a", "b"), 0, 0.0, 4)]), model).empty
 
-    def test_nothing_at_all(self, model):
+    def test_no_paths(self, model):
         empty = Paths.from_frames(
             pd.DataFrame(columns=["user_id", "node_id", "date"]),
             pd.DataFrame(columns=["event_id", "user_id", "date"]),

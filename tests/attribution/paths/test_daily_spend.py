@@ -1,4 +1,4 @@
-"""Outlays spread over their days, on numbers small enough for paper."""
+"""Outlays spread over their days, computed by hand."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -29,7 +29,7 @@ def spread(table, zone="UTC", since=None, until=None):
 
 
 def test_an_outlay_is_spread_evenly_over_its_seconds():
-    # 60 hours at 1 an hour: half a day, two days, nothing of the day that begins when it ends.
+    # 60 hours at 1 an hour: half a day, two days, nothing on the day that begins at its end.
     table = outlays(("brand", "2025-01-01T12:00", "2025-01-04T00:00", 60.0))
     assert spread(table) == {"01-01 12:00": 12.0, "01-02 00:00": 24.0, "01-03 00:00": 24.0}
 
@@ -46,7 +46,7 @@ def test_a_day_on_which_clocks_change_has_23_or_25_hours_of_it():
     assert spread(table, "Europe/Paris") == {"10-25 22:00": 25.0}
 
 
-def test_only_what_lies_in_the_period_counts():
+def test_only_spend_inside_the_period_counts():
     table = outlays(("brand", "2025-01-01", "2025-01-11", 10.0), ("old", "2024-01-01", "2024-01-02", 5.0))
     period = {"since": datetime(2025, 1, 2, 6), "until": datetime(2025, 1, 3, 12)}
     assert spread(table, **period) == {"01-02 06:00": 0.75, "01-03 00:00": 0.5}
@@ -69,11 +69,11 @@ instants = st.datetimes(datetime(2025, 1, 1), datetime(2025, 12, 31))
 )
 @example([(datetime(2025, 3, 30, 0, 30), pd.Timedelta("1h"), 7)], "Europe/Paris")
 @example([], "UTC")
-def test_nothing_is_lost_or_added(rows, zone):
+def test_total_spend_is_conserved(rows, zone):
     table = outlays(*(("brand", begin, begin + length, float(amount)) for begin, length, amount in rows))
     spent = daily_spend(table, ZoneInfo(zone), since=None, until=None)
     assert spent["spend"].sum() == pytest.approx(sum(amount for *_, amount in rows))
     days = spent["date"].dt.tz_convert(zone)
     assert spent["spend"].ge(0).all()
-    # A row never reaches over midnight.
+    # No row spans midnight.
     assert (days.dt.normalize() <= days).all()

@@ -1,4 +1,4 @@
-"""Later amounts and currencies: what a conversion is worth, and when."""
+"""Value of conversions with later amounts and in several currencies."""
 
 import pandas as pd
 import pytest
@@ -55,7 +55,7 @@ def test_later_amounts_have_the_weights_of_their_conversion():
     assert rows.set_index("event_id")["value"].to_dict() == {"first": 0.0, "second": 40.0, "third": 50.0}
 
 
-def test_another_lookback_leaves_the_choice_of_values():
+def test_another_lookback_keeps_the_choice_of_values():
     paths = paths_of(adjustments=LATER)
     shorter = paths.with_lookback("4D")
     # Only the touchpoint of the 2nd is within four days of the orders of the 5th; none of the others is.
@@ -76,7 +76,7 @@ def test_without_amounts_nothing_changes():
     assert values(paths_of(adjustments=LATER).with_later_values().with_later_values())["search"] == -50.0
 
 
-def test_conversions_whose_value_is_not_known_are_worth_what_came_later():
+def test_conversions_without_a_value_are_worth_their_later_amounts():
     leads = ORDERS.drop(columns=["value", "currency"])
     assert values(Paths.from_frames(TOUCHPOINTS, leads, adjustments=LATER)) == {
         "search": -50.0,
@@ -102,13 +102,13 @@ def test_models_are_fitted_without_later_amounts(model):
     assert whole == pytest.approx(dict.fromkeys(whole, 0.0))
 
 
-def test_a_chain_divides_later_amounts_as_it_does_the_values():
+def test_a_chain_divides_later_amounts_as_it_divides_values():
     # All of 200 EUR were worth 90 EUR in the end, whichever node they came by.
     paths = paths_of(adjustments=LATER)
     original = values(paths.with_original_values(), "markov")
     expected = {node: value * 90 / 200 for node, value in original.items()}
     assert values(paths, "markov") == pytest.approx(expected)
-    # Without values at first, later amounts are divided as conversions are.
+    # Without original values, later amounts are divided as conversions are.
     leads = Paths.from_frames(TOUCHPOINTS, ORDERS.assign(value=0.0), adjustments=LATER)
     credits = attribute(leads, "markov")
     assert credits["value"].tolist() == pytest.approx((credits["share"] * -110).tolist())
@@ -127,7 +127,7 @@ MIXED = ORDERS.assign(currency=["GBP", "USD", "EUR"])
 def test_values_are_converted_at_the_date_of_the_conversion():
     paths = Paths.from_frames(TOUCHPOINTS, MIXED, in_currency="EUR", rates=RATES)
     rows = paths.to_pandas().drop_duplicates("event_id").set_index("event_id")
-    # 100 GBP at 1.2; 60 USD at the rate that begins on that very day; 40 EUR.
+    # 100 GBP at 1.2; 60 USD at the rate valid from that day; 40 EUR.
     assert rows["value"].to_dict() == pytest.approx({"first": 120.0, "second": 54.0, "third": 40.0})
     assert set(rows["currency"]) == {"EUR"}
     credits = attribute(paths, "linear")
@@ -173,11 +173,13 @@ def test_a_later_amount_has_the_rate_of_its_conversion_or_its_own(later_rate, le
 
 def test_a_later_amount_may_be_in_another_currency_if_there_is_one_to_convert_to():
     back = LATER.iloc[:1].assign(value=-10.0, currency="GBP")
-    with pytest.raises(errors.InvalidRequest, match="adjustments: that of 'first' is in GBP, its .* in EUR"):
+    with pytest.raises(
+        errors.InvalidRequest, match="adjustments: the amount of 'first' is in GBP, its .* in EUR"
+    ):
         paths_of(adjustments=back)
     paths = paths_of(adjustments=back, in_currency="EUR", rates=RATES)
     assert values(paths)["search"] == pytest.approx((100 - 12) / 2)
-    # The same, named or not.
+    # The default is the same.
     assert values(paths_of(adjustments=LATER.assign(currency="EUR"))) == values(paths_of(adjustments=LATER))
 
 
@@ -214,7 +216,7 @@ def test_missing_and_wrong_rates_are_refused_by_name(rates, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rates": RATES}, "rates: there is no currency to convert to"),
+        ({"rates": RATES}, "rates: in_currency is required with rates"),
         ({"in_currency": 978}, "in_currency: 978 is not a currency"),
         ({"later_rate": "cash"}, "later_rate: 'cash' is not allowed.*original, own"),
         ({"adjustments": LATER.drop(columns="value")}, "adjustments: there is no column 'value'"),

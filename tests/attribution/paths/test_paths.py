@@ -1,4 +1,4 @@
-"""Paths: how they are made, what they show, and which input they refuse."""
+"""Paths: construction, summaries and invalid input."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_summary_lengths_and_lags():
     assert lags.loc["f", ["first_lag_days", "last_lag_days"]].isna().all()
 
 
-def test_paths_that_read_alike_are_told_apart():
+def test_paths_with_equal_names_are_distinguished():
     rows = [(["a > b", "c"], 3), (["a", "b > c"], 2), (["x", "y"], 1), (["x", "z"], 1)]
     touchpoints = [
         (f"{place}-{user}", node, pd.Timestamp(2025, 1, 1 + step))
@@ -102,7 +102,7 @@ def test_paths_that_read_alike_are_told_apart():
 
 
 @pytest.mark.parametrize("top", [-1, 1.5, "all"])
-def test_summary_refuses_what_is_no_number_of_paths(top):
+def test_summary_refuses_an_invalid_number_of_paths(top):
     with pytest.raises(errors.InvalidRequest, match="top"):
         Paths.from_frames(TOUCHPOINTS, CONVERSIONS).summary(top=top)
 
@@ -148,7 +148,7 @@ def test_inputs_are_not_changed():
     ],
     ids=["aware", "naive nanoseconds", "other zone", "text", "dates"],
 )
-def test_instants_come_in_many_forms(dates):
+def test_instants_of_every_supported_type(dates):
     frame = Paths.from_frames(TOUCHPOINTS.assign(date=dates), CONVERSIONS).to_pandas()
     assert frame["date"].dropna().astype(str).tolist() == [
         "2025-01-01 00:00:00+00:00",
@@ -157,7 +157,7 @@ def test_instants_come_in_many_forms(dates):
 
 
 @pytest.mark.parametrize("kind", ["category", "int", "float", "Int64", "mixed ints"])
-def test_identifiers_come_in_many_forms(kind):
+def test_identifiers_of_every_supported_type(kind):
     touched, converted = TOUCHPOINTS.copy(), CONVERSIONS.copy()
     if kind == "category":
         touched, converted = touched.astype({"user_id": "category", "node_id": "category"}), converted
@@ -200,15 +200,15 @@ def test_arrow_tables_and_parquet_files_are_read_as_frames_are(tmp_path):
         (TOUCHPOINTS.assign(user_id=[1.5, 2.0, 3.0]), CONVERSIONS, "'user_id' is not a whole number"),
         (TOUCHPOINTS.assign(user_id=["u", 2, "v"]), CONVERSIONS, "'user_id' mixes int, str"),
         (TOUCHPOINTS.assign(node_id=[["a"], ["b"], ["c"]]), CONVERSIONS, "'node_id' holds array"),
-        (TOUCHPOINTS, CONVERSIONS.assign(event_id="e"), "'event_id' is there more than once.*row 0"),
+        (TOUCHPOINTS, CONVERSIONS.assign(event_id="e"), "'event_id' occurs more than once.*row 0"),
         (TOUCHPOINTS, CONVERSIONS.assign(value=[1.0, np.nan]), "'value' is missing"),
         (TOUCHPOINTS, CONVERSIONS.assign(value=[1.0, np.inf]), "'value' is not finite"),
         (TOUCHPOINTS, CONVERSIONS.assign(value=["1", "2"]), "'value' holds string; allowed: numbers"),
         (TOUCHPOINTS["node_id"], CONVERSIONS, "touchpoints: Series is not a table"),
         (TOUCHPOINTS, None, "conversions: NoneType is not a table"),
         (Path("missing.parquet"), CONVERSIONS, "there is no file 'missing.parquet'"),
-        (Path(__file__), CONVERSIONS, "is not a Parquet file"),
-        (pd.concat([TOUCHPOINTS, TOUCHPOINTS], axis=1), CONVERSIONS, "there more than once"),
+        (Path(__file__), CONVERSIONS, "is not a .parquet or .pq file"),
+        (pd.concat([TOUCHPOINTS, TOUCHPOINTS], axis=1), CONVERSIONS, "occur more than once"),
         (
             TOUCHPOINTS.assign(user_id=["u", None, "v"]),
             CONVERSIONS,
@@ -237,7 +237,7 @@ def test_bad_input_is_refused_by_name(touchpoints, conversions, message):
 
 
 @pytest.mark.parametrize("content", ["", "no Parquet"])
-def test_a_file_that_is_no_parquet_file_is_refused(content, tmp_path):
+def test_a_file_with_invalid_content_is_refused(content, tmp_path):
     file = tmp_path / "touchpoints.parquet"
     file.write_text(content)
     with pytest.raises(errors.InvalidRequest, match=r"touchpoints: 'touchpoints.parquet' cannot be read"):
@@ -268,18 +268,18 @@ def test_only_columns_that_have_an_argument_are_named_by_one():
 
 
 @pytest.mark.parametrize("lookback", ["0D", "-1D", "soon", "", "NaT", 30, None])
-def test_lookbacks_that_are_no_length_of_time_are_refused(lookback):
+def test_invalid_lookbacks_are_refused(lookback):
     with pytest.raises(errors.InvalidRequest, match="lookback"):
         Paths.from_frames(TOUCHPOINTS, CONVERSIONS, lookback=lookback)
 
 
-def test_doubled_touch_ids_are_refused():
-    with pytest.raises(errors.InvalidRequest, match="'id' is there more than once"):
+def test_duplicate_touch_ids_are_refused():
+    with pytest.raises(errors.InvalidRequest, match="'id' occurs more than once"):
         Paths.from_frames(TOUCHPOINTS.assign(id="1"), CONVERSIONS, touch="id")
 
 
 class TestSequences:
-    """Already aggregated paths."""
+    """Aggregated paths."""
 
     frame = pd.DataFrame(
         {
@@ -295,7 +295,7 @@ class TestSequences:
         frame = self.frame if frame is None else frame
         return Paths.from_sequences(frame, path="path", conversions="total_conversions", **options)
 
-    def test_credits_weigh_each_path_by_its_conversions(self):
+    def test_credits_weight_each_path_by_its_conversions(self):
         credits = attribute(self.paths(), ["linear", "first_touch", "participation"]).set_index(
             ["model", "node_id"]
         )
@@ -309,7 +309,7 @@ class TestSequences:
                 ("participation", "beta"): 3.0,
             }
         )
-        # beta stands twice in a path worth 30, zeta once, and alone in one worth 4.
+        # beta occurs twice in a path worth 30, zeta once, and alone in one worth 4.
         assert credits.loc["linear", "value"].to_dict() == pytest.approx({"beta": 20.0, "zeta": 14.0})
 
     def test_node_names_of_any_characters_are_kept(self):
@@ -317,12 +317,15 @@ class TestSequences:
         paths = self.paths(frame, value=None, nulls=None)
         assert paths.to_pandas()["node_id"].tolist() == ["google / organic", "(direct) 24%,'", "7"]
 
-    def test_a_value_that_no_conversion_carries_is_not_lost(self):
+    def test_a_value_without_conversions_is_refused(self):
         frame = self.frame.assign(total_value=[30.0, 4.0, 9.0])
-        with pytest.raises(errors.InvalidRequest, match="'total_value' has no conversion.*row 2"):
+        with pytest.raises(
+            errors.InvalidRequest,
+            match="'total_value' is not zero although the path has no conversions.*row 2",
+        ):
             self.paths(frame)
 
-    def test_models_that_need_dates_say_so(self):
+    def test_models_that_need_dates_are_refused(self):
         with pytest.raises(errors.InvalidRequest, match="time decay needs the dates"):
             attribute(self.paths(), "time_decay")
         with pytest.raises(errors.InvalidRequest, match="lags needs the dates"):
@@ -363,6 +366,6 @@ class TestSequences:
         lambda frame: compare_lookbacks(frame),
     ],
 )
-def test_touchpoints_are_no_paths(call):
+def test_touchpoints_are_not_paths(call):
     with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths; allowed: .*from_frames"):
         call(TOUCHPOINTS)

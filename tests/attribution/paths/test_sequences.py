@@ -1,4 +1,4 @@
-"""Paths as coded steps: transforms, and the intervals of models of whole paths."""
+"""Coded sequences: transforms, and jackknife intervals of models that compare whole paths."""
 
 import hashlib
 
@@ -72,7 +72,7 @@ def test_transforms(transform, steps, expected, made):
     ],
 )
 @pytest.mark.parametrize("made", [paths_of, users_of])
-def test_nodes_are_left_out_of_paths_that_hold_others(path, options, expected, made):
+def test_nodes_are_removed_from_paths_that_contain_others(path, options, expected, made):
     rest = [(("d", "c", "b", "a"), 1, 1.0, 0)]
     found = classes_of(made([(path, 2, 5.0, 3), *rest]), Markov(**options))
     assert {tuple((step, 1) for step in expected.split()): (2.0, 3.0)}.items() <= found.items()
@@ -80,7 +80,7 @@ def test_nodes_are_left_out_of_paths_that_hold_others(path, options, expected, m
 
 @settings(max_examples=examples(15), deadline=None)
 @given(journeys("abc"))
-def test_leaving_out_is_having_paths_without(drawn):
+def test_removing_nodes_equals_paths_without_them(drawn):
     assume({"a", "c"} <= {node for path, *_ in drawn for node in path})
     without = [(tuple(node for node in path if node != "a") or path, *rest) for path, *rest in drawn]
     shortened = [(tuple(" ".join(path).rstrip("c ").split()) or path, *rest) for path, *rest in drawn]
@@ -94,7 +94,7 @@ def test_leaving_out_is_having_paths_without(drawn):
 
 
 @pytest.mark.parametrize("model", [Markov, Fractribution])
-def test_what_to_leave_out_is_a_list_of_known_nodes(model):
+def test_nodes_to_remove_must_exist(model):
     paths = paths_of([(("a", "b"), 1, 1.0, 0)])
     for wrong in ("a", 5, (None,)):
         with pytest.raises(InvalidRequest, match="remove_if_not_all: .* allowed: a list of node ids"):
@@ -103,7 +103,7 @@ def test_what_to_leave_out_is_a_list_of_known_nodes(model):
         attribute(paths, model(remove_if_last_and_not_all=["bb"]))
 
 
-def test_counts_of_one_way_to_leave_out_do_not_serve_another():
+def test_cached_counts_depend_on_the_removed_nodes():
     paths = paths_of([(("d", "a"), 2, 1.0, 1), (("a", "d"), 1, 1.0, 4), (("d",), 1, 1.0, 2)])
     models = [Markov(order=2), Markov(remove_if_not_all=("d",)), Markov(remove_if_last_and_not_all=("d",))]
     together = attribute(paths, models)
@@ -120,7 +120,7 @@ def test_under_frequency_a_node_is_credited_whatever_its_count():
     credits = attribute(paths_of(rows), [Markov(transform="frequency"), Fractribution(transform="frequency")])
     assert set(credits["node_id"]) == {"a", "b"}
     assert credits.groupby("model")["conversions"].sum().tolist() == pytest.approx([3.0, 3.0])
-    # Every converting walk meets an a, once or twice, and b.
+    # Every converting walk reaches a, once or twice, and b.
     assert credits["conversions"].tolist()[:2] == pytest.approx([1.5, 1.5])
 
 
@@ -149,7 +149,7 @@ class TestIntervals:
         touchpoints = pd.DataFrame(touched, columns=["user_id", "node_id", "date"])
         return touchpoints, pd.DataFrame(converted, columns=["event_id", "user_id", "date"])
 
-    def test_they_are_those_of_leaving_out_each_group_in_turn(self, frames):
+    def test_bounds_equal_those_of_leaving_out_each_group(self, frames):
         touchpoints, conversions = frames
         users = pd.concat([touchpoints["user_id"], conversions["user_id"]]).unique()
         # A twentieth of all values that eight digits of the hash can have makes a group.
@@ -172,12 +172,12 @@ class TestIntervals:
         found = (whole["high"] - whole["conversions"])[is_signed]
         pd.testing.assert_series_equal(found, reach[is_signed], check_names=False, rtol=1e-8)
         assert (whole["low"] < 0).any()
-        # What cannot be negative has the gamma distribution of the same mean and, for so few groups, a
-        # variance that is wider by as much as Student's distribution is.
+        # Non-negative credits have a gamma distribution with the same mean and, because groups are few, a
+        # variance that is scaled as Student's t distribution is wider.
         credited, low = whole.loc[~is_signed, "conversions"], whole.loc[~is_signed, "low"]
         wider = variance[~is_signed] * (student.ppf(0.95, 19) / norm.ppf(0.95)) ** 2
         quantile = gamma.ppf(0.05, credited**2 / wider, scale=wider / credited)
-        # No sum of what is never negative varies by more than itself; the rest is noise, down to zero.
+        # The variance of a non-negative sum is at most its square; the rest is noise, truncated at 0.
         expected = np.where(wider > credited**2, 0.0, quantile)
         assert low.tolist() == pytest.approx(expected.tolist(), rel=1e-6)
 

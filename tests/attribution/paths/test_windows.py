@@ -1,4 +1,4 @@
-"""Which touchpoints belong to a conversion: lookbacks by type and node, precedence, resets and anchors."""
+"""Lookback windows: by type and node, precedence, resets and anchors."""
 
 from datetime import timedelta
 
@@ -42,28 +42,28 @@ def test_windows_of_types_are_open_at_their_start_and_closed_at_the_conversion()
     assert nodes(touchpoints, lookback={"click": "2D", "view": "1D"}) == ["old click", "view", "click"]
 
 
-def test_the_lookback_of_a_node_goes_before_that_of_its_type():
+def test_the_lookback_of_a_node_takes_precedence_over_its_type():
     options = {
         "lookback": {"click": "30D", "view": "1D"},
         "node_lookbacks": {"old view": "30D", "click": "1h"},
     }
     assert nodes(**options) == ["old view", "old click", "view"]
-    # With one lookback for all types too, and whatever is the longest of all.
+    # Also with one lookback for all types, and regardless of which is the longest.
     assert nodes(lookback="1D", node_lookbacks={"old view": "40D"}) == ["old view", "view"]
 
 
-def test_a_click_goes_before_views_of_its_window_only():
+def test_a_click_takes_precedence_over_views_of_its_window_only():
     clicks_first = {"precedence": ("click", "view")}
     assert nodes(**clicks_first) == ["old click", "click"]
     assert nodes(precedence=["view", "click"]) == ["old view", "view"]
-    # No click lies within a day, so the view stays; without the option all stay.
+    # No click is within a day, so the view stays; without precedence all stay.
     assert nodes(lookback="1D", **clicks_first) == ["view"]
     assert nodes() == ["old view", "old click", "click", "view"]
     with_visit = TOUCHPOINTS.assign(type=["view", "click", "visit", "click"])
     assert nodes(with_visit, **clicks_first) == ["old click", "click", "view"]
 
 
-def test_places_are_counted_without_what_gave_way():
+def test_positions_are_counted_after_precedence():
     rows = Paths.from_frames(TOUCHPOINTS, CONVERSIONS, precedence=("click", "view")).to_pandas()
     assert rows[["position", "length"]].to_numpy().tolist() == [[1, 2], [2, 2]]
     nothing = Paths.from_frames(TOUCHPOINTS.iloc[:0], CONVERSIONS, precedence=("click", "view")).to_pandas()
@@ -92,7 +92,7 @@ def paths_of_events(**options):
     return rows.groupby("event_id")["node_id"].agg("".join).to_dict()
 
 
-def test_without_a_reset_every_conversion_sees_its_whole_window():
+def test_without_a_reset_every_conversion_has_its_whole_window():
     assert paths_of_events() == {"lead": "a", "first": "abc", "second": "abcd", "other": "e"}
 
 
@@ -102,14 +102,14 @@ def test_conversions_of_the_same_kind_reset_each_other():
 
 
 def test_any_conversion_of_the_user_resets():
-    # A touchpoint at the instant of a conversion belongs to that one.
+    # A touchpoint at the instant of a conversion belongs to it.
     reset = {"lead": "a", "first": "bc", "second": "d", "other": "e"}
     assert paths_of_events(reset="any", kind="kind") == reset
-    # All of one kind is what conversions are where nothing tells them apart.
+    # Without a column for kinds, all conversions are of one kind.
     assert paths_of_events(reset="same") == reset
 
 
-def test_of_two_conversions_of_one_instant_the_first_by_its_id_has_the_path():
+def test_simultaneous_conversions_are_ordered_by_id():
     both = SEVERAL.assign(date=days("04", "08", "08", "08"))
     rows = Paths.from_frames(VISITS, both, reset="any").to_pandas()
     assert rows[rows["event_id"] == "first"]["node_id"].tolist() == ["b", "c", "d"]
@@ -151,10 +151,10 @@ def test_another_lookback_of_the_same_paths():
         "click > view",
     )
     assert paths.to_pandas()["node_id"].tolist() == ["old click", "click"]
-    # What else was said stays: clicks go before views in longer windows too.
+    # Other settings stay: clicks take precedence in longer windows too.
     assert shorter.with_lookback("30D").to_pandas()["node_id"].tolist() == ["old click", "click"]
     aggregated = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1]}), path="path", conversions="n")
-    with pytest.raises(errors.InvalidRequest, match="no other lookback"):
+    with pytest.raises(errors.InvalidRequest, match="their lookback cannot change"):
         aggregated.with_lookback("1D")
     with pytest.raises(errors.InvalidRequest, match="'clik' is not allowed.*did you mean 'click'"):
         paths.with_lookback({"clik": "1D", "default": "1D"})
@@ -183,8 +183,11 @@ def test_credits_say_how_they_were_made():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lookback": {}}, "lookback: there is none"),
-        ({"lookback": {"click": "30D"}}, "lookback: touchpoints of the type view have none.*'default'"),
+        ({"lookback": {}}, "lookback: it is empty"),
+        (
+            {"lookback": {"click": "30D"}},
+            "lookback: touchpoints of the type view have no lookback.*'default'",
+        ),
         ({"lookback": {"click": "30D", "view": "-1D"}}, "lookback: '-1D' is not positive"),
         ({"lookback": {"clik": "1D", "default": "1D"}}, "lookback: 'clik' is not allowed.*'click'"),
         ({"node_lookbacks": {"click": "soon"}}, "node_lookbacks: 'soon' is not a length of time"),
@@ -194,7 +197,7 @@ def test_credits_say_how_they_were_made():
         ({"precedence": ["click", "vew"]}, "precedence: 'vew' is not allowed.*'view'"),
         ({"reset": "all"}, "reset: 'all' is not allowed.*any, none, same"),
         ({"anchor": "touch"}, "anchor: 'touch' is not allowed.*event, state"),
-        ({"anchor": "state"}, "anchor: there is no state to end windows at"),
+        ({"anchor": "state"}, "anchor: 'state' requires a column with dates of the state"),
         ({"state": "won"}, "there is no column 'won' for the state"),
         ({"kind": "sort"}, "there is no column 'sort' for the kind"),
         ({"type": "sort"}, "there is no column 'sort' for the type"),
@@ -205,7 +208,7 @@ def test_bad_input_is_refused_by_name(options, message):
         Paths.from_frames(TOUCHPOINTS, CONVERSIONS, **options)
 
 
-def test_where_touchpoints_have_no_types_none_can_be_named():
+def test_types_cannot_be_named_if_touchpoints_have_none():
     untyped = TOUCHPOINTS.drop(columns="type")
     for options in ({"lookback": {"click": "1D", "default": "9D"}}, {"precedence": ("click", "view")}):
         with pytest.raises(errors.InvalidRequest, match="'click'.*touchpoints have no types.*type="):
@@ -214,6 +217,6 @@ def test_where_touchpoints_have_no_types_none_can_be_named():
 
 def test_touchpoints_without_a_type_need_a_lookback_for_others():
     untyped = TOUCHPOINTS.assign(type=["view", None, "view", "click"])
-    with pytest.raises(errors.InvalidRequest, match="touchpoints of the type None have none"):
+    with pytest.raises(errors.InvalidRequest, match="touchpoints of the type None have no lookback"):
         Paths.from_frames(untyped, CONVERSIONS, lookback={"click": "30D", "view": "1D"})
     assert nodes(untyped, lookback={"click": "1D", "default": "30D"}) == ["old view", "old click", "view"]

@@ -15,8 +15,8 @@ from attrib_ds.attribution.models.rules import OrderedShapley, Shapley
 few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def test_each_distinct_node_has_an_equal_part():
-    # a, b, a: a and b a half each of 4; c alone 1.
+def test_each_distinct_node_has_an_equal_share():
+    # a, b, a: 4 divided equally between a and b; c alone 1.
     rows = [(("a", "b", "a"), 4, 40.0, 9), (("c",), 1, 2.0, 0)]
     assert credited(paths_of(rows), Shapley()) == pytest.approx({"a": 2.0, "b": 2.0, "c": 1.0})
     assert credited(paths_of(rows), "shapley", "value") == pytest.approx({"a": 20.0, "b": 20.0, "c": 2.0})
@@ -28,7 +28,7 @@ def test_each_distinct_node_has_an_equal_part():
 @example([(("a",), 0, 0.0, 1), (("b",), 1, 1.0, 0)])
 def test_values_equal_the_definition_over_all_sets(drawn):
     found = credited(paths_of(drawn), "shapley")
-    # A node in no converting path is a null player, and has no row.
+    # A node without a converting path is a null player, and has no row.
     expected = {node: value for node, value in observed_sets(drawn).items() if value}
     assert found == pytest.approx(expected, abs=1e-9)
     assert sum(found.values()) == pytest.approx(sum(converted for _, converted, _, _ in drawn))
@@ -41,7 +41,7 @@ def test_symmetric_nodes_have_equal_values():
 
 
 def test_positions_by_hand():
-    # a stands at 1 and 3 of three: its half is split; b has its own; c stands at 1.
+    # a is at positions 1 and 3 of three, and its half is split; b is at 2; c is at 1.
     rows = [(("a", "b", "a"), 4, 40.0, 9), (("c", "a"), 1, 6.0, 0)]
     credits = position_credits(paths_of(rows))
     assert credits[["node_id", "position", "conversions", "value"]].to_numpy().tolist() == [
@@ -95,11 +95,11 @@ def test_models_without_weights_have_no_positions():
 
 
 def test_intervals_count_a_node_once_per_conversion():
-    # 400 conversions each give a 1/2, whether they are aggregated or users of their own.
+    # 400 conversions each credit a with 1/2, aggregated or by user.
     rows = [(("a", "b", "a"), 400, 0.0, 0)]
     for paths in (paths_of(rows), users_of(rows)):
         credits = attribute(paths, ["shapley", "linear"], confidence=0.95).set_index(["model", "node_id"])
-        # Of a Poisson number of equal parts the exact bound is known (Garwood 1936).
+        # Exact bound of a Poisson count of equal parts (Garwood 1936).
         bound = chi2.ppf(0.975, 2 * 400 + 2) / 2
         assert credits.loc[("shapley", "a"), "high"] == pytest.approx(bound / 2)
         # Linear gives a two thirds.
