@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.engines.engine import engine
-from attrib_ds.attribution.paths.columns import Input
+from attrib_ds.attribution.paths.input_tables import Input
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 

@@ -8,7 +8,7 @@ import ibis
 import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import engine
-from attrib_ds.attribution.paths.columns import Input
+from attrib_ds.attribution.paths.input_tables import Input
 from attrib_ds.attribution.paths.pairing import DIRECT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas

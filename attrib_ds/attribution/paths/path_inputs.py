@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import ibis.expr.types as ir
 
-    from attrib_ds.attribution.paths.columns import Input
+    from attrib_ds.attribution.paths.input_tables import Input
 
 #: Prefix of the conversion columns that hold milestone dates.
 MILESTONE = "milestone."

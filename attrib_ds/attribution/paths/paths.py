@@ -10,7 +10,7 @@ import ibis
 from attrib_ds.attribution.engines.engine import engine_of, has_all_features, joined_in_order
 from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.paths.aggregated import read_sequences
-from attrib_ds.attribution.paths.columns import Input
+from attrib_ds.attribution.paths.input_tables import Input
 from attrib_ds.attribution.paths.money import ORIGINAL, Money, apply_later_amounts, scale_original_values
 from attrib_ds.attribution.paths.pairing import after_earlier, pair
 from attrib_ds.attribution.paths.path_inputs import (

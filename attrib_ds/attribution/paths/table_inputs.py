@@ -13,7 +13,7 @@ from ibis.common.exceptions import TableNotFound
 
 from attrib_ds import schema
 from attrib_ds.attribution.engines.engine import double, rebound
-from attrib_ds.attribution.paths.columns import Input
+from attrib_ds.attribution.paths.input_tables import Input
 from attrib_ds.attribution.paths.tables import Tables
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.frames import to_pandas
