@@ -124,7 +124,7 @@ def test_outlays_are_listed_in_a_frame(ads, spring):
         period = {"start_date": f"2025-03-{day}T00:00:00Z", "end_date": f"2025-03-{day}T12:00:00Z"}
         at.create_outlay(ads, "my-ads", spring, amount=amount, **period)
     assert outlays_of(ads, spring)["amount.amount"].tolist() == [5.0, 3.0, 4.0]
-    dearest = outlays_of(ads, spring, sort="amount", descending=True, limit=2)
+    dearest = outlays_of(ads, spring, sort="-amount", limit=2)
     assert dearest["amount.amount"].tolist() == [5.0, 4.0]
     assert dearest.attrs["total"] == 3
     bounds = {"since": "2025-03-01T13:00:00Z", "until": "2025-03-02T23:00:00Z"}
@@ -135,7 +135,7 @@ def test_outlays_are_listed_in_a_frame(ads, spring):
 def test_an_outlay_is_changed(ads, spring):
     """R295, R296, G-163, G-166."""
     id = at.create_outlay(ads, "my-ads", spring, amount=70, **WEEK)
-    this = {"parent_campaign_id": spring, "outlay_id": id}
+    this = {"campaign_id": spring, "outlay_id": id}
     assert at.update_outlay(ads, "my-ads", **this, amount=80, country="NO") == 1
     assert at.update_outlay(ads, "my-ads", **this, amount=80, country="NO") == 0
     with pytest.raises(InvalidRequest, match="end_date: the outlay would go from 2025-03-03"):
@@ -166,7 +166,7 @@ def test_spend_of_a_campaign_meets_the_credit_of_its_interactions(ads, spring):
 def test_g078_a_deleted_outlay_costs_nothing_and_may_be_made_again(ads, spring):
     frame = spend((spring, 70.0, "2025-03-03T00:00:00Z", "2025-03-10T00:00:00Z"))
     (first,) = at.create_outlays(ads, "my-ads", frame)["id"]
-    place = {"parent_campaign_id": spring, "outlay_id": first}
+    place = {"campaign_id": spring, "outlay_id": first}
     assert at.delete_outlay(ads, "my-ads", **place) == 1
     assert outlays_of(ads, spring).empty
     assert outlays_of(ads, spring, deleted=True)["_id"].tolist() == [first]
@@ -200,9 +200,9 @@ def test_each_row_of_a_frame_is_an_outlay(ads, spring):
     assert result["status"].tolist() == ["created", *["rejected"] * 5, "created"]
     assert [error.partition(":")[0] for error in result["error"].dropna()] == [
         "amount",
-        "parent_campaign_id",
+        "campaign_id",
         "start_date",
-        "parent_campaign_id",
+        "campaign_id",
         "amount",
     ]
     stored = outlays_of(ads, spring)

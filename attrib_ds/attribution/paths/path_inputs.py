@@ -105,8 +105,8 @@ def read_conversions(
         columns["value"] = source.numbers(value or "value", role="value")
     if currency is not None or source.has("currency"):
         columns["currency"] = source.texts(currency or "currency", role="currency")
-    for name, source in milestones.items():
-        columns[f"{MILESTONE}{name}"] = source.instants(source, role="milestones", optional=True)
+    for name, column in milestones.items():
+        columns[f"{MILESTONE}{name}"] = source.instants(column, role="milestones", optional=True)
     if kind is not None:
         columns["kind"] = source.texts(kind, role="kind")
     if state is not None:
