@@ -1,4 +1,4 @@
-"""How values show themselves in a notebook, and long runs on a terminal."""
+"""HTML of values in a notebook, and progress bars of long runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-#: What ends sooner is over before anybody has read of it.
-_SECONDS_UNSEEN: Final = 1.0
+#: Runs that end sooner show no bar.
+_DELAY_SECONDS: Final = 1.0
 
 
 def is_watched() -> bool:
-    """Say whether somebody sees what is written: on a terminal, or in a notebook."""
+    """Return whether standard error is a terminal or a notebook."""
     stream = sys.stderr
     if stream is None:
         return False
@@ -32,18 +32,18 @@ def progress(
     Parameters
     ----------
     what : str
-        What is counted, such as ``"rows"``.
+        Unit of the bar, such as ``"rows"``.
     total : int or callable
-        How many there are; a callable where that is not known from the beginning, or changes.
+        Total number; a callable if it is unknown at the start, or changes.
     done : int, default 0
-        How many need nothing any more.
+        Number already done.
     name : str, optional
-        What is done to them.
+        Description of the run.
 
     Yields
     ------
     callable
-        Takes how many more are done; any thread may call it.
+        Takes the number of further units done; any thread may call it.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def progress(
         initial=done,
         unit=f" {what}",
         file=sys.stderr,
-        delay=_SECONDS_UNSEEN,
+        delay=_DELAY_SECONDS,
     ) as bar:
 
         def advance(more: int) -> None:
@@ -78,7 +78,7 @@ def progress(
 
 
 def card(title: str, properties: Mapping[str, str], *, note: str = "") -> str:
-    """Return a title, properties and a note as HTML, which takes its colours and type from the page.
+    """Return a title, properties and a note as HTML in the colours and fonts of the page.
 
     Examples
     --------

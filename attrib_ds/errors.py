@@ -1,4 +1,4 @@
-"""Every error of the package, with the HTTP status it stands for.
+"""Every error of the package, with its HTTP status.
 
 ::
 
@@ -98,12 +98,12 @@ class AttribError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with the keyword-only fields, which ``Exception`` alone would drop."""
         names = ("field", "request_id", "details", "retry_after")
-        known = {name: getattr(self, name) for name in names}
-        return _rebuild, (type(self), self.message, known), {"partial": self.partial}
+        fields = {name: getattr(self, name) for name in names}
+        return _rebuild, (type(self), self.message, fields), {"partial": self.partial}
 
 
-def _rebuild(kind: type[AttribError], message: str, known: dict[str, Any]) -> AttribError:
-    return kind(message, **known)
+def _rebuild(kind: type[AttribError], message: str, fields: dict[str, Any]) -> AttribError:
+    return kind(message, **fields)
 
 
 class InvalidRequest(AttribError, ValueError):
@@ -113,7 +113,7 @@ class InvalidRequest(AttribError, ValueError):
 
     @classmethod
     def choice(cls, field: str, got: object, allowed: Iterable[str]) -> Self:
-        """Say that ``got`` is none of ``allowed``, and which of them is closest."""
+        """Return the error of a value that is none of ``allowed``, naming the closest one."""
         options = sorted(set(allowed))
         shown = ", ".join(options[:40]) + (f", … ({len(options)} in all)" if len(options) > 40 else "")
         return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; allowed: {shown}", field=field)
@@ -172,19 +172,19 @@ class ProjectInUse(Unavailable):
 
 
 class UnknownFields(UserWarning):
-    """A service answered fields that this version does not know."""
+    """A service returned fields that this version does not have."""
 
 
 class ConfoundingWarning(UserWarning):
-    """Nodes that are known to have no effect earn credit in a model of effects."""
+    """Negative controls earn credit in a model of effects."""
 
 
 class ContaminatedHoldout(UserWarning):
-    """Users whom a node was withheld from were reached by it all the same."""
+    """Users of the holdout group were reached by the withheld node."""
 
 
 class UnevenHoldout(UserWarning):
-    """Users whom a node was withheld from are more or fewer than the draw would make them by chance."""
+    """The size of the holdout group differs from its share by more than chance."""
 
 
 def closest(got: object, options: Iterable[str]) -> str:

@@ -32,7 +32,7 @@ _BOUNDS: Final = frozenset({"since", "until"})
 class Project:
     """A project of an attribution service, from :func:`connect`.
 
-    Use it as a context manager, or :meth:`close` it, to let go of an embedded project's file.
+    Use it as a context manager, or :meth:`close` it, to release an embedded project's file.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Project:
         return self.transport.tables()
 
     def close(self) -> None:
-        """Let go of the project; closing twice does nothing."""
+        """Release the project; closing twice does nothing."""
         self.transport.close()
 
     def _request(self, operation: Operation, arguments: dict[str, Any]) -> Request:
@@ -141,29 +141,30 @@ def connect(
     project_id : str
         3 to 64 characters of ``a-z``, ``0-9`` and single hyphens.
     path : str or Path, optional
-        File of an embedded project, or ``":memory:"`` for one that is gone when it is closed. By default
-        ``<project_id>.duckdb`` in the folder that ``ATTRIB_DS_HOME`` names, or in the user's data folder.
-        A file that is not there is made.
+        File of an embedded project, or ``":memory:"`` for one that is lost when it is closed. By default
+        ``<project_id>.duckdb`` in the folder ``ATTRIB_DS_HOME``, or in the user's data folder. A missing file
+        is created.
     url : str, optional
         Address of a remote service, with or without ``/api/v1``; by default ``ATTRIB_DS_URL``, then ``url``
         in ``config.toml`` in the user's configuration folder. With ``path`` the project is embedded.
     url_v2, auth_url : str, optional
         Addresses of its second version, by default beside ``url``, and of its accounts, by default ``/auth``
-        at the same origin. ``ATTRIB_DS_URL_V2`` and ``ATTRIB_DS_AUTH_URL`` count with ``ATTRIB_DS_URL``.
+        at the same origin. ``ATTRIB_DS_URL_V2`` and ``ATTRIB_DS_AUTH_URL`` apply together with
+        ``ATTRIB_DS_URL``.
     key : str, Path or mapping, optional
         The service account's key file, or its content; by default ``ATTRIB_DS_KEY``, then ``key`` in
-        ``config.toml``. Sending events may need none.
+        ``config.toml``. Services may accept events without one.
     routes : str or Path, optional
-        A TOML file of methods and paths in which the service differs: ``[list_nodes]``, then
+        A TOML file with the methods and paths of a service that differ: ``[list_nodes]``, then
         ``path = "/projects/{projectId}/sources"``; by default ``ATTRIB_DS_ROUTES``.
     currency, timezone : str, optional
         Of a new embedded project: three capital letters (ISO 4217) and an IANA name, by default ``"EUR"`` and
-        ``"UTC"``. One that is there keeps what it has, and refuses another.
+        ``"UTC"``. They never change: for an existing project, other values are an error.
     read_only : bool, default False
-        Open the file of an embedded project without writing to it; several processes may do so at once.
+        Open the file of an embedded project read-only; several processes may do so at once.
     allow_insecure : bool, default False
-        Whether an address of another machine may begin with ``http://``, over which anyone in between can
-        read tokens and data.
+        Allow ``http://`` for the address of another machine, although tokens and data are then readable on
+        the network.
 
     Returns
     -------
@@ -173,29 +174,29 @@ def connect(
     Raises
     ------
     InvalidRequest
-        If the project id is not well-formed or belongs to another file, or an address or the key is not in
-        order; the message never shows the key.
+        If the project id is not well-formed or belongs to another file, or an address or the key is invalid;
+        the message never shows the key.
     ProjectInUse
         If another process holds the file.
 
     Examples
     --------
-    >>> from attrib_ds import connect
-    >>> with connect("my-shop", path=":memory:") as shop:
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     shop
     <Project 'my-shop' at :memory:>
     """
     build(OPERATIONS["list_nodes"], project_id=project_id)
-    # Behind a veil, so that no traceback from here on shows a key that was given by its content.
-    said = {"url": url, "url_v2": url_v2, "auth_url": auth_url, "key": _veiled(key), "routes": routes}
+    # Tracebacks must not show the content of a key.
+    given = {"url": url, "url_v2": url_v2, "auth_url": auth_url, "key": _veiled(key), "routes": routes}
     del key
-    remote = _find_remote(said, path)
+    remote = _find_remote(given, path)
     if remote is not None:
         embedded_only = {"read_only": read_only, "currency": currency, "timezone": timezone}
         for name, value in embedded_only.items():
             if value:
-                raise InvalidRequest(f"{name}: is for embedded projects; leave it out", field=name)
-        # Imported late: who has no remote project does not wait for it.
+                raise InvalidRequest(f"{name}: only for embedded projects; leave it out", field=name)
+        # Imported late, since embedded projects do not need it.
         from attrib_ds.transports.http.opening import open_http
 
         return Project(project_id, open_http(remote, allow_insecure=allow_insecure))
@@ -218,36 +219,37 @@ def open_tables(
 ) -> Project:
     """Open a read-only project over tables of Spark, a warehouse or another engine.
 
-    What is asked is computed where the tables are; only results leave it. Each table is told by its name in
-    the engine, or as a table of Ibis, and may have more columns than are named here.
+    Queries run where the tables are; only results leave the engine. Each table is given by its name in the
+    engine or as an Ibis table, and may have further columns.
 
     Parameters
     ----------
     backend : ibis backend
-        A connection of Ibis, such as ``ibis.pyspark.connect(session)`` or
-        ``ibis.postgres.connect(host=..., database=...)``. Its session should be in UTC: instants with
-        a time zone are read by it.
+        An Ibis connection, such as ``ibis.pyspark.connect(session)`` or
+        ``ibis.postgres.connect(host=..., database=...)``. Its session should be in UTC, since
+        it determines how instants with a time zone are read.
     interactions : str or ibis.Table
-        ``_id``, ``userId``, ``nodeId`` (text), ``startDate`` (timestamp); where they are there, also
-        ``type``, ``isBot``, ``trafficFilterId``, ``hitCount``, ``duration``, and what filters name.
+        ``_id``, ``userId``, ``nodeId`` (text), ``startDate`` (timestamp); optionally ``type``,
+        ``isBot``, ``trafficFilterId``, ``hitCount``, ``duration``, and the columns that filters use.
     events : str or ibis.Table
         ``_id``, ``userId``, ``eventType`` (text), ``eventDate`` (timestamp). A column
-        ``statistics.turnover`` is the statistic ``turnover`` of the event, an amount of money where
-        ``statistics.turnover.currency`` is there too; ``states.paid`` is the date on which the event reached
-        the state ``paid``, if it did.
+        ``statistics.turnover`` is the statistic ``turnover`` of the event, an amount of money if there is a
+        column ``statistics.turnover.currency``; ``states.paid`` is the date on which the event reached the
+        state ``paid``.
     metrics : str or ibis.Table, optional
-        Statistics and states in rows, instead of in columns of events or beside them: ``eventId``, ``key``,
+        Statistics and states in rows, instead of or in addition to columns of events: ``eventId``, ``key``,
         ``type`` (``"statistic"`` or ``"state"``), and ``number``, or ``amount`` and ``currency``; ``date``.
     nodes : str or ibis.Table, optional
-        The tree of traffic sources, read once: ``_id``, ``name``, and as far as known ``parentId``, ``type``,
-        ``channel``. Without it, nodes are named by their ids.
+        The tree of traffic sources, read once: ``_id``, ``name``, and optionally ``parentId``, ``type``,
+        ``channel``. Without it, ids serve as names.
     spend : str or ibis.Table, optional
-        ``campaignId`` (a node), ``startDate``, ``endDate``, ``amount.amount`` and, where it is not the
+        ``campaignId`` (a node), ``startDate``, ``endDate``, ``amount.amount`` and, unless it is the
         project's, ``amount.currency``.
     columns : mapping of str to mapping, optional
-        Other names of columns, ours first: ``{"interactions": {"userId": "visitor", "geo.city": "city"}}``.
+        Names of columns in your tables by the names above:
+        ``{"interactions": {"userId": "visitor", "geo.city": "city"}}``.
     project_id : str, default "tables"
-        What the project is called in results.
+        Name of the project in results.
     currency : str, default "EUR"
         The project's currency (ISO 4217).
     timezone : str, default "UTC"
@@ -257,30 +259,31 @@ def open_tables(
     -------
     Project
         For :func:`attrib_ds.conversion_paths`, :func:`attrib_ds.interaction_insights`,
-        :func:`attrib_ds.event_insights` and :func:`attrib_ds.list_nodes`; everything else refuses it.
+        :func:`attrib_ds.event_insights` and :func:`attrib_ds.list_nodes`; other functions raise
+        ``NotSupported``.
 
     Raises
     ------
     InvalidRequest
-        If there is no such table, it lacks a column, or one holds another type; the message names them.
+        If a table or column is missing, or a column has another type; the message names it.
 
     Examples
     --------
     >>> import ibis
     >>> import pyarrow as pa
-    >>> from attrib_ds import attribute, conversion_paths, open_tables
+    >>> import attrib_ds as at
     >>> days = pa.array([1, 2], pa.timestamp("s"))
     >>> engine = ibis.duckdb.connect()
     >>> visits = {"_id": ["1"], "userId": ["ann"], "nodeId": ["search"], "startDate": days[:1]}
     >>> _ = engine.create_table("visits", pa.table(visits))
     >>> orders = {"_id": ["a"], "userId": ["ann"], "eventType": ["order"], "eventDate": days[1:]}
     >>> _ = engine.create_table("orders", pa.table(orders))
-    >>> shop = open_tables(engine, interactions="visits", events="orders")
-    >>> attribute(conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
+    >>> shop = at.open_tables(engine, interactions="visits", events="orders")
+    >>> at.attribute(at.conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
     ['search']
     """
     build(OPERATIONS["list_nodes"], project_id=project_id)
-    # Imported late, so that those who only pull results from a service do not wait for it.
+    # Imported late, since other projects do not need it.
     from attrib_ds.attribution.engines.engine import portable
     from attrib_ds.attribution.paths.table_inputs import ExternalTables, read_tables
     from attrib_ds.transports.opened_tables import OpenedTables
@@ -308,7 +311,7 @@ def open_embedded(
     read_only: bool = False,
 ) -> Project:
     """Open an embedded project; for the parameters see :func:`connect`."""
-    # The only line of the client that knows the service, imported late so that a client never loads it.
+    # The only import of the service, late so that a remote client never loads it.
     from attrib_ds.service import Service
 
     chosen = {name: value for name, value in (("currency", currency), ("timezone", timezone)) if value}
@@ -318,7 +321,7 @@ def open_embedded(
         if held != value:
             opened.close()
             raise InvalidRequest(
-                f"{name}: {value!r} is not that of the project, which is {held!r} and stays so; leave it out",
+                f"{name}: {value!r} is not that of the project, which is {held!r}, and never changes",
                 field=name,
             )
     return Project(project_id, opened)
@@ -332,13 +335,13 @@ def _veiled(key: str | Path | Mapping[str, str] | None) -> Any:
     return protect_key(key)
 
 
-def _find_remote(said: Mapping[str, Any], path: str | Path | None) -> Remote | None:
-    named = [name for name, value in said.items() if value is not None]
+def _find_remote(given: Mapping[str, Any], path: str | Path | None) -> Remote | None:
+    named = [name for name, value in given.items() if value is not None]
     if path is None:
-        return find_remote(said)
+        return find_remote(given)
     if named:
         raise InvalidRequest(
-            f"path: is for an embedded project, {named[0]} for a remote one; leave one of them out",
+            f"path: is for embedded projects, {named[0]} for remote ones; leave one of them out",
             field="path",
         )
     return None

@@ -1,4 +1,4 @@
-"""Arrow schema of each resource that crosses the border.
+"""Arrow schema of each resource of the service.
 
 A resource is a flat schema whose nested properties carry dotted names (``geo.city``), the names that
 DataFrame columns and filters use too. Properties the specification leaves open in shape (``userData``,
@@ -105,7 +105,7 @@ SESSION_ONLY: Final = frozenset(
 
 #: Personal properties, returned only when asked for by name or by ``get_interaction``.
 ON_REQUEST: Final = frozenset({"userData", "rawUserData", "rawNodeData"})
-#: Objects of records that are null when nothing of them is known.
+#: Objects of records that are null when all of their properties are.
 NULL_UNKNOWN: Final = frozenset({"expirationPolicy"})
 
 HIT: Final = pa.schema(
@@ -185,7 +185,7 @@ USER: Final = pa.schema(
     ]
 )
 
-#: Who belongs to it is found when it is read, so that its size is that of the moment ``computedAt`` (G-067).
+#: Members are computed on reading, so ``size`` is that of the instant ``computedAt`` (G-067).
 AUDIENCE: Final = pa.schema(
     [*_text("_id", "projectId", "name"), *_json("condition"), *_counts("size"), *_instants("computedAt")]
 )
@@ -196,7 +196,7 @@ EVENT_TYPE: Final = pa.schema(
         *_instants("createdAt", "updatedAt", "archivedAt"),
         *_text("projectId", "reference", "name"),
         *_json("fields", "metadata", "phoneParsingConfig"),
-        # Beyond the specification: absent from the JSON where the project's rule is that of the type (G-208).
+        # Beyond the specification: absent from the JSON if the project's settings apply (G-208).
         *_counts("expirationPolicy.retentionDurationInDays"),
         pa.field("expirationPolicy.piiFields", _TEXTS),
     ]
@@ -234,10 +234,10 @@ INTERACTION_INSIGHT: Final = pa.schema(
 
 EVENT_INSIGHT: Final = pa.schema([*_text("identifier", "interval"), *_json("values")])
 
-#: What one unit of a currency is worth in the project's from a date on.
+#: Exchange rates to the project's currency, each with its first date.
 RATE: Final = pa.schema([*_text("currency"), *_instants("date"), *_numbers("rate")])
 
-#: The choices of a project.
+#: Settings of a project.
 SETTINGS: Final = pa.schema(
     [
         *_flags("lenientOptionalFields"),
@@ -258,12 +258,12 @@ NODE: Final = pa.schema(
     ]
 )
 
-#: Who did what to whom.
+#: Entries of the audit log.
 AUDIT_LINE: Final = pa.schema(
     [*_text("_id"), *_instants("date"), *_text("account", "operation", "subject"), *_json("details")]
 )
 
-#: What an examination of a project's tables finds.
+#: Failed consistency checks of a project.
 FINDING: Final = pa.schema([*_text("check", "problem"), *_counts("records"), pa.field("examples", _TEXTS)])
 
 #: Levels of the traffic-source tree, from the root down.

@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(module, "_SECONDS_UNSEEN", 0)
+    monkeypatch.setattr(module, "_DELAY_SECONDS", 0)
 
 
 def test_a_terminal_sees_how_far_it_is(monkeypatch, at_once):

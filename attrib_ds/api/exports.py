@@ -1,4 +1,4 @@
-"""Users as files."""
+"""Exports of users to CSV and XLSX files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def export_users(
     columns: Sequence[str],
     where: Predicate | None = None,
     audience: str | Predicate | Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002  (what files have)
+    format: str | None = None,  # noqa: A002  (the field's word)
     delimiter: str = ",",
     encoding: str = "utf-8",
     sanitize_formulas: bool = True,
@@ -32,52 +32,51 @@ def export_users(
 ) -> Path:
     r"""Write users of a project to a CSV or XLSX file.
 
-    The file is there when it is whole, and not before; one of the same name is replaced then.
+    The file appears once it is complete, and then replaces one of the same name.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     path : str or Path
-        The file; its folder must be there.
+        The file; its folder must exist.
     columns : sequence of str
-        Keys as the ``fields`` of :func:`attrib_ds.search_users`, one column each, in this order. Of a field
-        a cell holds the current one of its values.
+        Keys as in :func:`attrib_ds.search_users`, in this order. The cell of a field has its latest value.
     where : Predicate, optional
         On users; all by default.
     audience : str, mapping or Predicate, optional
         The id of an audience, or a condition as in :func:`attrib_ds.search_users`.
     format : {"csv", "xlsx"}, optional
-        By default what the file's name ends with. XLSX needs the extra ``[excel]`` where the service runs,
-        and holds at most 1,048,575 users.
+        By default the ending of the file's name. XLSX needs the extra ``[excel]`` where the service runs, and
+        has room for 1,048,575 users.
     delimiter : {",", ";", "\\t", "|"}, default ","
-        Between the cells of CSV.
+        Separator of the cells in CSV.
     encoding : {"utf-8", "utf-8-bom"}, default "utf-8"
-        Of CSV; the latter is what Excel recognises by itself.
+        Encoding of CSV; Excel detects the latter.
     sanitize_formulas : bool, default True
-        Write an apostrophe before text of CSV that a spreadsheet would calculate, which begins with ``=``,
-        ``+``, ``-``, ``@``, a tab or a carriage return; numbers and phone numbers stay as they are. In XLSX
-        text is text in any case.
+        Write an apostrophe before text in CSV that a spreadsheet would evaluate: text that begins with ``=``,
+        ``+``, ``-``, ``@``, a tab or a carriage return. Numbers and phone numbers are unchanged. XLSX needs
+        none.
     transformers : sequence of mapping, default ()
-        Changes of columns, one after the other, each with ``type``, ``key`` and ``level``: ``date`` (the
-        beginning in UTC of a year, semester, quarter, month, week, day, hour, minute or second), ``number``
-        (decimals), ``case`` (upper or lower), ``hash`` (sha256), ``join`` (what stands between the values of
-        a list, ``|`` otherwise). What is of another kind than a transformer is for stays as it is.
+        Changes of columns in order, each with ``type``, ``key`` and ``level``: ``date`` (truncate to the
+        year, semester, quarter, month, week, day, hour, minute or second in UTC), ``number`` (number of
+        decimals), ``case`` (upper or lower), ``hash`` (sha256), ``join`` (separator of the values of a list,
+        by default ``|``). Values of another kind are unchanged.
 
     Returns
     -------
     Path
-        The file that was written: a header with the keys, then one row per user in the order of their ids.
-        Instants are RFC 3339 text in UTC (in XLSX dates), missing values are empty, objects are JSON.
+        The file: a header with the keys, then one row per user, ordered by id. Instants are RFC 3339 text in
+        UTC (dates in XLSX), missing values are empty cells, objects are JSON.
 
     Raises
     ------
     InvalidRequest
-        If an argument is not allowed, or the users do not fit into an XLSX file.
+        If an argument is not allowed, or there are too many users for an XLSX file.
     NotFound
         If there is no such audience.
     NotSupported
-        If XLSX is asked for and cannot be written.
+        If the service cannot write XLSX.
     OSError
         If the file cannot be written.
 
@@ -98,7 +97,7 @@ def export_users(
     """
     file = Path(path).expanduser()
     if not file.name:
-        raise InvalidRequest(f"path: {str(path)!r} names no file", field="path")
+        raise InvalidRequest(f"path: {str(path)!r} is not the name of a file", field="path")
     answer = project.send(
         "export_users",
         path=file.stem,

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a load did.
+    """Result of :func:`load`.
 
     Attributes
     ----------
     counts : dict of str to int
-        Rows loaded by kind; ``implicit_nodes`` counts nodes made because rows named them.
+        Loaded rows by kind; ``implicit_nodes`` counts nodes that were created because rows refer to them.
     rejected : DataFrame
-        One row per row that did not fit: ``table`` (str), ``row`` (Int64, from 0), ``id`` (str), ``reason``
-        (str, every rule it breaks).
+        One row per rejected row: ``table`` (str), ``row`` (Int64, from 0), ``id`` (str), ``reason`` (str, all
+        violations).
     """
 
     counts: dict[str, int]

@@ -1,4 +1,4 @@
-"""Traffic-source nodes, which receive credit."""
+"""The tree of traffic-source nodes, which receive credit."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ def list_nodes(
     type : str, optional
         Only nodes of this type.
     search : str, optional
-        Only nodes whose name or id contains this text, in any case.
-    limit, offset : int, optional
-        At most so many, and how many to skip; all by default.
+        Only nodes whose name or id contains this text; case does not matter.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
 
     Returns
     -------
     DataFrame
         One row per node, ordered by ``_id``: ``_id``, ``parentId`` (null at a root), ``type``
         (``channel``, ``integration``, ``campaign``, ``adset``, ``ad``, ``keyword`` or ``referrer``),
-        ``name``, ``channel`` (str), ``path`` (list of ancestor ids, the root first) and the rest of the
-        node's properties.
+        ``name``, ``channel`` (str), ``path`` (list of ancestor ids, the root first) and the node's
+        other properties.
 
     Raises
     ------

@@ -35,28 +35,27 @@ def search(
     Parameters
     ----------
     project : Project
-        Where to search.
+        The project to search.
     operation : str
-        A search.
+        Name of the operation.
     arguments : mapping
-        Of the request.
+        Arguments of the operation.
     chunks : bool
-        Whether to return frames one after the other.
+        Whether to return an iterator of frames.
     to : path-like, optional
         Parquet file to write instead.
     read : callable, optional
-        Turns each table into the one that users see; its columns depend on columns alone.
+        Converts each table to the one that users see; the resulting columns depend only on its columns.
 
     Returns
     -------
     DataFrame, iterator of DataFrame, or Path
-        All records; or frames with the same columns and dtypes, one without rows if there is none; or the
-        file.
+        All records; or frames with the same columns and dtypes, of which there is at least one; or the file.
 
     Raises
     ------
     InvalidRequest
-        If both are asked for, or the file cannot be written.
+        If both ``chunks`` and ``to`` are given, or the file cannot be written.
     """
     shown = read or _as_it_is
     if chunks and to is not None:

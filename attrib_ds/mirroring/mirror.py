@@ -52,8 +52,8 @@ def sync(
         File of the mirror, or ``":memory:"``; created if it does not exist.
     since, until : datetime, date or str, optional
         Bounds of ``startDate`` and ``eventDate``, both inclusive. Days and instants are read as in
-        :func:`attrib_ds.search_interactions`; days are in ``timezone`` if it is given. An existing mirror reads
-        the whole period from ``since`` again.
+        :func:`attrib_ds.search_interactions`; days are in ``timezone`` if it is given. An existing mirror
+        reads the whole period from ``since`` again.
     overlap : str or timedelta, default "2D"
         How much of the time before the last call to read again, for late records and clock differences; up
         to 365 days.

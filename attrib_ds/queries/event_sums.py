@@ -95,7 +95,7 @@ def sum_events(
     Parameters
     ----------
     events, metrics : ibis.Table
-        As of :class:`attrib_ds.attribution.paths.tables.Tables`.
+        As in :class:`attrib_ds.attribution.paths.tables.Tables`.
     types : ibis.Table
         ``eventType`` of the types that have records even without events (G-111).
     request : EventInsights

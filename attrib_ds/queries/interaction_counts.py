@@ -1,4 +1,4 @@
-"""Counts interactions by group and interval, on any engine."""
+"""Counts of interactions by group and interval, on any engine: the query of interaction insights."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_errors_name_the_argument(shop):
     with pytest.raises(InvalidRequest, match="fields/0/storageKey: 'event-count' is the name of a built-in"):
         field = {"type": "number", "entity": "event", "storageKey": "event-count"}
         create_event_type(shop, "order", name="Order", fields=[field])
-    with pytest.raises(NotFound, match="id: there is no event type 'order'"):
+    with pytest.raises(NotFound, match="reference: there is no event type 'order'"):
         get_event_type(shop, "order")
 
 
@@ -73,5 +73,5 @@ def test_g077_g158_changed_archived_and_restored(shop):
     assert len(list_event_types(shop)) == 0
     restore_event_type(shop, "lead")
     assert list_event_types(shop)["reference"].tolist() == ["lead"]
-    with pytest.raises(NotFound, match="id: there is no event type 'call'"):
+    with pytest.raises(NotFound, match="reference: there is no event type 'call'"):
         archive_event_type(shop, "call")

@@ -66,7 +66,7 @@ def test_the_format_may_be_named(shop, tmp_path):
         InvalidRequest, match=r"^format: the name 'users.txt' does not end with .csv or .xlsx"
     ):
         export_users(shop, tmp_path / "users.txt", columns=["_id"])
-    with pytest.raises(InvalidRequest, match="names no file"):
+    with pytest.raises(InvalidRequest, match="is not the name of a file"):
         export_users(shop, "/", columns=["_id"])
     with pytest.raises(InvalidRequest, match="^columns"):
         export_users(shop, tmp_path / "u.csv", columns=[])

@@ -53,7 +53,7 @@ def test_columns_come_as_asked_for_with_the_id_first(shop):
 
 
 def test_sort_limit_and_offset(shop):
-    by_country = {"geo.countryCode": -1, "startDate": 1}
+    by_country = ["-geo.countryCode", "startDate"]
     assert number(search_interactions(shop, sort=by_country)) == [1, 2, 4, 3, 7]
     page = search_interactions(shop, sort=by_country, limit=2, offset=1)
     assert number(page) == [2, 4]
@@ -139,16 +139,17 @@ def test_the_tree_of_nodes(shop):
         (search_interactions, {"columns": ["geo.cty"]}, "columns.*did you mean 'geo.city'"),
         (search_interactions, {"limit": -1}, "limit: -1"),
         (search_interactions, {"offset": -1}, "offset: -1"),
-        (search_interactions, {"sort": {"startdate": 1}}, "sort.*did you mean 'startDate'"),
-        (search_interactions, {"sort": {"startDate": 2}}, "sort"),
+        (search_interactions, {"sort": "startdate"}, "sort.*did you mean 'startDate'"),
+        (search_interactions, {"sort": {"startDate": -1}}, "sort"),
         (search_interactions, {"since": "2025-02-30T00:00:00Z"}, "since"),
-        (search_interactions, {"since": "2025-01-31"}, "since.*date without a time"),
+        (search_interactions, {"since": "2025-02-29"}, "since.*does not exist"),
+        (search_interactions, {"since": "20250131"}, "since.*date without a time"),
         (search_interactions, {"bots": "yes"}, "bots: 'yes'"),
         (search_interactions, {"where": node("nodeId") == "a"}, "where"),
         (search_interactions, {"nodes": interaction("type") == "session"}, "nodes"),
         (interaction_insights, {"interval": "weekly"}, "interval.*did you mean 'week'"),
         (interaction_insights, {"interval": "custom"}, "segments"),
-        (interaction_insights, {"group": "geo"}, "group"),
+        (interaction_insights, {"group_by": "geo"}, "group_by"),
         (interaction_insights, {"timezone": "Paris"}, "timezone"),
         (list_nodes, {"type": "adgroup"}, "type"),
     ],

@@ -73,7 +73,7 @@ def test_a_project_is_restored_from_its_backup(project, tmp_path, capsys):
     assert main(["event-types", "create", "shop", write(tmp_path / "t.json", ORDER)]) == 0
     assert main(["backup", "shop", str(backup)]) == 0
     assert f"Copied shop to {backup}" in capsys.readouterr().out
-    assert "is there already" in failure(capsys, "backup", "shop", backup)
+    assert "exists already" in failure(capsys, "backup", "shop", backup)
     assert "--replace" in failure(capsys, "restore", "shop", backup)
     project.unlink()
     assert main(["restore", "shop", str(backup)]) == 0

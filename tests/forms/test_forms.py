@@ -62,11 +62,11 @@ VALUES = {
         "nodes": ~(node("channel") == "Direct"),
         "since": "2025-01-15T08:30:00Z",
         "columns": ["_id", "startDate", "geo.city"],
-        "sort": {"startDate": -1},
+        "sort": "-startDate",
         "limit": 7,
         "filtered": None,
     },
-    "insights": {"group": "geo.countryCode", "interval": "month", "bots": None, "timezone": "Europe/Paris"},
+    "insights": {"group_by": "geo.countryCode", "interval": "month", "bots": None, "timezone": "Europe/Paris"},
     "attribution": {
         "event_type": "order",
         "statistic": "turnover",

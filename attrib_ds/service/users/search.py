@@ -49,7 +49,7 @@ def search_users(store: Store, request: SearchUsers) -> Answer:
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
         project_keys = ProjectKeys(backend.con)
-        project_keys.check(request.fields, argument="fields")
+        project_keys.check(request.fields, argument="columns")
         if request.sort is not None:
             project_keys.check_key(request.sort, argument="sort")
         users = select_users(

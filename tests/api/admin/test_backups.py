@@ -42,8 +42,8 @@ def test_a_backup_is_a_project(tmp_path):
 def test_a_backup_never_takes_the_place_of_a_file(tmp_path):
     file = tmp_path / "shop.duckdb"
     with connect("my-shop", path=file) as shop:
-        with pytest.raises(InvalidRequest, match="is there already"):
+        with pytest.raises(InvalidRequest, match="exists already"):
             back_up(shop, file)
-        with pytest.raises(InvalidRequest, match="there is no folder"):
+        with pytest.raises(InvalidRequest, match="the folder .* does not exist"):
             back_up(shop, tmp_path / "none" / "copy.duckdb")
         assert check(shop).empty

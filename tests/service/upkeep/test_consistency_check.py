@@ -111,7 +111,7 @@ FIRST = "(SELECT min(_id) FROM {})"
 DAMAGES = {
     "an interaction twice": (
         f"INSERT INTO interactions SELECT * FROM interactions WHERE _id = '{hex_id(3)}'",
-        [("unique", "interactions: _id", 1), ("lifetimes", "place", 1)],
+        [("unique", "interactions: _id", 1), ("lifetimes", "position", 1)],
     ),
     "an id missing": ("UPDATE outlays SET _id = NULL", [("unique", "outlays: _id", 1)]),
     "a hit twice": (
@@ -130,7 +130,7 @@ DAMAGES = {
     ),
     "two event types of a reference": (
         "INSERT INTO event_types SELECT * REPLACE ('ffff' AS _id) FROM event_types",
-        [("unique", "event_types: reference", 1), ("event-types", "versions are not", 1)],
+        [("unique", "event_types: reference", 1), ("event-types", "gaps in their versions", 1)],
     ),
     "a slug twice": (
         "UPDATE campaigns SET campaignSlug = 'brand'",
@@ -207,7 +207,7 @@ DAMAGES = {
     "a user of nothing": ("INSERT INTO users VALUES ('x', now())", [("users", "without", 1)]),
     "a place in the wrong order": (
         f"UPDATE interactions SET userLifetimeIndex = 3 - userLifetimeIndex WHERE userId = '{ANNA}'",
-        [("lifetimes", "place", 2)],
+        [("lifetimes", "position", 2)],
     ),
     "an identity of nobody": (
         "UPDATE identities SET userId = 'x' WHERE value = 'anna@example.com'",
@@ -263,11 +263,11 @@ DAMAGES = {
     ),
     "a version that is gone": (
         "DELETE FROM event_type_versions",
-        [("event-types", "versions are not", 1), ("event-types", "does not have", 5)],
+        [("event-types", "gaps in their versions", 1), ("event-types", "does not have", 5)],
     ),
     "fields of no version": (
         "UPDATE event_types SET fields = '[]'",
-        [("event-types", "versions are not", 1)],
+        [("event-types", "gaps in their versions", 1)],
     ),
     "an outlay that ends before it starts": (
         "UPDATE outlays SET endDate = startDate",

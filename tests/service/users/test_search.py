@@ -135,7 +135,7 @@ def test_r240_r241_unknown_keys_are_refused_and_the_closest_is_named(crowd, argu
     given_key = {"fields": ["_id", key]} if argument == "fields" else {"sort": key}
     with pytest.raises(InvalidRequest, match=f"did you mean '{closest}'") as error:
         search(crowd, **given_key)
-    assert error.value.field == ("fields/1" if argument == "fields" else "sort")
+    assert error.value.field == ("columns/1" if argument == "fields" else "sort")
 
 
 @pytest.mark.parametrize("key", ["metrics", "eventTypesCount", "eventTypeMeta", "mostProbableLocation"])

@@ -70,9 +70,9 @@ def test_addresses_hold_no_secrets(url):
 
 
 def test_one_project_is_in_one_place(tmp_path, key):
-    with pytest.raises(errors.InvalidRequest, match="path: is for an embedded project, url for a remote one"):
+    with pytest.raises(errors.InvalidRequest, match="path: is for embedded projects, url for remote ones"):
         connect("my-shop", path=tmp_path / "x", url="https://a.example")
-    with pytest.raises(errors.InvalidRequest, match="path: is for an embedded project, key for a remote one"):
+    with pytest.raises(errors.InvalidRequest, match="path: is for embedded projects, key for remote ones"):
         connect("my-shop", path=tmp_path / "x", key=key)
-    with pytest.raises(errors.InvalidRequest, match="read_only: is for embedded"):
+    with pytest.raises(errors.InvalidRequest, match="read_only: only for embedded"):
         connect("my-shop", url="https://a.example", read_only=True)

@@ -229,9 +229,9 @@ def test_a_file_that_fails_leaves_the_old_one(remote, tmp_path):
     with pytest.raises(errors.InvalidRequest, match="since"):
         at.search_interactions(remote(7), since="soon", to=path)
     assert path.read_bytes() == b"old"
-    with pytest.raises(errors.InvalidRequest, match="to: is a file and chunks=True are frames"):
+    with pytest.raises(errors.InvalidRequest, match="to: not allowed with chunks=True"):
         at.search_interactions(remote(7), to=path, chunks=True)
-    with pytest.raises(errors.InvalidRequest, match="is no file in a folder that exists"):
+    with pytest.raises(errors.InvalidRequest, match="is not a file in an existing folder"):
         at.search_interactions(remote(7), to=tmp_path / "none" / "visits.parquet")
     assert [each.name for each in tmp_path.iterdir()] == ["visits.parquet"]
 
