@@ -1,8 +1,8 @@
-"""Rows of touchpoints to credits, ours beside what else there is, in one run.
+"""Time from touchpoints to credits, compared with other packages.
 
-``python tests/benchmarks/attribution.py --journeys 1000000`` makes journeys as Parquet, and environments for the
-peers below ``--work``, runs every contender in turn, several rounds, checks that they agree where their definitions
-do, and prints a table of medians in Markdown. ``ours_as_...`` computes the models of that contender alone.
+``python tests/benchmarks/attribution.py --journeys 1000000`` generates journeys as Parquet files, installs the other
+packages in environments below ``--work``, runs every contender in several rounds, checks that credits agree where the
+definitions do, and prints a Markdown table of medians. ``ours_as_...`` computes the models of that contender only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peers import PEERS, environment
 
 HERE = Path(__file__).parent
 OURS = ("ours", "ours_as_numpy_floor", "ours_as_channel_attribution", "ours_rules", "numpy_floor")
-#: One in so many journeys converts.
+#: Number of journeys per conversion.
 CONVERTING = 20
 SAME = ("first_touch", "last_touch", "linear", "position_based", "time_decay", "markov_1", "markov_2")
 
@@ -31,8 +31,8 @@ def main() -> None:
     parser.add_argument("--journeys", type=int, nargs="*", default=[100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
-    parser.add_argument("--work", type=Path, help="where peers are installed; by default a temporary folder")
+    parser.add_argument("--timeout", type=int, default=900, help="maximum seconds per run")
+    parser.add_argument("--work", type=Path, help="folder for the other packages; temporary by default")
     options = parser.parse_args()
     print("| Journeys | Contender | Models | Seconds | Processor seconds | Whole process | Peak MB |")
     print("|---|---|---|---|---|---|---|")
@@ -72,7 +72,7 @@ def _run(python: str, name: str, folder: Path, timeout: int) -> dict:
 
 
 def _check_agreement(runs: dict[str, list[dict]]) -> None:
-    """Where definitions are alike the credits must be equal."""
+    """Stop if credits differ between contenders with the same definition."""
     ours = runs["ours"][0]["credited"]
     for name, results in runs.items():
         for model in SAME:

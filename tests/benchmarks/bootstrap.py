@@ -1,7 +1,7 @@
-"""A bootstrap of all rule-based models beside the single run, from Parquet to credits, in one process.
+"""Cost of intervals under all rules, relative to a run without intervals, from Parquet to credits.
 
-``python tests/benchmarks/bootstrap.py`` makes seeded journeys, credits them by every rule once without intervals, with
-intervals in closed form and with replicates, several rounds in turn, and prints medians and ratios to the single run.
+``python tests/benchmarks/bootstrap.py`` generates journeys from a seed, credits them without intervals, with closed-form
+intervals and with a bootstrap, in several rounds, and prints medians and their ratios to the run without intervals.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One contender of the attribution benchmark, run as a process of its own.
+"""One contender of the attribution benchmark, run in a separate process.
 
-``python contenders.py NAME FOLDER`` prints one line of JSON: seconds, and seconds of the processor, from Parquet files
-to credits (imports not counted), those of the whole process, its peak memory in MB, and credited conversions by
-model and node.
+``python contenders.py NAME FOLDER`` prints one line of JSON: seconds and processor seconds from Parquet files to credits
+(without imports), processor seconds of the whole process, its peak memory in MB, and credited conversions by model and
+node.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def numpy_floor(folder: Path):
 
 
 def channel_attribution(folder: Path):
-    """First, last, linear and Markov 1 of ChannelAttribution, from path strings built by codes and lists."""
+    """First, last, linear and Markov 1 of ChannelAttribution, from path strings."""
     import ChannelAttribution
     import pandas as pd
 
@@ -136,7 +136,7 @@ def marketing_attribution_models(folder: Path):
 
 @contextlib.contextmanager
 def measuring():
-    """Fill a mapping with the seconds, and those of the processor, that a block takes."""
+    """Measure the seconds and processor seconds of a block."""
     spent: dict[str, float] = {}
     before, start = processor(), time.perf_counter()
     yield spent
@@ -144,13 +144,13 @@ def measuring():
 
 
 def processor() -> float:
-    """Return the seconds of the processor that this process has taken, in all threads."""
+    """Return the processor seconds of this process, over all threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def _path_strings(folder: Path):
-    """Join node names into paths by codes and lists, far faster than a groupby with a join."""
+    """Build path strings from integer codes and lists, which is much faster than a groupby with a join."""
     import numpy as np
     import pandas as pd
 
@@ -168,7 +168,7 @@ def _path_strings(folder: Path):
 
 
 if __name__ == "__main__":
-    every = (
+    functions = (
         ours,
         ours_as_numpy_floor,
         ours_as_channel_attribution,
@@ -177,7 +177,7 @@ if __name__ == "__main__":
         channel_attribution,
         marketing_attribution_models,
     )
-    contenders = {each.__name__: each for each in every}
+    contenders = {function.__name__: function for function in functions}
     with contextlib.redirect_stdout(io.StringIO()):
         measured, credited = contenders[sys.argv[1]](Path(sys.argv[2]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,13 +1,12 @@
-"""How often intervals of credits hold what they should, over repeated worlds.
+"""Coverage of the intervals of credits, over simulated worlds.
 
-``python tests/benchmarks/coverage.py`` simulates a world again and again with other users, credits each of them with
-intervals, and compares: the true standard deviation of a credit is that over the worlds, and what an interval should
-hold is the mean over the worlds. It prints, for each model and kind of interval, half of the mean width over what it
-would be for a normal variable of the true standard deviation, and the share of intervals that hold the mean; both are
-means over the nodes, and ``least`` is the lowest share of a node. An interval measures sampling error: this says
-nothing of whether the mean itself is what the node caused.
+``python tests/benchmarks/coverage.py`` simulates worlds that differ only in their users and credits each with intervals.
+For each model and kind of interval it prints ``width``, the mean half-width relative to that of a normal interval with
+the standard deviation over worlds, and ``holds``, the share of intervals that contain the mean over worlds. Both are
+means over nodes; ``least`` is the lowest share of a node. Intervals measure sampling error, so this does not test
+whether the mean is what the node caused.
 
-A share that holds over 200 worlds is known to 1.5 points for one node, and better for the mean over nodes.
+With 200 worlds, the standard error of a share is 1.5 points for one node, and smaller for the mean over nodes.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=200)
     parser.add_argument("--users", type=int, default=5_000)
     parser.add_argument("--scenario", default="random")
-    parser.add_argument("--minutes", type=float, default=0.0, help="stop after so many; 0 for all worlds")
-    parser.add_argument("--nodes", action="store_true", help="print every node too")
+    parser.add_argument("--minutes", type=float, default=0.0, help="maximum minutes; 0 for no limit")
+    parser.add_argument("--nodes", action="store_true", help="also print a table by node")
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument(
@@ -62,8 +61,8 @@ def main() -> None:
 
 
 def _credited(options: argparse.Namespace, world: int, intervals: str) -> pd.DataFrame:
-    made = at.simulate(options.scenario, users=options.users, seed=10_000 + world)
-    paths = at.Paths.from_frames(made.touchpoints, made.conversions, users=made.users)
+    world_frames = at.simulate(options.scenario, users=options.users, seed=10_000 + world)
+    paths = at.Paths.from_frames(world_frames.touchpoints, world_frames.conversions, users=world_frames.users)
     wanted = [
         name
         for name in options.models

@@ -1,9 +1,8 @@
-"""How cost grows with the number of touchpoints, on DuckDB with bounded memory and on Spark.
+"""Growth of cost with the number of touchpoints, on DuckDB with bounded memory and on Spark.
 
-Seconds of the processor are those of all threads together; unlike time they do not depend on what else runs.
-
-Run it with sizes in millions of touchpoints: ``python tests/benchmarks/growth.py --millions 1 10 100``; with
-``--spark 1 10`` Spark runs beside. Each run is a process of its own; its time is from Parquet to credits.
+``python tests/benchmarks/growth.py --millions 1 10 100`` runs sizes in millions of touchpoints; ``--spark 1 10`` adds
+Spark. Each run is a separate process, measured from Parquet files to credits. Processor seconds are over all threads;
+unlike elapsed time, they depend little on other programs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from journeys import write_journeys
 #: A journey has four touchpoints on average, and one in twenty converts.
 TOUCHES = 4
 CONVERTING = 20
-#: Journeys that are made, and shuffled, at one time; about one Parquet file.
+#: Number of journeys generated and shuffled at a time, one Parquet file each.
 TOGETHER = 2_500_000
 
 PROGRAM = """
@@ -78,7 +77,7 @@ print(json.dumps(counted | {"conversions": float(credited.drop("participation", 
 
 
 def write(folder: Path, millions: float) -> int:
-    """Write about so many million touchpoints, and return how many."""
+    """Write about the given millions of touchpoints, and return their exact number."""
     journeys, touches = round(millions * 1_000_000 / TOUCHES), 0
     for name in ("touchpoints", "conversions"):
         (folder / name).mkdir(parents=True)
@@ -93,7 +92,7 @@ def write(folder: Path, millions: float) -> int:
 
 
 def run(engine: str, folder: Path, memory: str, wanted: str, limit: float) -> dict[str, float] | None:
-    """Compute the credits in a process of its own."""
+    """Compute the credits in a separate process."""
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, engine, str(folder), memory, wanted]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
@@ -112,11 +111,11 @@ def main() -> None:
     parser.add_argument("--millions", type=float, nargs="*", default=[1, 10, 100])
     parser.add_argument("--spark", type=float, nargs="*", default=[], help="sizes for Spark; needs Java")
     parser.add_argument("--memory", default="4GB")
-    parser.add_argument("--limit", type=float, default=900, help="seconds of one run")
+    parser.add_argument("--limit", type=float, default=900, help="maximum seconds per run")
     parser.add_argument("--models", nargs="*", default=["rules", "Markov 1", "Markov 2", "Shapley", "all"])
-    parser.add_argument("--folder", type=Path, help="where journeys are kept; by default a temporary folder")
+    parser.add_argument("--folder", type=Path, help="folder for the journeys; temporary by default")
     chosen = parser.parse_args()
-    print("| Engine | Touchpoints | Models | Processor seconds | Seconds | Peak MB | By n log n |")
+    print("| Engine | Touchpoints | Models | Processor seconds | Seconds | Peak MB | Relative to n log n |")
     print("|---|---|---|---|---|---|---|")
     smallest: dict[tuple[str, str], tuple[int, float]] = {}
     with tempfile.TemporaryDirectory() as temporary:

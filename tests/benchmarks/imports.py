@@ -1,4 +1,4 @@
-"""Time of ``import attrib_ds`` beside ``import pandas``, in one run: medians and their ratio."""
+"""Time of ``import attrib_ds`` compared with ``import pandas``: medians and their ratio."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Pages of JSON records to typed tables, beside what else there is, in one run.
+"""Reading pages of JSON records into typed tables, compared with other readers.
 
-``python tests/benchmarks/json_pages.py`` makes a million interactions of 27 leaf columns, as pages of 10,000 and
-as NDJSON, reads them by each contender in a process of its own, several rounds in turn, and prints a table of the
-least CPU seconds (imports not counted, all threads together) and peak memory. Contenders that are slow read the
-first part of the pages and their seconds are scaled; their memory is that of the part.
+``python tests/benchmarks/json_pages.py`` generates a million interactions with 27 leaf columns, as pages of 10,000 and as
+NDJSON. Each contender reads them in a separate process, in several rounds, and the table shows the minimum of CPU seconds
+(without imports, over all threads) and peak memory. Slow contenders read only the first pages; their seconds are scaled
+up, their memory is not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLUMNS = [
     *("firstPageUrl.hostname", "userAgent.browser.name", "userAgent.os.name", "userAgent.device.type"),
     *("asn.asnId", "asn.asnName", "geo.countryCode", "geo.city", "geo.latitude", "geo.longitude"),
 ]
-#: Records that a slow contender reads.
+#: Number of records that slow contenders read.
 FEW = 50_000
 
 
@@ -108,7 +108,7 @@ def make(folder: Path, records: int, size: int):
 
 
 def pages(folder: Path, records: int | None = None):
-    """Give the bytes of each page, as they would come from a connection."""
+    """Yield the bytes of each page, as from a connection."""
     for number, path in enumerate(sorted(folder.glob("page-*.json"))):
         content = path.read_bytes()
         if (
@@ -193,7 +193,7 @@ def parquet(folder: Path):
 
 
 def new_field(folder: Path):
-    """Ours, to an Arrow table, where every record has a field that the schema does not have."""
+    """Ours, to an Arrow table, if every record has a field outside the schema."""
     import pyarrow as pa
 
     from attrib_ds.records.json_pages import read_page
@@ -206,7 +206,7 @@ def new_field(folder: Path):
 
 
 def slow_way(folder: Path):
-    """Ours, where every page holds a value that only the slow way reads."""
+    """Ours, if every page has a value that only the slow reader can parse."""
     import pyarrow as pa
 
     from attrib_ds.records.json_pages import read_page
@@ -221,7 +221,7 @@ def slow_way(folder: Path):
 
 
 def orjson(folder: Path):
-    """Read by orjson, then pyarrow's Table.from_pylist: nested, instants left as text."""
+    """Read by orjson, then pyarrow's Table.from_pylist: nested, timestamps left as text."""
     import orjson
     import pyarrow as pa
 
@@ -231,7 +231,7 @@ def orjson(folder: Path):
 
 
 def normalize(folder: Path):
-    """Read by json, then pandas.json_normalize: instants left as text."""
+    """Read by json, then pandas.json_normalize: timestamps left as text."""
     import pandas as pd
 
     start = time.process_time()
@@ -255,7 +255,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--page", type=int, default=10_000, help="records of a page")
+    parser.add_argument("--page", type=int, default=10_000, help="records per page")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--contender", choices=["make", *CONTENDERS], help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -281,8 +281,8 @@ def main() -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         packages = folder / "packages"
         pip = [
             sys.executable,
@@ -296,7 +296,7 @@ def _compare(options: argparse.Namespace) -> None:
             "orjson",
         ]
         subprocess.run(pip, check=True)
-        # This process imports nothing large: a child's peak is at least what its parent holds when it starts.
+        # This process imports nothing large, because its memory counts towards the peak of its children.
         _run("make", folder, packages, "--records", str(options.records), "--page", str(options.page))
         bytes_made = sum(path.stat().st_size for path in folder.glob("page-*.json"))
         print(
@@ -306,7 +306,7 @@ def _compare(options: argparse.Namespace) -> None:
         for _ in range(options.rounds):
             for name in CONTENDERS:
                 runs[name].append(json.loads(_run(name, folder, packages)))
-        print(f"least of {options.rounds} rounds\n\n{'':48}{'CPU s':>8}{'ratio':>8}{'peak MB':>9}")
+        print(f"minimum of {options.rounds} rounds\n\n{'':48}{'CPU s':>8}{'ratio':>8}{'peak MB':>9}")
         base = None
         for name, results in runs.items():
             rows = results[0]["rows"]

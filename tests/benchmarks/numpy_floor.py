@@ -1,8 +1,7 @@
-"""Five heuristics and exact Markov chains in plain NumPy, written for one benchmark: what there is to beat.
+"""Five rules and exact Markov chains in plain NumPy: a lower bound for the attribution benchmark.
 
-It knows that nobody converts twice, that everybody is touched before converting and that all touchpoints are near
-enough, and it handles one table of whole numbers from beginning to end. Nothing more general can be much faster
-unless it uses more than one core.
+It assumes at most one conversion per user, after all touchpoints, and no lookback, and works on one table of integers.
+More general code can hardly be faster on one core.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def credits_of(folder: Path) -> dict[str, dict[str, float]]:
 
 def _by_user_and_date(users: NDArray[np.int32], dates: NDArray[np.int64], count: int) -> NDArray[np.intp]:
     span = int(dates.max()) + 1
-    # One whole number is far quicker to sort by, where both fit into it.
+    # Sorting by one integer is much faster, if both keys fit into it.
     if count * span < 2**63:
         return np.argsort(users * np.int64(span) + dates)
     return np.lexsort((dates, users))
@@ -100,7 +99,7 @@ def _markov(
     *,
     order: int,
 ) -> NDArray[np.float64]:
-    """Divide conversions by removal effects; a state is the last nodes, ``size`` being none."""
+    """Divide conversions by removal effects; a state is the last nodes, with ``size`` for none."""
     base = size + 1
     before = np.where(is_first, size, np.roll(nodes, 1))
     if order == 1:

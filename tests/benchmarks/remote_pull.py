@@ -1,7 +1,7 @@
-"""Measure pulling interactions out of a server: by JSON and by Arrow, in pages and in one stream.
+"""Time and memory of reading interactions from a server, as JSON and as Arrow, in pages and as one stream.
 
-Run ``python tests/benchmarks/remote_pull.py``. The server is a process of its own; each pull too, so that its memory
-is its own.
+Run ``python tests/benchmarks/remote_pull.py``. The server and every read are separate processes, so that their memory is
+measured separately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 def fill(folder: Path, rows: int) -> None:
-    """Make a project of so many interactions with values in most columns."""
+    """Create a project with the given number of interactions and values in most columns."""
     import numpy as np
     import pyarrow as pa
 
@@ -77,7 +77,7 @@ def _serve(folder: Path, pipe) -> None:
 
 
 def pull(url: str, folder: Path, way: str, until: str | None) -> dict:
-    """Pull once and return seconds, rows, and how much the process grew."""
+    """Read once, and return seconds, rows and the growth of the process in MB."""
     import attrib_ds as at
     from attrib_ds import Project
     from attrib_ds.transports.http import answers
@@ -91,7 +91,7 @@ def pull(url: str, folder: Path, way: str, until: str | None) -> dict:
     with Project("shop", open_http(Remote(url=url, key=folder / "key.json"), options=options)) as shop:
         at.search_interactions(shop, limit=10)
         if kind == "pages":
-            # As with a service that has no Arrow, of which it could give all at once.
+            # As with a service without Arrow, which cannot stream all rows at once.
             shop.transport._offers_arrow = False
         before, start = _peak(), time.perf_counter()
         if kind in ("frame", "pages"):
@@ -106,7 +106,7 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-#: Form, what is wanted, and how many pages are read at once (4).
+#: Format, destination and number of concurrent pages (4 by default).
 WAYS = (
     "arrow frame",
     "arrow pages",
@@ -132,12 +132,12 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        # In a process of its own: what a parent holds counts to the peak of its children.
+        # In a separate process, because memory of the parent counts towards the peak of its children.
         filling = multiprocessing.get_context("spawn").Process(target=fill, args=(folder, options.rows))
         filling.start()
         filling.join()
         with served(folder) as url:
-            print(f"{options.rows:,} interactions; least of {options.rounds} rounds\n")
+            print(f"{options.rows:,} interactions; minimum of {options.rounds} rounds\n")
             print(f"{'':20}{'seconds':>9}{'rows/s':>10}{'grew MB':>9}{'MB for a quarter':>18}")
             for way in options.ways:
                 whole = [_run(url, folder, way, "") for _ in range(options.rounds)]

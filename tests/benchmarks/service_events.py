@@ -1,13 +1,11 @@
-"""How many events and updates a served project takes a second, over HTTP.
+"""Events and updates per second that a served project accepts over HTTP.
 
-``python tests/benchmarks/service_events.py`` serves a new project from a process of its own, without limits of
-rates, and sends to it over connections that stay open, each request as soon as the answer before it is there. For
-every kind of request it prints how many events were answered a second, and within how many milliseconds half and
-99 % of the answers came; for the asynchronous one also within how many milliseconds a processed event could be
-read after it was accepted.
+``python tests/benchmarks/service_events.py`` serves a new project in a separate process, without rate limits, and sends
+requests over keep-alive connections, each as soon as the previous response has arrived. For every kind of request it
+prints events per second and the median and 99th percentile of the response time; for asynchronous requests also the 99th
+percentile of the time from acceptance until the event can be read.
 
-Events that are sent at once compete with the server for the processors: run it on a quiet machine, and compare
-numbers of one run only.
+The client competes with the server for processors: run it on an idle machine, and compare numbers of one run only.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ FIELDS = [
     {"type": "state", "entity": "event", "storageKey": "confirmed", "optional": True},
 ]
 BATCH = 200
-#: Every so many accepted events, one is looked for until it can be read.
+#: One in this many accepted events is polled until it can be read.
 LOOK_FOR = 200
 
 
 @dataclass
 class Tally:
-    """What came of one kind of request."""
+    """Results of one kind of request."""
 
     events: int = 0
     seconds: float = 0.0
@@ -50,8 +48,8 @@ class Tally:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=5_000, help="events of each kind of request")
-    parser.add_argument("--seconds", type=float, default=20.0, help="bound of the time of each kind")
+    parser.add_argument("--events", type=int, default=5_000, help="events per kind of request")
+    parser.add_argument("--seconds", type=float, default=20.0, help="maximum seconds per kind of request")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -82,7 +80,7 @@ def main() -> None:
 
 
 def prepare(home: Path) -> str:
-    """Make a project with an event type and return a token for it."""
+    """Create a project with an event type, and return a token for it."""
     from attrib_ds.contract import OPERATIONS, build
     from attrib_ds.service import Service
     from attrib_ds.service.accounts import Accounts
@@ -109,7 +107,7 @@ def serve(home: Path) -> None:
 
 
 class Load:
-    """Sends requests from one thread, over connections that stay open."""
+    """Client that sends requests from one thread over keep-alive connections."""
 
     def __init__(self, url: str, token: str, connections: int) -> None:
         address = urlsplit(url)
@@ -119,7 +117,7 @@ class Load:
         self._stored: list[str] = []
 
     async def run(self, kind: str, events: int, seconds: float) -> Tally:
-        """Send so many events of one kind, for so many seconds at most."""
+        """Send the given number of events of one kind, within a maximum of seconds."""
         tally = Tally()
         makes, size = KINDS[kind]
         left = iter(range(events // size))
@@ -167,13 +165,13 @@ class Load:
             f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
         )
         writer.write(head.encode() + content)
-        told = await reader.readuntil(b"\r\n\r\n")
+        response = await reader.readuntil(b"\r\n\r\n")
         length = next(
             int(line.split(b":")[1])
-            for line in told.lower().split(b"\r\n")
+            for line in response.lower().split(b"\r\n")
             if line.startswith(b"content-length:")
         )
-        return int(told[9:12]), await reader.readexactly(length)
+        return int(response[9:12]), await reader.readexactly(length)
 
     def _event(self, number: int) -> dict:
         return {
@@ -202,12 +200,12 @@ class Load:
         return "POST", "/api/v1/events/batch", [self._event(number * BATCH + each) for each in range(BATCH)]
 
     def batch_sync(self, number: int) -> tuple[str, str, object]:
-        """Return the creation of many events, answered when they are processed."""
+        """Return the creation of many events whose response waits for their processing."""
         method, path, body = self.batch(number)
         return method, f"{path}?wait=true", body
 
     def state(self, number: int) -> tuple[str, str, object]:
-        """Return an update of a state of one of the events that were sent before."""
+        """Return an update of a state of an event that was sent before."""
         id = self._stored[number % len(self._stored)]
         return "PUT", f"/api/v1/projects/{PROJECT}/events/{id}/states/confirmed", {"value": number % 2}
 

@@ -1,8 +1,8 @@
-"""Reads from a large project: streaming over HTTP, insights, restarting, checking and backing up.
+"""Reads of a large project: streaming over HTTP, insights, restart, consistency check and backup.
 
     PYTHONPATH=tests python tests/benchmarks/service_reads.py [--interactions 2000000] [--events 1000000]
 
-Prints one table. Everything is measured on the machine it runs on; only ratios can be compared.
+Prints one table. Compare only ratios between machines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from attrib_ds.service.accounts.administration import create_key
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What the tests' callers call the project with many records.
+#: Name of the large project in the test clients.
 NAME = "big-shop"
 STREAMED = 1_000_000
 SERVE = (
@@ -62,7 +62,7 @@ def ask(service: Service, name: str, **arguments: object):
 
 
 def seconds(work, times: int = 5) -> float:
-    """Return the median of some runs, after one that is not counted."""
+    """Return the median seconds of several runs, after a warm-up run."""
     work()
     measured = []
     for _ in range(times):
@@ -97,7 +97,7 @@ def stream(home: Path) -> tuple[float, float]:
         try:
             url = process.stdout.readline().split()[-1]
             call = Caller(url, token_of(url, create_key(home, home / "key.json")))
-            # The project is open, and what a first answer loads is loaded.
+            # Warm up: the first response opens the project.
             with answering(call, {"limit": 10_000}) as response:
                 response.read()
             server = psutil.Process(process.pid)
@@ -121,9 +121,9 @@ def main() -> None:
         home = Path(folder)
         path = home / f"{NAME}.duckdb"
         rows.append(
-            ("load all of it", f"{once(lambda: fill(path, options.interactions, options.events)):.1f} s")
+            ("load all records", f"{once(lambda: fill(path, options.interactions, options.events)):.1f} s")
         )
-        rows.append(("open and close again", f"{seconds(lambda: Service.open(NAME, path).close(), 3):.2f} s"))
+        rows.append(("open and close", f"{seconds(lambda: Service.open(NAME, path).close(), 3):.2f} s"))
         with closing(Service.open(NAME, path)) as service:
             insight = seconds(lambda: ask(service, "interaction_insights", interval="day"))
             with service._store.cursor() as cursor:
@@ -134,8 +134,8 @@ def main() -> None:
         taken, growth = stream(home)
         rows.append((f"stream {STREAMED:,} over HTTP", f"{taken:.1f} s, the server grows by {growth:.0f} MB"))
     print(f"{options.interactions:,} interactions, {options.events:,} events")
-    for name, told in rows:
-        print(f"  {name:28} {told}")
+    for name, result in rows:
+        print(f"  {name:28} {result}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Credits beside what the channels really caused, in simulated worlds, ours and those of two peers.
+"""Credits against the simulated truth, of this package and two others.
 
-``python tests/benchmarks/truth.py --users 300000 --seeds 2`` simulates the four scenarios, and with ``--varied 3`` each
-of them with parameters and shapes drawn afresh too, credits them with every model, and prints tables in Markdown. In
-each cell stand the error of shares in points (mean over the paid channels of the distance from the share of what was
-caused), in brackets the level (credit of the paid channels over what they caused; 1 is right), the error of amounts
-(sum of the distances over the sum of what was caused), the rank correlation, and the credit of the channels that
-cause nothing as a share of that of the paid ones; all are means over the worlds. Peers are installed into
-environments of their own below ``--work``. ``--slow`` adds the model of latent intent, which takes minutes a fit.
+``python tests/benchmarks/truth.py --users 300000 --seeds 2`` simulates the four scenarios (``--varied 3`` adds worlds with
+random parameters), credits them with every model, and prints Markdown tables. The cells show the mean absolute error of
+the paid channels' shares in percentage points; in brackets the level, the ratio of their credit to the conversions they
+caused (1 is right); the relative error of amounts; the rank correlation; and the credit of channels without an effect
+relative to that of the paid ones. All are means over worlds. The other packages are installed in environments below
+``--work``. ``--slow`` adds latent intent, which takes minutes per fit.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 CONTROLS = ["organic", "direct"]
 COVARIATES = ["trait"]
-#: Users that a channel is withheld from, in a world of its own with the same seed.
+#: Share of users from whom each channel is withheld, in a separate world with the same seed.
 HOLDOUT = 0.05
 MODELS: dict[str, Model | str] = {name: name for name in rule_models() if name != "participation"} | {
     "Markov 1": at.models.Markov(),
@@ -47,29 +46,29 @@ MODELS: dict[str, Model | str] = {name: name for name in rule_models() if name !
     "Fractribution (first)": at.models.Fractribution(transform="first"),
     "discrete hazard": at.models.DiscreteHazard(),
 }
-SLOW = {"latent intent, controls known": at.models.LatentIntent(controls=tuple(CONTROLS))}
+SLOW = {"latent intent with controls": at.models.LatentIntent(controls=tuple(CONTROLS))}
 
 
 def main() -> None:
-    """Judge every model in every world, and print the tables."""
+    """Evaluate every model in every world, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=300_000)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--varied", type=int, default=0, help="sets of parameters drawn afresh")
+    parser.add_argument("--varied", type=int, default=0, help="number of worlds with random parameters")
     parser.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--slow", action="store_true", help="with the model of latent intent")
-    parser.add_argument("--only-slow", action="store_true", help="the model of latent intent alone")
-    parser.add_argument("--timeout", type=int, default=900, help="seconds for one run of a peer")
-    parser.add_argument("--work", type=Path, help="where peers are installed; by default a temporary folder")
+    parser.add_argument("--slow", action="store_true", help="include latent intent")
+    parser.add_argument("--only-slow", action="store_true", help="run latent intent only")
+    parser.add_argument("--timeout", type=int, default=900, help="maximum seconds per run of another package")
+    parser.add_argument("--work", type=Path, help="folder for the other packages; temporary by default")
     options = parser.parse_args()
     models = MODELS | (SLOW if options.slow else {})
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.work or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         pythons = {peer: environment(folder, peer) for peer in options.peers}
-        judged = []
+        results = []
         for kind, name, world in _worlds(options):
             if options.only_slow:
                 rows = list(_ours(SLOW, _simulated(world, options.users)))
@@ -80,18 +79,18 @@ def main() -> None:
                     *(row for each in pythons.items() for row in _peers(*each, simulated, options.timeout)),
                     *_experiments(world, options.users),
                 ]
-            judged += [{"kind": kind, "scenario": name, **row} for row in rows]
-    _print(pd.DataFrame(judged), options)
+            results += [{"kind": kind, "scenario": name, **row} for row in rows]
+    _print(pd.DataFrame(results), options)
 
 
 def _worlds(options: argparse.Namespace) -> Iterator[tuple[str, str, tuple[at.Scenario, int]]]:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     for name in options.scenarios:
         for seed in seeds:
-            yield "as named", name, (SCENARIOS[name], seed)
+            yield "fixed", name, (SCENARIOS[name], seed)
         for draw in range(options.varied):
             seed = options.first_seed + 1_000 + draw
-            yield "drawn afresh", name, (at.varied_scenario(name, seed), seed)
+            yield "random", name, (at.varied_scenario(name, seed), seed)
 
 
 def _simulated(world: tuple[at.Scenario, int], users: int) -> at.Simulation:
@@ -127,7 +126,7 @@ def _peers(peer: str, python: str, simulated: at.Simulation, timeout: int) -> It
 
 
 def _experiments(world: tuple[at.Scenario, int], users: int) -> Iterator[dict[str, object]]:
-    """Withhold each channel from some users at random, and combine what that shows with a model."""
+    """Run a holdout on every channel, and combine its effects with models."""
     scenario, seed = world
     simulated = at.simulate(scenario, users=users, seed=seed, holdout=HOLDOUT)
     truth, paths = _truth(simulated), _paths(simulated)
@@ -139,7 +138,7 @@ def _experiments(world: tuple[at.Scenario, int], users: int) -> Iterator[dict[st
             paths, simulated.withheld, opportunities=opportunities, covariates=COVARIATES
         )
         measured = found.set_index("node_id")
-        yield {"model": f"holdout alone{name}", **_compared(measured["caused"], truth, measured)}
+        yield {"model": f"holdout only{name}", **_compared(measured["caused"], truth, measured)}
         both = at.experiments.combine_with_experiment(credits, found, controls=CONTROLS, scaled=["linear"])
         averaged = both[both["model"] == "averaged"].set_index("node_id")
         yield {"model": f"holdout and models{name}", **_compared(averaged["combined"], truth, averaged)}
@@ -147,7 +146,7 @@ def _experiments(world: tuple[at.Scenario, int], users: int) -> Iterator[dict[st
         warnings.simplefilter("always", at.errors.ConfoundingWarning)
         effects = at.incremental_effects(paths, controls=CONTROLS)
     effects = effects.dropna(subset="node_id").set_index("node_id")
-    warned = any(issubclass(each.category, at.errors.ConfoundingWarning) for each in caught)
+    warned = any(issubclass(warning.category, at.errors.ConfoundingWarning) for warning in caught)
     yield {
         "model": "discrete hazard",
         "warned": warned,
@@ -162,13 +161,13 @@ def _truth(simulated: at.Simulation) -> pd.Series[float]:
 def _compared(
     credited: pd.Series[float], truth: pd.Series[float], intervals: pd.DataFrame | None = None
 ) -> dict[str, object]:
-    """Judge credits by what was caused."""
+    """Compare credits with the conversions caused."""
     paid = truth.index.difference(CONTROLS, sort=False)
     caused, found = truth[paid], credited.reindex(truth.index).fillna(0.0)
     unpaid, found = found[CONTROLS].sum(), found[paid]
-    known = np.clip(found, 0, None) / np.clip(found, 0, None).sum()
+    share = np.clip(found, 0, None) / np.clip(found, 0, None).sum()
     compared = {
-        "error": 100 * (known - np.clip(caused, 0, None) / np.clip(caused, 0, None).sum()).abs().mean(),
+        "error": 100 * (share - np.clip(caused, 0, None) / np.clip(caused, 0, None).sum()).abs().mean(),
         "level": found.sum() / caused.sum(),
         "amounts": (found - caused).abs().sum() / caused.sum(),
         "rank": spearmanr(found, caused).statistic,
@@ -188,19 +187,19 @@ def _processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _print(judged: pd.DataFrame, options: argparse.Namespace) -> None:
-    for kind, rows in judged.groupby("kind", sort=False):
-        worlds = options.seeds if kind == "as named" else options.varied
-        print(f"\n{options.users:,} users; parameters {kind}; mean of {worlds} worlds each\n")
+def _print(results: pd.DataFrame, options: argparse.Namespace) -> None:
+    for kind, rows in results.groupby("kind", sort=False):
+        worlds = options.seeds if kind == "fixed" else options.varied
+        print(f"\n{options.users:,} users; {kind} parameters; mean of {worlds} worlds each\n")
         labels = list(dict.fromkeys(rows["model"]))
         _table("share error [level]", rows, labels, options.scenarios, _error_and_level)
         _table("amounts / rank / controls", rows, labels, options.scenarios, _others)
         if "held" in rows:
             some = list(dict.fromkeys(rows.loc[rows["held"].notna(), "model"]))
-            _table("truths in intervals of 95 %; warnings", rows, some, options.scenarios, _certainty)
-    if "processor" in judged:
-        spent = judged.groupby("model", sort=False)["processor"].mean().dropna()
-        print("\n| Model | Processor seconds of one fit |\n|---|---|")
+            _table("coverage of 95 % intervals; warnings", rows, some, options.scenarios, _certainty)
+    if "processor" in results:
+        spent = results.groupby("model", sort=False)["processor"].mean().dropna()
+        print("\n| Model | Processor seconds per fit |\n|---|---|")
         for label, seconds in spent.items():
             print(f"| {label} | {seconds:.1f} |")
 

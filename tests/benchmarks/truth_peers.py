@@ -1,4 +1,4 @@
-"""Credits of one peer for journeys on disk, run in the peer's environment.
+"""Credits of another package for journeys on disk, run in its own environment.
 
 ``python truth_peers.py NAME FOLDER`` reads ``touchpoints.parquet`` and ``conversions.parquet`` and prints one line of
 JSON: credited conversions by model and node.
@@ -89,7 +89,7 @@ def marketing_attribution_models(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def _touches(folder: Path) -> pd.DataFrame:
-    """Return touchpoints in the order of users and time, with whether the user converted."""
+    """Return touchpoints by user and time, with a flag for users who converted."""
     touches = pd.read_parquet(folder / "touchpoints.parquet")
     conversions = pd.read_parquet(folder / "conversions.parquet", columns=["user_id"])
     touches["converts"] = touches["user_id"].isin(conversions["user_id"])
@@ -97,7 +97,9 @@ def _touches(folder: Path) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    every = {each.__name__: each for each in (channel_attribution, marketing_attribution_models)}
+    packages = {
+        function.__name__: function for function in (channel_attribution, marketing_attribution_models)
+    }
     with contextlib.redirect_stdout(io.StringIO()):
-        answered = every[sys.argv[1]](Path(sys.argv[2]))
-    print(json.dumps(answered))
+        credits = packages[sys.argv[1]](Path(sys.argv[2]))
+    print(json.dumps(credits))

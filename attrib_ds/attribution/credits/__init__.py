@@ -1,1 +1,1 @@
-"""Credits of every model, and the reports made from them."""
+"""Credits under every model, and the reports built on them."""

@@ -1,4 +1,4 @@
-"""The weight of each touchpoint of each conversion, under any model that has one: a lazy table per model."""
+"""Weight of each touchpoint in each conversion: one lazy table per model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.paths.paths import Paths
     from attrib_ds.attribution.paths.sequences import Sequences
 
-#: What every row has: the conversion, the touchpoint and its place, and what the whole conversion counts.
+#: Columns of every row: conversion, touchpoint, position, and the count and value of the whole conversion.
 COLUMNS = (
     "event_id",
     "user_id",
@@ -36,33 +36,34 @@ COLUMNS = (
     "currency",
 )
 _KEY = ("event_id", "node_id", "date", "touch_id")
-#: A share that is left over by rounding is nobody's.
+#: Shares up to this size are rounding error.
 _ROUNDING = 1e-12
 
 
 def credited_touches(paths: Paths, model: Model, sequences: Sequences) -> ir.Table:
-    """Return one row per conversion and touchpoint, and one for what is nobody's.
+    """Return the weight of every touchpoint, and of the unattributed part.
 
     Parameters
     ----------
     paths : Paths
         The touchpoints of conversions.
     model : Model
-        A model with credit per touchpoint.
+        A model that credits touchpoints.
     sequences : Sequences
-        Of the paths; only models of whole paths look at it.
+        Sequences of the paths; only path models read them.
 
     Returns
     -------
     ibis.Table
-        :data:`COLUMNS` and ``weight``, the part of the conversion: lazy, where the paths are. A row without
-        a node holds what is nobody's: all of a conversion without a touchpoint, and what an incremental
-        model leaves. A touchpoint outside the lookback that a model credits all the same has no position.
+        One row per conversion and touchpoint, and one per conversion for its unattributed part:
+        :data:`COLUMNS` and ``weight`` (share of the conversion); lazy, on the engine of the paths. The
+        unattributed row has no node: it holds a whole conversion without touchpoints, or the baseline of an
+        incremental model. A credited touchpoint outside the lookback has no position.
 
     Raises
     ------
     InvalidRequest
-        If the model has no credit per touchpoint.
+        If the model does not credit touchpoints.
     """
     if not isinstance(model, PathModel):
         touches = paths.touches
@@ -72,16 +73,16 @@ def credited_touches(paths: Paths, model: Model, sequences: Sequences) -> ir.Tab
 
 
 def joined_shares(paths: Paths, shares: pa.Table, *, leaves_rest: bool) -> ir.Table:
-    """Put the shares of touchpoints beside the touchpoints of the paths.
+    """Join the shares of touchpoints to the touchpoints of the paths.
 
     Parameters
     ----------
     paths : Paths
         The touchpoints of conversions.
     shares : pyarrow.Table
-        As :func:`~attrib_ds.attribution.credits.touch_shares.touch_shares` gives it.
+        From :func:`~attrib_ds.attribution.credits.touch_shares.touch_shares`.
     leaves_rest : bool
-        Whether what the shares of a conversion leave is nobody's, also where touchpoints led to it.
+        Whether shares may sum to less than 1, as under incremental models; the rest is unattributed.
 
     Returns
     -------
@@ -91,27 +92,27 @@ def joined_shares(paths: Paths, shares: pa.Table, *, leaves_rest: bool) -> ir.Ta
     touches = paths.touches
     held = touches.filter(touches.length > 0)
     if "position" in shares.column_names:
-        told = ibis.memtable(shares.select(["event_id", "position", "share"]))
-        told = told.select(told.event_id, at=told.position.cast(held.position.type()), share=told.share)
-        met = held.left_join(told, [held.event_id == told.event_id, held.position == told.at])
-        parts = [met.mutate(weight=met.share.fill_null(0.0)).select(*COLUMNS, "weight")]
+        given = ibis.memtable(shares.select(["event_id", "position", "share"]))
+        given = given.select(given.event_id, at=given.position.cast(held.position.type()), share=given.share)
+        joined = held.left_join(given, [held.event_id == given.event_id, held.position == given.at])
+        parts = [joined.mutate(weight=joined.share.fill_null(0.0)).select(*COLUMNS, "weight")]
     else:
-        told = _summed(shares, held)
+        summed = _summed(shares, held)
         of_key = ibis.window(group_by=[held[name] for name in _KEY])
-        # Touchpoints that nothing tells apart share alike.
+        # Touchpoints with the same key share equally.
         tied = held.mutate(tied=held.count().over(of_key))
-        met = tied.left_join(told, [tied[name] == told[f"of_{name}"] for name in _KEY])
-        weight = met.share.fill_null(0.0) / met.tied
-        parts = [met.mutate(weight=weight).select(*COLUMNS, "weight"), _outside(touches, held, told)]
+        joined = tied.left_join(summed, [tied[name] == summed[f"of_{name}"] for name in _KEY])
+        weight = joined.share.fill_null(0.0) / joined.tied
+        parts = [joined.mutate(weight=weight).select(*COLUMNS, "weight"), _outside(touches, held, summed)]
     alone = touches.filter(touches.length == 0)
     if leaves_rest:
         whole = touches.filter(touches.position == touches.length)
-        given = ibis.memtable(shares.select(["event_id", "share"]))
-        given = given.group_by(of_event=given.event_id).agg(given=total(given.share))
-        rest = whole.left_join(given, whole.event_id == given.of_event)
-        parts.append(_nobodys(rest, 1.0 - rest.given.fill_null(0.0)))
+        by_event = ibis.memtable(shares.select(["event_id", "share"]))
+        by_event = by_event.group_by(of_event=by_event.event_id).agg(attributed=total(by_event.share))
+        rest = whole.left_join(by_event, whole.event_id == by_event.of_event)
+        parts.append(_unattributed(rest, 1.0 - rest.attributed.fill_null(0.0)))
     else:
-        parts.append(_nobodys(alone, double(1.0)))
+        parts.append(_unattributed(alone, double(1.0)))
     first, *others = parts
     for other in others:
         first = first.union(other)
@@ -123,31 +124,31 @@ def _summed(shares: pa.Table, held: ir.Table) -> ir.Table:
     if pa.types.is_timestamp(date.type) and date.type.tz is not None:
         date = date.cast(pa.timestamp("us", tz="UTC")).cast(pa.timestamp("us"))
     columns = {f"of_{name}": shares[name] for name in _KEY} | {"of_date": date, "share": shares["share"]}
-    told = ibis.memtable(pa.table(columns))
-    told = told.mutate(of_date=told.of_date.cast(held.date.type()))
+    rows = ibis.memtable(pa.table(columns))
+    rows = rows.mutate(of_date=rows.of_date.cast(held.date.type()))
     keys = [f"of_{name}" for name in _KEY]
-    return told.group_by(keys).agg(share=total(told.share))
+    return rows.group_by(keys).agg(share=total(rows.share))
 
 
-def _outside(touches: ir.Table, held: ir.Table, told: ir.Table) -> ir.Table:
-    """Return the shares of touchpoints that are not in the path, such as those before the lookback."""
-    met = told.anti_join(held, [told[f"of_{name}"] == held[name] for name in _KEY])
-    met = met.filter(met.share.abs() > _ROUNDING)
+def _outside(touches: ir.Table, held: ir.Table, summed: ir.Table) -> ir.Table:
+    """Return the shares of touchpoints outside the path, such as those before the lookback."""
+    outside = summed.anti_join(held, [summed[f"of_{name}"] == held[name] for name in _KEY])
+    outside = outside.filter(outside.share.abs() > _ROUNDING)
     whole = touches.filter(touches.position == touches.length)
     kept = ["event_id", "user_id", "event_date", "length", "conversions", "value", "currency"]
-    rows = met.inner_join(whole.select(*kept), met.of_event_id == whole.event_id)
+    rows = outside.inner_join(whole.select(*kept), outside.of_event_id == whole.event_id)
     age: Any = rows.event_date.delta(rows.of_date, unit="microsecond") / 86_400_000_000.0
     columns = {"node_id": rows.of_node_id, "date": rows.of_date, "age_days": age, "weight": rows.share}
     columns["position"] = ibis.null(touches.position.type())
     return rows.mutate(**columns).select(*COLUMNS, "weight")
 
 
-def _nobodys(rows: ir.Table, weight: Any) -> ir.Table:
-    nothing = {
+def _unattributed(rows: ir.Table, weight: Any) -> ir.Table:
+    empty = {
         "node_id": ibis.null("string"),
         "date": ibis.null(rows.date.type()),
         "position": ibis.literal(0).cast(rows.position.type()),
         "age_days": ibis.null("float64"),
         "weight": weight,
     }
-    return rows.mutate(**nothing).select(*COLUMNS, "weight")
+    return rows.mutate(**empty).select(*COLUMNS, "weight")

@@ -1,4 +1,4 @@
-"""Credits: the conversions and the value that each model gives to each node."""
+"""Attribute conversions and their value to nodes, under one model or several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.credits.path_credits import path_credits
-from attrib_ds.attribution.credits.returns import beside_spend
+from attrib_ds.attribution.credits.returns import join_spend
 from attrib_ds.attribution.intervals.uncertainty import BOUNDS, Uncertainty
 from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
@@ -32,67 +32,69 @@ def attribute(
     replicates: int = 200,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Credit conversions to the nodes that led to them, by one model or several.
+    """Attribute conversions and their value to nodes.
 
     Parameters
     ----------
     paths : Paths
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
     models : Model, str, sequence or mapping
-        Models, or names of models with default parameters (``"linear"``); a mapping gives labels of its
-        own. All rules are computed in one pass.
+        Models, or names of models with default parameters, such as ``"linear"``. A mapping from labels to
+        models labels the rows. All rules are computed in one pass.
     confidence : float, optional
-        Level of intervals, such as 0.95. They measure sampling error of the users, not bias: a model that
-        credits the wrong node does so with a narrow interval.
+        Level of the intervals, between 0 and 1, such as 0.95; without it there are none. Intervals measure
+        sampling error across users, not bias: a model that credits the wrong node does so with a narrow
+        interval.
     spend : DataFrame, optional
-        ``node_id``, ``spend`` and, where it matters, ``currency``; by default what the paths carry.
+        One row or more per node: ``node_id`` (str), ``spend`` (number, 0 or more) and, with several
+        currencies, ``currency`` (str). By default the spend of the paths.
     intervals : {"closed_form", "bootstrap"}, default "closed_form"
-        Where variances come from. ``"closed_form"``: for credits that are sums over users, that of a
-        compound Poisson process, and the delta method for their shares. For Markov, conversion-rate Shapley,
-        Fractribution and incremental models, a jackknife, which leaves out each of twenty groups of users
-        once. ``"bootstrap"``: replicates in which each user counts as often as Poisson's distribution of mean
-        1 says; not for incremental models, which are fit in many steps. Aggregated paths have no users: each
-        of their conversions counts as one, and there is no jackknife. What is never below zero has bounds
-        that are not either, see the notes.
+        How variances are estimated. ``"closed_form"``: the variance of a compound Poisson process for
+        credits that are sums over users, and the delta method for their shares; a jackknife over twenty
+        groups of users for Markov, conversion-rate Shapley, Fractribution and incremental models.
+        ``"bootstrap"``: resample users with Poisson(1) weights; not available for incremental models, whose
+        fits are iterative. Aggregated paths have no users: each conversion is resampled by itself, and there
+        is no jackknife.
     replicates : int, default 200
-        Replicates of a bootstrap. 200 tell a standard deviation to about 5 %; percentiles, of what may be
-        negative, to about a sixth of the half width of a 95 % interval: take 1,000 or more for reports.
+        Number of bootstrap replicates. 200 estimate a standard deviation to about 5 %, and the percentiles
+        of signed credits to about a sixth of the half-width of a 95 % interval; use 1,000 or more for
+        reports.
     seed : int, default 0
-        Of the bootstrap. The same seed gives the same replicates, whatever the order of the rows.
+        Seed of the bootstrap. The same seed gives the same replicates, whatever the order of the rows.
 
     Returns
     -------
     DataFrame
-        One row per model, node and currency, in the order of the models and then by credit:
+        One row per model, node and currency, in the order of the models, then by descending ``conversions``:
         ``model``, ``node_id``, ``node_name`` (str), ``conversions`` (float64, credited conversions),
-        ``value`` (float64, credited value in ``currency``; null where conversions have none), ``currency``
-        (str), ``share`` (float64, of the model's credited conversions); with ``confidence`` also ``low``
-        and ``high``, the bounds of ``conversions``; with spend also ``spend``, ``cpa`` and ``roas`` and,
-        with both, ``cpa_low``, ``cpa_high``, ``roas_low``, ``roas_high``, see :func:`report_returns`; at
-        the end, with ``confidence``, the bounds ``value_low``, ``value_high``, ``share_low``,
-        ``share_high``. Bounds are float64, each for its own row, and do not add up. The row without a
-        ``node_id`` holds the conversions that no eligible touchpoint led to. Currencies are never summed.
+        ``value`` (float64, credited value in ``currency``; null if conversions have no value), ``currency``
+        (str), ``share`` (float64, fraction of the model's credited conversions). With ``confidence`` also
+        ``low`` and ``high``, the bounds of ``conversions``, and as last columns ``value_low``,
+        ``value_high``, ``share_low``, ``share_high``. With spend also ``spend``, ``cpa`` and ``roas``, and
+        with both ``cpa_low``, ``cpa_high``, ``roas_low``, ``roas_high``, see :func:`report_returns`. Bounds
+        are float64 and apply to their own row: they do not add up. Rows without a ``node_id`` hold the
+        unattributed conversions and come last within a model. Currencies are never summed.
 
     Raises
     ------
     InvalidRequest
-        If a model is unknown or doubled, or needs what the paths do not carry; if an argument is not
-        allowed; if a bootstrap is asked for of a model that has none.
+        If a model is unknown, occurs twice, or needs data that the paths do not have; if an argument is out
+        of range; or if ``intervals="bootstrap"`` is used with an incremental model.
 
     Notes
     -----
-    Credits of rules, Markov and Fractribution are sums of parts of zero or more. Their bounds are those of a
-    gamma variable with the same mean and variance, with one more conversion of usual weight for the upper one
-    (Fay and Feuer 1997), and so are those of values, where none is negative; those of shares are Clopper and
-    Pearson's for as many users as would give that variance (Korn and Graubard 1998). Where each conversion
-    counts one they are the exact ones: 0 to 3.7 conversions at 95 % for a node that earned none. Bounds of
-    incremental credit are those of a normal variable, cut off at zero where the model knows no negative
-    effects; those of conversion-rate Shapley too, or percentiles of the bootstrap.
+    Credits of rules, Markov and Fractribution are sums of non-negative parts. Their bounds are quantiles of a
+    gamma distribution with the same mean and variance, plus one conversion of average weight for the upper
+    bound (Fay and Feuer 1997); so are the bounds of values, unless some are negative. Bounds of shares are
+    Clopper-Pearson intervals at the effective sample size (Korn and Graubard 1998). If every conversion
+    counts as one, these intervals are the exact ones: 0 to 3.7 conversions at 95 % for a node without credit.
+    Incremental credit has normal bounds, truncated at zero under models without negative effects;
+    conversion-rate Shapley has normal bounds, or percentiles of the bootstrap.
 
     References
     ----------
-    Chamandy, Muralidharan, Najmi and Naidu (2012), Estimating uncertainty for massive data streams, Google:
-    the bootstrap by Poisson weights.
+    Chamandy, Muralidharan, Najmi and Naidu (2012), Estimating uncertainty for massive data streams, Google
+    (the Poisson bootstrap).
 
     Fay and Feuer (1997), Confidence intervals for directly standardized rates: a method based on the gamma
     distribution, Statistics in Medicine 16(7), 791-801.
@@ -103,10 +105,10 @@ def attribute(
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, attribute
+    >>> import attrib_ds as at
     >>> sequences = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1]})
-    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
-    >>> attribute(paths, "linear")[["node_id", "conversions", "share"]]
+    >>> paths = at.Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> at.attribute(paths, "linear")[["node_id", "conversions", "share"]]
       node_id  conversions  share
     0   email          2.5  0.625
     1  search          1.5  0.375
@@ -129,19 +131,19 @@ def attribute(
             strict=True,
         )
     )
-    credits = pd.concat([_tidy(label, parts[label]) for label in chosen], ignore_index=True)
+    credits = pd.concat([_rows(label, parts[label]) for label in chosen], ignore_index=True)
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
-    known = paths.spend if spend is None else spend
-    if known is not None:
-        # Nodes that only have spend join here, so names are looked up again.
-        credits = beside_spend(credits, known, models=list(chosen))
+    outlays = paths.spend if spend is None else spend
+    if outlays is not None:
+        # This adds the nodes that only have spend, so names are looked up again.
+        credits = join_spend(credits, outlays, models=list(chosen))
         credits["node_name"] = paths.names(credits["node_id"])
-    told: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
-    credits.attrs = told | {**paths.settings, **({} if uncertainty is None else uncertainty.described())}
+    settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
+    credits.attrs = settings | {**paths.settings, **({} if uncertainty is None else uncertainty.described())}
     return credits
 
 
-def _tidy(label: str, rows: pd.DataFrame) -> pd.DataFrame:
+def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
     credited = rows["conversions"]
     credits = pd.DataFrame(
         {
@@ -156,7 +158,7 @@ def _tidy(label: str, rows: pd.DataFrame) -> pd.DataFrame:
     for low, high in BOUNDS.values():
         if low in rows.columns:
             credits[low], credits[high] = rows[low], rows[high]
-    # The engine adds up in any order: what differs by its last digit is equal here.
+    # The engine sums in any order, so the last digits are ignored in sorting.
     order = credits.assign(unattributed=credits["node_id"].isna(), conversions=credited.round(9))
     order = order.sort_values(
         ["unattributed", "conversions", "node_id", "currency"], ascending=[True, False, True, True]

@@ -19,7 +19,7 @@ Models = Model | str | Sequence[Model | str] | Mapping[str, Model | str]
 
 
 def models_by_label(models: Models) -> dict[str, Model]:
-    """Return models by label, which is their name unless a mapping gives another.
+    """Return models by label: the model's name, or the key of the mapping.
 
     Raises
     ------
@@ -32,21 +32,21 @@ def models_by_label(models: Models) -> dict[str, Model]:
         given: Any = models
         is_several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
         several = list(given) if is_several else [given]
-        pairs = [(each if isinstance(each, str) else getattr(each, "name", ""), each) for each in several]
+        pairs = [(item if isinstance(item, str) else getattr(item, "name", ""), item) for item in several]
     if not pairs:
         raise InvalidRequest("models is empty; allowed: at least one model", field="models")
     found: dict[str, Model] = {}
-    for label, each in pairs:
-        model = model_named(each) if isinstance(each, str) else each
+    for label, item in pairs:
+        model = model_named(item) if isinstance(item, str) else item
         if not isinstance(model, Model):
             raise InvalidRequest(
-                f"models: {each!r} is not a model; allowed: a model such as Linear() or a name such as "
+                f"models: {item!r} is not a model; allowed: a model such as Linear() or a name such as "
                 "'linear'",
                 field="models",
             )
         if str(label) in found:
             raise InvalidRequest(
-                f"models: {label!r} occurs twice; give models of one kind labels of their own with a mapping",
+                f"models: {label!r} occurs twice; pass a mapping to label models of the same kind",
                 field="models",
             )
         found[str(label)] = model
@@ -66,14 +66,14 @@ def check_custom_weights(paths: Paths, models: dict[str, Model]) -> None:
             continue
         expression = has_invalid_weight(paths, model)
         try:
-            wrong = expression.to_pyarrow().as_py()
+            is_invalid = expression.to_pyarrow().as_py()
         except Exception as error:
             raise InvalidRequest(
                 f"models: {model.name} cannot be computed: {error}", field="models"
             ) from error
-        if wrong:
+        if is_invalid:
             raise InvalidRequest(
-                f"models: {model.name} gives a weight that is missing, negative or not finite; allowed: "
+                f"models: {model.name} returns a weight that is missing, negative or not finite; allowed: "
                 "0 or more",
                 field="models",
             )

@@ -1,4 +1,4 @@
-"""Credits of the models that compare whole paths."""
+"""Credits of path models: Markov, Shapley by conversion rates, Fractribution and incremental models."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 def path_credits(
     paths: Paths, wanted: list[PathModel], *, uncertainty: Uncertainty | None
 ) -> list[pd.DataFrame]:
-    """Compute models of whole paths; what several of them count is counted once.
+    """Compute path models, sharing the counts that several of them need.
 
     Parameters
     ----------
     paths : Paths
-        With null paths as far as they are known.
+        Paths, with null paths if they have any.
     wanted : list of PathModel
-        The models.
+        Models to compute.
     uncertainty : Uncertainty, optional
-        What intervals are wanted.
+        How to estimate intervals; none by default.
 
     Returns
     -------
     list of DataFrame
         One per model, in order: ``node_id``, ``currency``, ``conversions``, ``value`` and, with
-        ``uncertainty``, bounds of them and of the share, which a jackknife leaves null where paths have no
+        ``uncertainty``, bounds of them and of the share; jackknife bounds are null if the paths have no
         users.
 
     Raises
     ------
     InvalidRequest
-        If replicates are asked for of a model that is fit by many steps.
+        If an incremental model is to be bootstrapped.
     """
     if not wanted:
         return []
@@ -66,9 +66,9 @@ def path_credits(
         bootstrap=uncertainty if is_bootstrap else None,
         counts_sets=any(isinstance(model, models.ConversionRateShapley) for model in wanted),
     )
-    # Counts of a higher order and with null paths serve the others, so these come first.
+    # Counts of higher orders and with null paths contain those of the others, so these models come first.
     order = sorted(range(len(wanted)), key=lambda index: _demand(wanted[index]), reverse=True)
-    # The matrices are small: threads that share them wait for each other, and on a busy machine for long.
+    # The matrices are small: BLAS threads would mostly wait for each other, above all on a busy machine.
     with threadpool_limits(1, user_api="blas"):
         tallies = {index: credit(wanted[index], sequences) for index in order}
     return [
@@ -85,8 +85,8 @@ def path_credits(
 def _check_bootstrap(model: PathModel) -> None:
     if isinstance(model, IncrementalModel):
         raise InvalidRequest(
-            f"intervals: {model.name} is fit in many steps, too many to repeat in every replicate; allowed: "
-            "'closed_form', which leaves out one group of users at a time",
+            f"intervals: {model.name} cannot be bootstrapped, as its fit is iterative and slow; allowed: "
+            "'closed_form', a jackknife over groups of users",
             field="intervals",
         )
 
@@ -97,7 +97,7 @@ def _demand(model: PathModel) -> tuple[int, bool]:
 
 @singledispatch
 def credit(model: PathModel, sequences: Sequences) -> Tally:
-    """Credit conversions and value under a model of whole paths."""
+    """Credit conversions and value under a path model."""
     raise NotImplementedError(type(model).__name__)
 
 

@@ -1,4 +1,4 @@
-"""Credits by the place of touchpoints in their paths."""
+"""Credits by node and position in the path."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ def position_credits(paths: Paths, model: Model | str = "ordered_shapley") -> pd
     paths : Paths
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
     model : Model or str, default "ordered_shapley"
-        A model with credit per touchpoint, as in :func:`attrib_ds.touch_credits`.
+        A model that credits touchpoints, as in :func:`attrib_ds.touch_credits`.
 
     Returns
     -------
     DataFrame
         One row per node, position and currency, ordered by node, position and currency: ``node_id``,
         ``node_name`` (str), ``position`` (Int64, 1 is the first touchpoint of a path), ``conversions``,
-        ``value`` (float64), ``currency`` (str). What is nobody's has the position 0 and no node; touchpoints
-        outside the lookback have no position. Summed over positions the credits are those of
+        ``value`` (float64, credited), ``currency`` (str). The unattributed part has position 0 and no node;
+        touchpoints outside the lookback have no position. Summed over positions, the credits equal those of
         :func:`attrib_ds.attribute`.
 
     Raises
     ------
     InvalidRequest
-        If the model is unknown, or has no credit per touchpoint.
+        If the model is unknown or does not credit touchpoints.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, position_credits
+    >>> import attrib_ds as at
     >>> sequences = pd.DataFrame({"path": ["search > email > search"], "n": [4]})
-    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
-    >>> position_credits(paths)[["node_id", "position", "conversions"]]
+    >>> paths = at.Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> at.position_credits(paths)[["node_id", "position", "conversions"]]
       node_id  position  conversions
     0   email         2          2.0
     1  search         1          1.0

@@ -1,4 +1,4 @@
-"""Why each touchpoint of a conversion has its part, in plain words made of the numbers of the model."""
+"""Reasons for the weights of one conversion, as sentences with the numbers of the model."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @singledispatch
 def reasons(model: models.Model, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
-    """Return why each touchpoint has its weight.
+    """Return the reason for the weight of each touchpoint.
 
     Parameters
     ----------
     model : Model
-        With credit per touchpoint.
+        A model that credits touchpoints.
     rows : DataFrame
         The touchpoints of one conversion, in order: the columns of ``Paths.touches``, ``weight``,
-        ``node_name``, and what a model of whole paths tells beside its shares.
+        ``node_name``, and the columns that a path model adds to its shares.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def reasons(model: models.Model, rows: pd.DataFrame) -> list[str]:  # noqa: ARG0
 
 
 def percent(part: float) -> str:
-    """Return a part as a percentage with as many digits as matter.
+    """Format a share as a percentage with three significant digits.
 
     Examples
     --------
@@ -71,19 +71,21 @@ def _last_non_direct(model: models.LastNonDirect, rows: pd.DataFrame) -> list[st
     is_direct = rows["is_direct"] if model.direct is None else rows["node_id"].isin(model.direct)
     if is_direct.all():
         return [
-            "last, and nothing but direct before it: 100 %" if weight else "direct, and not the last: 0 %"
+            f"last of {_touchpoints(rows)}, all direct: 100 %" if weight else "not the last, all direct: 0 %"
             for weight in rows["weight"]
         ]
     return [
-        f"last of {_touchpoints(rows)} that is not direct: 100 %"
+        f"last non-direct of {_touchpoints(rows)}: 100 %"
         if weight
-        else ("direct: 0 %" if direct else "a later one is not direct either: 0 %")
+        else ("direct: 0 %" if direct else "followed by another non-direct touchpoint: 0 %")
         for weight, direct in zip(rows["weight"], is_direct, strict=True)
     ]
 
 
 @reasons.register(models.Linear)
 def _linear(model: models.Linear, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
+    if len(rows) == 1:
+        return ["the only touchpoint: 100 %"]
     return [f"one of {_touchpoints(rows)}: {percent(weight)}" for weight in rows["weight"]]
 
 
@@ -91,7 +93,7 @@ def _linear(model: models.Linear, rows: pd.DataFrame) -> list[str]:  # noqa: ARG
 def _linear_ramp(model: models.LinearRamp, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
     total = len(rows) * (len(rows) + 1) // 2
     return [
-        f"touchpoint {place} of {len(rows)}: {place} of {total} parts, {percent(weight)}"
+        f"touchpoint {place} of {len(rows)}: weight {place} of {total}, {percent(weight)}"
         for place, weight in zip(rows["position"], rows["weight"], strict=True)
     ]
 
@@ -104,13 +106,13 @@ def _time_decay(model: models.TimeDecay, rows: pd.DataFrame) -> list[str]:
         step = as_days(model.step, argument="step")
         age = np.floor(age / step) * step
     left = 2.0 ** (-age / half_life)
-    told = f"of {left.sum():.2f}"
+    scale = f"of {left.sum():.2f}"
     if left.sum() < 0.005:
-        # The model measures from the last one, as weights of old touchpoints would all be 0 otherwise.
+        # Weights of old touchpoints would all be 0, so the model measures ages from the last touchpoint.
         left = 2.0 ** (-(age - age.min()) / half_life)
-        told = "where the last one has 1.00"
+        scale = "against 1.00 of the last touchpoint"
     return [
-        f"{days:.1f} days before: weight {weight:.2f} {told}, {percent(part)}"
+        f"{days:.1f} days old: weight {weight:.2f} {scale}, {percent(part)}"
         for days, weight, part in zip(rows["age_days"], left, rows["weight"], strict=True)
     ]
 
@@ -122,21 +124,21 @@ def _position_based(model: models.PositionBased, rows: pd.DataFrame) -> list[str
         reached = rows.loc[rows["date"] <= rows[f"{MILESTONE}{name}"], "position"]
         if len(reached):
             keys[f"last before {name!r}"] = int(reached.max())
-    told = []
+    if len(rows) == 1:
+        return ["the only touchpoint: 100 %"]
+    sentences = []
     for place, weight in zip(rows["position"], rows["weight"], strict=True):
         held = [role for role, key in keys.items() if key == place]
-        role = " and ".join(held) or ("no key touchpoint" if model.roles else "neither first nor last")
-        if len(rows) == 1:
-            role = "only"
-        told.append(f"{role} of {_touchpoints(rows)}: {percent(weight)}")
-    return told
+        role = " and ".join(held) or ("without a role" if model.roles else "neither first nor last")
+        sentences.append(f"{role} of {_touchpoints(rows)}: {percent(weight)}")
+    return sentences
 
 
 @reasons.register(models.Participation)
 def _participation(model: models.Participation, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
     first = rows.groupby("node_id")["position"].transform("min")
     return [
-        f"{name} took part: 100 %" if weight else f"{name} took part at touchpoint {place} already: 0 %"
+        f"{name} took part: 100 %" if weight else f"{name} already took part at touchpoint {place}: 0 %"
         for name, weight, place in zip(rows["node_name"], rows["weight"], first, strict=True)
     ]
 
@@ -151,14 +153,14 @@ def _custom_weights(model: models.CustomWeights, rows: pd.DataFrame) -> list[str
 def _shapley(model: models.Model, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
     nodes = rows["node_id"].nunique()
     times = rows.groupby("node_id")["position"].transform("count")
-    return [f"one of {_count(nodes, 'node')}: {percent(1 / nodes)}{_over(many)}" for many in times]
+    return [f"one of {_count(nodes, 'node')}: {percent(1 / nodes)}{_divided(count)}" for count in times]
 
 
 @reasons.register(models.ConversionRateShapley)
 def _conversion_rate_shapley(model: models.ConversionRateShapley, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
     return [
-        f"{name} adds {_points(gain)} of the {_points(rate)} percentage points at which users with these "
-        f"nodes convert: {percent(gain / rate)}{_over(times)}"
+        f"users with these nodes convert at {percent(rate)}, of which {name} contributes {_points(gain)} "
+        f"percentage points: {percent(gain / rate)}{_divided(times)}"
         for name, gain, rate, times in rows[["node_name", "gain", "rate", "times"]].itertuples(index=False)
     ]
 
@@ -167,43 +169,41 @@ def _conversion_rate_shapley(model: models.ConversionRateShapley, rows: pd.DataF
 def _fractribution(model: models.Fractribution, rows: pd.DataFrame) -> list[str]:
     loss = np.maximum(rows["rate"] - rows["rate_without"], 0.0)
     total = loss.sum()
-    told = []
+    sentences = []
     columns = ["rate", "rate_without", "weight"]
     for (rate, without, weight), lost in zip(rows[columns].itertuples(index=False), loss, strict=True):
         if math.isnan(rate):
-            told.append(f"left out by the transform {_named(model)}: 0 %")
+            sentences.append(f"left out of the path ({_settings(model)}): 0 %")
         elif total > 0:
-            told.append(
+            sentences.append(
                 f"users with this path convert at {percent(rate)}, without this touchpoint at "
-                f"{percent(without)}: loses {_points(max(lost, 0.0))} of {_points(total)} percentage points"
+                f"{percent(without)}: {_points(max(lost, 0.0))} of {_points(total)} percentage points lost"
             )
         else:
-            last = "it is the last" if weight else "it is not the last"
-            told.append(f"nothing is lost without any touchpoint, and {last}: {percent(weight)}")
-    return told
+            last = "this is the last one" if weight else "this is not the last one"
+            sentences.append(f"no touchpoint raises the conversion rate, and {last}: {percent(weight)}")
+    return sentences
 
 
 @reasons.register(IncrementalModel)
 def _incremental(model: IncrementalModel, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
-    told = []
+    sentences = []
     for weight, is_outside in zip(rows["weight"], rows["position"].isna(), strict=True):
-        outside = "before the lookback, and still at work: " if is_outside else ""
-        if weight >= 0:
-            told.append(f"{outside}{percent(weight)} of the chance to convert would be lost without it")
-        else:
-            told.append(f"{outside}the chance to convert would be {percent(-weight)} higher without it")
-    return told
+        outside = "before the lookback, but still effective: " if is_outside else ""
+        change = "less" if weight >= 0 else "more"
+        sentences.append(f"{outside}{percent(abs(weight))} {change} likely to convert without it")
+    return sentences
 
 
 def unattributed_reason(model: models.Model, weight: float, *, length: int) -> str:
-    """Return why a part of a conversion is nobody's."""
+    """Return the reason for the unattributed part of a conversion."""
     if not isinstance(model, IncrementalModel):
         return "no touchpoint in the lookback"
     if not length and weight == 1:
-        return "no touchpoint at work: it would have happened anyway"
+        return "no effective touchpoint: would have happened anyway"
     if weight < 0:
-        return f"the touchpoints' parts add up to {percent(1 - weight)}: {percent(-weight)} too many"
-    return f"{percent(weight)} of the chance to convert was there without any of them"
+        return f"the touchpoints' weights sum to {percent(1 - weight)}, {percent(-weight)} too much"
+    return f"baseline: {percent(weight)} would have happened anyway"
 
 
 def _touchpoints(rows: pd.DataFrame) -> str:
@@ -214,17 +214,17 @@ def _count(number: Any, noun: str) -> str:
     return f"{int(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def _over(times: Any) -> str:
-    return f", over {int(times)} touchpoints of it" if times > 1 else ""
+def _divided(times: Any) -> str:
+    return f", divided among its {int(times)} touchpoints" if times > 1 else ""
 
 
 def _points(rate: float) -> str:
     return f"{100 * rate:.3g}"
 
 
-def _named(model: SequenceModel) -> str:
-    told = [repr(model.transform)] if model.transform != "unique" else []
-    told += [f"to the last {model.steps} touchpoints"] if model.steps is not None else []
-    told += [f"without {name} unless alone" for name in model.remove_if_not_all]
-    told += [f"without {name} at the end unless alone" for name in model.remove_if_last_and_not_all]
-    return " ".join(told)
+def _settings(model: SequenceModel) -> str:
+    settings = [f"transform {model.transform!r}"] if model.transform != "unique" else []
+    settings += [f"last {_count(model.steps, 'touchpoint')} only"] if model.steps is not None else []
+    settings += [f"without {name} unless alone" for name in model.remove_if_not_all]
+    settings += [f"without {name} at the end unless alone" for name in model.remove_if_last_and_not_all]
+    return ", ".join(settings)

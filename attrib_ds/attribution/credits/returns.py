@@ -1,4 +1,4 @@
-"""Credits beside spend, models beside each other, and nodes rolled up in their tree."""
+"""Reports on credits: cost and return per node, models side by side, and roll-up in the node tree."""
 
 from __future__ import annotations
 
@@ -18,56 +18,55 @@ _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency",
 _COUNTS = ("conversions", "value", "share", "spend")
 _RATIOS = ("cpa", "roas")
 _RATIO_BOUNDS = ("cpa_low", "cpa_high", "roas_low", "roas_high")
-#: The columns of credits that other bounds stand behind.
+#: Leading columns of credits; bounds of value and share follow them.
 _FIRST = (*_CREDITS, "low", "high", "spend", *_RATIOS, *_RATIO_BOUNDS)
 
 
 def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
-    """Put the spend of nodes beside their credit, with cost and return.
+    """Compute cost per conversion and return on ad spend.
 
     Parameters
     ----------
     credits : DataFrame
         From :func:`attribute`.
     spend : DataFrame
-        One row or more per node: ``node_id`` (str), ``spend`` (number, 0 or more), ``currency`` (str;
-        needed only where currencies matter).
+        One row or more per node, which are summed: ``node_id`` (str), ``spend`` (number, 0 or more) and, with
+        several currencies, ``currency`` (str).
 
     Returns
     -------
     DataFrame
-        ``credits`` with ``spend`` (float64, in ``currency``), ``cpa`` (spend per credited conversion) and
-        ``roas`` (credited value per unit spent). Both are null where the spend is 0 or unknown; ``cpa`` is
-        null too where nothing is credited. Nodes with spend and no credit have rows of their own, with
-        credit 0, and bounds of 0 where the model has intervals: nothing is dropped. Where no
-        conversion has a currency all take that of the spend, and have no return; beside others of a currency
-        those without one have no spend. Where the credits have intervals, so have
-        these, the spend taken as exact: ``cpa_low`` and ``cpa_high`` (the spend by the bounds of the
-        conversions; inf where a bound is none at all or less), ``roas_low`` and ``roas_high`` (the bounds of
-        the value by the spend).
+        One row per model, node and currency: ``credits`` with ``spend`` (float64, in ``currency``), ``cpa``
+        (float64, spend per credited conversion) and ``roas`` (float64, credited value per unit of spend).
+        Both ratios are null if the spend is 0 or unknown; ``cpa`` is also null without credited conversions.
+        Nodes with spend but no credit get a row per model with credit 0, and bounds of 0 if the model has
+        intervals. If no conversion has a currency, all take that of the spend and ``roas`` is null; if only
+        some have one, the others get no spend. Credits with intervals also get ``cpa_low`` and ``cpa_high``
+        (spend divided by the bounds of ``conversions``; inf for a bound of 0 or less), ``roas_low`` and
+        ``roas_high`` (bounds of ``value`` divided by the spend), which treat the spend as exact.
 
     Raises
     ------
     InvalidRequest
-        If columns are missing, an amount is negative or not finite, or conversions without a currency meet
-        spend in several.
+        If a column is missing, an amount is negative or not finite, a node id is missing, or the currency of
+        conversions or spend is missing and ambiguous.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import report_returns
+    >>> import attrib_ds as at
     >>> credits = pd.DataFrame({"model": ["linear"], "node_id": ["search"], "node_name": ["Search"],
     ...     "conversions": [4.0], "value": [90.0], "currency": ["EUR"], "share": [1.0]})
     >>> spend = pd.DataFrame({"node_id": ["search"], "spend": [30.0], "currency": ["EUR"]})
-    >>> report_returns(credits, spend)[["cpa", "roas"]].iloc[0].tolist()
+    >>> at.report_returns(credits, spend)[["cpa", "roas"]].iloc[0].tolist()
     [7.5, 3.0]
     """
     require_columns(credits, "credits", _CREDITS)
-    return beside_spend(credits, spend, models=list(dict.fromkeys(credits["model"])))
+    return join_spend(credits, spend, models=list(dict.fromkeys(credits["model"])))
 
 
-def beside_spend(credits: pd.DataFrame, spend: pd.DataFrame, *, models: list[str]) -> pd.DataFrame:
-    """Do as :func:`report_returns` does for models that are named, whether or not they credit anything."""
+def join_spend(credits: pd.DataFrame, spend: pd.DataFrame, *, models: list[str]) -> pd.DataFrame:
+    """Compute :func:`report_returns` for the named models, including those without any credit."""
     spent = checked_spend(spend)
     old = ["spend", *_RATIOS, *_RATIO_BOUNDS]
     joined = _with_spend(credits.drop(columns=old, errors="ignore"), spent, models)
@@ -75,35 +74,39 @@ def beside_spend(credits: pd.DataFrame, spend: pd.DataFrame, *, models: list[str
 
 
 def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.DataFrame:
-    """Lay the credits of several models side by side.
+    """Compare the credits of several models side by side.
 
     Parameters
     ----------
     credits : DataFrame
-        From :func:`attribute`.
-    by : str, default "conversions"
-        Column to compare: ``"conversions"``, ``"value"`` or ``"share"``.
+        From one call of :func:`attribute`.
+    by : {"conversions", "value", "share"}, default "conversions"
+        Column to compare.
 
     Returns
     -------
     DataFrame
-        One row per node and currency: ``node_id``, ``node_name``, ``currency`` (str), one float64 column per
-        model (0 where it has no row of the node), and ``spread`` (float64), the distance between the highest
-        and the lowest of them, by which rows are ordered, the largest first.
+        One row per node and currency, by descending ``spread``: ``node_id``, ``node_name``, ``currency``
+        (str), one float64 column per model (0 if the model has no row for the node) and ``spread`` (float64,
+        highest less lowest value among the models).
 
     Raises
     ------
     InvalidRequest
-        If a column is missing or ``by`` is not one of the three.
+        If a column is missing, ``by`` is not one of the three, a node occurs twice under one model, or a
+        model's label is the name of a column of the result.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, attribute, compare_models
+    >>> import attrib_ds as at
     >>> sequences = pd.DataFrame({"path": ["search > email"], "n": [4]})
-    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
-    >>> compare_models(attribute(paths, ["first_touch", "linear"]))["spread"].tolist()
-    [2.0, 2.0]
+    >>> paths = at.Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> credits = at.attribute(paths, ["first_touch", "linear"])
+    >>> at.compare_models(credits)[["node_id", "first_touch", "linear", "spread"]]
+      node_id  first_touch  linear  spread
+    0   email          0.0     2.0     2.0
+    1  search          4.0     2.0     2.0
     """
     require_columns(credits, "credits", _CREDITS)
     if by not in ("conversions", "value", "share"):
@@ -113,18 +116,18 @@ def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.Data
     reserved = [name for name in models if name in (*index, "spread")]
     if reserved:
         raise InvalidRequest(
-            f"credits: a model is called {reserved[0]!r}, which is a column of the answer; name it otherwise",
+            f"credits: the model label {reserved[0]!r} is the name of a result column; choose another label",
             field="credits",
         )
-    twice = credits.duplicated([*index, "model"])
-    if twice.any():
-        row = credits[twice].iloc[0]
+    is_duplicate = credits.duplicated([*index, "model"])
+    if is_duplicate.any():
+        row = credits[is_duplicate].iloc[0]
         raise InvalidRequest(
-            f"credits: {row['model']!r} has {row['node_id']!r} twice; allowed: one row per model, node and "
-            "currency, of one call of attribute",
+            f"credits: model {row['model']!r} has two rows for node {row['node_id']!r}; allowed: one row per "
+            "model, node and currency, as one call of attribute returns them",
             field="credits",
         )
-    # A model without a row of a node gives it nothing, which is not the same as an unknown value.
+    # A model without a row for a node credits it with 0; unknown values stay null.
     wide = credits.set_index([*index, "model"])[by].unstack("model", fill_value=0)[models]
     wide["spread"] = wide.max(axis=1) - wide.min(axis=1)
     compared = wide.reset_index().rename_axis(columns=None)
@@ -132,7 +135,7 @@ def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.Data
 
 
 def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Sum the credits of nodes into their ancestors at a level of the tree.
+    """Sum credits into the ancestors of nodes at a level of the tree.
 
     Parameters
     ----------
@@ -146,30 +149,32 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
     Returns
     -------
     DataFrame
-        As ``credits``, one row per model, ancestor and currency; intervals are left out, because bounds do
-        not add up. A node above the level, or on a branch without it, stays itself.
+        One row per model, ancestor and currency, with the columns of ``credits``. Interval columns are
+        dropped, because bounds do not add up. A node above the level, or on a branch without the level,
+        keeps its own row.
 
     Raises
     ------
     InvalidRequest
-        If columns are missing or the level is not a node type.
+        If a column is missing or ``level`` is not a node type.
 
     Notes
     -----
-    Rolling up equals attributing at the level for models whose weights ignore which node a touchpoint is:
-    first, last, linear, ramp, position and time decay. It does not for participation, Shapley, Markov,
-    Fractribution or any model that collapses repeated nodes; last non-direct needs every node and its
-    ancestor to be direct alike.
+    Rolling up gives the same credits as attributing at the level if the model's weights do not depend on the
+    nodes of a path: first touch, last touch, linear, linear ramp, position-based and time decay. It does not
+    for participation, Shapley, Markov, Fractribution and other models that collapse repeated nodes; for last
+    non-direct it does if nodes and their ancestors agree on which are direct.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, attribute, roll_up
+    >>> import attrib_ds as at
     >>> sequences = pd.DataFrame({"path": ["shoes > boots"], "n": [4]})
-    >>> credits = attribute(Paths.from_sequences(sequences, path="path", conversions="n"), "linear")
+    >>> paths = at.Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> credits = at.attribute(paths, "linear")
     >>> nodes = pd.DataFrame({"_id": ["brand", "shoes", "boots"], "parentId": [None, "brand", "brand"],
     ...     "type": ["campaign", "adset", "adset"], "name": ["Brand", "Shoes", "Boots"]})
-    >>> roll_up(credits, nodes, "campaign")[["node_name", "conversions"]]
+    >>> at.roll_up(credits, nodes, "campaign")[["node_name", "conversions"]]
       node_name  conversions
     0     Brand          4.0
     """
@@ -177,7 +182,7 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
 
 
 def summed_into(credits: pd.DataFrame, ancestors: Mapping[str, str], nodes: pd.DataFrame) -> pd.DataFrame:
-    """Sum the credits of nodes into those that stand for them; a node without one stands for itself."""
+    """Sum the credits of nodes into their ancestors; a node without an entry keeps its own row."""
     require_columns(credits, "credits", _CREDITS)
     named = nodes[nodes["name"].notna()]
     names = dict(zip(identifiers(named["_id"]), named["name"], strict=True))
@@ -193,7 +198,7 @@ def summed_into(credits: pd.DataFrame, ancestors: Mapping[str, str], nodes: pd.D
 
 
 def checked_spend(spend: pd.DataFrame) -> pd.DataFrame:
-    """Return ``node_id``, ``currency``, ``spend`` of a user's frame, one row per node and currency.
+    """Check a frame of spend and sum it to one row per node and currency.
 
     Raises
     ------
@@ -202,9 +207,9 @@ def checked_spend(spend: pd.DataFrame) -> pd.DataFrame:
     """
     require_columns(spend, "spend", ("node_id", "spend"))
     amounts = pd.to_numeric(spend["spend"], errors="coerce").astype("float64")
-    wrong = ~np.isfinite(amounts) | (amounts < 0)
-    if wrong.any():
-        row = int(np.asarray(wrong).argmax())
+    is_invalid = ~np.isfinite(amounts) | (amounts < 0)
+    if is_invalid.any():
+        row = int(np.asarray(is_invalid).argmax())
         raise InvalidRequest(
             f"spend: the column 'spend' is {spend['spend'].tolist()[row]!r} in row {row}; allowed: 0 or more",
             field="spend",
@@ -227,11 +232,11 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
     without = joined["currency"].isna()
     joined["_monetary"] = ~without
     named = spent["currency"].dropna().unique()
-    # Beside conversions of a currency those without one stay as they are: they may be of any.
+    # If some conversions have a currency, those without one may be of any, so they stay as they are.
     if without.all() and len(named):
         if len(named) > 1:
             raise InvalidRequest(
-                f"spend: conversions without a currency meet spend in {', '.join(sorted(named))}; allowed: "
+                f"spend: has {', '.join(sorted(named))}, but the conversions have no currency; allowed: "
                 "spend in one currency",
                 field="spend",
             )
@@ -240,8 +245,8 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
         earned = joined["currency"].dropna().unique()
         if len(earned) > 1:
             raise InvalidRequest(
-                f"spend: spend without a currency meets conversions in {', '.join(sorted(earned))}; allowed: "
-                "a column 'currency'",
+                f"spend: has no currency, but the conversions are in {', '.join(sorted(earned))}; allowed: a "
+                "column 'currency'",
                 field="spend",
             )
         spent = spent.assign(currency=spent["currency"].fillna(earned[0]))
@@ -257,10 +262,10 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
         merged["node_name"] = merged["node_name"].where(merged["node_name"].notna(), merged["node_id"])
         is_monetary = bool(rows["_monetary"].any())
         for measure, bounds in BOUNDS.items():
-            # No touchpoint, no part in any conversion: that is certain.
-            nothing = 0.0 if is_monetary or measure != "value" else np.nan
+            # A node without touchpoints has no credit for certain, so its bounds are 0 too.
+            zero = 0.0 if is_monetary or measure != "value" else np.nan
             for column in (measure, *(name for name in bounds if name in rows and rows[name].notna().any())):
-                merged.loc[only_spend, column] = nothing
+                merged.loc[only_spend, column] = zero
         merged["_monetary"] = merged["_monetary"].fillna(is_monetary).astype(bool)
         merged["_order"] = merged["node_id"].isna()
         merged = merged.sort_values(
@@ -273,19 +278,19 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
 
 def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
     spent = rows["spend"].astype("float64")
-    known = spent.where(spent > 0)
+    positive = spent.where(spent > 0)
     credited = rows["conversions"].where(rows["conversions"] > 0)
     earned = rows["value"]
     is_earned = rows["monetary"] if "monetary" in rows.columns else pd.Series(True, index=rows.index)
     returns = rows.drop(columns="monetary", errors="ignore").assign(
-        spend=spent, cpa=known / credited, roas=earned.where(is_earned) / known
+        spend=spent, cpa=positive / credited, roas=earned.where(is_earned) / positive
     )
     if "low" in rows.columns:
-        # A bound at or below zero: however much is spent, it may be that nothing comes of it.
+        # A bound at or below zero means that the spend may have bought nothing.
         for cost, bound in (("cpa_low", rows["high"]), ("cpa_high", rows["low"])):
-            returns[cost] = (known / bound.where(bound > 0)).where(~(bound <= 0) | known.isna(), np.inf)
+            returns[cost] = (positive / bound.where(bound > 0)).where(~(bound <= 0) | positive.isna(), np.inf)
     if "value_low" in rows.columns:
-        returns["roas_low"] = rows["value_low"].where(is_earned) / known
-        returns["roas_high"] = rows["value_high"].where(is_earned) / known
+        returns["roas_low"] = rows["value_low"].where(is_earned) / positive
+        returns["roas_high"] = rows["value_high"].where(is_earned) / positive
     first = [column for column in _FIRST if column in returns.columns]
     return returns[[*first, *(column for column in returns.columns if column not in first)]]

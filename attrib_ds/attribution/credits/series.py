@@ -1,4 +1,4 @@
-"""Credits over time: what each model gives to each node, day by day or by longer periods."""
+"""Credits over time: credits of each model by node and day, week, month or longer period."""
 
 from __future__ import annotations
 
@@ -44,55 +44,55 @@ def credit_series(
     date: str = "event",
     timezone: str | None = None,
 ) -> pd.DataFrame:
-    """Credit conversions to the nodes that led to them, period by period.
+    """Attribute conversions and their value to nodes, period by period.
 
     Parameters
     ----------
     paths : Paths
         From :func:`attrib_ds.conversion_paths` or ``Paths.from_frames``.
     models : Model, str, sequence or mapping
-        As in :func:`attrib_ds.attribute`: models that give credit to touchpoints. A model that gives it to
-        nodes alone, such as Markov's, has no part of a period and is refused.
-    interval : str, default "day"
-        ``"day"``, ``"week"``, ``"month"``, ``"quarter"``, ``"semester"`` or ``"year"``.
+        As in :func:`attrib_ds.attribute`, but only models that credit touchpoints: the Markov model, which
+        credits nodes only, cannot be divided into periods.
+    interval : {"day", "week", "month", "quarter", "semester", "year"}, default "day"
+        Length of a period.
     date : {"event", "state", "touch"}, default "event"
-        What decides to which period credit belongs: the date of the event, with all that came later; the date
-        at which something came about, which is that of the state for the conversion and its first value, and
-        its own for a later amount; or the date of the touchpoint, as ad platforms report (what no touchpoint
-        led to stays at the date of the event).
+        Date that assigns credit to a period. ``"event"``: the date of the event, later amounts included.
+        ``"state"``: the date of the state for the conversion and its original value, and its own date for
+        each later amount. ``"touch"``: the date of the touchpoint, as ad platforms report; the unattributed
+        part keeps the date of the event.
     timezone : str, optional
-        IANA name, such as ``"Europe/Paris"``, of the calendar that periods follow; by default that of the
-        project, UTC without one.
+        IANA name of the time zone in which periods begin, such as ``"Europe/Paris"``; by default that of the
+        project, or UTC.
 
     Returns
     -------
     DataFrame
         One row per model, period, node and currency with credit or spend, by model and then by period:
-        ``model``, ``interval`` (str, such as ``"2025-01"``), ``since`` (datetime64[us, UTC], the beginning of
-        the period), ``node_id``, ``node_name`` (str), ``conversions``, ``value`` (float64), ``currency``
-        (str) and, where the paths know the spend by day, ``spend`` (float64). Summed over periods they are
-        the credits of :func:`attrib_ds.attribute`.
+        ``model``, ``interval`` (str, such as ``"2025-01"``), ``since`` (datetime64[us, UTC], start of the
+        period), ``node_id``, ``node_name`` (str), ``conversions``, ``value`` (float64, credited),
+        ``currency`` (str) and, if the paths have daily spend, ``spend`` (float64). Summed over periods, the
+        credits equal those of :func:`attrib_ds.attribute`.
 
     Raises
     ------
     InvalidRequest
-        If a model is unknown or cannot be split, an argument is not allowed, or the paths have no dates or no
-        state to report by.
+        If a model is unknown or does not credit touchpoints, an argument is not allowed, or the paths have no
+        dates, or no state for ``date="state"``.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, credit_series
+    >>> import attrib_ds as at
     >>> touchpoints = pd.DataFrame({"user_id": ["u", "u"], "node_id": ["search", "email"],
     ...     "date": pd.to_datetime(["2025-01-30", "2025-01-31"], utc=True)})
     >>> conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "value": [30.0],
     ...     "date": pd.to_datetime(["2025-02-01"], utc=True)})
-    >>> paths = Paths.from_frames(touchpoints, conversions)
-    >>> credit_series(paths, "linear", interval="month")[["interval", "node_id", "conversions", "value"]]
+    >>> paths = at.Paths.from_frames(touchpoints, conversions)
+    >>> at.credit_series(paths, "linear", interval="month")[["interval", "node_id", "conversions", "value"]]
       interval node_id  conversions  value
     0  2025-02   email          0.5   15.0
     1  2025-02  search          0.5   15.0
-    >>> credit_series(paths, "linear", interval="month", date="touch")["interval"].tolist()
+    >>> at.credit_series(paths, "linear", interval="month", date="touch")["interval"].tolist()
     ['2025-01', '2025-01']
     """
     require_paths(paths)
@@ -119,25 +119,25 @@ def credit_series(
     series["node_name"] = paths.names(series["node_id"])
     columns = ["model", "interval", "since", "node_id", "node_name", "conversions", "value", "currency"]
     series = series[[*columns, *([] if spend is None else ["spend"])]]
-    told: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
-    series.attrs = told | dict(paths.settings) | {"date": date, "timezone": zone.key}
+    settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
+    series.attrs = settings | dict(paths.settings) | {"date": date, "timezone": zone.key}
     return series
 
 
 @dataclass(frozen=True)
 class _Dated:
-    """Which column of touches dates what.
+    """Columns of touches that assign conversions and amounts to dates.
 
     Attributes
     ----------
     column : str
-        Of the conversion.
+        Column with the date of the conversion.
     value : str
-        What is dated so: the net value, or the first one alone.
+        Column with the amount of that date: the net value, or the original value only.
     later : ibis.Table or None
-        Amounts that have dates of their own.
+        Later amounts with dates of their own.
     by_touch : bool
-        Whether the date of the touchpoint goes before that of the conversion.
+        Whether the date of the touchpoint takes precedence over that of the conversion.
     """
 
     column: str
@@ -147,19 +147,19 @@ class _Dated:
 
     @classmethod
     def of(cls, paths: Paths, date: str) -> _Dated:
-        """Find what a choice of dates means for paths."""
-        known = paths.touches.columns
-        of_event = OCCURRED if OCCURRED in known else "event_date"
+        """Return the columns for a choice of ``date``."""
+        columns = paths.touches.columns
+        of_event = OCCURRED if OCCURRED in columns else "event_date"
         if date != "state":
             return cls(of_event, "value", None, date == "touch")
-        if STATE not in known and paths.later is None:
+        if STATE not in columns and paths.later is None:
             raise InvalidRequest(
                 "date: 'state' needs the dates of a state or of later amounts, which the paths do not have; "
-                "name them with state= or adjustments= where the paths are made",
+                "build the paths with state= or adjustments=",
                 field="date",
             )
         value = "value" if paths.later is None else ORIGINAL
-        return cls(STATE if STATE in known else of_event, value, paths.later, False)
+        return cls(STATE if STATE in columns else of_event, value, paths.later, False)
 
 
 def _by_rules(
@@ -201,18 +201,18 @@ def _credited(rows: ir.Table, models: int, zone: ZoneInfo, first: datetime, last
 
 
 def _bounds(instants: Any, paths: Paths, dated: _Dated) -> tuple[datetime, datetime]:
-    """Return between which instants all dates lie, at little cost and with room on both sides."""
+    """Return two instants that enclose all dates, cheaply and with some margin."""
     if instants is None:
         conversions = paths.conversions
-        known = {"event_date", dated.column}
-        dates = [conversions[name] for name in known]  # type: ignore[index]
+        names = {"event_date", dated.column}
+        dates = [conversions[name] for name in names]  # type: ignore[index]
     else:
         dates = [instants]
-    found = [(each.min().to_pyarrow().as_py(), each.max().to_pyarrow().as_py()) for each in dates]
+    found = [(column.min().to_pyarrow().as_py(), column.max().to_pyarrow().as_py()) for column in dates]
     if dated.later is not None:
         column = dated.later.date
         found.append((column.min().to_pyarrow().as_py(), column.max().to_pyarrow().as_py()))
-    bounds = [each for each in found if each[0] is not None]
+    bounds = [(low, high) for low, high in found if low is not None]
     first = min((low for low, _ in bounds), default=pd.Timestamp(0).to_pydatetime())
     last = max((high for _, high in bounds), default=first)
     longest = pd.Timedelta(0) if paths.window is None else paths.window.longest
@@ -220,7 +220,7 @@ def _bounds(instants: Any, paths: Paths, dated: _Dated) -> tuple[datetime, datet
 
 
 def _by_shares(model: PathModel, sequences: Sequences, dated: _Dated, zone: ZoneInfo) -> pd.DataFrame:
-    """Sum the credit of a model of whole paths, from the part of each touchpoint."""
+    """Sum the credit of a path model from the shares of touchpoints."""
     shares = to_pandas(touch_shares(model, sequences))[["event_id", "node_id", "date", "share"]]
     touches = sequences.paths.touches
     last = touches.filter(touches.position == touches.length)
@@ -230,10 +230,10 @@ def _by_shares(model: PathModel, sequences: Sequences, dated: _Dated, zone: Zone
         ).to_pyarrow()
     )
     rest = 1.0 - shares.groupby("event_id")["share"].sum().reindex(events["event_id"], fill_value=0.0)
-    nobody = pd.DataFrame({"event_id": events["event_id"], "share": rest.to_numpy()})
-    # What is left of a whole by rounding is nobody's credit either.
-    nobody = nobody[nobody["share"].abs() > 1e-12].assign(node_id=pd.array([None], dtype="str")[0])
-    rows = pd.concat([shares, nobody], ignore_index=True).merge(events, on="event_id")
+    unattributed = pd.DataFrame({"event_id": events["event_id"], "share": rest.to_numpy()})
+    is_real = unattributed["share"].abs() > 1e-12  # Smaller rests are rounding error.
+    unattributed = unattributed[is_real].assign(node_id=pd.array([None], dtype="str")[0])
+    rows = pd.concat([shares, unattributed], ignore_index=True).merge(events, on="event_id")
     rows["node_id"] = rows["node_id"].astype("str")
     if dated.by_touch:
         rows["on"] = rows["date"].where(rows["date"].notna(), rows["on"])
@@ -252,17 +252,17 @@ def _by_shares(model: PathModel, sequences: Sequences, dated: _Dated, zone: Zone
 
 
 def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
-    """Return the spend by local day, where it is known by date."""
+    """Return the spend by local day, or None if it has no dates."""
     if spend is None or "date" not in spend.columns:
         return None
     checked_spend(spend)
     dates = pd.to_datetime(spend["date"], utc=True, errors="coerce")
-    unknown = np.asarray(dates.isna())
-    if unknown.any():
-        row = int(unknown.argmax())
+    is_missing = np.asarray(dates.isna())
+    if is_missing.any():
+        row = int(is_missing.argmax())
         raise InvalidRequest(
             f"spend: the column 'date' is {spend['date'].tolist()[row]!r} in row {row}; allowed: dates, "
-            "instants or text such as '2025-01-31'",
+            "timestamps or strings such as '2025-01-31'",
             field="spend",
         )
     currency = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
@@ -282,7 +282,7 @@ def _local(instants: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
 
 
 def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd.DataFrame:
-    """Sum days into periods, and put the spend of each period beside its credit."""
+    """Sum days into periods, and join the spend of each period to its credit."""
     counts = ["conversions", "value"]
     if spend is not None:
         rows, spend = _in_one_currency(rows, spend)
@@ -293,7 +293,7 @@ def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd
     keys = ["since", "interval", "node_id", "currency"]
     summed = placed.groupby(keys, dropna=False)[counts].sum(min_count=1).reset_index()
     if spend is not None:
-        # Where conversions have a value, a node that only cost has one of 0.
+        # A node with spend and no credit has a value of 0 if conversions have values.
         summed["value"] = summed["value"].fillna(0.0 if rows["value"].notna().any() else np.nan)
     order = summed.assign(unattributed=summed["node_id"].isna())
     order = order.sort_values(["since", "unattributed", "node_id", "currency"])
@@ -301,21 +301,21 @@ def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd
 
 
 def _in_one_currency(rows: pd.DataFrame, spend: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Let credit without a currency have that of the spend, and the other way round, where there is one.
+    """Fill missing currencies of credit from the spend, and of spend from the credit, if unambiguous.
 
-    Beside credit of a currency that without one stays as it is: it may be of any.
+    If some credit has a currency, credit without one may be of any, so it stays as it is.
     """
-    earned, spent = (set(each["currency"].dropna()) for each in (rows, spend))
+    earned, spent = (set(frame["currency"].dropna()) for frame in (rows, spend))
     if earned:
         spent = set()
-    for mine, others in ((rows, spent), (spend, earned)):
-        if mine["currency"].isna().any() and len(others) > 1:
+    for name, frame, others in (("conversions", rows, spent), ("spend", spend, earned)):
+        if frame["currency"].isna().any() and len(others) > 1:
             raise InvalidRequest(
-                f"spend: what has no currency meets {', '.join(sorted(others))}; allowed: spend in one "
-                "currency, or a currency for all of it",
+                f"spend: {name} without a currency could be {', '.join(sorted(others))}; allowed: spend in "
+                "one currency, or a currency for all of it",
                 field="spend",
             )
-    of_rows, of_spend = (next(iter(each), None) for each in (spent, earned))
+    of_rows, of_spend = (next(iter(currencies), None) for currencies in (spent, earned))
     if of_rows is not None:
         rows = rows.assign(currency=rows["currency"].fillna(of_rows))
     if of_spend is not None:

@@ -1,4 +1,4 @@
-"""Credits of single touchpoints: which part of which conversion each model gives to each of them."""
+"""Credits of single touchpoints, conversion by conversion."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:
     paths : Paths
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
     models : Model, str, sequence or mapping
-        As in :func:`attrib_ds.attribute`: rules, Shapley, conversion-rate Shapley (the part of a node is
-        split equally over its places), Fractribution and the discrete hazard. Markov's model has credit for
-        nodes alone and is refused.
+        As in :func:`attrib_ds.attribute`: rules, Shapley, conversion-rate Shapley (a node's credit is divided
+        equally among its touchpoints), Fractribution and the discrete hazard. The Markov model credits nodes
+        only.
 
     Returns
     -------
@@ -36,25 +36,26 @@ def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:
         position: ``model``, ``event_id``, ``user_id``, ``node_id``, ``node_name`` (str), ``date``
         (datetime64[us, UTC]), ``position`` (Int64, 1 is the first touchpoint), ``conversions``, ``value``
         (float64, credited), ``currency`` (str). A row without a node, at position 0, holds the
-        unattributed part: a whole conversion without a touchpoint, or the baseline of an incremental model. A
+        unattributed part: a whole conversion without touchpoints, or the baseline of an incremental model. A
         touchpoint outside the lookback that the discrete hazard credits has no position. Summed by node and
-        currency they are the credits of :func:`attrib_ds.attribute`.
+        currency, the credits equal those of :func:`attrib_ds.attribute`.
 
     Raises
     ------
     InvalidRequest
-        If a model is unknown or doubled, needs what the paths do not carry, or has no credit per touchpoint.
+        If a model is unknown, occurs twice, needs data that the paths do not have, or does not credit
+        touchpoints.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, touch_credits
+    >>> import attrib_ds as at
     >>> touchpoints = pd.DataFrame({"user_id": ["u", "u"], "node_id": ["search", "email"],
     ...     "date": pd.to_datetime(["2025-01-01", "2025-01-02"], utc=True)})
     >>> conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "value": [30.0],
     ...     "date": pd.to_datetime(["2025-01-03"], utc=True)})
-    >>> paths = Paths.from_frames(touchpoints, conversions)
-    >>> touch_credits(paths, ["linear", "last_touch"])[["model", "node_id", "position", "value"]]
+    >>> paths = at.Paths.from_frames(touchpoints, conversions)
+    >>> at.touch_credits(paths, ["linear", "last_touch"])[["model", "node_id", "position", "value"]]
             model node_id  position  value
     0      linear  search         1   15.0
     1      linear   email         2   15.0
@@ -71,9 +72,9 @@ def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:
         credited = rows.mutate(
             conversions=rows.weight * rows.conversions,
             value=rows.weight * rows.value,
-            is_nobodys=rows.node_id.isnull(),
+            is_unattributed=rows.node_id.isnull(),
         )
-        ordered = credited.order_by("event_id", "is_nobodys", "date", "position", "node_id")
+        ordered = credited.order_by("event_id", "is_unattributed", "date", "position", "node_id")
         kept = ["event_id", "user_id", "node_id", "date", "position", "conversions", "value", "currency"]
         frame = to_pandas(ordered.select(*kept).to_pyarrow())
         frame.insert(0, "model", pd.Series(label, index=frame.index, dtype="str"))

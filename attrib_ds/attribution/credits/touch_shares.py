@@ -1,4 +1,4 @@
-"""The part of each touchpoint in each conversion, under the models that look at whole paths."""
+"""Share of each touchpoint in each conversion, under path models."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def touch_shares(model: models.Model, sequences: Sequences) -> pa.Table:  # noqa
     Parameters
     ----------
     model : PathModel
-        With credit per touchpoint.
+        A model that credits touchpoints.
     sequences : Sequences
         Paths whose nodes have numbers.
 
     Returns
     -------
     pyarrow.Table
-        One row per conversion and touchpoint that has a part in it: ``event_id``, ``node_id`` (string),
-        ``date`` (timestamp, as in the touchpoints), ``touch_id`` (string, as in the touchpoints), ``share``
-        (float64, of the conversion). What the shares of a conversion leave of 1 is nobody's. A touchpoint may
-        lie outside the lookback of the conversion. Rows of the same conversion, node, instant and touch id
-        are added up, unless there is a column ``position``: the place in the path.
+        One row per conversion and credited touchpoint: ``event_id``, ``node_id`` (string), ``date``
+        (timestamp), ``touch_id`` (string), all as in the touchpoints, and ``share`` (float64, fraction of the
+        conversion). If the shares of a conversion sum to less than 1, the rest is unattributed. A touchpoint
+        may lie outside the lookback. Rows with the same conversion, node, date and touch id are summed,
+        unless the table has a column ``position``.
 
     Raises
     ------
     InvalidRequest
-        If the model has no credit per touchpoint.
+        If the model does not credit touchpoints.
     """
     raise InvalidRequest(
-        f"models: {model!r} gives credit to nodes, not to touchpoints; allowed: rules, Shapley, "
+        f"models: {model!r} credits nodes, not touchpoints; allowed: rules, Shapley, "
         "ConversionRateShapley, Fractribution and DiscreteHazard",
         field="models",
     )
@@ -52,8 +52,8 @@ def touch_shares(model: models.Model, sequences: Sequences) -> pa.Table:  # noqa
 @touch_shares.register(models.Markov)
 def _refuse_markov(model: models.Markov, sequences: Sequences) -> pa.Table:  # noqa: ARG001
     raise InvalidRequest(
-        f"models: {model.name} gives credit to nodes, not to touchpoints: its removal effects are scaled to "
-        "all conversions at once, so that no part of a credit belongs to one path; allowed: rules, Shapley, "
+        f"models: {model.name} credits nodes, not touchpoints: its removal effects are scaled to the total "
+        "of all conversions, so a credit cannot be divided among paths; allowed: rules, Shapley, "
         "ConversionRateShapley, Fractribution and DiscreteHazard",
         field="models",
     )

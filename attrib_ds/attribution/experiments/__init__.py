@@ -1,4 +1,4 @@
-"""Randomised holdouts: planning one, the effects it measures, and models corrected by it."""
+"""Randomised holdouts: plan one, measure effects with it, and combine it with models."""
 
 import lazy_loader as lazy
 

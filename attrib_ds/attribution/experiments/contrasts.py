@@ -1,4 +1,4 @@
-"""Compares users whom a node was withheld from with the others: regression, which nothing biases."""
+"""Compare withheld users with the others, by linear regression with robust standard errors."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-#: Users whose rows of the regression are in memory at once.
+#: Number of users whose rows of the design matrix are held in memory at once.
 _TOGETHER: Final = 100_000
-#: Withheld users with an outcome below which their own spread does not tell how sure it is: where three are
-#: to be expected there may be none by chance, and none has no spread.
+#: With fewer outcomes among the withheld, their sample variance is unreliable: it is 0 if three conversions
+#: are expected and none happens.
 _FEW: Final = 10
-#: Share of a column's variance that other columns must leave, or it says nothing of its own.
+#: A column counts as collinear if the others leave less than this share of its variance.
 _OWN: Final = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """How much more there is of each outcome per user without the withholding.
+    """Differences of outcomes per user between exposed and withheld users.
 
     Attributes
     ----------
     difference, error : float array, shape (n_nodes, n_outcomes)
-        Per user, and its standard error.
+        Difference per user, and its standard error.
     """
 
     difference: Numbers
@@ -48,33 +48,33 @@ def contrast(
     nodes: Sequence[int],
     node_ids: Sequence[str],
 ) -> Contrast:
-    """Regress outcomes on who was withheld from which node.
+    """Regress outcomes on indicators of the withheld nodes.
 
     Parameters
     ----------
     outcomes : float array, shape (n_users, n_outcomes)
         Conversions and value of each user.
     is_withheld : bool array, shape (n_all_nodes, n_users)
-        All holdouts that these users were in.
+        Users withheld from each node, for all holdouts.
     covariates : float array, shape (n_users, n_covariates)
-        What was known of the users before.
+        Covariates from before the experiment.
     nodes : sequence of int
-        The nodes to contrast.
+        Positions of the nodes to estimate.
     node_ids : sequence of str
-        Names of all nodes, for errors.
+        Ids of all nodes, for error messages.
 
     Returns
     -------
     Contrast
-        Covariates are centred and may act differently on either side (Lin's estimator), so that they cannot
-        bias. Errors are robust (HC2): with one node and no covariate the variance is the sum of both groups'
-        sample variances, each divided by its users. Of an outcome that fewer than ten of the withheld have,
-        the variance is at least what it would be if they varied as the others do.
+        Covariates are centred and interacted with the indicators (Lin's estimator), so they do not bias the
+        differences. Errors are robust (HC2): with one node and no covariate, the variance is the sum of both
+        groups' sample variances, each divided by its number of users. If fewer than ten withheld users have
+        an outcome, its variance is at least that of the other users.
 
     Raises
     ------
     InvalidRequest
-        If the users of one holdout follow from those of the others.
+        If a holdout is collinear with others.
     """
     design = _Design(is_withheld, covariates - covariates.mean(axis=0), list(nodes))
     gram, moments = design.products(outcomes)
@@ -93,7 +93,7 @@ def contrast(
 
 
 def _floor(outcomes: Numbers, is_withheld: Flags) -> Numbers:
-    """Return the least variance of each outcome's difference; zero where enough of the withheld have it."""
+    """Return a lower bound of the variance of each difference; 0 if enough of the withheld have outcomes."""
     held, others = outcomes[is_withheld], outcomes[~is_withheld]
     usual = others.var(axis=0, ddof=1) * (1 / len(held) + 1 / len(others))
     return np.where((held != 0).sum(axis=0) < _FEW, usual, 0.0)
@@ -101,7 +101,7 @@ def _floor(outcomes: Numbers, is_withheld: Flags) -> Numbers:
 
 @dataclass(frozen=True, eq=False)
 class _Design:
-    """Columns: the constant, who is withheld from each node, covariates, and covariates of the withheld."""
+    """Design matrix: intercept, indicators of withheld nodes, covariates, and their interactions."""
 
     is_withheld: Flags
     covariates: Numbers
@@ -113,9 +113,10 @@ class _Design:
 
     def matrix(self, rows: slice) -> Numbers:
         held = self.is_withheld[:, rows].T.astype(np.float64)
-        known = self.covariates[rows]
-        crossed = [held[:, [node]] * known for node in self.nodes]
-        return np.concatenate([np.ones((len(known), 1)), held, known, *crossed], axis=1)
+        covariates = self.covariates[rows]
+        interactions = [held[:, [node]] * covariates for node in self.nodes]
+        intercept = np.ones((len(covariates), 1))
+        return np.concatenate([intercept, held, covariates, *interactions], axis=1)
 
     def products(self, outcomes: Numbers) -> tuple[Numbers, Numbers]:
         width = 1 + len(self.is_withheld) + self.covariates.shape[1] * (1 + len(self.nodes))
@@ -128,10 +129,10 @@ class _Design:
 
 
 def _inverse(gram: Numbers, design: _Design, node_ids: Sequence[str]) -> Numbers:
-    """Return the inverse of the columns that say something of their own; zeros for the others."""
+    """Return the inverse for the linearly independent columns; zeros for the others."""
     scale = np.sqrt(np.diag(gram))
     kept: list[int] = []
-    # One after the other, as Cholesky's method goes, so that the first of equal columns stays.
+    # As in a Cholesky decomposition, columns enter one by one, so the first of equal columns is kept.
     for column in np.flatnonzero(scale):
         normed = gram / np.outer(np.where(scale, scale, 1), np.where(scale, scale, 1))
         own = 1.0
@@ -141,22 +142,22 @@ def _inverse(gram: Numbers, design: _Design, node_ids: Sequence[str]) -> Numbers
         if own > _OWN:
             kept.append(int(column))
         elif column - 1 in range(len(design.is_withheld)):
-            _check_apart(int(column) - 1, design, node_ids)
+            _check_separable(int(column) - 1, design, node_ids)
     inverse = np.zeros_like(gram)
     inverse[np.ix_(kept, kept)] = np.linalg.inv(gram[np.ix_(kept, kept)])
     return inverse
 
 
-def _check_apart(node: int, design: _Design, node_ids: Sequence[str]) -> None:
-    """Refuse holdouts that cannot be told apart, if one of them is asked for."""
+def _check_separable(node: int, design: _Design, node_ids: Sequence[str]) -> None:
+    """Refuse collinear holdouts if one of them is to be estimated."""
     held = design.is_withheld
     same = [other for other in range(node) if (held[other] == held[node]).all()]
     involved = {node, *same}
     if involved & set(design.nodes):
-        others = ", ".join(repr(node_ids[other]) for other in same) or "other nodes together"
+        others = ", ".join(repr(node_ids[other]) for other in same) or "other nodes combined"
         raise InvalidRequest(
             f"withheld: node {node_ids[node]!r} was withheld from the same users as {others}, so their "
-            "effects cannot be told apart; allowed: give such nodes one node_id between them, or withhold "
-            "each from users of its own",
+            "effects cannot be separated; allowed: one shared node_id for such nodes, or an independent draw "
+            "of users for each",
             field="withheld",
         )

@@ -1,4 +1,4 @@
-"""What was known of users before an experiment, as numbers."""
+"""Covariates of users from before an experiment, as numbers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> NDArray[np.float64]:
-    """Return the covariates of users: categories become one column each but the most frequent.
+    """Return the covariates of users, with categories as one-hot columns.
 
     Raises
     ------
     InvalidRequest
-        If a covariate is unknown, has gaps, or is neither numbers, flags nor text of up to 100 values, or
-        nothing is known of a user.
+        If a covariate is unknown, is missing for a user, or is not numbers, flags or text of up to 100
+        values.
     """
     if isinstance(names, str):
         raise InvalidRequest(
@@ -35,34 +35,37 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
             field="covariates",
         )
     observed = paths.observed
-    known = [] if observed is None else [name for name in observed.columns if name not in _NOT_KNOWN_BEFORE]
+    allowed = [] if observed is None else [name for name in observed.columns if name not in _EXCLUDED]
     for name in names:
-        if name not in known:
-            raise InvalidRequest.choice("covariates", name, known)
+        if name not in allowed:
+            raise InvalidRequest.choice("covariates", name, allowed)
     if observed is None or not names:
         return np.zeros((len(users), 0))
-    told = observed.select("user_id", *names).to_pyarrow()
+    table = observed.select("user_id", *names).to_pyarrow()
     for name in names:
-        check_kind(told[name].type, name, argument="covariates")
-    rows = to_pandas(told).set_index("user_id").reindex(users)
+        check_kind(table[name].type, name, argument="covariates")
+    rows = to_pandas(table).set_index("user_id").reindex(users)
     columns: list[NDArray[np.float64]] = []
     for name in names:
         values = rows[name]
         if values.isna().any():
             raise InvalidRequest(
                 f"covariates: {name!r} is missing for {int(values.isna().sum())} users; allowed: a value for "
-                "everybody who took part",
+                "every participant",
                 field="covariates",
             )
-        if is_number(told[name].type) or pa.types.is_boolean(told[name].type):
+        if is_number(table[name].type) or pa.types.is_boolean(table[name].type):
             columns.append(np.asarray(values, dtype=np.float64))
             continue
         columns += categories(values.astype("str"), name, argument="covariates")
-    found = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
-    if not np.isfinite(found).all():
-        raise InvalidRequest("covariates: allowed are finite numbers, flags and text", field="covariates")
-    return found
+    matrix = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
+    if not np.isfinite(matrix).all():
+        raise InvalidRequest(
+            "covariates: some values are infinite; allowed: finite numbers, flags and text",
+            field="covariates",
+        )
+    return matrix
 
 
-#: The end of an observation may be a conversion, which the experiment may have changed.
-_NOT_KNOWN_BEFORE = ("user_id", "since", "until")
+#: An observation may end with a conversion, which the experiment may have changed.
+_EXCLUDED = ("user_id", "since", "until")

@@ -1,4 +1,4 @@
-"""What nodes are credited with beside what they caused, and what of it is identified."""
+"""Compare credited with caused conversions, and state what is identified."""
 
 from __future__ import annotations
 
@@ -39,69 +39,69 @@ def incremental_effects(
     covariates: Sequence[str] = (),
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Lay what nodes caused beside what they are credited with.
+    """Estimate the conversions that nodes caused, next to their credit.
 
     Parameters
     ----------
     paths : Paths
-        With dates and null paths, which incremental models need, and preferably with the observation period
-        of every user (``Paths.from_frames(users=...)``). Without it, everybody who was touched or converted
-        counts as observed from the first date to the last, also after a conversion, and users who were never
-        touched are missing: in a simulated world of 60,000 users the discrete hazard then estimated 88
-        conversions of a node instead of 145, where 135 is true.
+        Paths with dates and null paths, preferably with the observation period of every user
+        (``Paths.from_frames(users=...)``). Without it, users with a touchpoint or a conversion count as
+        observed from the first date to the last, and users who were never touched are missing. In a
+        simulation of 60,000 users the discrete hazard then estimated 88 conversions of a node instead of
+        145; the true effect was 135.
     models : Model, str, sequence or mapping, default "discrete_hazard"
-        Incremental models, or their names; a mapping gives labels of its own.
+        Incremental models, or their names. A mapping from labels to models labels the rows.
     conventional : Model or str, default "linear"
-        The model whose credit stands beside them, such as a rule.
+        Model whose credit is reported for comparison, such as a rule.
     controls : sequence of str, optional
-        Nodes known to have no effect, such as organic and direct. A model that finds effects of them is
-        confounded, and a warning says so.
+        Negative controls: nodes known to have no effect, such as organic and direct. If a model estimates
+        effects for them, it is confounded, and a warning says so.
     withheld, participants, opportunities, covariates : optional
-        A randomised experiment on some of the nodes, as :func:`holdout_effects` takes it.
+        A randomised experiment on some of the nodes, see :func:`holdout_effects`.
     confidence : float, default 0.95
-        Level of intervals.
+        Level of the intervals, between 0 and 1.
 
     Returns
     -------
     DataFrame
-        One row per incremental model, node and currency, in the order of models and then by ``caused``:
-        ``model``, ``node_id``, ``node_name``, ``currency`` (str), ``is_control`` (bool), ``credited``
-        (float64, conversions that the conventional model gives to the node), ``caused`` (float64, conversions
-        that would not have happened without it, as the model has it), ``low``, ``high`` (its interval). With
-        ``withheld`` also ``experiment``, ``experiment_low``, ``experiment_high`` (float64, what the
-        experiment found, null where there is none), ``disagreement`` (standard errors from the model to the
-        experiment) and ``combined``, ``combined_low``, ``combined_high``: from the experiment, all the models
-        and the proportions of the conventional one, as :func:`combine_with_experiment` averages them, so
-        alike for every model. The row without a ``node_id`` holds what no node is credited with, and what no
-        node caused. ``attrs["identified"]`` says in words what is identified, under which assumptions, and
-        what is not.
+        One row per incremental model, node and currency, in the order of the models, then by descending
+        ``caused``: ``model``, ``node_id``, ``node_name``, ``currency`` (str), ``is_control`` (bool),
+        ``credited`` (float64, conversions credited by the conventional model), ``caused`` (float64,
+        conversions that would not have happened without the node, as the model estimates), ``low``, ``high``
+        (float64, bounds of ``caused``). With ``withheld`` also ``experiment``, ``experiment_low``,
+        ``experiment_high`` (float64, conversions; null for nodes without an experiment), ``disagreement``
+        (float64, distance between model and experiment in standard errors) and ``combined``,
+        ``combined_low``, ``combined_high`` (float64): the average of :func:`combine_with_experiment` over the
+        experiment, all models and the proportions of the conventional model, the same in the rows of every
+        model. The row without a ``node_id`` holds the unattributed conversions and the baseline.
+        ``attrs["identified"]`` states in words what is identified, under which assumptions, and what is not.
 
     Warns
     -----
     ConfoundingWarning
-        If controls earn more than 3 % of what the model finds for all other nodes, and more than their
-        sampling error explains at a level of one in a thousand.
+        If the credit of controls exceeds 3 % of that of all other nodes, and exceeds their sampling error at
+        a significance level of 0.001.
     ContaminatedHoldout, UnevenHoldout
-        As :func:`holdout_effects` does.
+        See :func:`holdout_effects`.
 
     Raises
     ------
     InvalidRequest
-        If a model is not incremental, a control is not a node of the paths, the experiment is not allowed, or
-        the label of a model is taken.
+        If a model is not incremental, a control is not a node of the paths, the label of a model occurs
+        twice, or an argument of the experiment is invalid.
 
     Notes
     -----
-    The discrete hazard finds the direct effect: what a node adds to the chance to convert with all other
-    touchpoints as they were. An experiment finds the total effect, with what the node sets off in others.
-    The two differ where one node sends users to another.
+    The discrete hazard estimates the direct effect: the change of the conversion probability with all other
+    touchpoints unchanged. An experiment measures the total effect, including touchpoints of other nodes that
+    the node triggers. The two differ if one node sends users to another.
 
     Examples
     --------
-    >>> from attrib_ds import Paths, incremental_effects, simulate
-    >>> world = simulate("random", users=20_000, seed=1)
-    >>> paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
-    >>> effects = incremental_effects(paths, controls=["organic", "direct"])
+    >>> import attrib_ds as at
+    >>> world = at.simulate("random", users=20_000, seed=1)
+    >>> paths = at.Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    >>> effects = at.incremental_effects(paths, controls=["organic", "direct"])
     >>> paid = effects[~effects["is_control"] & effects["node_id"].notna()]
     >>> bool(paid["credited"].sum() > 2 * paid["caused"].sum())
     True
@@ -110,18 +110,18 @@ def incremental_effects(
     check_share("confidence", confidence)
     _check_experiment(withheld, participants, opportunities, covariates)
     rule = model_named(conventional) if isinstance(conventional, str) else conventional
-    beside = conventional if isinstance(conventional, str) else getattr(rule, "name", "")
-    if not isinstance(rule, Model) or isinstance(rule, IncrementalModel) or beside in by_label:
+    rule_label = conventional if isinstance(conventional, str) else getattr(rule, "name", "")
+    if not isinstance(rule, Model) or isinstance(rule, IncrementalModel) or rule_label in by_label:
         raise InvalidRequest(
-            f"conventional: {conventional!r} is not allowed; allowed: a model of credit that is not among "
-            "models, such as 'linear'",
+            f"conventional: {conventional!r} is not allowed; allowed: a model that is neither incremental "
+            "nor in models, such as 'linear'",
             field="conventional",
         )
-    every = attribute(paths, by_label | {beside: rule}, confidence=confidence)
-    _check_controls(controls, set(every["node_id"].dropna()))
-    credited = every[every["model"] == beside].rename(columns={"conversions": "credited"})
-    found = every[every["model"] != beside].rename(columns={"conversions": "caused"})
-    effects = found[["model", *_KEYS, "node_name", "caused", "low", "high"]].merge(
+    credits = attribute(paths, by_label | {rule_label: rule}, confidence=confidence)
+    _check_controls(controls, set(credits["node_id"].dropna()))
+    credited = credits[credits["model"] == rule_label].rename(columns={"conversions": "credited"})
+    caused = credits[credits["model"] != rule_label].rename(columns={"conversions": "caused"})
+    effects = caused[["model", *_KEYS, "node_name", "caused", "low", "high"]].merge(
         credited[[*_KEYS, "credited"]], on=_KEYS, how="left"
     )
     effects["credited"] = effects["credited"].fillna(0.0)
@@ -130,7 +130,7 @@ def incremental_effects(
     confounded = []
     for label in by_label:
         if _warned(label, effects, reach):
-            confounded.append(label)  # noqa: PERF401 - a warning names the caller by its distance
+            confounded.append(label)  # noqa: PERF401 - the stack level of the warning depends on this frame
     columns = ["model", "node_id", "node_name", "currency", "is_control", "credited", "caused", "low", "high"]
     if withheld is not None:
         measured = holdout_effects(
@@ -141,7 +141,7 @@ def incremental_effects(
             covariates=covariates,
             confidence=confidence,
         )
-        effects = _with_experiment(effects, every, measured, controls, beside, confidence)
+        effects = _with_experiment(effects, credits, measured, controls, rule_label, confidence)
         columns += ["experiment", "experiment_low", "experiment_high", "disagreement"]
         columns += ["combined", "combined_low", "combined_high"]
     effects = effects[columns].reset_index(drop=True)
@@ -157,30 +157,30 @@ def incremental_effects(
 
 def _models_by_label(models: Any) -> dict[str, Model]:
     if isinstance(models, Mapping):
-        pairs = [(str(label), each) for label, each in models.items()]
+        pairs = [(str(label), item) for label, item in models.items()]
     else:
         try:
             several = [models] if isinstance(models, Model | str) else list(models)
         except TypeError:
             several = [models]
-        pairs = [(each if isinstance(each, str) else getattr(each, "name", ""), each) for each in several]
+        pairs = [(item if isinstance(item, str) else getattr(item, "name", ""), item) for item in several]
     by_label: dict[str, Model] = {}
-    for label, each in pairs:
-        model = model_named(each) if isinstance(each, str) else each
+    for label, item in pairs:
+        model = model_named(item) if isinstance(item, str) else item
         if not isinstance(model, IncrementalModel):
             raise InvalidRequest(
-                f"models: {each!r} gives credit and estimates no effect; allowed: incremental models such as "
-                "'discrete_hazard' (conventional= takes the others)",
+                f"models: {item!r} is not an incremental model; allowed: models such as 'discrete_hazard' "
+                "(pass a rule as conventional=)",
                 field="models",
             )
         if label in by_label or label == AVERAGED:
             raise InvalidRequest(
-                f"models: the label {label!r} is taken; give models labels of their own with a mapping",
+                f"models: the label {label!r} is taken; pass a mapping to choose other labels",
                 field="models",
             )
         by_label[label] = model
     if not by_label:
-        raise InvalidRequest("models: there is none; allowed: at least one model", field="models")
+        raise InvalidRequest("models is empty; allowed: at least one model", field="models")
     return by_label
 
 
@@ -189,34 +189,34 @@ def _check_experiment(
 ) -> None:
     if withheld is not None:
         return
-    told = {
+    is_given = {
         "participants": participants is not None,
         "opportunities": opportunities is not None,
         "covariates": len(covariates) > 0,
     }
-    for argument, is_told in told.items():
-        if is_told:
+    for argument in is_given:
+        if is_given[argument]:
             raise InvalidRequest(
-                f"{argument}: it tells of an experiment, and withheld= is missing; allowed: both or neither",
+                f"{argument}: requires withheld=, which is missing; allowed: both or neither",
                 field=argument,
             )
 
 
-def _check_controls(controls: Sequence[str], known: set[str]) -> None:
+def _check_controls(controls: Sequence[str], node_ids: set[str]) -> None:
     if isinstance(controls, str) or controls is None:
         raise InvalidRequest(
             f"controls: {controls!r} is not allowed; allowed: a list, as in [{controls or 'direct'!r}]",
             field="controls",
         )
     for node in controls:
-        if node not in known:
-            raise InvalidRequest.choice("controls", node, known)
+        if node not in node_ids:
+            raise InvalidRequest.choice("controls", node, node_ids)
 
 
 def _warned(label: str, effects: pd.DataFrame, reach: float) -> bool:
-    """Warn where controls say that a model is confounded; all currencies together."""
-    every = effects[effects["model"] == label]
-    rows = every[every["node_id"].notna()]
+    """Warn if controls show that a model is confounded, in all currencies together."""
+    of_model = effects[effects["model"] == label]
+    rows = of_model[of_model["node_id"].notna()]
     variance = ((rows["high"] - rows["caused"]) / reach) ** 2
     summed = (
         rows.assign(variance=variance)
@@ -229,26 +229,28 @@ def _warned(label: str, effects: pd.DataFrame, reach: float) -> bool:
         summed["caused"].to_numpy(dtype="float64"),
         np.sqrt(summed["variance"].to_numpy(dtype="float64")),
         summed["is_control"].to_numpy(dtype=bool),
-        total=float(every["caused"].sum()),
+        total=float(of_model["caused"].sum()),
     )
 
 
 def _with_experiment(
     effects: pd.DataFrame,
-    every: pd.DataFrame,
+    credits: pd.DataFrame,
     measured: pd.DataFrame,
     controls: Sequence[str],
-    beside: str,
+    rule_label: str,
     confidence: float,
 ) -> pd.DataFrame:
-    both = combine_with_experiment(every, measured, controls=controls, scaled=[beside], confidence=confidence)
-    averaged = both[both["model"] == AVERAGED].rename(
+    combined = combine_with_experiment(
+        credits, measured, controls=controls, scaled=[rule_label], confidence=confidence
+    )
+    averaged = combined[combined["model"] == AVERAGED].rename(
         columns={"low": "combined_low", "high": "combined_high"}
     )
     experiment = measured.rename(
         columns={"caused": "experiment", "low": "experiment_low", "high": "experiment_high"}
     )
-    effects = effects.merge(both[["model", *_KEYS, "disagreement"]], on=["model", *_KEYS], how="left")
+    effects = effects.merge(combined[["model", *_KEYS, "disagreement"]], on=["model", *_KEYS], how="left")
     effects = effects.merge(
         experiment[[*_KEYS, "experiment", "experiment_low", "experiment_high"]], on=_KEYS, how="left"
     )
@@ -265,75 +267,74 @@ def _identified(
     has_users: bool,
     has_experiment: bool,
 ) -> str:
-    said = ["credited: a convention that divides conversions; it is no effect."]
+    sentences = ["credited: conversions divided by convention, not an effect."]
     labels: dict[str, list[str]] = {}
     for label, model in models.items():
-        labels.setdefault(_assumed(model), []).append(label)
-    for assumed, several in labels.items():
-        of_whom = f" ({', '.join(several)})" if len(labels) > 1 else ""
-        said.append(f"caused{of_whom}: {assumed}")
-    said.append("low and high are sampling error, not bias.")
+        labels.setdefault(_assumption(model), []).append(label)
+    for assumption, several in labels.items():
+        of_models = f" ({', '.join(several)})" if len(labels) > 1 else ""
+        sentences.append(f"caused{of_models}: {assumption}")
+    sentences.append("low and high measure sampling error, not bias.")
     if not has_users:
-        said.append(
-            "Who was observed, and when, was not told (Paths.from_frames(users=)): whoever was touched or "
-            "converted counts as observed from the first date to the last, and whoever was never touched is "
-            "missing, which biases what is caused, mostly towards too little."
+        sentences.append(
+            "The paths have no observation periods (Paths.from_frames(users=)): users with a touchpoint or a "
+            "conversion count as observed from the first date to the last, and users who were never touched "
+            "are missing. This biases caused, mostly downwards."
         )
-    said += _judged(models, confounded, controls)
+    sentences += _evidence(models, confounded, controls)
     if has_experiment:
-        said.append(
-            "experiment: the total effect, what a node sets off in others included, identified by the draw "
-            "alone. combined: that effect, if what the experiment says of models' errors holds for all."
+        sentences.append(
+            "experiment: the total effect, including what a node triggers in others, identified by "
+            "randomisation alone. combined: the same effect, if the model errors that the experiment reveals "
+            "apply to all nodes."
         )
     else:
-        said.append(
-            "The total effect, what a node sets off in others included, is identified by a randomised "
-            "experiment alone (withheld=)."
+        sentences.append(
+            "The total effect, including what a node triggers in others, is identified only by a randomised "
+            "experiment (withheld=)."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
-def _assumed(model: Model) -> str:
+def _assumption(model: Model) -> str:
     if isinstance(model, LatentIntent):
         return (
-            "the effect on conversions and on the steps towards them, and only if people come to want things "
-            "as its funnel of intents says, which no observation can confirm."
+            "the effect on conversions and on the steps towards them, provided that intent develops as in "
+            "the model's funnel, which no data can confirm."
         )
     return (
-        "the direct effect, with all other touchpoints as they were, and only if whoever was reached differs "
-        "from whoever was not in nothing that changes the chance to convert but what the model is given: "
-        "earlier touchpoints, what is known of the user, and time."
+        "the direct effect, with all other touchpoints unchanged, provided that users who were reached and "
+        "users who were not differ in nothing that affects conversion except what the model includes: "
+        "earlier touchpoints, covariates of the user, and time."
     )
 
 
-def _judged(models: Mapping[str, Model], confounded: list[str], controls: Sequence[str]) -> list[str]:
-    """Say what controls tell of each model."""
+def _evidence(models: Mapping[str, Model], confounded: list[str], controls: Sequence[str]) -> list[str]:
+    """Return sentences on the evidence that controls give for or against each model."""
     if not len(controls):
-        return [
-            "No node known to have no effect was named (controls=), so nothing speaks for it or against it."
-        ]
-    said = []
+        return ["Without negative controls (controls=) there is no evidence for or against this assumption."]
+    sentences = []
     if confounded:
-        said.append(
-            f"Nodes known to have no effect say that this does not hold for {', '.join(confounded)}: take "
-            "its numbers as credit."
+        sentences.append(
+            f"The negative controls show that the assumption does not hold for {', '.join(confounded)}: "
+            "treat its numbers as credit."
         )
-    # What a model was told cannot speak for it.
-    told = [
+    # A model that assumes the controls to have no effect cannot be tested by them.
+    assuming = [
         label
         for label, model in models.items()
         if isinstance(model, LatentIntent) and set(controls) <= set(model.controls)
     ]
-    if told:
-        said.append(
-            f"{', '.join(told)} was told that these nodes have no effect: that it credits them with none "
-            "says nothing."
+    if assuming:
+        sentences.append(
+            f"{', '.join(assuming)} assumes that the negative controls have no effect, so their zero credit "
+            "is no evidence."
         )
-    silent = [label for label in models if label not in confounded and label not in told]
-    if silent:
-        whose = f" under {', '.join(silent)}" if len(silent) < len(models) else ""
-        said.append(
-            f"Nodes known to have no effect earn no more{whose} than sampling error explains, or next to "
-            "nothing, which speaks for it and does not prove it; with few conversions it says little."
+    supported = [label for label in models if label not in confounded and label not in assuming]
+    if supported:
+        under = f" under {', '.join(supported)}" if len(supported) < len(models) else ""
+        sentences.append(
+            f"The negative controls earn no more{under} than sampling error explains, or a negligible share. "
+            "This supports the assumption but does not prove it, and is weak evidence with few conversions."
         )
-    return said
+    return sentences

@@ -1,4 +1,4 @@
-"""Effects of nodes as randomised holdouts show them."""
+"""Effects of nodes, measured by randomised holdouts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: Standard deviations by which the withheld share of users with an opportunity may be off by chance.
-_EVEN: Final = 4.0
+#: Standard deviations by which the withheld share of users with an opportunity may deviate by chance.
+_MAX_DEVIATION: Final = 4.0
 
 
 def holdout_effects(
@@ -40,71 +40,69 @@ def holdout_effects(
     covariates: Sequence[str] = (),
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Measure what nodes caused, from users whom they were withheld from at random.
+    """Measure the conversions that nodes caused, from a randomised holdout.
 
-    Users from whom a node was withheld are compared with the other users who took part, whether or not these
-    were reached (intention to treat). Nodes withheld independently of each other are judged together in one
-    regression. What it finds is identified by the draw alone: no model of paths, nor of who is reached, has
-    to hold.
+    Users from whom a node was withheld are compared with the other participants, whether or not these were
+    reached (intention to treat). Nodes withheld independently of each other are estimated in one regression.
+    The effect is identified by randomisation alone, without assumptions about paths or about who is reached.
 
     Parameters
     ----------
     paths : Paths
-        With users: of ``Paths.from_frames``, or of :func:`conversion_paths`.
+        Paths with users, from ``Paths.from_frames`` or :func:`conversion_paths`.
     withheld : DataFrame, pyarrow.Table or path of a Parquet file
-        One row per user and node that was withheld from the user: ``user_id``, ``node_id`` and, where only
-        the conversions of a time count, ``since`` and ``until`` (instants, both included).
+        One row per user and node that was withheld from the user: ``user_id``, ``node_id`` and, if only
+        conversions in a window count, ``since`` and ``until`` (timestamps, both included).
     participants : DataFrame, pyarrow.Table or path of a Parquet file, optional
-        One row per user and node whom the draw could have withheld it from, those included from whom it
-        was: ``user_id``, ``node_id`` and, as above, ``since`` and ``until``. By default all users of
-        ``Paths.from_frames(users=...)`` took part for every node, and a node's window is that of its withheld
-        users.
+        One row per user and node that could have been withheld from the user, including those that were:
+        ``user_id``, ``node_id`` and optionally ``since`` and ``until``, as above. By default all users of
+        ``Paths.from_frames(users=...)`` take part for every node, in the window of its withheld users.
     opportunities : DataFrame, pyarrow.Table or path of a Parquet file, optional
-        One row per touchpoint that a withheld user would have had, as a server of advertisements logs it
-        ("ghost ads"): ``user_id``, ``node_id``, ``date``. Then only users with a touchpoint or an opportunity
-        are compared, and their conversions from the first of these on: before, a node could not have done
-        anything, and all else is noise. Intervals become about a third narrower.
+        One row per touchpoint that a withheld user would have had, as an ad server logs it ("ghost ads"):
+        ``user_id``, ``node_id``, ``date``. The comparison is then limited to users with a touchpoint or an
+        opportunity and to their conversions from the first one on, which narrows intervals by about a third.
     covariates : sequence of str, optional
-        Columns of the observed users that were known before the draw, to take their chance differences out
-        (Lin's estimator). What the experiment may have changed must not be among them.
+        Columns of ``Paths.from_frames(users=...)`` to adjust for (Lin's estimator). Their values must date
+        from before the draw, so that the experiment cannot have changed them.
     confidence : float, default 0.95
-        Level of intervals.
+        Level of the intervals, between 0 and 1.
 
     Returns
     -------
     DataFrame
-        One row per node and currency, by node: ``node_id``, ``node_name``, ``currency`` (str), ``users``
-        (Int64, who are compared), ``withheld``, ``reached`` (Int64, users without and with a touchpoint of
-        the node, of those whom it was and was not withheld from), ``contaminated`` (Int64, withheld users
-        with a touchpoint all the same), ``rate``, ``withheld_rate`` (float64, conversions per user who was
-        not, and who was, withheld), ``caused`` (float64, conversions that there would be less if the node
-        were withheld from everybody compared), ``error`` (its standard error), ``low``, ``high``, ``value``
-        (float64, the same of the value, in ``currency``), ``value_low``, ``value_high``. All from ``caused``
-        on are null in a currency in which no conversion counts for the node.
+        One row per node and currency, by node: ``node_id``, ``node_name``, ``currency`` (str); numbers of
+        users (Int64): ``users`` (compared), ``withheld`` (compared and withheld), ``reached`` (not withheld,
+        with a touchpoint of the node), ``contaminated`` (withheld, but with a touchpoint of the node);
+        ``rate``, ``withheld_rate`` (float64, conversions per user, not withheld and withheld); ``caused``
+        (float64, conversions lost if the node were withheld from all compared users), ``error`` (float64,
+        standard error of ``caused``), ``low``, ``high`` (float64, bounds of ``caused``); ``value``,
+        ``value_low``, ``value_high`` (float64, the same for the value, in ``currency``). Columns from
+        ``caused`` on are null in currencies without a conversion that counts for the node.
 
     Warns
     -----
     ContaminatedHoldout
-        If withheld users have touchpoints of the node after all. They stay where the draw put them, so the
-        effect found is too small, never biased the other way.
+        If withheld users have touchpoints of the node. They still count as withheld, so the effect is
+        underestimated.
     UnevenHoldout
-        If the withheld have more or fewer opportunities than the draw would give them by chance, so that the
-        two sides are not comparable.
+        If the withheld share of users with an opportunity differs from the share drawn by more than chance
+        explains, so that the groups are not comparable.
 
     Raises
     ------
     InvalidRequest
-        If a column is missing, a node or user is unknown, nobody or everybody is withheld, who took part is
-        not known, two nodes were withheld from the very same users, or no conversion counts for a node, as
-        where its ``since`` and ``until`` lie outside the data.
+        If a column is missing; a node or user is unknown; fewer than two participants are withheld or not
+        withheld; ``participants`` is missing and the paths have no users table; two nodes were withheld from
+        the same users; or no conversion counts for a node, for example because its ``since`` and ``until``
+        lie outside the data.
 
     Notes
     -----
-    The effect is that of one node while all others go on, for those others' share of users whom they were
-    not withheld from: with large holdouts and strong interplay it differs a little from that with nothing
-    else withheld. Errors are robust; with some dozens of conversions among the withheld they are sound. With
-    fewer than ten, the withheld count as varying at least as much as the others: that none of a few withheld
-    users converts may be chance, and does not tell that the node causes everything.
+    The effect is that of one node while the other nodes run as in the experiment. With large holdouts and
+    strong interactions it differs slightly from the effect with no other node withheld. Standard errors are
+    robust and reliable from a few dozen conversions among the withheld on. With fewer than ten, the variance
+    of the withheld is taken to be at least that of the others, since a few withheld users may have no
+    conversion by chance.
 
     References
     ----------
@@ -113,10 +111,10 @@ def holdout_effects(
 
     Examples
     --------
-    >>> from attrib_ds import Paths, experiments, simulate
-    >>> world = simulate("random", users=20_000, seed=1, holdout=0.2)
-    >>> paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
-    >>> effects = experiments.holdout_effects(paths, world.withheld, covariates=["trait"])
+    >>> import attrib_ds as at
+    >>> world = at.simulate("random", users=20_000, seed=1, holdout=0.2)
+    >>> paths = at.Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    >>> effects = at.experiments.holdout_effects(paths, world.withheld, covariates=["trait"])
     >>> effects["node_id"].tolist()[:3], bool((effects["low"] < effects["high"]).all())
     (['brand_search', 'display', 'email'], True)
     """
@@ -128,8 +126,8 @@ def holdout_effects(
     _warn_contaminated(trial, contaminated)
     compared = trial if opportunities is None else _triggered(trial, first, opportunities)
     outcomes = _Outcomes.of(paths, trial.users)
-    known = covariates_of(paths, trial.users, covariates)
-    effects = _effects(compared, outcomes, known, NormalDist().inv_cdf(0.5 + confidence / 2))
+    matrix = covariates_of(paths, trial.users, covariates)
+    effects = _effects(compared, outcomes, matrix, NormalDist().inv_cdf(0.5 + confidence / 2))
     counts = {
         "users": compared.takes_part.sum(axis=1),
         "withheld": (compared.is_withheld & compared.takes_part).sum(axis=1),
@@ -146,7 +144,7 @@ def holdout_effects(
 
 @dataclass(frozen=True, eq=False)
 class _Outcomes:
-    """Conversions, whose user's number is known."""
+    """Conversions of participants as arrays; users and currencies are numbers."""
 
     user: NDArray[np.int64]
     instant: NDArray[np.int64]
@@ -160,7 +158,7 @@ class _Outcomes:
         touches = paths.touches
         last = touches.filter(touches.position == touches.length)
         names = ("event_id", "user_id", "event_date", "conversions", "value", "currency")
-        # Sums of floating-point numbers depend on their order.
+        # A fixed order makes floating-point sums reproducible.
         table = last.select(*names).order_by("event_id").to_pyarrow()
         number, currencies = number_currencies(table["currency"], np.ones(len(table), bool))
         rows = to_pandas(table.select(["user_id", "event_date", "conversions", "value"]))
@@ -176,7 +174,7 @@ class _Outcomes:
         )
 
     def per_user(self, trial: Trial, node: int) -> Numbers:
-        """Return each user's conversions and value by currency, of those that count for a node."""
+        """Return the conversions and value of each user by currency, as far as they count for a node."""
         counts = trial.within(node, self.user, self.instant)
         users = len(trial.users)
         columns = []
@@ -190,27 +188,26 @@ class _Outcomes:
 
 
 def _effects(trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: float) -> pd.DataFrame:
-    every = list(range(len(trial.node_ids)))
-    # Where all users took part and all conversions count, one regression tells about all nodes.
+    positions = list(range(len(trial.node_ids)))
+    # If all users took part and all conversions count, one regression estimates all nodes.
     is_plain = trial.since is None and trial.until is None and trial.takes_part.all()
     rows: list[dict[str, Any]] = []
-    for nodes in [every] if is_plain else [[node] for node in every]:
+    for nodes in [positions] if is_plain else [[node] for node in positions]:
         part = trial.takes_part[nodes[0]]
         amounts = outcomes.per_user(trial, nodes[0])[part]
         has_any = amounts[:, ::2].any(axis=0)
         if not has_any.any():
             raise InvalidRequest(
-                f"withheld: no conversion counts for node {trial.node_ids[nodes[0]]!r}, neither of users "
-                "whom it was withheld from nor of others; allowed: users who took part and, if they are "
-                "told, since and until between which some of them converted",
+                f"withheld: no conversion of a participant counts for node {trial.node_ids[nodes[0]]!r}; "
+                "allowed: participants, and since and until if given, with at least one conversion",
                 field="withheld",
             )
         held = trial.is_withheld[:, part]
-        found = contrast(amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids)
+        estimate = contrast(amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids)
         for position, node in enumerate(nodes):
             caused, error = (
-                np.where(np.repeat(has_any, 2), int(part.sum()) * each[position], np.nan)
-                for each in (found.difference, found.error)
+                np.where(np.repeat(has_any, 2), int(part.sum()) * per_user[position], np.nan)
+                for per_user in (estimate.difference, estimate.error)
             )
             rates = amounts[~held[node]].mean(axis=0), amounts[held[node]].mean(axis=0)
             for number, currency in enumerate(outcomes.currencies):
@@ -234,7 +231,7 @@ def _effects(trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: floa
 
 
 def _first_touches(paths: Paths, trial: Trial) -> NDArray[np.int64]:
-    """Return when each user was first touched by each node within its window; ``NEVER`` where nobody was."""
+    """Return each user's first touchpoint of each node within its window; ``NEVER`` without one."""
     first = np.full(trial.takes_part.shape, NEVER, np.int64)
     points = paths.touches if paths.touchpoints is None else paths.touchpoints
     chosen = points.filter(points.node_id.isin(trial.node_ids) & points.user_id.notnull())
@@ -261,7 +258,7 @@ def _mark_first(
 
 
 def _triggered(trial: Trial, first: NDArray[np.int64], opportunities: object) -> Trial:
-    """Keep the users with a touchpoint or an opportunity, from the first of them on."""
+    """Limit the trial to users with a touchpoint or an opportunity, from the first one on."""
     log = read_moments(opportunities, "opportunities")
     user, node, is_known = trial.numbers_of(log)
     first = first.copy()
@@ -272,21 +269,20 @@ def _triggered(trial: Trial, first: NDArray[np.int64], opportunities: object) ->
     for number, node_id in enumerate(trial.node_ids):
         if not held[number].any():
             raise InvalidRequest(
-                f"opportunities: there is none of a user from whom {node_id!r} was withheld; allowed: every "
-                "touchpoint that withheld users would have had, of every withheld node",
+                f"opportunities: no withheld user of node {node_id!r} has an opportunity; allowed: every "
+                "touchpoint of every withheld node that withheld users would have had",
                 field="opportunities",
             )
         drawn = trial.is_withheld[number].sum() / trial.takes_part[number].sum()
         users = int(has_any[number].sum())
-        off = (int(held[number].sum()) - users * drawn) / np.sqrt(users * drawn * (1 - drawn))
-        if abs(off) > _EVEN:
+        deviation = (int(held[number].sum()) - users * drawn) / np.sqrt(users * drawn * (1 - drawn))
+        if abs(deviation) > _MAX_DEVIATION:
             uneven.append(f"{node_id} ({held[number].sum() / users:.1%} instead of {drawn:.1%})")
     if uneven:
         warnings.warn(
-            "of the users with a touchpoint or an opportunity, not the share was withheld that was drawn "
-            f"of all: {', '.join(uneven[:10])}{' and others' if len(uneven) > 10 else ''}. So the log of "
-            "opportunities and the touchpoints do not count the same, and the effects found are not sound; "
-            "compare without opportunities=",
+            "among users with a touchpoint or an opportunity, the withheld share differs from the share "
+            f"drawn: {', '.join(uneven[:10])}{' and others' if len(uneven) > 10 else ''}. Opportunities and "
+            "touchpoints are not logged alike, so the effects are biased; run without opportunities=",
             UnevenHoldout,
             stacklevel=3,
         )
@@ -296,18 +292,18 @@ def _triggered(trial: Trial, first: NDArray[np.int64], opportunities: object) ->
 
 
 def _warn_contaminated(trial: Trial, contaminated: NDArray[np.bool_]) -> None:
-    found = [
+    contacts = [
         f"{count:,} of {held:,} ({node})"
         for node, count, held in zip(
             trial.node_ids, contaminated.sum(axis=1), trial.is_withheld.sum(axis=1), strict=True
         )
         if count
     ]
-    if found:
+    if contacts:
         warnings.warn(
-            f"withheld users were reached all the same: {', '.join(found[:10])}"
-            f"{' and others' if len(found) > 10 else ''}. They are counted as withheld, as the draw had it, "
-            "so effects come out too small; check who was served, or whether user ids changed",
+            f"withheld users have touchpoints of the withheld node: {', '.join(contacts[:10])}"
+            f"{' and others' if len(contacts) > 10 else ''}. They still count as withheld, so effects are "
+            "underestimated; check ad delivery, and whether user ids changed",
             ContaminatedHoldout,
             stacklevel=3,
         )

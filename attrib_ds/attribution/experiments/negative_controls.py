@@ -1,4 +1,4 @@
-"""Judges a model of effects by nodes that are known to have none."""
+"""Negative controls: detect confounded models by the credit of nodes known to have no effect."""
 
 from __future__ import annotations
 
@@ -16,34 +16,32 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: Credit of controls, as a share of that of the other nodes, from which on it matters: controls of few
-#: touchpoints earn little even where the other nodes are far off.
-_MATTERS: Final = 0.03
-#: How often chance alone may make controls look credited.
-_BY_CHANCE: Final = 0.001
+#: Credit of controls, relative to the other nodes, above which a model may count as confounded.
+_MIN_SHARE: Final = 0.03
+#: Significance level of the test.
+_SIGNIFICANCE: Final = 0.001
 
 
 def is_confounded(credited: Numbers, error: Numbers, is_control: NDArray[np.bool_], *, total: float) -> bool:
-    """Say whether controls earn more credit than sampling error explains, and enough of it to matter.
+    """Return whether controls earn more credit than sampling error explains, and a relevant share.
 
     Parameters
     ----------
     credited, error : float array, shape (n_nodes,)
-        Of a model of effects, with sampling errors by a jackknife over groups of users.
-    is_control : bool array of the same shape
-        The nodes known to have no effect.
+        Credits under a model of effects, and their jackknife standard errors.
+    is_control : bool array, shape (n_nodes,)
+        Nodes known to have no effect.
     total : float
-        All conversions. A model that went astray may find more for the other nodes, whatever it finds for
-        controls.
+        Number of conversions, which bounds the credit of the other nodes: a failed fit may exceed it.
     """
-    known, spread = credited[is_control], error[is_control]
+    controls, spread = credited[is_control], error[is_control]
     others = min(float(np.abs(credited[~is_control]).sum()), total)
-    if np.abs(known).sum() <= _MATTERS * others:
+    if np.abs(controls).sum() <= _MIN_SHARE * others:
         return False
-    # All controls together: two that are a little off are as telling as one that is far off.
-    squares = np.divide(known, spread, out=np.full(len(known), np.inf), where=spread > 0) ** 2
-    statistic = float(squares[known != 0].sum()) / len(known)
-    return bool(statistic > fisher.ppf(1 - _BY_CHANCE, len(known), GROUPS - 1))
+    # Joint F test of all controls.
+    squares = np.divide(controls, spread, out=np.full(len(controls), np.inf), where=spread > 0) ** 2
+    statistic = float(squares[controls != 0].sum()) / len(controls)
+    return bool(statistic > fisher.ppf(1 - _SIGNIFICANCE, len(controls), GROUPS - 1))
 
 
 def warn_of_confounding(
@@ -55,20 +53,21 @@ def warn_of_confounding(
     *,
     total: float,
 ) -> bool:
-    """Warn where a model is confounded, and say whether it is."""
+    """Warn if a model is confounded, and return whether it is."""
     if not is_control.any() or not is_confounded(credited, error, is_control, total=total):
         return False
-    found = [
+    shown = [
         f"{node} {amount:,.0f}"
-        for node, amount, known in zip(node_ids, credited, is_control, strict=True)
-        if known
+        for node, amount, is_shown in zip(node_ids, credited, is_control, strict=True)
+        if is_shown
     ]
     warnings.warn(
-        f"{label} finds effects of nodes that are known to have none: {', '.join(found)} conversions, beside "
-        f"{credited[~is_control].sum():,.0f} of all others. So exposure and conversions have a common cause "
-        "that it does not see, such as the wish to buy, and its numbers for the other nodes may be off by as "
-        "much or more, whatever their intervals. Withhold nodes at random from some users (plan_holdout, "
-        "holdout_effects), or use a model of intent; until then take these numbers as credit, not as effects",
+        f"{label} estimates effects of nodes known to have none: {', '.join(shown)} conversions, against "
+        f"{credited[~is_control].sum():,.0f} for all other nodes. Exposure and conversions have a common "
+        "cause that the model does not include, such as the intent to buy, so its estimates for the other "
+        "nodes may be biased as much or more, whatever their intervals. Run a randomised holdout "
+        "(plan_holdout, holdout_effects) or use a model of intent (LatentIntent); until then, treat these "
+        "numbers as credit, not as effects",
         ConfoundingWarning,
         stacklevel=4,
     )

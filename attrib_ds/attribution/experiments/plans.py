@@ -1,4 +1,4 @@
-"""Plans a holdout: how many users to withhold a node from."""
+"""Plan a holdout: how many users to withhold a node from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.paths.paths import Paths
 
-    #: One amount, several, or one for each of some nodes.
+    #: One amount, several, or a mapping from nodes to amounts.
     Amounts = float | Sequence[float] | Mapping[str, float]
 
 
@@ -34,99 +34,101 @@ def plan_holdout(
     power: float = 0.8,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Plan how many users to withhold a node from, or see what a plan would show.
+    """Plan how many users to withhold a node from.
 
-    Tell one of three things: an effect that is to be found, a precision that is wanted, or the share of users
-    that can be spared.
+    Pass exactly one of ``effect`` (to detect), ``precision`` (of the estimate) and ``share`` (of users to
+    withhold from).
 
     Parameters
     ----------
     paths : Paths, optional
-        Of a period as long as the experiment will be; users and their conversions are counted in it. With
-        ``Paths.from_frames(users=...)`` these are the users, otherwise all who had a touchpoint or converted.
+        Paths of a past period as long as the experiment, from which users and their conversions are counted:
+        the users of ``Paths.from_frames(users=...)``, otherwise all with a touchpoint or a conversion.
     users : int, optional
-        Who will take part; needed without paths.
+        Number of participants, at least 4; required without paths.
     rate : float, optional
-        Conversions per user in the period while nothing is withheld, 0 to 1; needed without paths. A user
-        converts once at most then.
+        Conversions per user in the period if nothing is withheld, between 0 and 1; required without paths.
+        Assumes at most one conversion per user.
     effect : float, sequence or mapping, optional
-        Conversions that a node is thought to cause in the period among all users, such as an incremental
-        model finds them; a mapping gives one for each node.
+        Conversions that a node is expected to cause in the period among all users, above 0, for example the
+        estimate of an incremental model; a mapping gives one per node.
     precision : float, sequence or mapping, optional
-        Conversions from the middle of the interval to either end.
+        Half-width of the interval to reach, in conversions, above 0; a mapping gives one per node.
     share : float, sequence or mapping, optional
-        Share of users to withhold the node from, 0 to 1.
+        Fraction of users to withhold the node from, between 0 and 1; a mapping gives one per node.
     power : float, default 0.8
-        Probability that an effect of that size is found: that the interval does not include zero.
+        Probability of detecting the effect, between 0 and 1: that the interval excludes zero.
     confidence : float, default 0.95
-        Level of the interval.
+        Level of the interval, between 0 and 1.
 
     Returns
     -------
     DataFrame
         One row per amount, in the given order: ``node_id`` (str, null without a mapping), ``share`` (float64,
-        of users to withhold from; the smallest that does, at most a half; null where even a half does not),
-        ``withheld`` (Int64, users), ``error`` (float64, standard error of the conversions caused),
-        ``precision`` (half the width of the interval), ``detectable`` (the smallest effect found with
-        ``power``), ``effect`` (as given) and ``power`` (of finding it; null without an effect).
+        smallest sufficient fraction of users, at most 0.5; null if 0.5 is not enough), ``withheld`` (Int64,
+        number of users), ``error`` (float64, standard error of the conversions caused), ``precision``
+        (float64, half-width of the interval), ``detectable`` (float64, smallest effect detected with
+        ``power``), ``effect`` (float64, as given) and ``power`` (float64, of detecting it; null without an
+        effect).
 
     Raises
     ------
     InvalidRequest
-        If not exactly one of effect, precision and share is given, users or rate are missing, or a number is
-        not allowed.
+        If not exactly one of ``effect``, ``precision`` and ``share`` is given, neither ``paths`` nor both
+        ``users`` and ``rate`` are given, or a number is out of range.
 
     Notes
     -----
-    Withheld are ``s`` of ``n`` users, who convert ``T / n`` less. The variance of the conversions caused is
-    ``n (v1 / (1 - s) + v0 / s)``, with the variances ``v`` of a user's conversions with the node and without;
-    the effect is found with the power asked for where ``T`` is ``z(confidence) + z(power)`` standard errors.
-    Nodes that are withheld independently do not take users from each other. Opportunities that are logged
-    (:func:`holdout_effects`) make the error about a third smaller than planned here.
+    A fraction ``s`` of ``n`` users is withheld, and a withheld user has ``T / n`` fewer conversions. The
+    variance of the estimated effect ``T`` is ``n (v1 / (1 - s) + v0 / s)``, with the variances ``v1`` and
+    ``v0`` of a user's conversions with and without the node. The effect is detected with the requested power
+    if ``T`` is ``z(confidence) + z(power)`` standard errors. Nodes that are withheld independently can share
+    their users. Logged opportunities (:func:`holdout_effects`) reduce the error by about a third.
 
     References
     ----------
     Lewis and Rao (2015), The unfavorable economics of measuring the returns to advertising, Quarterly Journal
-    of Economics 130(4), on how large such experiments have to be.
+    of Economics 130(4) (on the size of such experiments).
 
     Examples
     --------
-    >>> from attrib_ds import experiments
-    >>> plan = experiments.plan_holdout(users=1_000_000, rate=0.04, effect=[3_000, 1_000])
+    >>> import attrib_ds as at
+    >>> plan = at.experiments.plan_holdout(users=1_000_000, rate=0.04, effect=[3_000, 1_000])
     >>> plan["share"].round(3).tolist(), plan["detectable"].round().tolist()
     ([0.032, nan], [3000.0, nan])
     """
     for argument, level in (("power", power), ("confidence", confidence)):
         check_level(argument, level)
-    told = {name: given for name, given in _named(effect, precision, share) if given is not None}
-    if len(told) != 1:
+    goals = {"effect": effect, "precision": precision, "share": share}
+    given = {name: amounts for name, amounts in goals.items() if amounts is not None}
+    if len(given) != 1:
         raise InvalidRequest(
-            f"effect: {len(told)} of effect, precision and share are given; allowed: exactly one",
+            f"effect: {len(given)} of effect, precision and share are given; allowed: exactly one",
             field="effect",
         )
-    ((asked, given),) = told.items()
+    ((goal, amounts),) = given.items()
     count, mean, variance = _population(paths, users, rate)
     normal = NormalDist()
-    reach, found = normal.inv_cdf(0.5 + confidence / 2), normal.inv_cdf(power)
-    if reach + found <= 0:
+    reach, margin = normal.inv_cdf(0.5 + confidence / 2), normal.inv_cdf(power)
+    if reach + margin <= 0:
         raise InvalidRequest(
-            f"power: {power!r} is not allowed; allowed: more than the {0.5 - confidence / 2:.3g} that chance "
-            "alone gives",
+            f"power: {power!r} is not allowed; allowed: above {0.5 - confidence / 2:.3g}, the probability of "
+            "a significant result by chance",
             field="power",
         )
     is_binary = paths is None
     rows = []
-    for node_id, amount in _amounts(asked, given, most=count * mean):
-        caused = amount if asked == "effect" else 0.0
-        # A user who would have converted once with the node converts no more than once without it.
+    for node_id, amount in _amounts(goal, amounts, most=count * mean):
+        caused = amount if goal == "effect" else 0.0
+        # Without the node a user converts less often, and at most once if the rate was given.
         less = mean - caused / count
         without = less * (1 - less) if is_binary else variance
-        if asked == "share":
+        if goal == "share":
             chosen = amount
         else:
-            wanted = amount / (reach + (found if asked == "effect" else 0.0))
+            wanted = amount / (reach + (margin if goal == "effect" else 0.0))
             chosen = _smallest_share(variance, without, wanted**2 / count)
-            # Fewer than two cannot be compared with anybody.
+            # A comparison needs at least two withheld users.
             chosen = max(chosen, 2 / count) if chosen > 0 else chosen
         error = math.sqrt(count * (variance / (1 - chosen) + without / chosen))
         rows.append(
@@ -136,24 +138,20 @@ def plan_holdout(
                 "withheld": pd.NA if math.isnan(chosen) else math.ceil(round(chosen * count, 6)),
                 "error": error,
                 "precision": reach * error,
-                "detectable": (reach + found) * error,
-                "effect": caused if asked == "effect" else math.nan,
-                "power": normal.cdf(caused / error - reach) if asked == "effect" and error > 0 else math.nan,
+                "detectable": (reach + margin) * error,
+                "effect": caused if goal == "effect" else math.nan,
+                "power": normal.cdf(caused / error - reach) if goal == "effect" and error > 0 else math.nan,
             }
         )
     return pd.DataFrame(rows).astype({"node_id": "str", "withheld": "Int64"})
 
 
-def _named(effect: object, precision: object, share: object) -> list[tuple[str, Any]]:
-    return [("effect", effect), ("precision", precision), ("share", share)]
-
-
 def _population(paths: Paths | None, users: int | None, rate: float | None) -> tuple[int, float, float]:
-    """Return the number of users, and mean and variance of a user's conversions."""
+    """Return the number of users, and the mean and variance of a user's conversions."""
     if paths is None:
         if users is None or rate is None:
             raise InvalidRequest(
-                "paths: there are none, and not both users and rate; allowed: paths, or users and rate",
+                "paths: neither paths nor both users and rate are given; allowed: paths, or users and rate",
                 field="paths",
             )
         if not isinstance(users, int | np.integer) or isinstance(users, bool) or users < 4:
@@ -164,7 +162,7 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
         return int(users), rate, rate * (1 - rate)
     if users is not None or rate is not None:
         raise InvalidRequest(
-            "paths: users and rate are counted in them; allowed: one or the other", field="paths"
+            "paths: users and rate are counted from paths; allowed: paths, or users and rate", field="paths"
         )
     if not paths.has_users:
         raise InvalidRequest("paths: aggregated paths have no users; give users and rate", field="paths")
@@ -181,12 +179,16 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
             seen = seen.union(points.filter(points.user_id.notnull()).select("user_id"))
         count = int(seen.distinct().count().to_pyarrow().as_py())
     if not per_user.sum() or count < 4:
-        raise InvalidRequest("paths: allowed are 4 users or more, and some conversions", field="paths")
+        raise InvalidRequest(
+            f"paths: {count} users and {per_user.sum():g} conversions; allowed: at least 4 users and some "
+            "conversions",
+            field="paths",
+        )
     mean = float(per_user.sum() / count)
     return count, mean, float((per_user**2).sum() / count - mean**2)
 
 
-def _amounts(asked: str, given: Any, *, most: float) -> list[tuple[str | None, float]]:
+def _amounts(goal: str, given: Any, *, most: float) -> list[tuple[str | None, float]]:
     pairs: list[tuple[str | None, Any]]
     if isinstance(given, Mapping):
         pairs = [(str(node), amount) for node, amount in given.items()]
@@ -199,18 +201,18 @@ def _amounts(asked: str, given: Any, *, most: float) -> list[tuple[str | None, f
             pairs = [(None, given)]
     limits = {"effect": most, "precision": math.inf, "share": 1.0}
     words = {
-        "effect": f"conversions above 0 and below the {most:,.6g} that there are",
+        "effect": f"conversions above 0 and below the total of {most:,.6g}",
         "precision": "conversions above 0",
         "share": "between 0 and 1",
     }
     checked: list[tuple[str | None, float]] = []
     for node, amount in pairs:
         is_number = isinstance(amount, int | float | np.number) and not isinstance(amount, bool)
-        if not is_number or not 0 < float(amount) < limits[asked]:
-            raise InvalidRequest(f"{asked}: {amount!r} is not allowed; allowed: {words[asked]}", field=asked)
+        if not is_number or not 0 < float(amount) < limits[goal]:
+            raise InvalidRequest(f"{goal}: {amount!r} is not allowed; allowed: {words[goal]}", field=goal)
         checked.append((node, float(amount)))
     if not checked:
-        raise InvalidRequest(f"{asked}: there is none; allowed: one or more", field=asked)
+        raise InvalidRequest(f"{goal} is empty; allowed: at least one number", field=goal)
     return checked
 
 

@@ -1,4 +1,4 @@
-"""What an experiment and a model together say of each node, over all sizes of the model's error."""
+"""Posterior of each node's effect, given a model and an experiment, over hypotheses of the model's error."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: Sizes that a model's error may have, as a share of a node's size, and how likely each is beforehand of a
-#: model of effects: as a rule such a model is either nearly right or confounded.
+#: Relative errors of a model, and their prior for a model of effects, which usually is either nearly right or
+#: confounded.
 _ERRORS: Final = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
 _LIKELY: Final = np.array([8.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0])
-#: From here on an error is so large that not even a model's level is to be believed.
+#: Relative error from which on the level of a model is unreliable too.
 _CONFOUNDED: Final = 0.8
-#: Now and then one node's error is many times that of the others.
+#: Mixture of error sizes, as (share, multiple): some nodes have much larger errors than the others.
 _TAILS: Final = ((0.95, 1.0), (0.05, 4.0))
-#: Factors that may bring a model to its level: about one in six is beyond a third, or three times, of it.
+#: Factors between a model's level and the true one: about one in six is outside 1/3 to 3 under the prior.
 _FACTORS: Final = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
-#: How likely it is beforehand that a model of effects needs no factor.
-_AS_IT_IS: Final = 0.9
-#: Share of an error that a node of any size has; the rest grows with the root of the node's size.
+#: Prior probability that a model of effects needs no factor.
+_NO_FACTOR: Final = 0.9
+#: Share of the error that does not depend on the node's size; the rest grows with the root of the size.
 _FLOOR: Final = 0.3
-#: Explanations less likely than this, of all, are left out.
+#: Hypotheses with a lower posterior probability are dropped.
 _NEGLIGIBLE: Final = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What an experiment found; NaN for nodes without one.
+    """Effects measured by an experiment; NaN for nodes without one.
 
     Attributes
     ----------
     effect, error : float array, shape (n_nodes,)
-        With standard errors; an error of 0 is a node whose effect is known.
+        Effects and their standard errors; an error of 0 marks a known effect.
     """
 
     effect: Numbers
@@ -49,17 +49,17 @@ class Measurement:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanations:
-    """All ways in which a model can be wrong, how likely each is, and what each says of the nodes.
+class Hypotheses:
+    """Hypotheses about a model's error, their posterior, and the effects of nodes under each.
 
     Attributes
     ----------
-    weight : float array, shape (n_ways,)
-        Logarithm of the prior's and the evidence's product.
-    factor : float array of the same shape
-        What brings the model to its level.
-    mean, spread, part : float array, shape (n_ways, n_nodes, n_tails)
-        Normal distributions of each node's effect, and how likely each is within its way.
+    weight : float array, shape (n_hypotheses,)
+        Log of the prior times the likelihood of the experiment.
+    factor : float array, shape (n_hypotheses,)
+        Factor between the model's level and the true one.
+    mean, spread, part : float array, shape (n_hypotheses, n_nodes, n_tails)
+        Mixture of normal distributions of each node's effect: means, standard deviations, weights.
     """
 
     weight: Numbers
@@ -70,59 +70,61 @@ class Explanations:
 
     @property
     def evidence(self) -> float:
-        """Logarithm of the likelihood of the experiment under the model."""
+        """Log-likelihood of the experiment under the model."""
         return float(logsumexp(self.weight))
 
 
-def explain(modelled: Numbers, error: Numbers, measured: Measurement, *, is_scaled: bool) -> Explanations:
-    """Go through the ways in which a model can be wrong.
+def weigh_hypotheses(
+    modelled: Numbers, error: Numbers, measured: Measurement, *, is_scaled: bool
+) -> Hypotheses:
+    """Weigh hypotheses about a model's error by how well they explain the experiment.
 
     Parameters
     ----------
     modelled, error : float array, shape (n_nodes,)
-        The model's numbers and their sampling errors.
-    measured : Measured
+        The model's estimates and their standard errors.
+    measured : Measurement
         The experiment.
     is_scaled : bool
-        Whether only the model's proportions mean anything.
+        Whether only the model's proportions are meaningful.
     """
-    factor, size, prior = _ways(is_scaled=is_scaled)
+    factor, size, prior = _hypotheses(is_scaled=is_scaled)
     centre = factor[:, None] * modelled
-    # Nodes without any effect say nothing of how large effects are.
+    # The typical effect is that of nodes that may have one.
     typical = factor * np.abs(modelled[measured.error != 0]).mean()
     own = (1 - _FLOOR) * np.sqrt(np.abs(centre) * typical[:, None]) + _FLOOR * typical[:, None]
-    # A control stands for any node: by its size, not by that of its credit, it says how wrong a model may be.
+    # The error of a control is relative to the typical effect, not to its own credit.
     own = np.where(measured.error == 0, typical[:, None], own)
-    shares, widths = (np.array(each) for each in zip(*_TAILS, strict=True))
+    shares, widths = (np.array(column) for column in zip(*_TAILS, strict=True))
     wrong = (size[:, None] * own)[:, :, None] ** 2 * widths**2
     variance = wrong + (factor[:, None] * error)[:, :, None] ** 2
-    # A model that says nothing at all leaves a variance of nothing.
+    # A model that credits nothing at all has no variance.
     variance = np.maximum(variance, np.finfo(float).tiny)
     has = np.isfinite(measured.effect)[None, :, None]
-    found = np.where(has, measured.effect[None, :, None], centre[:, :, None])
+    effect = np.where(has, measured.effect[None, :, None], centre[:, :, None])
     noise = np.where(has, measured.error[None, :, None], np.inf) ** 2
-    surprise = np.where(
-        has, norm.logpdf(found, centre[:, :, None], np.sqrt(variance + np.where(has, noise, 1.0))), 0.0
+    likelihood = np.where(
+        has, norm.logpdf(effect, centre[:, :, None], np.sqrt(variance + np.where(has, noise, 1.0))), 0.0
     )
-    by_tail = np.log(shares) + surprise
+    by_tail = np.log(shares) + likelihood
     by_node = logsumexp(by_tail, axis=2)
     trust = variance / (variance + noise)
-    mean = centre[:, :, None] + trust * (found - centre[:, :, None])
+    mean = centre[:, :, None] + trust * (effect - centre[:, :, None])
     spread = np.sqrt(variance * (1 - trust))
     part = np.exp(by_tail - by_node[:, :, None])
-    return Explanations(prior + by_node.sum(axis=1), factor, mean, spread, part)
+    return Hypotheses(prior + by_node.sum(axis=1), factor, mean, spread, part)
 
 
-def _ways(*, is_scaled: bool) -> tuple[Numbers, Numbers, Numbers]:
-    """Return factor, size of error and the prior's logarithm of each way."""
+def _hypotheses(*, is_scaled: bool) -> tuple[Numbers, Numbers, Numbers]:
+    """Return factor, relative error and log-prior of each hypothesis."""
     level = norm.pdf(np.log(_FACTORS))
     level = level / level.sum()
     is_large = _ERRORS >= _CONFOUNDED
     large = is_large / is_large.sum()
     prior = np.outer(level, large)
     if not is_scaled:
-        as_it_is = _AS_IT_IS * _LIKELY / _LIKELY.sum()
-        prior = np.vstack([(1 - _AS_IT_IS) * prior, as_it_is])
+        unscaled = _NO_FACTOR * _LIKELY / _LIKELY.sum()
+        prior = np.vstack([(1 - _NO_FACTOR) * prior, unscaled])
     factors = _FACTORS if is_scaled else np.append(_FACTORS, 1.0)
     factor, size = np.meshgrid(factors, _ERRORS, indexing="ij")
     possible = prior.ravel() > 0
@@ -131,14 +133,14 @@ def _ways(*, is_scaled: bool) -> tuple[Numbers, Numbers, Numbers]:
 
 @dataclass(frozen=True, eq=False)
 class Combined:
-    """Each node's effect after everything.
+    """Posterior of each node's effect.
 
     Attributes
     ----------
     effect, low, high : float array, shape (n_nodes,)
         Mean and interval.
     factor : float
-        Mean of the factors that bring the model to its level.
+        Mean factor between the model's level and the true one.
     """
 
     effect: Numbers
@@ -147,33 +149,36 @@ class Combined:
     factor: float
 
 
-def combined(models: Sequence[Explanations], weights: Sequence[float], *, confidence: float) -> Combined:
-    """Average over models, by how likely each is afterwards, and over the ways each can be wrong.
+def combine(models: Sequence[Hypotheses], weights: Sequence[float], *, confidence: float) -> Combined:
+    """Average over models and the hypotheses about their errors, by posterior probability.
 
     Parameters
     ----------
-    models : sequence of Explanations
-        One or more.
+    models : sequence of Hypotheses
+        One or more models.
     weights : sequence of float
-        How likely each model is after the experiment; they add up to 1.
+        Posterior probability of each model; they sum to 1.
     confidence : float
         Level of the interval.
     """
     weight = np.concatenate(
-        [share * np.exp(each.weight - each.evidence) for each, share in zip(models, weights, strict=True)]
+        [share * np.exp(model.weight - model.evidence) for model, share in zip(models, weights, strict=True)]
     )
     kept = weight > _NEGLIGIBLE
     mean, spread, part = (
-        np.concatenate([getattr(each, name) for each in models])[kept] for name in ("mean", "spread", "part")
+        np.concatenate([getattr(model, name) for model in models])[kept]
+        for name in ("mean", "spread", "part")
     )
     part = part * (weight[kept] / weight[kept].sum())[:, None, None]
-    # Nodes first, so that each has one long list of normal distributions.
-    mean, spread, part = (each.transpose(1, 0, 2).reshape(each.shape[1], -1) for each in (mean, spread, part))
-    # A known effect has no spread, and its distribution function a step there.
+    # One row of mixture components per node.
+    mean, spread, part = (
+        array.transpose(1, 0, 2).reshape(array.shape[1], -1) for array in (mean, spread, part)
+    )
+    # A known effect has a spread of 0, where the normal distribution function is undefined.
     spread = np.maximum(spread, 1e-12 * spread.max())
     factor = sum(
-        share * float(np.exp(each.weight - each.evidence) @ each.factor)
-        for each, share in zip(models, weights, strict=True)
+        share * float(np.exp(model.weight - model.evidence) @ model.factor)
+        for model, share in zip(models, weights, strict=True)
     )
     low, high = (_quantile(mean, spread, part, 0.5 + side * confidence / 2) for side in (-1, 1))
     return Combined((part * mean).sum(axis=1), low, high, factor)

@@ -1,4 +1,4 @@
-"""Reads an experiment: who took part, from whom each node was withheld, and when conversions count."""
+"""Experiments as arrays: participants, withheld users and the windows in which conversions count."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Instants = NDArray[np.int64]
 
-#: Microseconds since 1970 that no instant reaches.
+#: Microseconds since 1970, beyond any instant.
 ALWAYS: Final = -(2**62)
 NEVER: Final = 2**62
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Who took part in an experiment; users are numbered as in ``users``.
+    """Participants of an experiment; users are numbered by their position in ``users``.
 
     Attributes
     ----------
     users : Index
-        Everybody who took part for some node.
+        All participants, for any node.
     node_ids : list of str
-        The nodes that were withheld from somebody, in order.
+        Withheld nodes, sorted.
     takes_part, is_withheld : bool array, shape (n_nodes, n_users)
-        Who is compared in the experiment on a node, and from whom the draw withheld it.
-    since, until : int array of the same shape, or None
-        Microseconds since 1970 between which conversions count; None where all of them do.
+        Participants in the experiment on each node, and users from whom it was withheld.
+    since, until : int array, shape (n_nodes, n_users), or None
+        Window in which conversions count, in microseconds since 1970; None if unbounded.
     """
 
     users: pd.Index[str]
@@ -56,12 +56,13 @@ class Trial:
         Raises
         ------
         InvalidRequest
-            If a node or a user is unknown, a pair is there twice, or nobody or everybody is withheld.
+            If a node or a user is unknown, a pair occurs twice with different windows, or fewer than two
+            participants are withheld or not withheld.
         """
         held = _pairs(withheld, "withheld")
         if held.empty:
             raise InvalidRequest(
-                "withheld: there is no row; allowed: one row for each user and node that was withheld",
+                "withheld has no rows; allowed: one row per user and withheld node",
                 field="withheld",
             )
         node_ids = sorted(held["node_id"].unique())
@@ -76,35 +77,37 @@ class Trial:
             relevant = took_part[took_part["node_id"].isin(node_ids)]
             takes_part, others = _marked(relevant, users, node_ids, "participants")
             if (is_withheld & ~takes_part).any():
-                node, user = (int(each[0]) for each in np.nonzero(is_withheld & ~takes_part))
+                node, user = (int(position[0]) for position in np.nonzero(is_withheld & ~takes_part))
                 raise InvalidRequest(
-                    f"participants: user {users[user]!r} is missing, from whom node {node_ids[node]!r} was "
-                    "withheld; allowed: everybody who took part, withheld or not",
+                    f"participants: user {users[user]!r} is missing, but node {node_ids[node]!r} was "
+                    "withheld from them; allowed: all participants, withheld or not",
                     field="participants",
                 )
-            for name, known in others.items():
-                windows[name] = np.where(is_withheld, windows[name], known) if name in windows else known
-        told = [] if took_part is None else list(took_part.columns)
+            for name, instants in others.items():
+                windows[name] = (
+                    np.where(is_withheld, windows[name], instants) if name in windows else instants
+                )
+        given = [] if took_part is None else list(took_part.columns)
         for name, instants in windows.items():
-            if name not in told:
+            if name not in given:
                 windows[name] = _for_all(instants, is_withheld, node_ids, name)
         trial = cls(users, node_ids, takes_part, is_withheld, **windows)
         trial.check()
         return trial
 
     def check(self) -> None:
-        """Refuse an experiment that compares nobody with somebody."""
+        """Refuse an experiment with fewer than two users on either side."""
         for node, part, held in zip(self.node_ids, self.takes_part, self.is_withheld, strict=True):
             counts = int((part & held).sum()), int((part & ~held).sum())
             if min(counts) < 2:
                 raise InvalidRequest(
-                    f"withheld: node {node!r} was withheld from {counts[0]} users who took part and not from "
-                    f"{counts[1]}; allowed: 2 or more of either kind",
+                    f"withheld: node {node!r} was withheld from {counts[0]} of {sum(counts)} participants; "
+                    "allowed: at least 2 withheld and 2 other participants",
                     field="withheld",
                 )
 
     def within(self, node: int, user: NDArray[np.int64], instant: Instants) -> Flags:
-        """Say which instants of users lie within the window of a node."""
+        """Return which instants of users lie within the window of a node."""
         inside = self.takes_part[node, user]
         if self.since is not None:
             inside = inside & (instant >= self.since[node, user])
@@ -113,7 +116,7 @@ class Trial:
         return np.asarray(inside)
 
     def numbers_of(self, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64], Flags]:
-        """Return the number of each row's user and node, and which rows are of users and nodes known here."""
+        """Return the positions of each row's user and node, and which rows belong to the experiment."""
         user = self.users.get_indexer(pd.Index(rows["user_id"]))
         node = pd.Index(self.node_ids).get_indexer(pd.Index(rows["node_id"]))
         return user, node, np.asarray((user >= 0) & (node >= 0))
@@ -143,12 +146,12 @@ def _pairs(frame: object, argument: str) -> pd.DataFrame:
             columns[name] = given.instants(name, role=None)
     given.check()
     rows = to_pandas(given.table.select(**columns).to_pyarrow()).drop_duplicates()
-    twice = rows.duplicated(["user_id", "node_id"])
-    if twice.any():
-        user, node = rows.loc[twice, ["user_id", "node_id"]].iloc[0]
+    is_duplicate = rows.duplicated(["user_id", "node_id"])
+    if is_duplicate.any():
+        user, node = rows.loc[is_duplicate, ["user_id", "node_id"]].iloc[0]
         raise InvalidRequest(
-            f"{argument}: user {user!r} and node {node!r} are there with different instants; allowed: one "
-            "row for each user and node",
+            f"{argument}: user {user!r} and node {node!r} occur with different since or until; allowed: one "
+            "row per user and node",
             field=argument,
         )
     for name in ("since", "until"):
@@ -157,8 +160,8 @@ def _pairs(frame: object, argument: str) -> pd.DataFrame:
     if {"since", "until"} <= set(rows.columns) and (rows["since"] > rows["until"]).any():
         user, node = rows.loc[rows["since"] > rows["until"], ["user_id", "node_id"]].iloc[0]
         raise InvalidRequest(
-            f"{argument}: since is after until, for example of user {user!r} and node {node!r}; allowed: "
-            "since at until or before",
+            f"{argument}: since is after until, for example for user {user!r} and node {node!r}; allowed: "
+            "since no later than until",
             field=argument,
         )
     return rows
@@ -167,12 +170,12 @@ def _pairs(frame: object, argument: str) -> pd.DataFrame:
 def _check_nodes(paths: Paths, node_ids: list[str]) -> None:
     points = paths.touches if paths.touchpoints is None else paths.touchpoints
     found = points.filter(points.node_id.notnull()).select("node_id").distinct().to_pyarrow()
-    known = set(found["node_id"].to_pylist())
+    allowed = set(found["node_id"].to_pylist())
     if paths.nodes is not None:
-        known |= set(paths.nodes["node_id"])
+        allowed |= set(paths.nodes["node_id"])
     for node in node_ids:
-        if node not in known:
-            raise InvalidRequest.choice("withheld", node, known)
+        if node not in allowed:
+            raise InvalidRequest.choice("withheld", node, allowed)
 
 
 def _users(paths: Paths, took_part: pd.DataFrame | None) -> pd.Index[str]:
@@ -186,25 +189,25 @@ def _users(paths: Paths, took_part: pd.DataFrame | None) -> pd.Index[str]:
         return users
     if paths.observed is None:
         raise InvalidRequest(
-            "participants: who took part is not known; allowed: a frame of user_id and node_id, or paths of "
-            "Paths.from_frames(users=…), all of whose users took part",
+            "participants is required, because the paths have no users; allowed: a frame with user_id and "
+            "node_id, or paths from Paths.from_frames(users=…), whose users all took part",
             field="participants",
         )
     observed = paths.observed.select("user_id").order_by("user_id").to_pyarrow()
-    everybody: pd.Index[str] = pd.Index(to_pandas(observed)["user_id"], dtype="str")
-    return everybody
+    index: pd.Index[str] = pd.Index(to_pandas(observed)["user_id"], dtype="str")
+    return index
 
 
 def _marked(
     rows: pd.DataFrame, users: pd.Index[str], node_ids: list[str], argument: str
 ) -> tuple[Flags, dict[str, Instants]]:
-    """Return who is paired with each node, and the instants of the pairs."""
+    """Return the users paired with each node, and the windows of the pairs."""
     user = users.get_indexer(pd.Index(rows["user_id"]))
     if (user < 0).any():
-        stranger = rows["user_id"].iloc[int(np.argmax(user < 0))]
+        example = rows["user_id"].iloc[int(np.argmax(user < 0))]
         raise InvalidRequest(
-            f"{argument}: {int((user < 0).sum())} rows are of users who did not take part, for example "
-            f"{stranger!r}; allowed: users of participants=, or else those of Paths.from_frames(users=…)",
+            f"{argument}: {int((user < 0).sum())} rows have users who did not take part, for example "
+            f"{example!r}; allowed: users of participants=, or of Paths.from_frames(users=…) without it",
             field=argument,
         )
     node = pd.Index(node_ids).get_indexer(pd.Index(rows["node_id"]))
@@ -219,16 +222,16 @@ def _marked(
 
 
 def _for_all(instants: Instants, is_withheld: Flags, node_ids: list[str], name: str) -> Instants:
-    """Give the window of a node's withheld users to those who were not withheld too."""
-    alike = np.empty_like(instants)
+    """Extend the window of a node's withheld users to all other users."""
+    extended = np.empty_like(instants)
     for node, held in enumerate(is_withheld):
-        known = np.unique(instants[node, held])
-        if len(known) != 1:
+        distinct = np.unique(instants[node, held])
+        if len(distinct) != 1:
             raise InvalidRequest(
-                f"withheld: {name!r} differs between users of node {node_ids[node]!r}, so it is not known "
-                "when conversions of the others count; allowed: one instant for each node, or "
-                "participants= with since and until of everybody",
+                f"withheld: {name!r} differs between the users of node {node_ids[node]!r}, so the window of "
+                f"the other users is undefined; allowed: one {name!r} per node, or participants= with since "
+                "and until for every user",
                 field="withheld",
             )
-        alike[node] = known[0]
-    return alike
+        extended[node] = distinct[0]
+    return extended

@@ -1,1 +1,1 @@
-"""Models that estimate what would not have happened without a node."""
+"""Incremental models: estimate the conversions that would not have happened without a node."""

@@ -24,8 +24,8 @@ def check_kind(kind: pa.DataType, name: str, *, argument: str) -> None:
     """Refuse columns other than numbers, flags and text, such as dates."""
     if not (is_number(kind) or is_text(kind)):
         raise InvalidRequest(
-            f"{argument}: the covariate {name!r} is of the type {kind}; allowed: {_READABLE} (make a number "
-            "of a date, such as the days until then, or name the columns to use with covariates=)",
+            f"{argument}: the covariate {name!r} is of the type {kind}; allowed: {_READABLE} (convert dates "
+            "to numbers, such as days, or name the columns to use with covariates=)",
             field=argument,
         )
 
@@ -53,7 +53,7 @@ def categories(texts: pd.Series[str], name: str, *, argument: str) -> list[Numbe
     if len(counted) > _MOST:
         raise InvalidRequest(
             f"{argument}: the covariate {name!r} has {len(counted):,} different values; allowed: up to "
-            f"{_MOST} (put rare ones together, or name the columns to use with covariates=)",
+            f"{_MOST} (merge rare ones, or name the columns to use with covariates=)",
             field=argument,
         )
-    return [np.asarray(texts == each, dtype=np.float64) for each in sorted(counted.index[1:])]
+    return [np.asarray(texts == category, dtype=np.float64) for category in sorted(counted.index[1:])]

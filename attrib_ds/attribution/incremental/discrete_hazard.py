@@ -96,7 +96,7 @@ def _lost(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, Perio
 
 def _check(model: DiscreteHazard, histories: Histories, nodes: int) -> None:
     if not len(histories.event_user):
-        raise InvalidRequest("paths: there is no conversion; an incremental model needs some", field="paths")
+        raise InvalidRequest("paths: no conversions; an incremental model needs at least one", field="paths")
     if model.interactions and nodes > model.most_interacting:
         raise InvalidRequest(
             f"interactions: {nodes} nodes have {nodes * (nodes - 1) // 2} pairs; allowed: up to "

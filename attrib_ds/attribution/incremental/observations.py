@@ -82,7 +82,7 @@ def check_order(is_reversed: NDArray[np.bool_], user_ids: pa.ChunkedArray) -> No
     if is_reversed.any():
         raise InvalidRequest(
             f"users: {int(is_reversed.sum()):,} observations end before they begin, for example that of "
-            f"{user_ids[int(is_reversed.argmax())].as_py()!r}; allowed: since at until or before",
+            f"{user_ids[int(is_reversed.argmax())].as_py()!r}; allowed: since no later than until",
             field="users",
         )
 

@@ -1,4 +1,4 @@
-"""Laws of windows, money and dates, on random journeys; a plain account of them is the measure."""
+"""Properties of windows, money and dates, on random journeys, against a simple reference."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ OF_NODES = {"c": timedelta(days=8)}
 #: By age and by node, and one of whole paths.
 MODELS = ["time_decay", "shapley", "fractribution"]
 
-#: Each example is computed several times over, so it holds many users instead.
+#: Few examples with many users each, because each is computed several times.
 few = settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 several = settings(few, max_examples=examples(15))
 
@@ -70,7 +70,7 @@ def expected_path(index, touched, happened, *, reset, precedence):
         for number, other in enumerate(happened)
         if other[0] == user
         and (reset == "any" or (reset == "same" and other[1] == kind))
-        # Of one instant the order of ids is that of time, and ids are texts: e10 comes before e2.
+        # At the same instant ids decide the order, as strings: e10 comes before e2.
         and (other[2], f"e{number}") < (date, f"e{index}")
     ]
     inside = [
@@ -199,10 +199,10 @@ def test_converting_before_or_after_crediting_is_the_same(touched, happened, cur
 def test_only_conversions_within_the_lookback_of_a_late_touchpoint_have_to_be_done_again(
     touched, happened, late, reset
 ):
-    # Every touchpoint of the half day "late" came after the first run.
-    known = [each for each in touched if each[3] != late]
+    # All touchpoints of the half day "late" arrive after the first run.
+    on_time = [touch for touch in touched if touch[3] != late]
     touchpoints, conversions = frames(touched, happened)
-    before, _ = frames(known, happened)
+    before, _ = frames(on_time, happened)
     options = {"lookback": "5D", "reset": reset, "kind": "kind"}
     models = ["linear", "time_decay", "last_touch"]
 

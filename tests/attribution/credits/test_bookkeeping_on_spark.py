@@ -1,4 +1,4 @@
-"""Windows, later amounts, currencies and periods are on Spark what they are on DuckDB."""
+"""Windows, later amounts, currencies and periods give the same results on Spark as on DuckDB."""
 
 import warnings
 
@@ -70,7 +70,7 @@ def same(left, right):
 def both(spark):
     given = frames()
     with warnings.catch_warnings():
-        # PySpark says what it does not know of pandas yet; fixtures are not under the mark above.
+        # PySpark warns about pandas versions, and the mark above does not cover fixtures.
         warnings.simplefilter("ignore", FutureWarning)
         lent = {name: on_spark(spark, f"kept_{name}", frame) for name, frame in given.items()}
     return tuple(

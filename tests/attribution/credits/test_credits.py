@@ -1,4 +1,4 @@
-"""Credits of rule-based models, against numbers worked out by hand."""
+"""Credits of rules, against numbers computed by hand."""
 
 import pandas as pd
 import pytest
@@ -130,7 +130,7 @@ class TestMilestones:
         touched = touchpoints(("u", "a", 9), ("u", "b", 1), ("v", "a", 9), ("v", "b", 1))
         converted = conversions(("e", "u", 1.0), ("f", "v", 1.0)).assign(lead=[NOON - 5 * DAY, pd.NaT])
         paths = Paths.from_frames(touched, converted, milestones={"lead": "lead"})
-        # e: a is first and lead (0.6), b last (0.3), nobody for the rest: 2/3, 1/3. f: no lead: 1/2, 1/2.
+        # e: a is first and lead (0.6), b last (0.3), no other touchpoints: 2/3, 1/3. f: no lead: 1/2, 1/2.
         assert credited(paths, "w_shaped") == pytest.approx({"a": 2 / 3 + 0.5, "b": 1 / 3 + 0.5}, abs=1e-12)
 
     def test_a_milestone_the_paths_do_not_carry_is_refused(self, four):
@@ -169,32 +169,32 @@ def test_custom_weights_that_are_all_zero_credit_equally(four):
             lambda touch: 1 / touch.position.max(),
             "several touchpoints.*allowed: a function of one touchpoint",
         ),
-        # Their sum is not finite, and a part of it would be none.
+        # The sum is infinite, so shares of it are undefined.
         (lambda touch: 1e308 + 0 * touch.position, "missing, negative or not finite"),
     ],
 )
-def test_custom_weights_that_are_no_weights_are_refused(four, weight, message):
+def test_invalid_custom_weights_are_refused(four, weight, message):
     with pytest.raises(errors.InvalidRequest, match=message):
         attribute(four, CustomWeights(weight))
 
 
-def test_custom_weights_may_only_ask_for_what_a_touchpoint_has(four):
+def test_custom_weights_that_use_an_unknown_column_are_refused(four):
     with pytest.raises(errors.InvalidRequest, match="position, length, age_days, node_id, type"):
         attribute(four, CustomWeights(lambda touch: touch.colour))
 
 
 @pytest.mark.parametrize("models", [None, 3, Linear, b"linear"])
-def test_what_is_no_model_is_refused(four, models):
+def test_arguments_that_are_no_models_are_refused(four, models):
     with pytest.raises(errors.InvalidRequest, match="models: .* is not a model; allowed"):
         attribute(four, models)
 
 
-def test_what_are_no_paths_is_refused():
+def test_an_argument_other_than_paths_is_refused():
     with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths; allowed: .*from_frames"):
         attribute(touchpoints(("u", "a", 1)), "linear")
 
 
-def test_spend_stays_where_nothing_converted():
+def test_spend_is_kept_without_conversions():
     paths = Paths.from_frames(touchpoints(("u", "a", 1)), conversions(("e", "u", 1.0)).iloc[:0])
     spend = pd.DataFrame({"node_id": ["a"], "spend": [5.0], "currency": ["EUR"]})
     credits = attribute(paths, ["linear", "last_touch"], spend=spend)
@@ -204,7 +204,7 @@ def test_spend_stays_where_nothing_converted():
     ]
 
 
-def test_last_non_direct_with_nodes_of_ones_own(four):
+def test_last_non_direct_with_named_direct_nodes(four):
     assert credited(four, LastNonDirect(direct=("direct", "a"))) == {"a": 0, "b": 1, "direct": 0}
 
 
@@ -353,7 +353,7 @@ class TestConfidence:
         a, b = credits.loc["a"], credits.loc["b"]
         assert a["low"] == pytest.approx(gamma.ppf(0.025, 2.5**2 / 4.25, scale=4.25 / 2.5))
         assert a["high"] == pytest.approx(gamma.ppf(0.975, 2.5**2 / 4.25 + 1, scale=4.25 / 2.5))
-        # One more part for b as it is usual in both: 4.5 of 3 conversions.
+        # For b, one more conversion of average weight: 4.5 of 3 conversions.
         mean, variance = 0.5 + 1.5, 0.25 + 1.5**2
         assert b["high"] == pytest.approx(gamma.ppf(0.975, mean**2 / variance, scale=variance / mean))
 
@@ -373,7 +373,7 @@ class TestConfidence:
 
 
 class TestModels:
-    """How models are named and refused."""
+    """Names and labels of models."""
 
     def test_names_ignore_case_and_punctuation(self, four):
         assert (
@@ -391,7 +391,7 @@ class TestModels:
             attribute(four, "liner")
 
     @pytest.mark.parametrize("models", [[], ["linear", "linear"], [3], [None]])
-    def test_lists_that_make_no_sense_are_refused(self, four, models):
+    def test_invalid_lists_of_models_are_refused(self, four, models):
         with pytest.raises(errors.InvalidRequest, match="models"):
             attribute(four, models)
 

@@ -1,4 +1,4 @@
-"""The tree: looking below a node, and which models credits can be rolled up of."""
+"""Drill-down in the node tree, and which models can be rolled up."""
 
 import pandas as pd
 import pytest
@@ -40,17 +40,17 @@ def conversions(credits):
 CREDITS = attribute(paths_of(("shoes brand boots letter", 4, 0), ("generic elsewhere", 2, 0)), "linear")
 
 
-def test_a_branch_is_divided_among_what_is_right_below():
+def test_the_credit_of_a_node_is_divided_among_its_children():
     assert conversions(drill_down(CREDITS, NODES)) == {"ads": 4.0, "letter": 1.0, "elsewhere": 1.0}
     assert conversions(drill_down(CREDITS, NODES, "ads")) == {"brand": 3.0, "generic": 1.0}
-    # What is credited to the node itself has a row of its own.
+    # Credit of the node itself is in a row of its own.
     assert conversions(drill_down(CREDITS, NODES, "brand")) == {"shoes": 1.0, "brand": 1.0, "boots": 1.0}
     assert conversions(drill_down(CREDITS, NODES, "shoes")) == {"shoes": 1.0}
     names = drill_down(CREDITS, NODES, "ads").set_index("node_id")["node_name"].to_dict()
     assert names == {"brand": "Brand", "generic": "Generic"}
 
 
-def test_the_unattributed_belong_to_no_branch():
+def test_unattributed_conversions_belong_to_no_branch():
     day = pd.to_datetime(["2025-01-01"], utc=True)
     touchpoints = pd.DataFrame({"user_id": ["u"], "node_id": ["shoes"], "date": day})
     orders = pd.DataFrame({"event_id": ["e", "f"], "user_id": ["u", "v"], "date": [*day, *day]})
@@ -80,7 +80,7 @@ def test_bad_input_is_refused_by_name(arguments, message):
         drill_down(*arguments)
 
 
-def test_a_loop_in_the_tree_ends():
+def test_a_tree_with_a_loop_terminates():
     loop = NODES.assign(parentId=["brand", "ads", "brand", "brand", "ads", None])
     assert conversions(drill_down(CREDITS, loop))["letter"] == 1.0
 
@@ -128,12 +128,12 @@ def test_time_decay_can_be_rolled_up():
     assert conversions(direct) == pytest.approx(conversions(rolled))
 
 
-#: For each model that cannot be rolled up: paths, what rolls up to the campaign, and what it is credited.
+#: For each model that cannot be rolled up: paths, rolled-up credit of the campaign, and its direct credit.
 COUNTEREXAMPLES = {
     # Two nodes of one campaign are two players of three, the campaign is one of two.
     "shapley": ([("shoes boots letter", 6, 0)], 4.0, 3.0),
     "ordered_shapley": ([("shoes boots letter", 6, 0)], 4.0, 3.0),
-    # Each of three nodes is a removal that loses everything.
+    # Removing any of the three nodes loses all conversions.
     "markov": ([("shoes boots letter", 6, 0)], 4.0, 3.0),
     # A node takes part in a conversion once.
     "participation": ([("shoes boots", 6, 0)], 12.0, 6.0),
@@ -141,7 +141,7 @@ COUNTEREXAMPLES = {
 
 
 @pytest.mark.parametrize("model", COUNTEREXAMPLES)
-def test_models_that_tell_nodes_apart_cannot_be_rolled_up(model):
+def test_models_that_compare_nodes_cannot_be_rolled_up(model):
     rows, rolled, direct = COUNTEREXAMPLES[model]
     found = roll_up(attribute(paths_of(*rows), model), NODES, "campaign")
     assert conversions(found)["brand"] == pytest.approx(rolled)

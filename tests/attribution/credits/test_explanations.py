@@ -1,4 +1,4 @@
-"""Why touchpoints have their credit; the numbers in the words are worked out by hand."""
+"""Explanations of credits; the numbers in the sentences are computed by hand."""
 
 import pandas as pd
 import pytest
@@ -45,38 +45,38 @@ def why(paths, model, event="e"):
         (
             "last_non_direct",
             [
-                *["a later one is not direct either: 0 %"] * 2,
-                "last of 4 touchpoints that is not direct: 100 %",
+                *["followed by another non-direct touchpoint: 0 %"] * 2,
+                "last non-direct of 4 touchpoints: 100 %",
                 "direct: 0 %",
             ],
         ),
         (
             LastNonDirect(direct=("search", "email", "direct")),
-            [*["direct, and not the last: 0 %"] * 3, "last, and nothing but direct before it: 100 %"],
+            [*["not the last, all direct: 0 %"] * 3, "last of 4 touchpoints, all direct: 100 %"],
         ),
         ("linear", ["one of 4 touchpoints: 25 %"] * 4),
         (
             "linear_ramp",
-            [f"touchpoint {place} of 4: {place} of 10 parts, {10 * place} %" for place in (1, 2, 3, 4)],
+            [f"touchpoint {place} of 4: weight {place} of 10, {10 * place} %" for place in (1, 2, 3, 4)],
         ),
         (
-            # Half after four days: 1/4, 1/2, 2 ** -0.5, 2 ** -0.25, together 2.30.
+            # Half-life of four days: 1/4, 1/2, 2 ** -0.5, 2 ** -0.25, in total 2.30.
             TimeDecay("4D"),
             [
-                "8.0 days before: weight 0.25 of 2.30, 10.9 %",
-                "4.0 days before: weight 0.50 of 2.30, 21.8 %",
-                "2.0 days before: weight 0.71 of 2.30, 30.8 %",
-                "1.0 days before: weight 0.84 of 2.30, 36.6 %",
+                "8.0 days old: weight 0.25 of 2.30, 10.9 %",
+                "4.0 days old: weight 0.50 of 2.30, 21.8 %",
+                "2.0 days old: weight 0.71 of 2.30, 30.8 %",
+                "1.0 days old: weight 0.84 of 2.30, 36.6 %",
             ],
         ),
         (
-            # An hour is so short that all weights are 0 to the eye; against the last one they are not.
+            # With a half-life of an hour all weights round to 0, so they are shown relative to the last one.
             TimeDecay("1h"),
             [
-                "8.0 days before: weight 0.00 where the last one has 1.00, 2.67e-49 %",
-                "4.0 days before: weight 0.00 where the last one has 1.00, 2.12e-20 %",
-                "2.0 days before: weight 0.00 where the last one has 1.00, 5.96e-06 %",
-                "1.0 days before: weight 1.00 where the last one has 1.00, 100 %",
+                "8.0 days old: weight 0.00 against 1.00 of the last touchpoint, 2.67e-49 %",
+                "4.0 days old: weight 0.00 against 1.00 of the last touchpoint, 2.12e-20 %",
+                "2.0 days old: weight 0.00 against 1.00 of the last touchpoint, 5.96e-06 %",
+                "1.0 days old: weight 1.00 against 1.00 of the last touchpoint, 100 %",
             ],
         ),
         (
@@ -93,7 +93,7 @@ def why(paths, model, event="e"):
             [
                 "first of 4 touchpoints: 30 %",
                 "last before 'lead' of 4 touchpoints: 30 %",
-                "no key touchpoint of 4 touchpoints: 10 %",
+                "without a role of 4 touchpoints: 10 %",
                 "last of 4 touchpoints: 30 %",
             ],
         ),
@@ -102,7 +102,7 @@ def why(paths, model, event="e"):
             [
                 "search took part: 100 %",
                 "email took part: 100 %",
-                "search took part at touchpoint 1 already: 0 %",
+                "search already took part at touchpoint 1: 0 %",
                 "direct took part: 100 %",
             ],
         ),
@@ -113,44 +113,44 @@ def why(paths, model, event="e"):
         (
             "shapley",
             [
-                "one of 3 nodes: 33.3 %, over 2 touchpoints of it",
+                "one of 3 nodes: 33.3 %, divided among its 2 touchpoints",
                 "one of 3 nodes: 33.3 %",
-                "one of 3 nodes: 33.3 %, over 2 touchpoints of it",
+                "one of 3 nodes: 33.3 %, divided among its 2 touchpoints",
                 "one of 3 nodes: 33.3 %",
             ],
         ),
     ],
 )
-def test_rules_in_words(paths, model, expected):
+def test_reasons_of_rules(paths, model, expected):
     assert why(paths, model) == expected
 
 
-def test_rates_in_words():
-    # Of ab 4 of 8 converted, of b 0 of 4, of a 1 of 4.
+def test_reasons_of_models_that_compare_rates():
+    # Conversion rates: ab 4 of 8, b 0 of 4, a 1 of 4.
     journeys = users_of([("ab", 4, 4.0, 4), ("b", 0, 0.0, 4), ("a", 1, 1.0, 3)])
     assert why(journeys, Fractribution(), "event 0-0") == [
-        "users with this path convert at 50 %, without this touchpoint at 0 %: loses 50 of 75 percentage points",
-        "users with this path convert at 50 %, without this touchpoint at 25 %: loses 25 of 75 percentage points",
+        "users with this path convert at 50 %, without this touchpoint at 0 %: 50 of 75 percentage points lost",
+        "users with this path convert at 50 %, without this touchpoint at 25 %: 25 of 75 percentage points lost",
     ]
     assert why(journeys, ConversionRateShapley(), "event 0-0") == [
-        "a adds 37.5 of the 50 percentage points at which users with these nodes convert: 75 %",
-        "b adds 12.5 of the 50 percentage points at which users with these nodes convert: 25 %",
+        "users with these nodes convert at 50 %, of which a contributes 37.5 percentage points: 75 %",
+        "users with these nodes convert at 50 %, of which b contributes 12.5 percentage points: 25 %",
     ]
 
 
-def test_what_a_transform_leaves_out_and_what_nothing_loses():
+def test_reasons_of_touchpoints_left_out_by_a_transform_or_without_effect():
     journeys = users_of([("aab", 1, 1.0, 1), ("ab", 1, 1.0, 1), ("a", 2, 2.0, 0), ("b", 2, 2.0, 0)])
     assert why(journeys, Fractribution(transform="first"), "event 0-0") == [
-        "nothing is lost without any touchpoint, and it is not the last: 0 %",
-        "left out by the transform 'first': 0 %",
-        "nothing is lost without any touchpoint, and it is the last: 100 %",
+        "no touchpoint raises the conversion rate, and this is not the last one: 0 %",
+        "left out of the path (transform 'first'): 0 %",
+        "no touchpoint raises the conversion rate, and this is the last one: 100 %",
     ]
     assert why(journeys, Fractribution(steps=1), "event 0-0")[0] == (
-        "left out by the transform to the last 1 touchpoints: 0 %"
+        "left out of the path (last 1 touchpoint only): 0 %"
     )
 
 
-def test_a_hazard_in_words():
+def test_reasons_of_the_discrete_hazard():
     drawn = simulate("random", users=3_000, seed=11)
     world = Paths.from_frames(drawn.touchpoints, drawn.conversions, users=drawn.users, lookback="1D")
     model = DiscreteHazard(rows=4_000)
@@ -158,16 +158,19 @@ def test_a_hazard_in_words():
     rows = explain(world, model, credits.loc[credits["position"].isna(), "event_id"].iloc[0])
     assert rows["weight"].sum() == pytest.approx(1.0)
     assert rows["node_id"].isna().tolist() == [False] * (len(rows) - 1) + [True]
-    *touched, nobodys = rows["why"]
-    assert nobodys.endswith(("there without any of them", "too many", "happened anyway"))
-    assert all("lost without it" in each or "higher without it" in each for each in touched)
-    # What lies before the short lookback is at work all the same, and is told so.
+    *touched, unattributed = rows["why"]
+    assert unattributed.endswith(("too much", "would have happened anyway"))
+    assert all(
+        why.endswith(("less likely to convert without it", "more likely to convert without it"))
+        for why in touched
+    )
+    # Touchpoints before the short lookback still have an effect.
     outside = rows["position"].isna().tolist()
     assert any(outside)
-    assert ["before the lookback" in each for each in rows["why"]] == outside
+    assert ["before the lookback" in why for why in rows["why"]] == outside
 
 
-def test_the_numbers_are_those_of_the_credits(paths):
+def test_weights_sum_to_the_credits_of_attribute(paths):
     for rule in rule_models():
         rows = explain(paths, rule, "e")
         by_node = rows.groupby("node_id")[["conversions", "value"]].sum()
@@ -192,20 +195,24 @@ def test_a_conversion_without_a_touchpoint(paths):
 
 def test_the_only_touchpoint():
     single = users_of([("a", 1, 1.0, 0)])
-    assert why(single, "position_based", "event 0-0") == ["only of 1 touchpoint: 100 %"]
-    assert why(single, "linear", "event 0-0") == ["one of 1 touchpoint: 100 %"]
+    assert why(single, "position_based", "event 0-0") == ["the only touchpoint: 100 %"]
+    assert why(single, "linear", "event 0-0") == ["the only touchpoint: 100 %"]
 
 
-def test_aggregated_paths_have_conversions_too():
+def test_aggregated_paths_can_be_explained():
     assert why(paths_of([("ab", 3, 3.0, 0)]), "linear", "0") == ["one of 2 touchpoints: 50 %"] * 2
 
 
-def test_what_is_not_there_is_refused(paths):
-    with pytest.raises(errors.InvalidRequest, match="event_id: there is no conversion 'x' in these paths"):
+def test_invalid_arguments_are_refused(paths):
+    with pytest.raises(
+        errors.InvalidRequest, match="event_id: the paths have no conversion 'x'; allowed: a value of"
+    ):
         explain(paths, "linear", "x")
-    with pytest.raises(errors.InvalidRequest, match="event_id: 7 is not a text; allowed: one of column"):
+    with pytest.raises(
+        errors.InvalidRequest, match="event_id: 7 is not a string; allowed: a value of the column"
+    ):
         explain(paths, "linear", 7)
-    with pytest.raises(errors.InvalidRequest, match=r"model: there are 2 \(linear, markov\); allowed: one"):
+    with pytest.raises(errors.InvalidRequest, match=r"model: got 2 models \(linear, markov\); allowed: one"):
         explain(paths, ["linear", "markov"], "e")
-    with pytest.raises(errors.InvalidRequest, match="markov gives credit to nodes"):
+    with pytest.raises(errors.InvalidRequest, match="markov credits nodes, not touchpoints"):
         explain(paths, "markov", "e")

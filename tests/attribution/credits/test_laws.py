@@ -1,4 +1,4 @@
-"""Laws of attribution, on random journeys."""
+"""Properties of attribution, on random journeys."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -90,7 +90,7 @@ def test_order_of_rows_and_names_of_users_change_nothing(touched, converted, ran
 @few
 @given(st.lists(st.tuples(users, nodes), max_size=12), conversions)
 def test_renaming_nodes_renames_the_credits(touched, converted):
-    # Each touch at an instant of its own: names decide ties of time, and nothing else.
+    # Touches at distinct instants, because names break ties.
     apart = [(user, node, START + timedelta(hours=17 * index)) for index, (user, node) in enumerate(touched)]
     renamed = {"a": "x > y", "b": "ünï'\"; DROP", "direct": "12"}
     rules = KINDS[1:]

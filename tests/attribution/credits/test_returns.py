@@ -1,4 +1,4 @@
-"""Spend beside credit, models side by side, and nodes rolled up."""
+"""Cost and return, models side by side, and roll-up."""
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def test_cost_per_conversion_and_return():
     ]
 
 
-def test_intervals_of_cost_and_return_follow_from_those_of_the_credit():
+def test_bounds_of_cost_and_return_follow_from_those_of_the_credit():
     credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "email", 1.0, 10.0, "EUR"))
     bounds = {"low": [2.0, 0.0], "high": [6.0, 3.0], "value_low": [60.0, -5.0], "value_high": [120.0, 25.0]}
     credits = credits.assign(**bounds, share_low=0.0, share_high=1.0)
@@ -42,16 +42,16 @@ def test_intervals_of_cost_and_return_follow_from_those_of_the_credit():
     assert table(report, *columns) == [
         ["search", 7.5, 5.0, 15.0, 3.0, 2.0, 4.0],
         ["email", 6.0, 2.0, np.inf, 10 / 6, -5 / 6, 25 / 6],
-        # No conversion, however often: no finite cost, and no return.
+        # No credited conversions: infinite cost per conversion, and no return.
         ["tv", None, np.inf, np.inf, 0.0, 0.0, 0.0],
     ]
     tv = report.set_index("node_id").loc["tv"]
     assert tv[["low", "high", "value_low", "value_high", "share_low", "share_high"]].tolist() == [0.0] * 6
-    # Twice is once: what was there before is replaced.
+    # A second call replaces the columns of the first.
     pd.testing.assert_frame_equal(report_returns(report[report["node_id"] != "tv"].iloc[:2], spend), report)
 
 
-def test_a_model_without_intervals_has_none_where_there_is_no_credit_either():
+def test_a_model_without_intervals_has_no_bounds_for_nodes_without_credit():
     credits = credits_of(("known", "search", 4.0, 90.0, "EUR"), ("unknown", "search", 4.0, 90.0, "EUR"))
     credits = credits.assign(
         low=[2.0, None], high=[6.0, None], value_low=[60.0, None], value_high=[99.0, None]
@@ -64,7 +64,7 @@ def test_a_model_without_intervals_has_none_where_there_is_no_credit_either():
     ]
 
 
-def test_without_spend_or_currency_there_are_no_bounds_either():
+def test_without_spend_or_currency_there_are_no_bounds():
     credits = credits_of(("linear", "search", 4.0, 4.0, None), ("linear", "email", 4.0, 4.0, None))
     credits = credits.assign(low=0.0, high=9.0, value_low=1.0, value_high=9.0)
     report = report_returns(credits, spend_of(("search", 18.0, "EUR"), ("email", 0.0, "EUR")))
@@ -88,7 +88,7 @@ def test_the_order_of_columns_with_intervals_and_spend():
     assert row["roas_high"] == pytest.approx(row["value_high"] / 6)
 
 
-def test_spend_without_credit_and_credit_without_spend_both_stay():
+def test_spend_without_credit_and_credit_without_spend_are_both_kept():
     credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("first", "search", 4.0, 90.0, "EUR"))
     report = report_returns(credits, spend_of(("tv", 50.0, "EUR")))
     assert table(report, "model", "node_id", "conversions", "value", "spend", "cpa", "roas") == [
@@ -105,21 +105,23 @@ def test_no_spend_gives_no_ratio():
     assert table(report, "spend", "cpa", "roas") == [[0.0, None, None]]
 
 
-def test_currencies_meet_only_themselves():
+def test_spend_is_joined_within_its_currency():
     credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "search", 1.0, 10.0, "CHF"))
     report = report_returns(credits, spend_of(("search", 30.0, "EUR")))
     assert table(report, "currency", "spend", "roas") == [["EUR", 30.0, 3.0], ["CHF", None, None]]
 
 
-def test_conversions_without_a_currency_take_that_of_the_spend_and_have_no_return():
+def test_conversions_without_a_currency_take_that_of_the_spend_without_a_return():
     credits = credits_of(("linear", "search", 4.0, 4.0, None))
     report = report_returns(credits, spend_of(("search", 30.0, "EUR")))
     assert table(report, "currency", "cpa", "roas") == [["EUR", 7.5, None]]
-    with pytest.raises(errors.InvalidRequest, match="spend in CHF, EUR; allowed: spend in one currency"):
+    with pytest.raises(
+        errors.InvalidRequest, match="spend: has CHF, EUR, but .* no currency; allowed: spend in one currency"
+    ):
         report_returns(credits, spend_of(("search", 30.0, "EUR"), ("tv", 1.0, "CHF")))
 
 
-def test_spend_stands_beside_conversions_of_its_currency_alone_where_others_have_none():
+def test_conversions_without_a_currency_get_no_spend_if_others_have_one():
     credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "search", 1.0, 10.0, None))
     expected = [["EUR", 20.0, 5.0, 4.5], [None, None, None, None]]
     for spend in (spend_of(("search", 20.0, "EUR")), spend_of(("search", 20.0, None))):
@@ -127,18 +129,21 @@ def test_spend_stands_beside_conversions_of_its_currency_alone_where_others_have
         assert table(report, "currency", "spend", "cpa", "roas") == expected
 
 
-def test_without_any_currency_values_are_taken_to_be_in_one():
+def test_without_any_currency_all_amounts_are_in_the_same_one():
     credits = credits_of(("linear", "search", 4.0, 90.0, None))
     report = report_returns(credits, spend_of(("search", 30.0, None))[["node_id", "spend"]])
     assert table(report, "currency", "cpa", "roas") == [[None, 7.5, 3.0]]
 
 
-def test_spend_without_a_currency_takes_the_only_one_there_is():
+def test_spend_without_a_currency_takes_the_only_currency_of_the_conversions():
     credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"))
     bare = spend_of(("search", 30.0, None))[["node_id", "spend"]]
     assert table(report_returns(credits, bare), "currency", "roas") == [["EUR", 3.0]]
     two = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "search", 1.0, 1.0, "CHF"))
-    with pytest.raises(errors.InvalidRequest, match="a column 'currency'"):
+    with pytest.raises(
+        errors.InvalidRequest,
+        match="spend: has no currency, but the conversions are in CHF, EUR; .* a column 'currency'",
+    ):
         report_returns(two, bare)
 
 
@@ -165,12 +170,14 @@ def test_bad_spend_is_shown_as_it_was_given():
         )
 
 
-def test_credits_that_cannot_stand_side_by_side_are_refused():
+def test_credits_that_cannot_be_compared_are_refused():
     credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"))
-    with pytest.raises(errors.InvalidRequest, match="credits: 'linear' has 'search' twice"):
+    with pytest.raises(errors.InvalidRequest, match="credits: model 'linear' has two rows for node 'search'"):
         compare_models(pd.concat([credits, credits]))
     for label in ("spread", "node_id"):
-        with pytest.raises(errors.InvalidRequest, match=f"credits: a model is called '{label}'"):
+        with pytest.raises(
+            errors.InvalidRequest, match=f"credits: the model label '{label}' is the name of a result column"
+        ):
             compare_models(credits.assign(model=label))
 
 
@@ -187,7 +194,7 @@ def test_models_side_by_side():
     credits = attribute(paths, ["first_touch", "linear"])
     by_share = compare_models(credits, by="share")
     assert by_share["spread"].tolist() == pytest.approx([2 / 3, 1 / 3, 1 / 3])
-    # A model that has no row of a node gives it nothing; an unknown value stays unknown.
+    # A model without a row for a node credits it with 0; unknown values stay null.
     without = credits[(credits["model"] == "linear") | (credits["node_id"] == "a")]
     assert table(compare_models(without), "node_id", "first_touch", "spread")[1:] == [
         ["b", 0.0, 2.0],
@@ -240,7 +247,7 @@ def test_roll_up_recomputes_ratios_and_leaves_bounds_out():
 @pytest.mark.parametrize(
     ("ids", "parents"), [([1, 2, 3], [None, 1, 1]), ([1, 2, 3], pd.array([None, 1, 1], dtype="Int64"))]
 )
-def test_nodes_may_be_numbered(ids, parents):
+def test_node_ids_may_be_numbers(ids, parents):
     nodes = pd.DataFrame(
         {"_id": ids, "parentId": parents, "type": ["campaign", "adset", "adset"], "name": ["A", None, "C"]}
     )
@@ -248,7 +255,7 @@ def test_nodes_may_be_numbered(ids, parents):
     assert table(roll_up(credits, nodes, "campaign"), "node_id", "node_name", "conversions") == [
         ["1", "A", 5.0]
     ]
-    # A node without a name is called by its id.
+    # A node without a name is shown by its id.
     assert table(roll_up(credits, nodes, "keyword"), "node_id", "node_name") == [["2", "2"], ["3", "C"]]
 
 

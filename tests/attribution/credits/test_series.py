@@ -1,4 +1,4 @@
-"""Credits over time, on numbers small enough for paper."""
+"""Credits over time, on examples computed by hand."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ TOUCHPOINTS = pd.DataFrame(
         "date": instants("01-01", "01-03", "01-31T23:30"),
     }
 )
-#: Two orders with touchpoints and one without; all of them are qualified later.
+#: Two orders with touchpoints and one without; all are qualified later.
 ORDERS = pd.DataFrame(
     {
         "event_id": ["e", "f", "g"],
@@ -71,7 +71,7 @@ def test_by_the_date_of_the_touchpoint():
         ("2025-01-01", "search", 0.5, 15.0),
         ("2025-01-03", "email", 0.5, 15.0),
         ("2025-01-31", "email", 1.0, 12.0),
-        # No touchpoint led to this one.
+        # A conversion without touchpoints.
         ("2025-02-02", None, 1.0, 5.0),
     ]
 
@@ -86,14 +86,14 @@ def test_by_the_date_of_the_state():
     assert series(paths) == series()
 
 
-def test_dates_of_reports_and_of_windows_are_choices_apart():
+def test_the_date_of_the_report_and_the_anchor_of_windows_are_independent():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified", anchor="state", lookback="30D")
-    # Qualified on the 1st of February: only what came after the 2nd of January led to it.
+    # Qualified on 1 February: with a lookback of 30 days only touchpoints after 2 January count.
     assert series(paths) == [("2025-01", "email", 2.0, 42.0), ("2025-02", None, 1.0, 5.0)]
     assert series(paths, date="state") == [("2025-02", "email", 2.0, 42.0), ("2025-03", None, 1.0, 5.0)]
 
 
-def test_later_amounts_belong_to_their_event_or_have_dates_of_their_own():
+def test_later_amounts_count_at_the_event_or_at_their_own_date():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER)
     assert series(paths)[:2] == [("2025-01", "email", 1.5, 22.0), ("2025-01", "search", 0.5, 10.0)]
     assert series(paths, date="state") == [
@@ -110,7 +110,7 @@ def test_later_amounts_belong_to_their_event_or_have_dates_of_their_own():
 
 
 def test_periods_are_those_of_a_time_zone():
-    # Half past eleven in the evening of the 31st is the 1st of February in Paris.
+    # 23:30 UTC on 31 January is 1 February in Paris.
     assert series(timezone="Europe/Paris")[:2] == [
         ("2025-01", "email", 0.5, 15.0),
         ("2025-01", "search", 0.5, 15.0),
@@ -122,7 +122,7 @@ def test_periods_are_those_of_a_time_zone():
     assert (frame.attrs["timezone"], frame.attrs["date"]) == ("Europe/Paris", "event")
 
 
-def test_spend_stands_beside_the_credit_of_its_period():
+def test_spend_is_joined_to_the_credit_of_its_period():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
     rows = credit_series(paths, "linear", interval="month")
     spent = rows[rows["spend"].notna()]
@@ -132,21 +132,23 @@ def test_spend_stands_beside_the_credit_of_its_period():
         ["2025-02", "search", 0.0, 0.0, 2.0],
     ]
     assert rows["node_id"].isna().tolist() == [False, False, False, False, True]
-    # Spend whose dates are not known cannot be told by period.
+    # Spend without dates cannot be assigned to periods.
     assert "spend" not in credit_series(paths.with_spend(SPEND.drop(columns="date")), "linear").columns
 
 
-def test_spend_and_credit_meet_in_one_currency():
+def test_a_missing_currency_is_filled_from_the_other_side():
     counts = Paths.from_frames(TOUCHPOINTS, ORDERS.drop(columns=["value", "currency"])).with_spend(SPEND)
     assert set(credit_series(counts, "linear")["currency"]) == {"EUR"}
     plain = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND.drop(columns="currency"))
     assert set(credit_series(plain, "linear")["currency"]) == {"EUR"}
     several = counts.with_spend(SPEND.assign(currency=["EUR", "USD", "EUR"]))
-    with pytest.raises(errors.InvalidRequest, match="what has no currency meets EUR, USD"):
+    with pytest.raises(
+        errors.InvalidRequest, match="spend: conversions without a currency could be EUR, USD; allowed"
+    ):
         credit_series(several, "linear")
 
 
-def test_credit_without_a_currency_stays_apart_from_that_of_another():
+def test_credit_without_a_currency_is_not_merged_into_another_currency():
     orders = ORDERS.assign(currency=["EUR", None, "EUR"])
     for spend in (SPEND, SPEND.drop(columns="currency")):
         rows = credit_series(
@@ -174,7 +176,7 @@ def test_bad_spend_is_refused_by_name(spend, message):
         credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(spend), "linear")
 
 
-def test_nothing_gives_an_empty_series_with_all_columns():
+def test_no_conversions_give_an_empty_series_with_all_columns():
     empty = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS.iloc[:0]), "linear", timezone="Europe/Paris")
     whole = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), "linear")
     assert empty.empty
@@ -183,7 +185,7 @@ def test_nothing_gives_an_empty_series_with_all_columns():
 
 @pytest.mark.parametrize("date", ["event", "state", "touch"])
 @pytest.mark.parametrize("model", ["shapley", "participation", "fractribution", "conversion_rate_shapley"])
-def test_summed_over_periods_they_are_the_credits(model, date):
+def test_credits_summed_over_periods_equal_those_of_attribute(model, date):
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER)
     summed = (
         credit_series(paths, model, date=date)
@@ -194,7 +196,7 @@ def test_summed_over_periods_they_are_the_credits(model, date):
     pd.testing.assert_frame_equal(summed.sort_index(), credits.sort_index(), check_exact=False, rtol=1e-12)
 
 
-#: Few half-lives and rows: what is tested are sums, not the fit.
+#: Few half-lives and rows, because the tests check sums, not the fit.
 HAZARDS = {
     "alone": DiscreteHazard(half_lives=("2D",), rows=1_000),
     "pairs": DiscreteHazard(half_lives=("1D", "5D"), rows=1_000, interactions=True),
@@ -203,9 +205,9 @@ HAZARDS = {
 
 @pytest.fixture(scope="module")
 def world():
-    """Touchpoints and conversions, most of which are qualified some days later and some corrected."""
-    made = simulate("random", users=600, seed=12)
-    conversions = made.conversions.sort_values("event_id", ignore_index=True)
+    """Touchpoints and conversions; most are qualified some days later, some corrected."""
+    simulated = simulate("random", users=600, seed=12)
+    conversions = simulated.conversions.sort_values("event_id", ignore_index=True)
     later = conversions["date"] + pd.to_timedelta(conversions.index % 9, unit="D") + pd.Timedelta("3h")
     conversions = conversions.assign(qualified=later.where(conversions.index % 5 > 0))
     corrected = conversions.iloc[::3]
@@ -216,13 +218,13 @@ def world():
             "value": -corrected["value"] / 4,
         }
     )
-    return made.touchpoints, conversions, adjustments
+    return simulated.touchpoints, conversions, adjustments
 
 
 @pytest.mark.parametrize("date", ["event", "state", "touch"])
 @pytest.mark.parametrize("anchor", ["event", "state"])
 @pytest.mark.parametrize("hazard", HAZARDS)
-def test_hazards_summed_over_periods_are_the_credits(world, hazard, anchor, date):
+def test_hazard_credits_summed_over_periods_equal_those_of_attribute(world, hazard, anchor, date):
     touchpoints, conversions, adjustments = world
     paths = Paths.from_frames(
         touchpoints, conversions, adjustments=adjustments, state="qualified", anchor=anchor, lookback="6D"
@@ -232,7 +234,7 @@ def test_hazards_summed_over_periods_are_the_credits(world, hazard, anchor, date
     interval, timezone = ("day", "UTC") if date == "event" else ("month", "America/New_York")
     rows = credit_series(paths, model, date=date, interval=interval, timezone=timezone)
     summed = rows.groupby("node_id", dropna=False)[["conversions", "value"]].sum()
-    # Nodes that earn nothing have no row in a series.
+    # Nodes without credit have no row in a series.
     summed = summed.reindex(credits.index, fill_value=0.0)
     pd.testing.assert_frame_equal(summed, credits, check_exact=False, rtol=1e-7, atol=1e-9)
     qualified = conversions[conversions["qualified"].notna()]
@@ -242,7 +244,7 @@ def test_hazards_summed_over_periods_are_the_credits(world, hazard, anchor, date
 
 
 @pytest.mark.parametrize("hazard", HAZARDS)
-def test_periods_of_hazards_hold_the_conversions_of_their_days(world, hazard):
+def test_hazard_credits_of_a_day_sum_to_its_conversions(world, hazard):
     touchpoints, conversions, adjustments = world
     paths = Paths.from_frames(touchpoints, conversions, adjustments=adjustments, state="qualified")
     qualified = conversions[conversions["qualified"].notna()]
@@ -250,7 +252,7 @@ def test_periods_of_hazards_hold_the_conversions_of_their_days(world, hazard):
         rows = credit_series(paths, HAZARDS[hazard], date=date)
         found = rows.groupby("since")["conversions"].sum()
         expected = qualified.groupby(qualified[column].dt.floor("D")).size()
-        # A later amount has a date of its own, and is no conversion.
+        # Later amounts have dates of their own and are not conversions.
         np.testing.assert_allclose(found.drop(expected.index), 0.0, atol=1e-9)
         pd.testing.assert_series_equal(
             found.loc[expected.index], expected.astype("float64"), check_names=False, check_index_type=False
@@ -258,7 +260,7 @@ def test_periods_of_hazards_hold_the_conversions_of_their_days(world, hazard):
 
 
 @pytest.mark.parametrize("hazard", HAZARDS)
-def test_by_touch_hazards_credit_the_day_of_the_touchpoint(world, hazard):
+def test_hazard_credits_by_touch_are_on_the_day_of_the_touchpoint(world, hazard):
     touchpoints, conversions, _ = world
     paths = Paths.from_frames(touchpoints, conversions)
     rows = credit_series(paths, HAZARDS[hazard], date="touch")
@@ -268,10 +270,10 @@ def test_by_touch_hazards_credit_the_day_of_the_touchpoint(world, hazard):
     found = rows[rows["node_id"].notna()].set_index(["since", "node_id"])["conversions"]
     both = pd.concat([found, expected], axis=1, keys=["found", "expected"]).fillna(0.0)
     np.testing.assert_allclose(both["found"], both["expected"], atol=1e-9)
-    # What is nobody's stays at the day of the conversion.
-    nobodys = rows[rows["node_id"].isna()].set_index("since")["conversions"]
+    # The baseline stays at the day of the conversion.
+    baseline = rows[rows["node_id"].isna()].set_index("since")["conversions"]
     days = conversions["date"].dt.floor("D")
-    assert set(nobodys[nobodys.abs() > 1e-9].index) <= set(days)
+    assert set(baseline[baseline.abs() > 1e-9].index) <= set(days)
 
 
 def test_several_models_keep_their_order():
@@ -289,7 +291,7 @@ def test_several_models_keep_their_order():
         ({"date": "click"}, "date: 'click' is not allowed.*event, state, touch"),
         ({"date": "state"}, "date: 'state' needs the dates of a state or of later amounts"),
         ({"timezone": "Paris"}, "timezone: 'Paris' is not a time zone"),
-        ({"models": "markov"}, "gives credit to nodes, not to touchpoints"),
+        ({"models": "markov"}, "credits nodes, not touchpoints"),
         ({"models": "linaer"}, "models: 'linaer' is not a model"),
     ],
 )
@@ -298,7 +300,7 @@ def test_bad_input_is_refused_by_name(options, message):
         series(**options)
 
 
-def test_what_are_no_paths_is_refused():
+def test_an_argument_other_than_paths_is_refused():
     with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths"):
         credit_series(TOUCHPOINTS, "linear")
 

@@ -1,4 +1,4 @@
-"""Models that are asked for together share what they count; each must give what it gives alone."""
+"""Models computed together share counts, and give the same credits as alone."""
 
 import gc
 
@@ -31,11 +31,11 @@ def frames():
             "date": DAY + pd.to_timedelta(day, unit="D"),
         }
     )
-    bought = random.choice(330, 90, replace=False)
+    buyers = random.choice(330, 90, replace=False)
     conversions = pd.DataFrame(
         {
-            "event_id": [f"e{each}" for each in bought],
-            "user_id": [f"u{each}" for each in bought],
+            "event_id": [f"e{each}" for each in buyers],
+            "user_id": [f"u{each}" for each in buyers],
             "date": DAY + pd.to_timedelta(random.uniform(5, 25, 90), unit="D"),
             "value": random.uniform(-5, 50, 90).round(2),
             "currency": random.choice(["EUR", "USD"], 90),
@@ -47,7 +47,7 @@ def frames():
 
 @pytest.mark.parametrize("is_refunded", [False, True], ids=["as sold", "with refunds"])
 @pytest.mark.parametrize("intervals", [None, "closed_form", "bootstrap"])
-def test_models_give_together_what_they_give_alone(frames, is_refunded, intervals):
+def test_models_give_the_same_credits_together_as_alone(frames, is_refunded, intervals):
     touches, conversions, later = frames
     paths = at.Paths.from_frames(touches, conversions, adjustments=later if is_refunded else None)
     asked = {} if intervals is None else {"confidence": 0.9, "intervals": intervals, "replicates": 20}
@@ -56,7 +56,7 @@ def test_models_give_together_what_they_give_alone(frames, is_refunded, interval
     pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True), rtol=1e-9, atol=1e-12)
 
 
-def test_what_was_computed_goes_with_the_call(frames):
+def test_temporary_tables_are_dropped_after_the_call(frames):
     touches, conversions, _ = frames
     paths = at.Paths.from_frames(touches, conversions)
     engine = paths.touches._find_backends()[0][0].con

@@ -1,4 +1,4 @@
-"""Credits of single touchpoints, for every model that has them."""
+"""Credits of single touchpoints, under every model that has them."""
 
 import numpy as np
 import pandas as pd
@@ -35,18 +35,20 @@ KEY = ["model", "node_id", "currency"]
 
 @pytest.fixture(scope="module")
 def shop():
-    """Users with several conversions, ties, values in two currencies, refunds and paths of no touchpoint."""
+    """Users with several conversions, ties, values in two currencies, refunds and conversions without touchpoints."""
     random = np.random.default_rng(7)
-    touched, bought = [], []
+    touched, converted = [], []
     for user in range(60):
         for _ in range(random.integers(0, 7)):
             node = random.choice(["a", "b", "c", "direct"])
             touched.append((f"u{user}", node, int(random.integers(0, 60))))
         for _ in range(random.integers(0, 3)):
             when = int(random.integers(0, 80))
-            bought.append((f"u{user}", when, float(random.integers(-20, 50)), random.choice(["EUR", "USD"])))
+            converted.append(
+                (f"u{user}", when, float(random.integers(-20, 50)), random.choice(["EUR", "USD"]))
+            )
     touchpoints = pd.DataFrame(touched, columns=["user_id", "node_id", "hours"])
-    conversions = pd.DataFrame(bought, columns=["user_id", "hours", "value", "currency"])
+    conversions = pd.DataFrame(converted, columns=["user_id", "hours", "value", "currency"])
     conversions["event_id"] = [f"e{index}" for index in conversions.index]
     for frame in (touchpoints, conversions):
         frame["date"] = pd.Timestamp("2025-01-01", tz="UTC") + pd.to_timedelta(12 * frame["hours"], unit="h")
@@ -88,7 +90,7 @@ def test_touchpoints_of_hazards_add_up_to_the_credits(world, label):
     "label",
     [name for name in MODELS if name not in ("time_decay", "stepped", "custom", "w_shaped")],
 )
-def test_aggregated_paths_add_up_too(label):
+def test_aggregated_paths_add_up(label):
     journeys = [
         ("aba", 3, 9.0, 4),
         ("a", 1, 2.0, 10),
@@ -146,8 +148,8 @@ def test_by_hand():
     assert of_ab["loss"].to_dict() == pytest.approx({"a": 2 / 3, "b": 1 / 3})
 
 
-def test_touchpoints_that_nothing_tells_apart_share_alike(world):
-    # The discrete hazard sees nodes and instants alone; two clicks of a node in one instant have half each.
+def test_touchpoints_of_the_same_node_and_instant_share_equally(world):
+    # The discrete hazard sees nodes and instants only: two clicks of a node at one instant get half each.
     points = pd.DataFrame(
         {
             "user_id": ["u"] * 3 + ["v"],
@@ -165,7 +167,7 @@ def test_touchpoints_that_nothing_tells_apart_share_alike(world):
 
 
 @pytest.mark.parametrize("label", ["linear", "shapley", "fractribution", "conversion_rate_shapley"])
-def test_positions_are_the_same_pieces(shop, label):
+def test_credits_by_position_sum_the_touch_credits(shop, label):
     credits = touch_credits(shop, label)
     keys = ["node_id", "position", "currency"]
     expected = credits.groupby(keys, dropna=False)[["conversions", "value"]].sum().sort_index()
@@ -175,17 +177,15 @@ def test_positions_are_the_same_pieces(shop, label):
     pd.testing.assert_frame_equal(found, expected, check_exact=False, atol=1e-9)
 
 
-def test_a_model_with_credit_for_nodes_alone_says_so(shop):
-    message = (
-        "markov gives credit to nodes, not to touchpoints: its removal effects .* allowed: rules, Shapley"
-    )
+def test_models_that_credit_only_nodes_are_refused(shop):
+    message = "markov credits nodes, not touchpoints: its removal effects .* allowed: rules, Shapley"
     with pytest.raises(errors.InvalidRequest, match=message):
         touch_credits(shop, ["linear", "markov"])
 
 
-def test_labels_and_models_that_are_none(shop):
+def test_labels_of_a_mapping_and_invalid_models(shop):
     assert set(touch_credits(shop, {"mine": Linear()})["model"]) == {"mine"}
-    with pytest.raises(errors.InvalidRequest, match="models: there is none"):
+    with pytest.raises(errors.InvalidRequest, match="models is empty; allowed: at least one"):
         touch_credits(shop, [])
     with pytest.raises(errors.InvalidRequest, match="negative or not finite"):
         touch_credits(shop, CustomWeights(lambda touch: -1.0))

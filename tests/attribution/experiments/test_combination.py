@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import norm
 
 from attrib_ds.attribution.experiments import combine_with_experiment, posterior
-from attrib_ds.attribution.experiments.posterior import Measurement, combined, explain
+from attrib_ds.attribution.experiments.posterior import Measurement, combine, weigh_hypotheses
 from attrib_ds.errors import InvalidRequest
 
 NODES = ["display", "email", "radio", "search", "social", "video"]
@@ -38,13 +38,13 @@ def numbers_of(found, model="hazard", column="combined"):
 
 
 def test_a_precise_experiment_decides():
-    told = [100.0, 800.0, 0.0, 300.0, -50.0, 900.0]
-    found = combine_with_experiment(credits_of(MODELLED), effects_of(told, 0.5))
-    assert numbers_of(found) == pytest.approx(told, abs=1.0)
+    measured = [100.0, 800.0, 0.0, 300.0, -50.0, 900.0]
+    found = combine_with_experiment(credits_of(MODELLED), effects_of(measured, 0.5))
+    assert numbers_of(found) == pytest.approx(measured, abs=1.0)
     assert (numbers_of(found, column="high") - numbers_of(found, column="low")).max() < 2.1
 
 
-def test_an_experiment_that_says_nothing_leaves_the_model():
+def test_an_uninformative_experiment_leaves_the_model():
     found = combine_with_experiment(credits_of(MODELLED), effects_of([0.0] * 6, 1e7))
     # The prior's factors are about 1 on the logarithm's scale, so their mean is somewhat above it.
     assert numbers_of(found) / MODELLED == pytest.approx(np.full(6, numbers_of(found)[0] / 900.0), rel=1e-3)
@@ -59,37 +59,37 @@ def test_a_model_that_agrees_is_kept_and_its_interval_is_far_narrower():
     assert (width < 0.7 * 2 * 1.96 * 200.0).all()
 
 
-def test_of_a_model_that_disagrees_next_to_nothing_is_left():
-    told = np.array([-2000.0, 2500.0, 100.0, -900.0, 2400.0, -1500.0])
-    found = combine_with_experiment(credits_of(MODELLED), effects_of(told, 200.0))
-    assert np.abs(numbers_of(found) - told).max() < 100.0
-    off = (told - MODELLED) / np.hypot(200.0, 20.0)
+def test_a_model_that_disagrees_has_little_influence():
+    measured = np.array([-2000.0, 2500.0, 100.0, -900.0, 2400.0, -1500.0])
+    found = combine_with_experiment(credits_of(MODELLED), effects_of(measured, 200.0))
+    assert np.abs(numbers_of(found) - measured).max() < 100.0
+    off = (measured - MODELLED) / np.hypot(200.0, 20.0)
     assert numbers_of(found, column="disagreement") == pytest.approx(off, rel=1e-6)
 
 
-def test_one_node_that_a_model_gets_wrong_does_not_spoil_the_others():
+def test_one_wrong_node_does_not_discredit_the_model_for_the_others():
     noise = np.array([60.0, -80.0, 40.0, 0.0, 50.0, -30.0])
-    told = np.array(MODELLED) + noise + np.array([0, 0, 0, -1100.0, 0, 0])
-    found = combine_with_experiment(credits_of(MODELLED), effects_of(told, 150.0))
-    assert abs(numbers_of(found)[3] - told[3]) < 150.0
+    measured = np.array(MODELLED) + noise + np.array([0, 0, 0, -1100.0, 0, 0])
+    found = combine_with_experiment(credits_of(MODELLED), effects_of(measured, 150.0))
+    assert abs(numbers_of(found)[3] - measured[3]) < 150.0
     others = np.delete(np.abs(numbers_of(found) - MODELLED) / np.abs(noise + 1e-9), 3)
     assert others.max() < 0.9
 
 
 def test_proportions_take_their_level_from_the_experiment():
-    told = np.array(MODELLED) / 4
-    found = combine_with_experiment(credits_of(MODELLED), effects_of(told, 30.0), scaled=["hazard"])
-    assert numbers_of(found) == pytest.approx(told, rel=0.1)
+    measured = np.array(MODELLED) / 4
+    found = combine_with_experiment(credits_of(MODELLED), effects_of(measured, 30.0), scaled=["hazard"])
+    assert numbers_of(found) == pytest.approx(measured, rel=0.1)
     assert found["factor"][0] == pytest.approx(0.25, rel=0.2)
     assert found["disagreement"].abs().max() < 2.5  # At the level of its credits it would be 22.
 
 
-def test_the_posterior_is_that_of_a_numerical_integration():
+def test_the_posterior_equals_a_numerical_integration():
     """Bayes' theorem on a grid of effects, for two nodes one of which has no experiment."""
     modelled, error = np.array([800.0, 200.0]), np.array([40.0, 10.0])
     measured = Measurement(np.array([300.0, np.nan]), np.array([250.0, np.nan]))
-    found = combined([explain(modelled, error, measured, is_scaled=False)], [1.0], confidence=0.9)
-    factors, sizes, prior = posterior._ways(is_scaled=False)
+    found = combine([weigh_hypotheses(modelled, error, measured, is_scaled=False)], [1.0], confidence=0.9)
+    factors, sizes, prior = posterior._hypotheses(is_scaled=False)
     effect = np.linspace(-40_000, 40_000, 160_001)
     weights, means = [], []
     density = np.zeros((2, len(effect)))
@@ -121,24 +121,26 @@ def test_the_posterior_is_that_of_a_numerical_integration():
 
 def test_intervals_cover_as_often_as_they_say_where_the_prior_holds():
     random = np.random.default_rng(5)
-    factors, sizes, prior = posterior._ways(is_scaled=False)
+    factors, sizes, prior = posterior._hypotheses(is_scaled=False)
     covered = []
     for _ in range(150):
-        way = random.choice(len(prior), p=np.exp(prior) / np.exp(prior).sum())
+        drawn = random.choice(len(prior), p=np.exp(prior) / np.exp(prior).sum())
         modelled = random.lognormal(6.5, 0.6, 6)
-        centre, typical = factors[way] * modelled, factors[way] * modelled.mean()
-        spread = sizes[way] * (0.7 * np.sqrt(centre * typical) + 0.3 * typical)
+        centre, typical = factors[drawn] * modelled, factors[drawn] * modelled.mean()
+        spread = sizes[drawn] * (0.7 * np.sqrt(centre * typical) + 0.3 * typical)
         truth = centre + spread * random.standard_normal(6) * np.where(random.random(6) < 0.05, 4.0, 1.0)
         noise = random.uniform(100, 600)
         measured = Measurement(truth + noise * random.standard_normal(6), np.full(6, noise))
-        found = combined([explain(modelled, np.zeros(6), measured, is_scaled=False)], [1.0], confidence=0.95)
+        found = combine(
+            [weigh_hypotheses(modelled, np.zeros(6), measured, is_scaled=False)], [1.0], confidence=0.95
+        )
         covered.append((found.low <= truth) & (truth <= found.high))
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
 def test_nodes_without_an_experiment_learn_from_the_others():
-    told = effects_of(np.array(MODELLED[:5]) * 0.3, 30.0, nodes=NODES[:5])
-    found = combine_with_experiment(credits_of(MODELLED), told)
+    measured = effects_of(np.array(MODELLED[:5]) * 0.3, 30.0, nodes=NODES[:5])
+    found = combine_with_experiment(credits_of(MODELLED), measured)
     last = found[found["node_id"] == "video"].iloc[0]
     assert last["combined"] == pytest.approx(0.3 * 400.0, rel=0.35)
     assert pd.isna(last["experiment"])
@@ -156,7 +158,7 @@ def test_models_are_averaged_by_how_well_they_explain_the_experiment():
     assert numbers_of(found, "averaged") == pytest.approx(numbers_of(found, "hazard"), rel=0.02)
 
 
-def test_controls_tell_of_a_model_without_any_experiment_on_them():
+def test_controls_without_an_experiment_are_evidence_about_a_model():
     nodes = [*NODES, "direct"]
     quiet = credits_of([*MODELLED, 5.0], model="quiet", nodes=nodes)
     loud = credits_of([*MODELLED, 4000.0], model="loud", nodes=nodes)
@@ -172,7 +174,7 @@ def test_controls_tell_of_a_model_without_any_experiment_on_them():
     assert moved[0].mean() > 2 * moved[1].mean()
 
 
-def test_silent_controls_keep_a_model_where_the_experiment_is_noise():
+def test_controls_without_credit_keep_a_model_if_the_experiment_is_noise():
     """A confounded model would credit two nodes of six with about as much as any other."""
     nodes = [*NODES, "direct", "organic"]
     effects = effects_of(np.add(MODELLED, [-900.0, -600.0, 800.0, 300.0, -1000.0, 1100.0]), 850.0)
@@ -183,24 +185,26 @@ def test_silent_controls_keep_a_model_where_the_experiment_is_noise():
     assert moved[1] < moved[0] / 3
 
 
-def test_labels_of_rows_mean_nothing():
+def test_index_labels_are_ignored():
     several = [credits_of(MODELLED), credits_of(MODELLED, model="other")]
     effects = effects_of(MODELLED, 50.0)
     expected = combine_with_experiment(pd.concat(several, ignore_index=True), effects)
     pd.testing.assert_frame_equal(combine_with_experiment(pd.concat(several), effects), expected)
 
 
-def test_controls_say_nothing_of_a_model_that_was_told_of_them():
-    """Exactly nothing for them is no sign of a good model, and must not outweigh a noisy experiment."""
+def test_controls_are_no_evidence_about_a_model_that_assumes_them():
+    """A credit of exactly 0 for controls is no evidence, and must not outweigh a noisy experiment."""
     nodes = [*NODES, "direct", "organic"]
-    told = credits_of([1500.0, 100.0, 900.0, 1900.0, 300.0, 150.0, 0.0, 0.0], model="told", nodes=nodes)
+    assuming = credits_of(
+        [1500.0, 100.0, 900.0, 1900.0, 300.0, 150.0, 0.0, 0.0], model="assuming", nodes=nodes
+    )
     honest = credits_of([*MODELLED, 60.0, -60.0], model="honest", nodes=nodes)
     effects = effects_of(np.array(MODELLED), 500.0)
-    found = combine_with_experiment(pd.concat([told, honest]), effects, controls=["direct", "organic"])
-    assert found.groupby("model")["weight"].first()["told"] < 0.1
+    found = combine_with_experiment(pd.concat([assuming, honest]), effects, controls=["direct", "organic"])
+    assert found.groupby("model")["weight"].first()["assuming"] < 0.1
 
 
-def test_order_names_and_units_change_nothing():
+def test_order_names_and_units_do_not_matter():
     effects = effects_of([700.0, 100.0, 900.0, 1500.0, 600.0, 100.0], 250.0)
     first = combine_with_experiment(credits_of(MODELLED), effects)
     shuffled = combine_with_experiment(
@@ -221,7 +225,7 @@ def test_order_names_and_units_change_nothing():
     assert renamed["node_id"].tolist() == [new[node] for node in first["node_id"]]
 
 
-def test_currencies_are_combined_apart():
+def test_currencies_are_combined_separately():
     euros = credits_of(MODELLED, currency="EUR")
     dollars = credits_of(np.array(MODELLED) / 10, currency="USD", error=5.0)
     effects = [effects_of(MODELLED, 100.0, currency="EUR"), effects_of([0.0] * 6, 1.0, currency="USD")]
@@ -232,7 +236,7 @@ def test_currencies_are_combined_apart():
     assert found.loc[found["currency"] == "USD", "combined"].abs().max() < 2.0
 
 
-def test_a_model_without_a_row_for_a_node_credits_it_with_nothing():
+def test_a_model_without_a_row_for_a_node_credits_it_with_zero():
     found = combine_with_experiment(
         pd.concat([credits_of(MODELLED), credits_of(MODELLED[:5], model="short", nodes=NODES[:5])]),
         effects_of(MODELLED, 100.0),
@@ -240,43 +244,46 @@ def test_a_model_without_a_row_for_a_node_credits_it_with_nothing():
     assert numbers_of(found, "short", "modelled")[5] == 0.0
 
 
-def test_credits_without_intervals_count_as_free_of_sampling_error():
+def test_credits_without_intervals_have_no_sampling_error():
     found = combine_with_experiment(credits_of(MODELLED).drop(columns="high"), effects_of(MODELLED, 100.0))
     assert found["modelled_error"].tolist() == [0.0] * 6
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"credits": credits_of(MODELLED).drop(columns="node_name")}, "the columns node_name are missing"),
-        ({"effects": effects_of(MODELLED, 0.0)}, "'error' is missing or not above 0"),
-        ({"effects": effects_of([1.0], 1.0, nodes=["tv"])}, "no node with credits has an experiment"),
-        ({"effects": pd.concat([effects_of(MODELLED, 1.0)] * 2)}, "effects: .*'display'.* is there twice"),
-        ({"credits": pd.concat([credits_of(MODELLED)] * 2)}, "credits: .*'hazard'.* is there twice"),
+        ({"effects": effects_of(MODELLED, 0.0)}, "'error' has values that are missing or not above 0"),
+        ({"effects": effects_of([1.0], 1.0, nodes=["tv"])}, "no node has both credits and an experiment"),
+        ({"effects": pd.concat([effects_of(MODELLED, 1.0)] * 2)}, "effects: .*'display'.* occurs twice"),
+        ({"credits": pd.concat([credits_of(MODELLED)] * 2)}, "credits: .*'hazard'.* occurs twice"),
         ({"controls": ["dierct"]}, "controls: 'dierct' is not allowed"),
         ({"controls": "radio"}, r"allowed: a list, as in \['radio'\]"),
         ({"scaled": ["hazzard"]}, "did you mean 'hazard'"),
         ({"confidence": 0.0}, "confidence: 0.0 is not allowed"),
-        ({"credits": credits_of(MODELLED, model="averaged")}, "give it another label"),
+        (
+            {"credits": credits_of(MODELLED, model="averaged")},
+            "the model label 'averaged' is reserved .* choose another label",
+        ),
         (
             {"effects": effects_of(MODELLED, 1.0, currency="USD")},
             "in the currency of its credits: USD, not None",
         ),
-        ({"effects": effects_of([np.inf] * 6, 1.0)}, "effects: the column 'caused' is infinite somewhere"),
-        ({"effects": effects_of(MODELLED, "a")}, "effects: the column 'error' does not hold numbers"),
-        ({"credits": credits_of([np.inf] * 6)}, "credits: the column 'conversions' is infinite somewhere"),
+        ({"effects": effects_of([np.inf] * 6, 1.0)}, "effects: the column 'caused' has infinite values"),
+        ({"effects": effects_of(MODELLED, "a")}, "effects: the column 'error' is not numeric"),
+        ({"credits": credits_of([np.inf] * 6)}, "credits: the column 'conversions' has infinite values"),
     ],
 )
-def test_what_is_not_allowed_is_told(change, told):
+def test_invalid_arguments_are_refused(change, message):
     given = {"credits": credits_of(MODELLED), "effects": effects_of(MODELLED, 100.0)} | change
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=message):
         combine_with_experiment(given.pop("credits"), given.pop("effects"), **given)
 
 
-def test_intervals_of_another_confidence_are_not_taken_for_these():
+def test_credits_with_intervals_of_another_level_are_refused():
     credits = credits_of(MODELLED)
     credits.attrs["confidence"] = "0.9"
-    with pytest.raises(InvalidRequest, match="confidence: 0.95 is not that of credits, 0.9"):
+    with pytest.raises(InvalidRequest, match="confidence: 0.95 is not the level of credits, 0.9"):
         combine_with_experiment(credits, effects_of(MODELLED, 100.0))
     found = combine_with_experiment(credits, effects_of(MODELLED, 100.0), confidence=0.9)
     assert numbers_of(found, column="modelled_error") == pytest.approx([20 * 1.959964 / 1.644854] * 6)

@@ -1,4 +1,4 @@
-"""Credit and effect side by side, what is said of them, and the warning by controls."""
+"""Credited and caused conversions side by side, the statement of what is identified, and the warning."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ def effects(world, paths):
     return incremental_effects(paths, controls=CONTROLS, withheld=world.withheld, covariates=["trait"])
 
 
-def test_credit_and_effect_stand_side_by_side(paths, effects):
+def test_credited_and_caused_conversions_are_side_by_side(paths, effects):
     columns = ["model", "node_id", "node_name", "currency", "is_control", "credited", "caused", "low", "high"]
     assert list(effects.columns[:9]) == columns
     linear = attribute(paths, "linear").set_index("node_id")["conversions"]
@@ -39,61 +39,61 @@ def test_credit_and_effect_stand_side_by_side(paths, effects):
         linear.reindex(rows.index).fillna(0.0).to_dict(), nan_ok=True
     )
     for mine, theirs in (("caused", "conversions"), ("low", "low"), ("high", "high")):
-        told = hazard.loc[rows.index[:-1], theirs]
-        assert rows[mine].iloc[:-1].to_numpy() == pytest.approx(told.to_numpy())
+        expected = hazard.loc[rows.index[:-1], theirs]
+        assert rows[mine].iloc[:-1].to_numpy() == pytest.approx(expected.to_numpy())
     assert set(effects.loc[effects["is_control"], "node_id"]) == set(CONTROLS)
     assert pd.isna(effects["node_id"].iloc[-1])
     assert effects["credited"].sum() == pytest.approx(len(paths.lags()))
     assert effects["caused"].sum() == pytest.approx(len(paths.lags()))
 
 
-def test_the_experiment_is_beside_them(world, paths, effects):
+def test_the_experiment_is_next_to_the_models(world, paths, effects):
     rows = effects.set_index("node_id")
-    told = holdout_effects(paths, world.withheld, covariates=["trait"]).set_index("node_id")
-    for node in told.index:
-        assert rows.loc[node, "experiment"] == pytest.approx(told.loc[node, "caused"])
-        assert rows.loc[node, "experiment_high"] == pytest.approx(told.loc[node, "high"])
+    measured = holdout_effects(paths, world.withheld, covariates=["trait"]).set_index("node_id")
+    for node in measured.index:
+        assert rows.loc[node, "experiment"] == pytest.approx(measured.loc[node, "caused"])
+        assert rows.loc[node, "experiment_high"] == pytest.approx(measured.loc[node, "high"])
         assert rows.loc[node, "combined_low"] < rows.loc[node, "combined"] < rows.loc[node, "combined_high"]
     assert rows.loc[CONTROLS, "experiment"].isna().all()
     assert rows.loc[CONTROLS, "combined"].to_numpy() == pytest.approx([0.0, 0.0])
     width = rows["combined_high"] - rows["combined_low"]
     plain = rows["experiment_high"] - rows["experiment_low"]
-    assert (width[told.index] < 0.8 * plain[told.index]).all()
+    assert (width[measured.index] < 0.8 * plain[measured.index]).all()
 
 
-def test_it_says_what_is_identified(effects, paths):
-    said = effects.attrs["identified"]
-    assert "it is no effect" in said
-    assert "caused: the direct effect" in said
-    assert "earn no more than sampling error explains" in said
-    assert "was not told" not in said
-    assert "experiment: the total effect" in said
+def test_attrs_state_what_is_identified(effects, paths):
+    statement = effects.attrs["identified"]
+    assert "divided by convention, not an effect" in statement
+    assert "caused: the direct effect" in statement
+    assert "earn no more than sampling error explains" in statement
+    assert "no observation periods" not in statement
+    assert "experiment: the total effect" in statement
     bare = incremental_effects(paths).attrs["identified"]
-    assert "nothing speaks for it or against it" in bare
-    assert "a randomised experiment alone" in bare
+    assert "no evidence for or against this assumption" in bare
+    assert "only by a randomised experiment" in bare
 
 
-def test_it_says_so_of_each_kind_of_model(world, paths):
+def test_the_statement_covers_each_kind_of_model(world, paths):
     quick = {"users": 500, "activities": 2, "propensities": 1, "evaluations": 2}
     models = {
         "direct": DiscreteHazard(comparisons=2),
         "short": DiscreteHazard(half_lives=("1D",), comparisons=2),
-        "told": LatentIntent(controls=tuple(CONTROLS), **quick),
+        "latent": LatentIntent(controls=tuple(CONTROLS), **quick),
     }
-    said = incremental_effects(paths, models, controls=CONTROLS).attrs["identified"]
-    assert "caused (direct, short): the direct effect" in said
-    assert "caused (told): the effect on conversions and on the steps towards them" in said
-    assert "told was told that these nodes have no effect" in said
-    assert "earn no more under direct, short than" in said
-    alone = incremental_effects(paths, models["told"]).attrs["identified"]
+    statement = incremental_effects(paths, models, controls=CONTROLS).attrs["identified"]
+    assert "caused (direct, short): the direct effect" in statement
+    assert "caused (latent): the effect on conversions and on the steps towards them" in statement
+    assert "latent assumes that the negative controls have no effect" in statement
+    assert "earn no more under direct, short than" in statement
+    alone = incremental_effects(paths, models["latent"]).attrs["identified"]
     assert "caused: the effect on conversions and on the steps towards them" in alone
     assert "direct effect" not in alone
 
 
-def test_it_says_that_nobody_told_who_was_observed(world):
+def test_the_statement_mentions_missing_observation_periods(world):
     bare = Paths.from_frames(world.touchpoints, world.conversions)
-    said = incremental_effects(bare, DiscreteHazard(comparisons=2)).attrs["identified"]
-    assert "Who was observed, and when, was not told" in said
+    statement = incremental_effects(bare, DiscreteHazard(comparisons=2)).attrs["identified"]
+    assert "The paths have no observation periods" in statement
 
 
 def test_several_models_have_their_rows(paths):
@@ -108,18 +108,18 @@ def test_several_models_have_their_rows(paths):
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
-def test_controls_that_earn_credit_are_warned_of():
+def test_controls_with_credit_cause_a_warning():
     # Unpaid touchpoints are rare in this world: among fewer users chance could explain what they earn.
     world = simulate("intent", users=60_000, seed=4)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
     with pytest.warns(ConfoundingWarning) as caught:
         found = incremental_effects(paths, controls=CONTROLS)
-    (told,) = [each for each in caught if each.category is ConfoundingWarning]
-    assert str(told.message).startswith(
-        "discrete_hazard finds effects of nodes that are known to have none: direct"
+    (warning,) = [warning for warning in caught if warning.category is ConfoundingWarning]
+    assert str(warning.message).startswith(
+        "discrete_hazard estimates effects of nodes known to have none: direct"
     )
-    assert "holdout_effects" in str(told.message)
-    assert told.filename == __file__
+    assert "holdout_effects" in str(warning.message)
+    assert warning.filename == __file__
     assert "does not hold for discrete_hazard" in found.attrs["identified"]
 
 
@@ -137,23 +137,25 @@ def test_controls_that_earn_credit_are_warned_of():
         ([60.0, 0.0], 0.0, 500.0, 1e4, True),
     ],
 )
-def test_the_rule(controls, error, others, total, expected):
+def test_controls_count_as_confounded_if_their_credit_is_significant_and_large(
+    controls, error, others, total, expected
+):
     credited = np.array([others / 2, -others / 2, *controls])
-    known = np.array([False, False, True, True])
-    assert is_confounded(credited, np.full(4, error), known, total=total) is expected
+    is_control = np.array([False, False, True, True])
+    assert is_confounded(credited, np.full(4, error), is_control, total=total) is expected
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        ({"models": "linear"}, "'linear' gives credit and estimates no effect"),
-        ({"models": []}, "models: there is none"),
-        ({"models": DiscreteHazard}, "models: .* gives credit and estimates no effect"),
-        ({"models": None}, "models: None gives credit and estimates no effect"),
+        ({"models": "linear"}, "models: 'linear' is not an incremental model"),
+        ({"models": []}, "models is empty; allowed: at least one"),
+        ({"models": DiscreteHazard}, "models: .* is not an incremental model"),
+        ({"models": None}, "models: None is not an incremental model"),
         ({"controls": None}, "controls: None is not allowed"),
         ({"confidence": None}, "confidence: None is not a share"),
-        ({"opportunities": HELD}, "opportunities: it tells of an experiment, and withheld= is missing"),
-        ({"covariates": ["trait"]}, "covariates: it tells of an experiment, and withheld= is missing"),
+        ({"opportunities": HELD}, "opportunities: requires withheld=, which is missing"),
+        ({"covariates": ["trait"]}, "covariates: requires withheld=, which is missing"),
         ({"models": ["discrete_hazard", DiscreteHazard()]}, "the label 'discrete_hazard' is taken"),
         ({"models": {"averaged": "discrete_hazard"}}, "the label 'averaged' is taken"),
         ({"conventional": "discrete_hazard"}, "conventional: 'discrete_hazard' is not allowed"),
@@ -162,6 +164,6 @@ def test_the_rule(controls, error, others, total, expected):
         ({"confidence": 2}, "confidence: 2 is not"),
     ],
 )
-def test_what_is_not_allowed_is_told(paths, arguments, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_invalid_arguments_are_refused(paths, arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
         incremental_effects(paths, **arguments)

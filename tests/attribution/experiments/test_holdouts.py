@@ -1,4 +1,4 @@
-"""Effects from randomised holdouts: by hand, their laws, and what is refused."""
+"""Effects from randomised holdouts: examples by hand, invariances and refused arguments."""
 
 import warnings
 
@@ -47,7 +47,7 @@ def held(node, *users, **columns):
 
 @pytest.fixture
 def ten():
-    """Withheld from four users, of whom one converts; of the other six, three do."""
+    """A node withheld from four users, of whom one converts; three of the other six convert."""
     points = touches(("u04", "ads", 1), ("u05", "ads", 1), ("u05", "ads", 2), ("u09", "mail", 1))
     return Paths.from_frames(
         points, converted((0, 5), (4, 5), (5, 6), (6, 7)), users=users_of(10, tall=[True] * 5 + [False] * 5)
@@ -66,7 +66,7 @@ def test_one_holdout_is_a_difference_of_means_with_the_sum_of_both_variances():
     assert row["error"] == pytest.approx(40 * np.sqrt((0.1875 + 0.25) / 19))
 
 
-def test_few_conversions_of_the_withheld_vary_as_those_of_the_others(ten):
+def test_with_few_conversions_the_withheld_get_the_variance_of_the_others(ten):
     (row,) = holdout_effects(ten, HELD).to_dict("records")
     # 10 users times (3/6 - 1/4). The sample variance is 0.3 of six users; that of the other four is 0.25.
     assert row["caused"] == pytest.approx(2.5)
@@ -89,7 +89,7 @@ def test_the_columns_and_their_types(ten):
     assert {str(found[name].dtype) for name in numbers} == {"float64"}
 
 
-def test_two_holdouts_are_told_apart():
+def test_effects_of_two_holdouts_are_separated():
     """Four groups of two users each: neither withheld, one, the other, both."""
     points = touches(("u00", "ads", 1), ("u00", "mail", 1))
     paths = Paths.from_frames(points, converted((0, 5), (1, 5), (2, 5), (4, 5), (6, 5)), users=users_of(8))
@@ -99,8 +99,8 @@ def test_two_holdouts_are_told_apart():
     assert found.to_dict() == pytest.approx({"ads": 2.0, "mail": 2.0})
 
 
-def test_holdouts_that_overlap_more_than_by_chance_do_not_take_each_others_effect():
-    """Only ads do something, and mail is mostly withheld from the same users."""
+def test_overlapping_holdouts_do_not_absorb_each_others_effect():
+    """Only ads have an effect, and mail is mostly withheld from the same users."""
     points = touches(("u00", "ads", 1), ("u00", "mail", 1))
     buyers = [(user, 5) for user in range(10)]
     paths = Paths.from_frames(points, converted(*buyers), users=users_of(20))
@@ -142,12 +142,12 @@ def test_only_conversions_within_the_window_count(ten):
     assert holdout_effects(ten, late)["caused"][0] == pytest.approx(10 * (2 / 6))
 
 
-def test_participants_say_who_is_compared_and_when(ten):
-    everybody = held("ads", *range(8))
-    (row,) = holdout_effects(ten, HELD, participants=everybody).to_dict("records")
+def test_participants_define_the_comparison_and_its_windows(ten):
+    participants = held("ads", *range(8))
+    (row,) = holdout_effects(ten, HELD, participants=participants).to_dict("records")
     assert (row["users"], row["withheld"]) == (8, 4)
     assert row["caused"] == pytest.approx(8 * (3 / 4 - 1 / 4))
-    own = everybody.assign(until=[day(30)] * 6 + [day(6)] * 2)
+    own = participants.assign(until=[day(30)] * 6 + [day(6)] * 2)
     assert holdout_effects(ten, HELD, participants=own)["caused"][0] == pytest.approx(8 * (2 / 4 - 1 / 4))
 
 
@@ -173,7 +173,7 @@ def test_opportunities_make_the_error_smaller_and_leave_the_effect_where_it_is()
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
-def test_opportunities_that_were_logged_in_part_are_noticed():
+def test_an_incomplete_log_of_opportunities_causes_a_warning():
     world = simulate("random", users=10_000, seed=5, holdout=0.3)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
     log = world.opportunities[world.opportunities["user_id"] < "u00005000"]
@@ -182,8 +182,8 @@ def test_opportunities_that_were_logged_in_part_are_noticed():
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
-def test_withheld_users_who_were_reached_stay_withheld_and_are_told_of(ten):
-    with pytest.warns(ContaminatedHoldout, match=r"reached all the same: 1 of 4 \(ads\)"):
+def test_withheld_users_with_touchpoints_stay_withheld_and_cause_a_warning(ten):
+    with pytest.warns(ContaminatedHoldout, match=r"touchpoints of the withheld node: 1 of 4 \(ads\)"):
         (row,) = holdout_effects(ten, held("ads", 0, 1, 2, 5)).to_dict("records")
     assert (row["withheld"], row["contaminated"], row["reached"]) == (4, 1, 1)
     assert row["caused"] == pytest.approx(10 * (2 / 6 - 2 / 4))
@@ -213,7 +213,7 @@ def test_conversions_without_value_have_no_effect_on_value():
     assert pd.isna(row["currency"])
 
 
-def test_order_and_names_change_nothing():
+def test_order_and_names_do_not_matter():
     world = simulate("synergy", users=6_000, seed=3, holdout=0.3)
     frames = [world.touchpoints, world.conversions, world.users, world.withheld, world.opportunities]
     renamed = [each.assign(user_id="x" + each["user_id"].str[::-1]) for each in frames]
@@ -260,8 +260,8 @@ def test_intervals_cover_as_often_as_they_say():
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
-def test_withheld_users_who_do_not_convert_by_chance_are_no_evidence():
-    """Three conversions are to be expected of a hundred withheld users, and there is no effect."""
+def test_withheld_users_without_conversions_by_chance_are_no_evidence():
+    """A hundred withheld users have three expected conversions, and there is no effect."""
     random = np.random.default_rng(2)
     found = []
     for _ in range(300):
@@ -281,40 +281,49 @@ def test_intervals_cover_what_channels_cause():
         truth = world.truth().set_index("node_id")["removal"]
         for log in (None, world.opportunities):
             found = holdout_effects(paths, world.withheld, opportunities=log).set_index("node_id")
-            told = truth.reindex(found.index)
-            covered.append((found["low"] <= told) & (told <= found["high"]))
+            expected = truth.reindex(found.index)
+            covered.append((found["low"] <= expected) & (expected <= found["high"]))
     assert np.mean(covered) >= 0.9
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        ({"withheld": HELD.iloc[:0]}, "withheld: there is no row"),
-        ({"withheld": held("ads", 0)}, "withheld from 1 users who took part and not from 9"),
-        ({"withheld": held("ads", *range(10))}, "withheld from 10 users who took part and not from 0"),
+        ({"withheld": HELD.iloc[:0]}, "withheld has no rows; allowed"),
+        ({"withheld": held("ads", 0)}, "withheld from 1 of 10 participants"),
+        ({"withheld": held("ads", *range(10))}, "withheld from 10 of 10 participants"),
         ({"withheld": held("adds", 0, 1)}, "did you mean 'ads'"),
-        ({"withheld": held("ads", 0, 1, 77)}, "1 rows are of users who did not take part, for example 'u77'"),
+        ({"withheld": held("ads", 0, 1, 77)}, "1 rows have users who did not take part, for example 'u77'"),
         ({"withheld": HELD.drop(columns="node_id")}, "withheld: there is no column 'node_id'"),
         (
             {"withheld": pd.concat([HELD, held("mail", 0, 1, 2, 3)])},
             "'mail' was withheld from the same users",
         ),
-        ({"withheld": HELD.assign(since=[day(each) for each in range(4)])}, "'since' differs between users"),
+        (
+            {"withheld": HELD.assign(since=[day(each) for each in range(4)])},
+            "'since' differs between the users of node 'ads'",
+        ),
         (
             {"withheld": pd.concat([HELD.assign(since=day(1)), HELD.assign(since=day(2))])},
-            "user 'u00' and node 'ads' are there with different instants",
+            "user 'u00' and node 'ads' occur with different since or until",
         ),
         (
             {"participants": pd.concat([held("ads", 0, 1, 2, 7, 8), held("mail", 3)])},
-            "participants: user 'u03' is missing, from whom node 'ads' was withheld",
+            "participants: user 'u03' is missing, but node 'ads' was withheld from them",
         ),
         ({"participants": held("ads", 0, 1, 2, 7)}, "who did not take part, for example 'u03'"),
-        ({"withheld": HELD.assign(since=day(40))}, "withheld: no conversion counts for node 'ads'"),
+        (
+            {"withheld": HELD.assign(since=day(40))},
+            "withheld: no conversion of a participant counts for node 'ads'",
+        ),
         (
             {"withheld": HELD.assign(since=day(9), until=day(2))},
-            "withheld: since is after until, for example of user 'u00' and node 'ads'",
+            "withheld: since is after until, for example for user 'u00' and node 'ads'",
         ),
-        ({"opportunities": touches(("u09", "mail", 1))}, "none of a user from whom 'ads' was withheld"),
+        (
+            {"opportunities": touches(("u09", "mail", 1))},
+            "opportunities: no withheld user of node 'ads' has an opportunity",
+        ),
         ({"covariates": ["small"]}, "covariates: 'small' is not allowed"),
         ({"covariates": ["until"]}, "covariates: 'until' is not allowed"),
         ({"covariates": "tall"}, r"allowed: a list of columns, as in \['tall'\]"),
@@ -322,14 +331,14 @@ def test_intervals_cover_what_channels_cause():
         ({"confidence": "high"}, "confidence: 'high' is not a share"),
     ],
 )
-def test_what_is_not_allowed_is_told(ten, arguments, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_invalid_arguments_are_refused(ten, arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
         holdout_effects(ten, **{"withheld": HELD} | arguments)
 
 
-def test_who_took_part_has_to_be_known():
+def test_participants_are_required_without_users():
     paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)))
-    with pytest.raises(InvalidRequest, match="participants: who took part is not known"):
+    with pytest.raises(InvalidRequest, match="participants is required, because the paths have no users"):
         holdout_effects(paths, HELD)
     found = holdout_effects(paths, HELD, participants=held("ads", *range(10)))
     assert found["caused"][0] == pytest.approx(10 / 6)
@@ -349,7 +358,7 @@ def test_a_currency_without_conversions_that_count_has_no_effect_and_no_error():
     assert found.loc["USD", ["caused", "error", "low", "high", "value", "value_low"]].isna().all()
 
 
-def test_what_is_no_category_is_refused():
+def test_covariates_that_are_no_categories_are_refused():
     users = users_of(120, name=[f"n{number}" for number in range(120)], joined=day(0))
     paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)), users=users)
     with pytest.raises(InvalidRequest, match="covariates: the covariate 'name' has 120 different values"):
@@ -358,7 +367,7 @@ def test_what_is_no_category_is_refused():
         holdout_effects(paths, HELD, covariates=["joined"])
 
 
-def test_gaps_in_a_covariate_are_told():
+def test_missing_values_of_a_covariate_are_refused():
     users = users_of(10, tall=[1.0] * 9 + [None])
     paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)), users=users)
     with pytest.raises(InvalidRequest, match="'tall' is missing for 1 users"):

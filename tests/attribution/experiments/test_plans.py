@@ -14,7 +14,7 @@ from attrib_ds.errors import InvalidRequest
 REACH, FOUND = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.8)
 
 
-def test_a_share_that_can_be_spared():
+def test_a_given_share_determines_the_error():
     (row,) = plan_holdout(users=10_000, rate=0.1, share=0.1).to_dict("records")
     # The variance is 10,000 times 0.09/0.9 + 0.09/0.1.
     assert (row["share"], row["withheld"], row["error"]) == pytest.approx((0.1, 1_000, 100.0))
@@ -24,13 +24,13 @@ def test_a_share_that_can_be_spared():
     assert pd.isna(row["effect"])
 
 
-def test_a_precision_that_is_wanted_is_reached_by_the_share_that_has_it():
+def test_a_given_precision_determines_the_share():
     (row,) = plan_holdout(users=10_000, rate=0.1, precision=195.9964).to_dict("records")
     assert row["share"] == pytest.approx(0.1, rel=1e-6)
     assert row["error"] == pytest.approx(100.0, rel=1e-6)
 
 
-def test_an_effect_is_found_with_the_power_asked_for():
+def test_an_effect_is_detected_with_the_requested_power():
     (row,) = plan_holdout(users=1_000_000, rate=0.04, effect=3_000).to_dict("records")
     low, high = 1e-6, 0.5
     for _ in range(60):
@@ -44,7 +44,7 @@ def test_an_effect_is_found_with_the_power_asked_for():
     assert row["detectable"] == pytest.approx(3_000)
 
 
-def test_what_even_a_half_does_not_find_has_no_share():
+def test_an_effect_that_half_of_the_users_cannot_detect_has_no_share():
     plan = plan_holdout(users=1_000_000, rate=0.04, effect={"radio": 1_000, "search": 3_000})
     assert plan["node_id"].tolist() == ["radio", "search"]
     assert plan["share"].isna().tolist() == [True, False]
@@ -52,8 +52,8 @@ def test_what_even_a_half_does_not_find_has_no_share():
     assert plan["power"].isna().tolist() == [True, False]
 
 
-def test_columns_do_not_depend_on_what_is_asked():
-    plans = [plan_holdout(users=1_000, rate=0.5, **asked) for asked in ({"share": 0.5}, {"effect": [1, 90]})]
+def test_columns_do_not_depend_on_the_goal():
+    plans = [plan_holdout(users=1_000, rate=0.5, **goal) for goal in ({"share": 0.5}, {"effect": [1, 90]})]
     assert plans[0].dtypes.to_dict() == plans[1].dtypes.to_dict()
     assert plans[0]["node_id"].isna().all()
 
@@ -66,31 +66,31 @@ def test_more_users_need_a_smaller_share_and_narrower_intervals_a_larger_one():
 
 
 def paths_of(conversions, users):
-    """Paths of users with so many conversions each, the first of whom is touched."""
+    """Paths of users with the given numbers of conversions, of whom the first has a touchpoint."""
     rows = [
         (f"u{user}", f"e{user}-{number}") for user, count in enumerate(conversions) for number in range(count)
     ]
     buyers = pd.DataFrame(rows, columns=["user_id", "event_id"]).assign(date="2025-01-05")
     points = pd.DataFrame({"user_id": ["u0"], "node_id": ["ads"], "date": ["2025-01-02"]})
-    everybody = None
+    observed = None
     if users:
         names = [f"u{user}" for user in range(len(conversions))]
-        everybody = pd.DataFrame({"user_id": names, "since": "2025-01-01", "until": "2025-02-01"})
-    return Paths.from_frames(points, buyers, users=everybody)
+        observed = pd.DataFrame({"user_id": names, "since": "2025-01-01", "until": "2025-02-01"})
+    return Paths.from_frames(points, buyers, users=observed)
 
 
-def test_paths_are_counted():
+def test_users_and_conversions_are_counted_from_paths():
     # Ten users, 4 conversions: the mean is 0.4, the variance 6/10 - 0.16.
     (row,) = plan_holdout(paths_of([0, 1, 2, 1, *[0] * 6], users=True), share=0.5).to_dict("records")
     assert row["withheld"] == 5
     assert row["error"] == pytest.approx(sqrt(10 * 4 * 0.44))
-    # Without the users only those are known who were touched or converted: 4, whose mean is 1.
+    # Without users, only the 4 who were touched or converted count; their mean is 1.
     (row,) = plan_holdout(paths_of([0, 1, 2, 1, *[0] * 6], users=False), share=0.5).to_dict("records")
     assert row["withheld"] == 2
     assert row["error"] == pytest.approx(sqrt(4 * 4 * 0.5))
 
 
-def test_simulated_experiments_find_the_effect_as_often_as_planned():
+def test_simulated_experiments_detect_the_effect_as_often_as_planned():
     plan = plan_holdout(users=20_000, rate=0.1, effect=300)
     share, random = plan["share"][0], np.random.default_rng(3)
     withheld = random.binomial(20_000, share, 4_000)
@@ -101,38 +101,38 @@ def test_simulated_experiments_find_the_effect_as_often_as_planned():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({}, "effect: 0 of effect, precision and share are given"),
         ({"effect": 3, "share": 0.1}, "effect: 2 of effect, precision and share are given"),
         ({"share": 1}, "share: 1 is not allowed; allowed: between 0 and 1"),
-        ({"share": []}, "share: there is none"),
+        ({"share": []}, "share is empty; allowed: at least one"),
         ({"precision": 0}, "precision: 0 is not allowed; allowed: conversions above 0"),
-        ({"effect": 10}, "allowed: conversions above 0 and below the 10 that there are"),
+        ({"effect": 10}, "allowed: conversions above 0 and below the total of 10"),
         ({"effect": "much"}, "effect: 'm' is not allowed"),
         ({"effect": None, "share": {"ads": True}}, "share: True is not allowed"),
         ({"share": 0.1, "power": 1.0}, "power: 1.0 is not allowed"),
         (
             {"share": 0.1, "power": 0.02},
-            "power: 0.02 is not allowed; allowed: more than the 0.025 that chance",
+            "power: 0.02 is not allowed; allowed: above 0.025, the probability .* by chance",
         ),
         ({"share": 0.1, "confidence": 0}, "confidence: 0 is not allowed"),
-        ({"share": 0.1, "users": None}, "paths: there are none, and not both users and rate"),
+        ({"share": 0.1, "users": None}, "paths: neither paths nor both users and rate are given"),
         ({"share": 0.1, "users": 3}, "users: 3 is not allowed"),
         ({"share": 0.1, "rate": 1.0}, "rate: 1.0 is not allowed"),
     ],
 )
-def test_what_is_not_allowed_is_told(arguments, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
         plan_holdout(**{"users": 100, "rate": 0.1} | arguments)
 
 
-def test_no_fewer_than_two_are_withheld():
+def test_at_least_two_users_are_withheld():
     (row,) = plan_holdout(users=1_000, rate=0.1, precision=1e6).to_dict("records")
     assert (row["share"], row["withheld"]) == (0.002, 2)
 
 
-def test_numbers_of_users_may_be_those_of_numpy():
+def test_the_number_of_users_may_be_a_numpy_integer():
     pd.testing.assert_frame_equal(
         plan_holdout(users=np.int64(10_000), rate=0.1, share=0.1),
         plan_holdout(users=10_000, rate=0.1, share=0.1),
@@ -140,7 +140,7 @@ def test_numbers_of_users_may_be_those_of_numpy():
 
 
 def test_paths_and_numbers_exclude_each_other():
-    with pytest.raises(InvalidRequest, match="users and rate are counted in them"):
+    with pytest.raises(InvalidRequest, match="users and rate are counted from paths"):
         plan_holdout(paths_of([1, 0, 0, 0], users=True), users=10, share=0.5)
     sequences = Paths.from_sequences(pd.DataFrame({"path": ["ads"], "n": [3]}), path="path", conversions="n")
     with pytest.raises(InvalidRequest, match="aggregated paths have no users"):

@@ -35,7 +35,7 @@ def paths_of(touches, orders, users):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_without_any_touchpoint_conversions_are_nobodys(model):
+def test_without_touchpoints_all_conversions_are_baseline(model):
     users = [(f"u{number}", 0, 5 if number % 2 else 2.5) for number in range(20)]
     orders = [(name, until) for name, _, until in users if until < 5]
     rows = attribute(paths_of([], orders, users), model, confidence=0.95)
@@ -45,7 +45,7 @@ def test_without_any_touchpoint_conversions_are_nobodys(model):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_one_user_is_enough_for_an_answer(model):
+def test_one_user_is_enough(model):
     paths = paths_of([("u", "a", 1), ("u", "b", 2)], [("u", 2.5)], [("u", 0, 4)])
     rows = attribute(paths, model, confidence=0.95)
     assert rows["conversions"].sum() == pytest.approx(1)
@@ -54,7 +54,7 @@ def test_one_user_is_enough_for_an_answer(model):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_everybody_converts_at_once(model):
+def test_all_users_convert_at_once(model):
     users = [(f"u{number}", 0, 0) for number in range(10)]
     touches = [(f"u{number}", "a", 0) for number in range(5)]
     rows = attribute(paths_of(touches, [(name, 0) for name, _, _ in users], users), model, confidence=0.95)

@@ -1,4 +1,4 @@
-"""The discrete hazard against a likelihood written out and maximised by other means, and its laws."""
+"""The discrete hazard against a likelihood maximised by other means, and its invariances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.errors import InvalidRequest
 
-#: The part of a day at which the users of small examples convert; nobody's day is looked at later.
+#: Time of day at which users of small examples convert, and at which their other days are evaluated.
 BOUGHT = 0.75
 
 
@@ -30,7 +30,7 @@ def credited(paths, model, **options):
 
 
 def small_frames():
-    """Return 60 users over 6 days, of whom some observed later, with two nodes; all buy at one time of day."""
+    """Return 60 users over 6 days, some observed late, with two nodes; all convert at the same time of day."""
     random = np.random.default_rng(5)
     users, touches, orders = [], [], []
     for number in range(60):
@@ -56,7 +56,7 @@ def frames(users, touches, orders):
 
 
 def written_out(users, touches, orders, *, half_lives, shrinkage, interactions):
-    """Maximise the penalised likelihood over every user and day, and take each node's touchpoints away."""
+    """Maximise the penalised likelihood over all user-days, then remove the touchpoints of each node."""
     converted = {name: (when, value) for _, name, when, value, _ in orders}
     rows, cases, values = [], [], []
     for name, since, until, member in users:
@@ -108,7 +108,7 @@ def written_out(users, touches, orders, *, half_lives, shrinkage, interactions):
 
 @pytest.mark.parametrize("interactions", [False, True])
 @pytest.mark.parametrize("half_lives", [("2D",), ("1D", "4D")])
-def test_credits_are_those_of_a_likelihood_written_out(half_lives, interactions):
+def test_credits_equal_those_of_an_explicit_likelihood(half_lives, interactions):
     users, touches, orders = small_frames()
     model = DiscreteHazard(
         half_lives=half_lives, shrinkage=0.05, interactions=interactions, comparisons=10_000
@@ -127,7 +127,7 @@ def test_credits_are_those_of_a_likelihood_written_out(half_lives, interactions)
         assert credits.loc[node, "value"] == pytest.approx(value, abs=5e-3)
 
 
-def test_credits_and_what_is_nobodys_add_up_to_the_conversions(world):
+def test_credits_and_baseline_sum_to_the_conversions(world):
     credits = attribute(
         paths_of(world), ["discrete_hazard", DiscreteHazard(interactions=True, comparisons=5)]
     )
@@ -137,8 +137,8 @@ def test_credits_and_what_is_nobodys_add_up_to_the_conversions(world):
         assert rows["node_id"].isna().sum() == 1
 
 
-def test_what_channels_caused_is_within_the_intervals():
-    """Six channels of known effect, two without: of 32 intervals at 95 % two miss, more than six hardly ever."""
+def test_intervals_contain_the_effects_of_channels():
+    """Of 32 intervals at 95 % two are expected to miss the true effect, and more than six almost never do."""
     missed = 0
     for seed in range(4):
         world = simulate("random", users=20_000, seed=seed)
@@ -149,13 +149,13 @@ def test_what_channels_caused_is_within_the_intervals():
     assert missed <= 6
 
 
-def test_labels_given_at_random_earn_nothing(world):
-    """Whom a channel touched is dealt out anew, so that it cannot have caused anything."""
+def test_permuted_touchpoints_earn_nothing(world):
+    """Touchpoints are reassigned to random users, so that they cannot have an effect."""
     missed = 0
     until = world.users.set_index("user_id")["until"]
     for seed in range(4):
-        dealt = np.random.default_rng(seed).permutation(world.users["user_id"].to_numpy())
-        owner = dict(zip(world.users["user_id"], dealt, strict=True))
+        permuted = np.random.default_rng(seed).permutation(world.users["user_id"].to_numpy())
+        owner = dict(zip(world.users["user_id"], permuted, strict=True))
         touchpoints = world.touchpoints.assign(user_id=world.touchpoints["user_id"].map(owner))
         touchpoints = touchpoints[touchpoints["date"] < touchpoints["user_id"].map(until)]
         rows = attribute(paths_of(world, touchpoints=touchpoints), "discrete_hazard", confidence=0.95)
@@ -165,7 +165,7 @@ def test_labels_given_at_random_earn_nothing(world):
     assert missed <= 6
 
 
-def test_the_order_of_rows_changes_nothing(world):
+def test_the_order_of_rows_does_not_matter(world):
     shuffled = {
         "touchpoints": world.touchpoints.sample(frac=1, random_state=1),
         "conversions": world.conversions.sample(frac=1, random_state=2),
@@ -177,14 +177,14 @@ def test_the_order_of_rows_changes_nothing(world):
     pd.testing.assert_series_equal(first.sort_index(), second.sort_index(), rtol=1e-9)
 
 
-def test_the_same_seed_draws_the_same_periods_and_another_one_others(world):
+def test_the_seed_determines_the_sampled_periods(world):
     model = {seed: DiscreteHazard(comparisons=2, seed=seed) for seed in (0, 1)}
     first, again, other = (credited(paths_of(world), model[seed]) for seed in (0, 0, 1))
     assert first.to_dict() == pytest.approx(again.to_dict(), abs=0, nan_ok=True)
     assert not np.allclose(first.sort_index(), other.sort_index())
 
 
-def test_touchpoints_after_the_observation_change_nothing(world):
+def test_touchpoints_after_the_observation_are_ignored(world):
     last = world.users["until"].max()
     late = pd.DataFrame({"user_id": ["u00000001"], "node_id": ["email"], "date": [last + DAY]})
     more = pd.concat([world.touchpoints, late], ignore_index=True)
@@ -194,10 +194,10 @@ def test_touchpoints_after_the_observation_change_nothing(world):
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
-def test_touchpoints_after_a_conversion_on_the_same_day_change_nothing():
+def test_touchpoints_after_a_conversion_on_the_same_day_are_ignored():
     users, touches, orders = small_frames()
     late = [(name, "a", when + 0.1) for _, name, when, _, _ in orders]
-    # Everybody is observed to the end of the day, so that these touchpoints are inside the observation.
+    # All users are observed to the end of the day, so these touchpoints are inside the observation.
     whole_days = [(name, since, math.ceil(until), member) for name, since, until, member in users]
     plain, with_late = (
         credited(frames(whole_days, each, orders), DiscreteHazard(half_lives=("1h",), comparisons=10_000))
@@ -206,7 +206,7 @@ def test_touchpoints_after_a_conversion_on_the_same_day_change_nothing():
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
-def test_everything_twice_is_twice_the_credit():
+def test_duplicating_all_users_doubles_the_credit():
     users, touches, orders = small_frames()
     twice = (
         [*users, *((f"x{name}", *rest) for name, *rest in users)],
@@ -229,7 +229,7 @@ def test_values_times_ten_are_credits_times_ten():
     pd.testing.assert_series_equal(larger["conversions"], plain["conversions"])
 
 
-def test_everybody_converts_at_once_and_nothing_is_known():
+def test_all_users_convert_in_their_first_period():
     users = [(f"u{number}", 0.0, BOUGHT, True) for number in range(30)]
     orders = [(f"e{number}", f"u{number}", BOUGHT, 1.0, "EUR") for number in range(30)]
     touches = [(f"u{number}", "a", 0.25) for number in range(15)]
@@ -238,7 +238,7 @@ def test_everybody_converts_at_once_and_nothing_is_known():
     assert rows["conversions"].abs().max() == pytest.approx(30, abs=1e-6)
 
 
-def test_users_in_parts_are_the_same_as_at_once(monkeypatch):
+def test_the_block_size_does_not_matter(monkeypatch):
     world = simulate("random", users=2_000, seed=3)
     model = DiscreteHazard(comparisons=10_000)
     whole = credited(paths_of(world), model)
@@ -247,7 +247,7 @@ def test_users_in_parts_are_the_same_as_at_once(monkeypatch):
     pd.testing.assert_series_equal(credited(paths_of(world), model), whole, rtol=1e-6)
 
 
-def test_a_node_that_nothing_depends_on_is_like_any_other_name(world):
+def test_names_of_nodes_do_not_matter(world):
     names = {name: f"{number} > {name}'" for number, name in enumerate(world.touchpoints["node_id"].unique())}
     renamed = world.touchpoints.assign(node_id=world.touchpoints["node_id"].map(names))
     plain, other = (
@@ -257,17 +257,17 @@ def test_a_node_that_nothing_depends_on_is_like_any_other_name(world):
         assert other[new] == pytest.approx(plain[name], rel=1e-6)
 
 
-def test_without_told_users_everybody_in_the_paths_was_observed_from_first_to_last():
+def test_without_users_everybody_in_the_paths_is_observed_from_first_to_last_date():
     users, touches, orders = small_frames()
     seen = {name for name, _, _ in touches} | {name for _, name, _, _, _ in orders}
     dates = [when for _, _, when in touches] + [when for _, _, when, _, _ in orders]
-    told = [(name, min(dates), max(dates)) for name, _, _, _ in users if name in seen]
+    periods = [(name, min(dates), max(dates)) for name, _, _, _ in users if name in seen]
     touchpoints = pd.DataFrame(touches, columns=["user_id", "node_id", "date"]).assign(
         date=lambda rows: at(rows["date"])
     )
     conversions = pd.DataFrame(orders, columns=["event_id", "user_id", "date", "value", "currency"])
     conversions["date"] = at(conversions["date"])
-    observed = pd.DataFrame(told, columns=["user_id", "since", "until"])
+    observed = pd.DataFrame(periods, columns=["user_id", "since", "until"])
     observed[["since", "until"]] = observed[["since", "until"]].apply(at)
     model = DiscreteHazard(comparisons=10_000)
     implied = credited(Paths.from_frames(touchpoints, conversions), model)
@@ -299,19 +299,19 @@ def test_a_covariate_may_have_any_name(world, name):
 def test_gaps_in_text_are_a_category_and_decimals_are_numbers(world):
     few = (np.arange(len(world.users)) % 7).astype(float)
     users = world.users[["user_id", "since", "until"]]
-    told = [
+    variants = [
         users.assign(group=pd.Series(few).map({1.0: "a", 2.0: None}).fillna("b").where(few != 2)),
         users.assign(group=pd.Series(few).map({1.0: "a", 2.0: "c"}).fillna("b")),
         users.assign(amount=[Decimal(int(each)) for each in few]),
         users.assign(amount=few),
     ]
-    found = [credited(paths_of(world, users=each), DiscreteHazard(comparisons=2)) for each in told]
+    found = [credited(paths_of(world, users=each), DiscreteHazard(comparisons=2)) for each in variants]
     pd.testing.assert_series_equal(found[0], found[1], rtol=1e-6)
     pd.testing.assert_series_equal(found[2], found[3], rtol=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"users": lambda users: users.iloc[:100]}, "users: .* conversions are of users who are not among"),
         (
@@ -331,17 +331,17 @@ def test_gaps_in_text_are_a_category_and_decimals_are_numbers(world):
             "lie outside the observation",
         ),
         ({"users": lambda users: users.assign(age=np.nan)}, "the covariate 'age' has missing"),
-        ({"conversions": lambda rows: rows.iloc[:0]}, "paths: there is no conversion"),
+        ({"conversions": lambda rows: rows.iloc[:0]}, "paths: no conversions; an incremental"),
     ],
 )
-def test_observations_that_do_not_fit_are_told(world, change, told):
+def test_inconsistent_observations_are_refused(world, change, message):
     given = {name: make(getattr(world, name)) for name, make in change.items()}
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=message):
         attribute(paths_of(world, **given), "discrete_hazard")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"half_lives": ()}, "half_lives"),
         ({"half_lives": "3D"}, "half_lives: '3D' is not allowed"),
@@ -351,8 +351,8 @@ def test_observations_that_do_not_fit_are_told(world, change, told):
         ({"comparisons": 0}, "comparisons"),
     ],
 )
-def test_parameters_have_bounds(arguments, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_parameters_have_bounds(arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
         DiscreteHazard(**arguments)
 
 

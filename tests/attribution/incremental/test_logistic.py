@@ -1,4 +1,4 @@
-"""Logistic regression: Newton's method finds the top also where its first steps lead far beyond."""
+"""Logistic regression: Newton's method converges even if its first steps overshoot."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from attrib_ds.attribution.paths.sequences import Sequences
 
 
 @pytest.mark.parametrize("left_out", [0, 1, 2])
-def test_the_gradient_vanishes_and_as_many_convert_as_are_expected(left_out):
-    """Few hundred conversions, touched very unequally: full steps of Newton's run away for the first fold."""
+def test_the_gradient_vanishes_and_expected_conversions_equal_observed_ones(left_out):
+    """With a few hundred conversions and uneven exposure, full Newton steps diverge for the first fold."""
     world = simulate("intent", users=6_000, seed=7)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
     model = DiscreteHazard(half_lives=("3D",))
@@ -25,5 +25,5 @@ def test_the_gradient_vanishes_and_as_many_convert_as_are_expected(left_out):
     found, _ = fit_logistic(design.at(rows), outcome, weight, penalty=penalty)
     _, gradient, _ = derivatives(design.at(rows), outcome, weight, found, np.arange(len(rows)))
     assert np.abs(gradient - penalty * found).max() < 1e-3
-    # The constant is not penalised, so at the top the expected number is the observed one.
+    # The intercept is not penalised, so at the maximum expected and observed numbers are equal.
     assert probabilities(design.rows(rows) @ found) @ weight == pytest.approx(outcome.sum(), rel=1e-4)

@@ -1,4 +1,4 @@
-"""The discrete hazard on the shipped sample: level and order of credits, beside a regression written out."""
+"""The discrete hazard on the sample data: level and order of credits, compared with an explicit regression."""
 
 import warnings
 
@@ -12,7 +12,7 @@ from attrib_ds import attribute, conversion_paths, incremental_effects
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 
 DAY = pd.Timedelta("1D")
-#: One speed, hardly any prior and many comparisons: little is left to chance.
+#: One half-life, almost no shrinkage and many comparisons, to reduce random error.
 MODEL = DiscreteHazard(half_lives=("3D",), shrinkage=1e-6, comparisons=60)
 
 
@@ -32,7 +32,7 @@ def orders_of(paths):
     return last.select("user_id", "event_date").to_pyarrow().to_pandas()
 
 
-def written_out(paths, comparisons, seed):
+def explicit_regression(paths, comparisons, seed):
     """Conversions that would be lost without each channel, by a logistic regression on days of users."""
     touches = paths.touchpoints.select("user_id", "node_id", "date").to_pyarrow().to_pandas()
     orders = orders_of(paths)
@@ -69,44 +69,44 @@ def written_out(paths, comparisons, seed):
     time = np.floor(moment) / length
     matrix = np.column_stack([np.ones(len(user)), time, time**2, effects])
 
-    def loss(known):
-        line = matrix @ known
+    def loss(coefficients):
+        line = matrix @ coefficients
         return weight @ np.logaddexp(0, line) - line[is_order].sum(), matrix.T @ (
             weight * expit(line) - is_order
         )
 
-    known = minimize(loss, np.r_[-7.0, np.zeros(matrix.shape[1] - 1)], jac=True, method="L-BFGS-B",
+    coefficients = minimize(loss, np.r_[-7.0, np.zeros(matrix.shape[1] - 1)], jac=True, method="L-BFGS-B",
                      options={"maxiter": 2_000, "ftol": 1e-14, "gtol": 1e-6}).x  # fmt: skip
-    line = (matrix @ known)[is_order]
-    without = line[:, None] - effects[is_order] * known[3:]
+    line = (matrix @ coefficients)[is_order]
+    without = line[:, None] - effects[is_order] * coefficients[3:]
     return pd.Series((1 - expit(without) / expit(line)[:, None]).sum(axis=0), channels)
 
 
 @pytest.mark.slow
-def test_credits_are_those_of_a_regression_written_out(paths, credits):
-    # Two draws of days without an order, which move both by up to 30 conversions.
-    expected = sum(written_out(paths, 30, seed) for seed in (1, 2)) / 2
+def test_credits_equal_those_of_an_explicit_regression(paths, credits):
+    # Each draw of days without an order moves the credits by up to 30 conversions.
+    expected = sum(explicit_regression(paths, 30, seed) for seed in (1, 2)) / 2
     found = credits["conversions"][expected.index]
     assert (found - expected).abs().max() < 0.025 * len(orders_of(paths))
     inside = expected.between(credits["low"][expected.index], credits["high"][expected.index])
     assert inside.sum() >= len(expected) - 1
 
 
-def test_the_level_is_that_of_the_orders(paths, credits):
+def test_credits_sum_to_the_orders(paths, credits):
     assert credits["conversions"].sum() == pytest.approx(len(orders_of(paths)))
-    # Several channels may each have been needed: without any one of them an order is lost, so that the sum
-    # of what each causes is more than all orders, and what is nobody's less than none.
+    # Several channels may each have been needed for the same order, so the channels' credits may sum to more
+    # than all orders, with a negative baseline.
     assert credits["conversions"].drop(np.nan).sum() > len(orders_of(paths))
     assert credits["conversions"].idxmax() == "Paid Search"
     assert (credits["low"].drop(np.nan) > 0).all()
 
 
-def test_a_control_earns_credit_and_is_told(paths):
-    # Who has decided to buy comes by themselves: direct visits are a sign of it here, and cause nothing.
-    with warnings.catch_warnings(record=True) as said:
+def test_a_control_with_credit_causes_a_warning(paths):
+    # Users who have decided to buy visit directly: here direct visits indicate intent and cause nothing.
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         effects = incremental_effects(paths, MODEL, controls=["Direct"])
-    assert any("Direct" in str(each.message) for each in said)
+    assert any("Direct" in str(warning.message) for warning in caught)
     direct = effects.set_index("node_id").loc["Direct"]
     assert direct["is_control"]
     assert direct["low"] > 0

@@ -1,4 +1,4 @@
-"""What each touchpoint caused, under the discrete hazard, against the credits of their nodes."""
+"""Credits of touchpoints under the discrete hazard, compared with the credits of their nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world():
         DiscreteHazard(interactions=True, comparisons=5),
     ],
 )
-def test_parts_of_touchpoints_add_up_to_the_credits_of_their_nodes(world, model):
+def test_credits_of_touchpoints_sum_to_those_of_their_nodes(world, model):
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
     shares = touch_shares(model, Sequences.of(paths)).to_pandas()
     valued = shares.merge(world.conversions[["event_id", "value"]], on="event_id")
@@ -38,8 +38,8 @@ def test_parts_of_touchpoints_add_up_to_the_credits_of_their_nodes(world, model)
         assert found["value"] == pytest.approx(credits.loc[node, "value"], rel=1e-9, abs=1e-7)
 
 
-def test_of_a_nodes_touchpoints_each_has_what_is_left_of_it():
-    """With a half-life of a day, touchpoints 1, 2 and 4 days old are left with 1/2, 1/4 and 1/16."""
+def test_credit_of_a_node_is_divided_by_decay():
+    """With a half-life of a day, touchpoints 1, 2 and 4 days old weigh 1/2, 1/4 and 1/16."""
     days = pd.Series([0.0, 2.0, 3.0, 1.0])
     touchpoints = pd.DataFrame(
         {
@@ -60,7 +60,7 @@ def test_of_a_nodes_touchpoints_each_has_what_is_left_of_it():
     assert (shares / whole).to_dict() == pytest.approx(expected, rel=1e-9)
 
 
-def test_touchpoints_that_are_all_but_gone_share_equally():
+def test_touchpoints_that_have_decayed_to_zero_share_equally():
     touchpoints = pd.DataFrame(
         {
             "user_id": ["u", "u"],

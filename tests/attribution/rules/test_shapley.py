@@ -88,7 +88,7 @@ def test_positions_of_rules_and_of_conversions_without_a_touchpoint():
 
 
 def test_models_without_weights_have_no_positions():
-    with pytest.raises(errors.InvalidRequest, match="gives credit to nodes, not to touchpoints"):
+    with pytest.raises(errors.InvalidRequest, match="credits nodes, not touchpoints"):
         position_credits(paths_of([(("a",), 1, 1.0, 0)]), "markov")
     with pytest.raises(errors.InvalidRequest, match="is not a model; allowed"):
         position_credits(paths_of([(("a",), 1, 1.0, 0)]), 3)

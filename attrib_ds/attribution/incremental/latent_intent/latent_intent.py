@@ -47,7 +47,7 @@ def credit_latent_intent(model: LatentIntent, sequences: Sequences) -> Tally:
     """Credit each node with the part of every conversion that would not have happened without it."""
     histories = Histories.of(sequences, covariates=model.covariates)
     if not len(histories.event_user):
-        raise InvalidRequest("paths: there is no conversion; an incremental model needs some", field="paths")
+        raise InvalidRequest("paths: no conversions; an incremental model needs at least one", field="paths")
     estimation = _Estimation.of(model, histories, sequences.node_ids)
     draws = _DRAWS if sequences.folds > 1 else 0
     with progress("passes", model.evaluations, name="latent intent, fit") as advance:

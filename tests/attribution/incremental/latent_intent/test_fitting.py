@@ -1,4 +1,4 @@
-"""Draws of a normal distribution that is cut off at zero, against those of a plain one that fall above it."""
+"""Draws of a truncated normal distribution, compared with rejection sampling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from attrib_ds.attribution.incremental.latent_intent.fitting import truncated_no
 
 
 @pytest.mark.parametrize("mean", [(0.5, 1.0, 2.0), (-1.0, 0.3, 0.0)])
-def test_draws_are_those_of_a_plain_normal_distribution_that_are_above_zero(mean):
+def test_draws_equal_those_of_rejection_sampling(mean):
     covariance = np.array([[1.0, 0.6, -0.3], [0.6, 1.0, 0.0], [-0.3, 0.0, 0.5]])
     precision = np.linalg.inv(covariance)
     at = np.array([0.2, 0.0, 1.0])
@@ -23,8 +23,8 @@ def test_draws_are_those_of_a_plain_normal_distribution_that_are_above_zero(mean
     assert np.cov(drawn.T) == pytest.approx(np.cov(plain.T), abs=0.06)
 
 
-def test_what_speaks_strongly_against_an_effect_keeps_it_near_zero():
-    """A normal distribution twenty standard deviations below zero: exponential above it, with that rate."""
+def test_strong_evidence_against_an_effect_keeps_it_near_zero():
+    """Twenty standard deviations below zero, the truncated normal is exponential with rate 20."""
     random = np.random.default_rng(2)
     drawn = np.concatenate(
         list(truncated_normals(np.zeros(1), np.full(1, -20.0), np.eye(1), draws=4_000, random=random))

@@ -1,4 +1,4 @@
-"""Likelihoods and credits of the funnel against sums over every path through it, written out."""
+"""Likelihoods and credits of the funnel, against explicit sums over all paths through it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def rates_of(journeys, *, intents, seed=0, activities=2, direct=1.0):
 
 
 class WrittenOut:
-    """The model of one user, with loops over everything that nobody observes."""
+    """The model of one user, with loops over all hidden variables."""
 
     def __init__(self, rates, user):
         self.given, self.classes = rates.parameters, rates.classes
@@ -109,10 +109,10 @@ class WrittenOut:
         mean = sum(covariates) / len(covariates)
         spread = math.sqrt(sum((each - mean) ** 2 for each in covariates) / len(covariates))
         covariate, self.days, self.touches, self.bought = USERS[user]
-        self.told = (covariate - mean) / spread
+        self.covariate = (covariate - mean) / spread
 
     def level(self, day, cause, life, *, until):
-        """Tell what is at work on a day of touchpoints until then."""
+        """Return the adstock on a day."""
         node = CAUSES[cause]
         ages = [day - when for when, each in self.touches if each == node and when <= until]
         return math.log1p(sum(2 ** (-age / HALF_LIVES[life]) for age in ages))
@@ -132,7 +132,7 @@ class WrittenOut:
         return self.effects(self.given.direct, day, until=day), both
 
     def chance(self, log_rate, factor, happens):
-        """Tell how likely it is that something with a rate, and a factor of it, happens in a period."""
+        """Return the probability of an event with a rate, times a factor, in a period."""
         rate = math.exp(log_rate)
         return (
             math.expm1(rate) * factor * math.exp(-rate * (factor + 1) / 2)
@@ -141,7 +141,7 @@ class WrittenOut:
         )
 
     def seen(self, place, intent, day):
-        """Tell how likely what is seen on a day is."""
+        """Return the probability of the observations of a day."""
         recent = [
             any(each == node and day - MEMORY <= when < day for when, each in self.touches)
             for node in self.flags
@@ -150,7 +150,7 @@ class WrittenOut:
         chance = 1.0
         for node in range(NODES):
             log_rate = self.classes[place] @ self.given.touch[node] + self.given.emission[node, intent]
-            log_factor = self.given.touch_covariates[node, 0] * self.told
+            log_factor = self.given.touch_covariates[node, 0] * self.covariate
             if node in self.followers:
                 row = self.followers.index(node)
                 log_factor += sum(self.given.recent[row, flag] for flag, is_on in enumerate(recent) if is_on)
@@ -158,7 +158,7 @@ class WrittenOut:
             chance *= self.chance(log_rate, math.exp(log_factor), (day, node) in self.touches)
         parts, both = self.buying(day)
         log_rate = self.classes[place] @ self.given.conversion + self.given.conversion_intent[intent]
-        factor = math.exp(self.given.conversion_covariates[0] * self.told) * (1 + sum(parts) + both)
+        factor = math.exp(self.given.conversion_covariates[0] * self.covariate) * (1 + sum(parts) + both)
         return chance * self.chance(log_rate, factor, day == self.bought)
 
     def climb_rate(self, place, step, push):
@@ -174,7 +174,7 @@ class WrittenOut:
         return {before + 1: up, before - 1: down, before: 1 - up - down}.get(now, 0.0)
 
     def paths(self):
-        """Go through every class and every path of intents, with how likely it is together with what was seen."""
+        """Yield every class and path of intents, with its joint probability with the observations."""
         share = np.exp(self.given.share) / np.exp(self.given.share).sum()
         intents = range(len(self.given.conversion_intent))
         for place in range(len(share)):
@@ -189,7 +189,7 @@ class WrittenOut:
                 yield chance, place, path
 
     def part(self, cause):
-        """Return what part of the conversion a cause has: one less the chances that no step needed it."""
+        """Return the credit of a cause: one less the probability that no step needed it."""
         total = gone = 0.0
         for chance, place, path in self.paths():
             not_needed = []
@@ -219,7 +219,7 @@ def test_the_likelihood_is_the_sum_over_every_path(intents):
         assert found == pytest.approx(math.log(written_out), rel=2e-5)
 
 
-def test_users_alike_are_lived_once_and_count_as_if_each_were():
+def test_shared_prefixes_give_the_same_likelihood_as_separate_users():
     """Histories that begin alike, go on alike, and are the same; of different weights."""
     users = [
         *USERS,
@@ -268,7 +268,7 @@ def test_the_part_of_a_cause_is_the_sum_over_every_path(intents):
 
 
 @pytest.mark.parametrize("direct", [1.0, 0.0])
-def test_who_would_have_converted_later_anyway_needed_it_less(direct):
+def test_users_who_would_have_converted_later_needed_the_cause_less(direct):
     """By the conversion itself and, without any direct effect, by the steps before it."""
     users = [*USERS[:5], (0.0, 3, [(0, 0), (1, 0)], 2)]
     rates = rates_of(journeys_of(users, pairs=False), intents=3, direct=direct)
@@ -283,7 +283,7 @@ def test_who_would_have_converted_later_anyway_needed_it_less(direct):
 
 
 @pytest.mark.parametrize("intents", [1, 2, 3])
-def test_slopes_are_those_of_differences(intents):
+def test_gradients_equal_finite_differences(intents):
     rates = rates_of(journeys_of(), intents=intents, seed=3)
     guess = initial_parameters(rates.tree, rates.classes, intents=intents)
     objective = Objective(rates.tree, rates.classes, guess, 2.0)
@@ -302,7 +302,7 @@ def test_slopes_are_those_of_differences(intents):
         ]
 
 
-def test_what_is_counted_adds_up():
+def test_expected_counts_sum_to_the_observed_ones():
     rates = rates_of(journeys_of(), intents=3)
     found = likelihood_gradient(rates, has_information=True)
     assert found.start.sum() == pytest.approx(len(USERS), rel=1e-5)

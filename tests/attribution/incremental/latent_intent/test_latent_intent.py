@@ -1,4 +1,4 @@
-"""The latent intent as a model: what it reduces to, its laws, and what it does with data that tell nothing."""
+"""The latent intent model: special cases, invariances and degenerate data."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_no_step_lowers_the_likelihood(journeys):
 
 
 def test_with_one_class_and_one_intent_it_is_a_hazard():
-    """Rates of conversions multiplied by one and the causes, maximised by other means without any funnel."""
+    """Compare with a proportional hazard without a funnel, maximised by other means."""
     random = np.random.default_rng(1)
     users, days, effect = 400, 10, 1.5
     touched = random.random((users, days)) < 0.15
@@ -94,7 +94,7 @@ def test_with_one_class_and_one_intent_it_is_a_hazard():
     rate = np.exp(best[0]) * (1 + np.exp(best[1]) * levels)[is_case]
     later = -np.expm1(-np.exp(best[0]) * (1 + np.exp(best[1]) * levels))[at_risk].sum() / at_risk.sum()
     part = 1 - np.expm1(-np.exp(best[0])) / np.expm1(-rate)
-    # What is taken away may have been made up for on one of the days that were left.
+    # A lost conversion may still happen on one of the remaining days.
     part = part * (1 - later) ** (days - 1 - converted[converted >= 0])
     rows, columns = np.nonzero(touched & at_risk)
     ids = np.array([f"u{number:03d}" for number in range(users)])
@@ -129,7 +129,7 @@ def test_credits_and_the_unattributed_add_up_to_the_conversions(world):
     assert (credits.loc[credits["node_id"].notna(), "conversions"] >= 0).all()
 
 
-def test_intervals_hold_the_estimate_and_are_wider_the_surer_they_are(world):
+def test_intervals_contain_the_estimate_and_widen_with_confidence(world):
     model = LatentIntent(controls=("organic", "direct"), interactions=False, **QUICK)
     narrow, wide = (attribute(paths_of(world), model, confidence=each) for each in (0.5, 0.95))
     paid = ~narrow["node_id"].isin(["organic", "direct"])
@@ -147,7 +147,7 @@ def test_controls_earn_nothing(world):
     assert credits.drop(["organic", "direct"]).dropna().gt(0).any()
 
 
-def test_the_order_of_rows_changes_nothing(world):
+def test_the_order_of_rows_does_not_matter(world):
     shuffled = {
         "touchpoints": world.touchpoints.sample(frac=1, random_state=1),
         "conversions": world.conversions.sample(frac=1, random_state=2),
@@ -158,7 +158,7 @@ def test_the_order_of_rows_changes_nothing(world):
     pd.testing.assert_series_equal(first.sort_index(), second.sort_index(), rtol=1e-9)
 
 
-def test_names_of_nodes_mean_nothing(world):
+def test_names_of_nodes_do_not_matter(world):
     names = {name: f"{name}'s" for name in world.touchpoints["node_id"].unique()}
     renamed = world.touchpoints.assign(node_id=world.touchpoints["node_id"].map(names))
     model = LatentIntent(**QUICK)
@@ -167,14 +167,14 @@ def test_names_of_nodes_mean_nothing(world):
         assert other[new] == pytest.approx(plain[name], rel=1e-9)
 
 
-def test_the_same_seed_draws_the_same_users_and_another_one_others(world):
+def test_the_seed_determines_the_sampled_users(world):
     model = {seed: LatentIntent(**(QUICK | {"users": 600, "seed": seed})) for seed in (0, 1)}
     first, again, other = (credited(paths_of(world), model[seed]) for seed in (0, 0, 1))
     assert first.to_dict() == pytest.approx(again.to_dict(), abs=0, nan_ok=True)
     assert not np.allclose(first.sort_index(), other.sort_index())
 
 
-def test_touchpoints_after_the_observation_change_nothing(world):
+def test_touchpoints_after_the_observation_are_ignored(world):
     late = pd.DataFrame(
         {"user_id": ["u00000001"], "node_id": ["email"], "date": [world.users["until"].max() + DAY]}
     )
@@ -186,13 +186,13 @@ def test_touchpoints_after_the_observation_change_nothing(world):
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
-def test_labels_given_at_random_earn_about_nothing():
-    """Whom a channel touched is dealt out anew, so that it cannot have caused anything."""
+def test_permuted_touchpoints_earn_almost_nothing():
+    """Touchpoints are reassigned to random users, so that they cannot have an effect."""
     channels = (Channel("radio", 5, 0.15, direct=1.5), Channel("leaflet", 3, 0.1, direct=1.0))
     world = simulate(Scenario(channels), users=12_000, seed=5)
     until = world.users.set_index("user_id")["until"]
-    dealt = np.random.default_rng(1).permutation(world.users["user_id"].to_numpy())
-    owner = dict(zip(world.users["user_id"], dealt, strict=True))
+    permuted = np.random.default_rng(1).permutation(world.users["user_id"].to_numpy())
+    owner = dict(zip(world.users["user_id"], permuted, strict=True))
     touchpoints = world.touchpoints.assign(user_id=world.touchpoints["user_id"].map(owner))
     touchpoints = touchpoints[touchpoints["date"] < touchpoints["user_id"].map(until)]
     model = LatentIntent(controls=("organic", "direct"), activities=2, propensities=2, evaluations=40)
@@ -205,7 +205,7 @@ def test_labels_given_at_random_earn_about_nothing():
 
 
 @pytest.mark.slow
-def test_where_exposure_follows_intent_signs_are_not_taken_for_causes():
+def test_nodes_that_follow_intent_get_little_credit():
     """A hazard without intent has level 2.4 in this world, and gives brand search 27 % and display 1 %."""
     world = simulate("intent", users=30_000, seed=1)
     truth = world.truth().set_index("node_id")["removal"]
@@ -233,7 +233,7 @@ def test_a_handful_of_users_is_enough(node_ids):
     assert credits["conversions"].between(0, 1).all()
 
 
-def test_where_all_convert_at_once_and_nothing_touched_anybody_nothing_is_credited():
+def test_nothing_is_credited_if_all_convert_at_once_without_touchpoints():
     ids = ["u0", "u1"]
     touchpoints = pd.DataFrame({"user_id": ["u9"], "node_id": ["a"], "date": [START + DAY / 2]})
     conversions = pd.DataFrame({"event_id": ids, "user_id": ids, "date": START + DAY / 2, "value": 1.0})
@@ -242,17 +242,17 @@ def test_where_all_convert_at_once_and_nothing_touched_anybody_nothing_is_credit
     assert credits.to_dict() == pytest.approx({"a": 0.0, np.nan: 2.0}, nan_ok=True)
 
 
-def test_what_does_not_fit_is_told(world):
+def test_invalid_nodes_and_missing_conversions_are_refused(world):
     with pytest.raises(InvalidRequest, match="controls: 'organc' is not allowed .did you mean 'organic'"):
         attribute(paths_of(world), LatentIntent(controls=("organc",)))
     with pytest.raises(InvalidRequest, match="followers: 'emial' is not allowed .did you mean 'email'"):
         attribute(paths_of(world), LatentIntent(followers=("emial",)))
-    with pytest.raises(InvalidRequest, match="paths: there is no conversion"):
+    with pytest.raises(InvalidRequest, match="paths: no conversions; an incremental"):
         attribute(paths_of(world, conversions=world.conversions.iloc[:0]), "latent_intent")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"controls": "direct"}, "controls: 'direct' is not allowed"),
         ({"intents": 0}, "intents"),
@@ -266,6 +266,6 @@ def test_what_does_not_fit_is_told(world):
         ({"evaluations": 0}, "evaluations"),
     ],
 )
-def test_parameters_have_bounds(arguments, told):
-    with pytest.raises(InvalidRequest, match=told):
+def test_parameters_have_bounds(arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
         LatentIntent(**arguments)

@@ -1,4 +1,4 @@
-"""Who is drawn, and for how many; what is the same history, and which nodes follow users."""
+"""Encoding and sampling of histories, detection of followers, and branching of the prefix tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrib_ds.attribution.incremental.latent_intent.sampling import sample_user
 
 
 def histories_of(touches, *, users, bought=(), covariates=None, days=10.0):
-    """Touches are (user, day, node); who bought did on the last day."""
+    """Return histories from touches (user, day, node); the users in ``bought`` convert on the last day."""
     touches = sorted(touches)
     user, when, node = (np.array(column) for column in zip(*touches, strict=True))
     count = len(bought)
@@ -33,7 +33,7 @@ def histories_of(touches, *, users, bought=(), covariates=None, days=10.0):
     )
 
 
-def test_histories_are_the_same_if_all_that_is_told_of_them_is():
+def test_equal_histories_have_the_same_rank():
     touches = [(0, 1.1, 0), (0, 1.9, 1), (1, 1.2, 1), (1, 1.3, 0)]  # the same day, in another order
     touches += [(2, 1.1, 0), (2, 1.2, 0), (2, 1.9, 1)]  # one twice
     touches += [(3, 1.5, 0), (3, 2.5, 1)]  # on different days
@@ -49,7 +49,7 @@ def test_histories_are_the_same_if_all_that_is_told_of_them_is():
     assert found.period[found.bounds[3] : found.bounds[4]].tolist() == [1, 2]
 
 
-def test_everybody_is_drawn_if_there_are_few_and_those_alike_once():
+def test_small_samples_contain_every_distinct_history_once():
     histories = histories_of([(0, 1.0, 0), (1, 1.5, 0), (2, 3.0, 1)], users=5, bought=[3])
     chosen, weight = sample_users(
         histories, EncodedHistories.of(histories, nodes=2, step=1.0), users=100, seed=0
@@ -57,7 +57,7 @@ def test_everybody_is_drawn_if_there_are_few_and_those_alike_once():
     assert dict(zip(chosen.tolist(), weight.tolist(), strict=True)) == {0: 2.0, 2: 1.0, 3: 1.0, 4: 1.0}
 
 
-def test_who_tells_more_is_drawn_more_often_and_all_stand_for_everybody():
+def test_users_with_more_touchpoints_are_sampled_more_often_and_weights_sum_to_all_users():
     random = np.random.default_rng(1)
     # One touchpoint at a moment of its own, or six.
     touches = [
@@ -70,16 +70,16 @@ def test_who_tells_more_is_drawn_more_often_and_all_stand_for_everybody():
     assert chosen[buys].tolist() == sorted(range(200, 240), key=lambda user: days.rank[user])
     assert (weight[buys] == 1).all()
     assert weight.sum() == pytest.approx(500)
-    # The untouched are all alike: one of them stands for all.
+    # Users without touchpoints have the same history, so one represents them all.
     assert weight[chosen >= 400].tolist() == pytest.approx([100], rel=0.1)
-    # Of 160 who did not buy each had six, and of 60 days each has three or four users with one touchpoint.
+    # 160 users without a conversion have six touchpoints; with one, three or four share each of 60 days.
     of_many = ((chosen >= 240) & (chosen < 400)).sum() / 160
     of_one = (chosen < 200).sum() / len(set(days.rank[:200]))
     assert of_many > of_one > 0.1
     assert np.diff(days.rank[chosen]).min() >= 0
 
 
-def test_a_node_follows_users_if_it_reaches_only_whom_others_touched_recently():
+def test_a_node_is_a_follower_if_it_reaches_only_recently_touched_users():
     random = np.random.default_rng(2)
     visits = [(user, day, 0) for user in range(300) for day in random.uniform(0, 30, 2)]
     followed = [(user, day + 2, 1) for user, day, _ in visits]
@@ -97,9 +97,7 @@ def test_a_node_follows_users_if_it_reaches_only_whom_others_touched_recently():
         (3, [1], [20], [0, 1, 0]),
     ],
 )
-def test_branches_have_what_their_parent_has_and_parents_the_sum_of_their_branches(
-    before, parent, spread, collected
-):
+def test_branches_inherit_from_their_parent_and_parents_sum_their_branches(before, parent, spread, collected):
     branching = Branching.of(before, np.array(parent))
     assert branching.spread(np.array([[10, 20, 30]])).tolist() == [spread]
     values = 2.0 ** np.arange(len(parent))
