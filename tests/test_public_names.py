@@ -64,6 +64,7 @@ def test_importing_the_package_loads_nothing_slow():
     assert found.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_filters_load_without_the_engine():
     code = "import sys, attrib_ds; attrib_ds.interaction('type') == 'session'; print('ibis' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -59,7 +59,7 @@ def search(
     """
     shown = read or _as_it_is
     if chunks and to is not None:
-        raise InvalidRequest("to: is a file and chunks=True are frames; leave one of them out", field="to")
+        raise InvalidRequest("to: not allowed with chunks=True; leave one of them out", field="to")
     path = None if to is None else _file(to)
     is_streamed = chunks or path is not None
     answer = (project.stream if is_streamed else project.send)(operation, **arguments)
@@ -76,7 +76,7 @@ def _file(to: str | os.PathLike[str]) -> Path:
     """Return the path of a file to write, checked before any data is requested."""
     path = Path(to)
     if path.is_dir() or not path.parent.is_dir():
-        raise InvalidRequest(f"to: {str(path)!r} is no file in a folder that exists", field="to")
+        raise InvalidRequest(f"to: {str(path)!r} is not a file in an existing folder", field="to")
     return path
 
 

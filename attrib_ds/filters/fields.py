@@ -81,7 +81,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("geo.countryCode").isin(["FR", "DE"])
+        >>> import attrib_ds as at
+        >>> at.interaction("geo.countryCode").isin(["FR", "DE"])
         interaction("geo.countryCode").isin(["FR", "DE"])
         """
         return self._compare("in", values)
@@ -101,7 +102,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("geo.countryCode").not_in(["FR", "DE"])
+        >>> import attrib_ds as at
+        >>> at.interaction("geo.countryCode").not_in(["FR", "DE"])
         interaction("geo.countryCode").not_in(["FR", "DE"])
         """
         return self._compare("notIn", values)
@@ -121,7 +123,8 @@ class Field:
 
         Examples
         --------
-        >>> node("campaignName").contains("brand")
+        >>> import attrib_ds as at
+        >>> at.node("campaignName").contains("brand")
         node("campaignName").contains("brand")
         """
         return self._compare("contains", text)
@@ -141,7 +144,8 @@ class Field:
 
         Examples
         --------
-        >>> node("campaignName").not_contains("brand")
+        >>> import attrib_ds as at
+        >>> at.node("campaignName").not_contains("brand")
         node("campaignName").not_contains("brand")
         """
         return self._compare("notContains", text)
@@ -161,7 +165,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("firstPageUrl.pathname").starts_with("/shop")
+        >>> import attrib_ds as at
+        >>> at.interaction("firstPageUrl.pathname").starts_with("/shop")
         interaction("firstPageUrl.pathname").starts_with("/shop")
         """
         return self._compare("startsWith", text)
@@ -181,7 +186,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("firstPageUrl.pathname").not_starts_with("/shop")
+        >>> import attrib_ds as at
+        >>> at.interaction("firstPageUrl.pathname").not_starts_with("/shop")
         interaction("firstPageUrl.pathname").not_starts_with("/shop")
         """
         return self._compare("notStartsWith", text)
@@ -201,7 +207,8 @@ class Field:
 
         Examples
         --------
-        >>> user("fields.email").ends_with("@example.com")
+        >>> import attrib_ds as at
+        >>> at.user("fields.email").ends_with("@example.com")
         user("fields.email").ends_with("@example.com")
         """
         return self._compare("endsWith", text)
@@ -221,7 +228,8 @@ class Field:
 
         Examples
         --------
-        >>> user("fields.email").not_ends_with("@example.com")
+        >>> import attrib_ds as at
+        >>> at.user("fields.email").not_ends_with("@example.com")
         user("fields.email").not_ends_with("@example.com")
         """
         return self._compare("notEndsWith", text)
@@ -241,7 +249,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("duration").between(10, 60)
+        >>> import attrib_ds as at
+        >>> at.interaction("duration").between(10, 60)
         interaction("duration").between(10, 60)
         """
         return self._compare("between", [low, high])
@@ -261,7 +270,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("duration").not_between(10, 60)
+        >>> import attrib_ds as at
+        >>> at.interaction("duration").not_between(10, 60)
         interaction("duration").not_between(10, 60)
         """
         return self._compare("notBetween", [low, high])
@@ -276,7 +286,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("referrer").is_empty()
+        >>> import attrib_ds as at
+        >>> at.interaction("referrer").is_empty()
         interaction("referrer").is_empty()
         """
         return self._compare("isEmpty")
@@ -291,7 +302,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("referrer").is_not_empty()
+        >>> import attrib_ds as at
+        >>> at.interaction("referrer").is_not_empty()
         interaction("referrer").is_not_empty()
         """
         return self._compare("isNotEmpty")
@@ -306,7 +318,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("geo").is_null()
+        >>> import attrib_ds as at
+        >>> at.interaction("geo").is_null()
         interaction("geo").is_null()
         """
         return self._compare("isNull")
@@ -321,7 +334,8 @@ class Field:
 
         Examples
         --------
-        >>> user("fields.email").is_not_null()
+        >>> import attrib_ds as at
+        >>> at.user("fields.email").is_not_null()
         user("fields.email").is_not_null()
         """
         return self._compare("isNotNull")
@@ -341,7 +355,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("geo.zipcode").matches("^75[0-9]{3}$")
+        >>> import attrib_ds as at
+        >>> at.interaction("geo.zipcode").matches("^75[0-9]{3}$")
         interaction("geo.zipcode").matches("^75[0-9]{3}$")
         """
         return self._compare("matches", pattern)
@@ -361,7 +376,8 @@ class Field:
 
         Examples
         --------
-        >>> interaction("geo.zipcode").not_matches("^75[0-9]{3}$")
+        >>> import attrib_ds as at
+        >>> at.interaction("geo.zipcode").not_matches("^75[0-9]{3}$")
         interaction("geo.zipcode").not_matches("^75[0-9]{3}$")
         """
         return self._compare("notMatches", pattern)
@@ -412,7 +428,8 @@ def interaction(name: str) -> Field:
 
     Examples
     --------
-    >>> (interaction("geo.countryCode") == "FR") & (interaction("hitCount") > 1)
+    >>> import attrib_ds as at
+    >>> (at.interaction("geo.countryCode") == "FR") & (at.interaction("hitCount") > 1)
     (interaction("geo.countryCode") == "FR") & (interaction("hitCount") > 1)
     """
     return Field("interaction", name)
@@ -441,7 +458,8 @@ def node(name: str) -> Field:
 
     Examples
     --------
-    >>> node("channel") == "search"
+    >>> import attrib_ds as at
+    >>> at.node("channel") == "search"
     node("channel") == "search"
     """
     return Field("node", name)
@@ -470,7 +488,8 @@ def user(name: str, *, operator_type: str | None = None) -> Field:
 
     Examples
     --------
-    >>> user("fields.birthday", operator_type="date") < "2000-01-01T00:00:00Z"
+    >>> import attrib_ds as at
+    >>> at.user("fields.birthday", operator_type="date") < "2000-01-01T00:00:00Z"
     user("fields.birthday", operator_type="date") < "2000-01-01T00:00:00.000Z"
     """
     return Field("user", name, operator_type)
@@ -499,7 +518,8 @@ def event(name: str, *, operator_type: str | None = None) -> Field:
 
     Examples
     --------
-    >>> event("eventType").isin(["purchase", "lead"])
+    >>> import attrib_ds as at
+    >>> at.event("eventType").isin(["purchase", "lead"])
     event("eventType").isin(["purchase", "lead"])
     """
     return Field("event", name, operator_type)

@@ -48,8 +48,8 @@ def to_json(predicate: Predicate) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from attrib_ds.filters import interaction
-    >>> to_json(interaction("geo.city") == "Paris")
+    >>> import attrib_ds as at
+    >>> at.to_json(at.interaction("geo.city") == "Paris")
     {'type': 'predicate', 'field': 'geo.city', 'operator': 'equals', 'value': 'Paris'}
     """
     written = _write(predicate, "0")
@@ -82,7 +82,8 @@ def from_json(obj: object, kind: Kind | None = None) -> Predicate:
 
     Examples
     --------
-    >>> from_json({"type": "predicate", "filterId": "channel", "operator": "equals", "value": "search"})
+    >>> import attrib_ds as at
+    >>> at.from_json({"type": "predicate", "filterId": "channel", "operator": "equals", "value": "search"})
     node("channel") == "search"
     """
     return _read(obj, check_kind(kind) if kind is not None else _infer_kind(obj), "", 1)

@@ -68,13 +68,14 @@ def credits(
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"model": "linear", "node_id": ["a", "b", None],
     ...                       "node_name": ["Ads", "Mail", None],
     ...                       "conversions": [3.0, 5.0, 2.0], "value": None, "currency": None,
     ...                       "share": [0.3, 0.5, 0.2]})
-    >>> axes = credits(frame, ax=Figure().subplots())
+    >>> axes = at.plots.credits(frame, ax=Figure().subplots())
     >>> [label.get_text() for label in axes.get_yticklabels()]
     ['Mail', 'Ads', 'unattributed']
     """

@@ -58,12 +58,13 @@ def effects(
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"model": "hazard", "node_id": ["a", "d"], "node_name": ["Ads", "Direct"],
     ...     "currency": "EUR", "is_control": [False, True], "credited": [30.0, 20.0], "caused": [9.0, 1.0],
     ...     "low": [5.0, -2.0], "high": [13.0, 4.0]})
-    >>> axes = effects(frame, ax=Figure().subplots())
+    >>> axes = at.plots.effects(frame, ax=Figure().subplots())
     >>> [label.get_text() for label in axes.get_yticklabels()]
     ['Ads', 'Direct (control)']
     """

@@ -49,11 +49,12 @@ def insights(
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"group": None, "interval": ["2025-03", "2025-01"], "sessionCount": [4, 2],
     ...                       "hitCount": [9, 3], "durationSum": [60.0, 5.0]})
-    >>> axes = insights(frame, ax=Figure().subplots())
+    >>> axes = at.plots.insights(frame, ax=Figure().subplots())
     >>> [float(height) for height in axes.get_lines()[0].get_ydata()]
     [2.0, 0.0, 4.0]
     """

@@ -54,11 +54,12 @@ def lags(lags: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"event_id": ["e1", "e2", "e3"], "conversions": 1.0,
     ...                       "first_lag_days": [8.0, 2.0, None], "last_lag_days": [1.0, 2.0, None]})
-    >>> axes = lags(frame, ax=Figure().subplots())
+    >>> axes = at.plots.lags(frame, ax=Figure().subplots())
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['first touch (median 5.0 days)', 'last touch (median 1.5 days)']
     """

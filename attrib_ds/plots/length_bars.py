@@ -40,10 +40,11 @@ def lengths(lengths: pd.DataFrame, *, most: int = 20, ax: Axes | None = None) ->
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"length": [1, 3], "conversions": [5.0, 2.0]})
-    >>> [int(bar.get_height()) for bar in lengths(frame, ax=Figure().subplots()).patches]
+    >>> [int(bar.get_height()) for bar in at.plots.lengths(frame, ax=Figure().subplots()).patches]
     [0, 5, 0, 2]
     """
     require_frame("lengths", lengths, COLUMNS)

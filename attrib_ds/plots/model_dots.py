@@ -62,12 +62,13 @@ def model_comparison(
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"model": ["first", "first", "last"], "node_id": ["a", "b", "a"],
     ...                       "node_name": ["Ads", "Mail", "Ads"], "conversions": [3.0, 5.0, 8.0],
     ...                       "value": None, "currency": None, "share": [0.375, 0.625, 1.0]})
-    >>> axes = model_comparison(frame, ax=Figure().subplots())
+    >>> axes = at.plots.model_comparison(frame, ax=Figure().subplots())
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['first', 'last']
     """

@@ -39,12 +39,13 @@ def orders(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"order": [1, 2, 3], "held_out": [-9.0, -8.0, -8.3], "behind": [1.0, 0.0, 0.3],
     ...     "behind_error": [0.1, 0.0, 0.1], "is_best": [False, True, False],
     ...     "is_parsimonious": [False, True, False]})
-    >>> orders(frame, ax=Figure().subplots()).get_xlabel()
+    >>> at.plots.orders(frame, ax=Figure().subplots()).get_xlabel()
     'order: touchpoints that the next step depends on'
     """
     require_frame("compared", compared, _COLUMNS)

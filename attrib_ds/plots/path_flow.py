@@ -57,13 +57,14 @@ def paths(touches: pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | Non
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> touches = pd.DataFrame({"event_id": ["e1", "e1", "e2"], "user_id": ["u1", "u1", "u2"],
     ...                         "node_id": ["a", "b", "b"], "node_name": ["Ads", "Mail", "Mail"],
     ...                         "date": pd.Timestamp("2025-01-01", tz="UTC"), "position": [1, 2, 1],
     ...                         "length": [2, 2, 1]})
-    >>> axes = paths(touches, steps=2, ax=Figure().subplots())
+    >>> axes = at.plots.paths(touches, steps=2, ax=Figure().subplots())
     >>> [label.get_text() for label in axes.get_xticklabels()]
     ['1 before', 'last touch', 'conversion']
     """

@@ -65,12 +65,13 @@ def returns(
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"model": "linear", "node_id": ["a", "b"], "node_name": ["Ads", "Mail"],
     ...                       "conversions": [3.0, 5.0], "value": [300.0, 500.0], "currency": "EUR",
     ...                       "share": [0.375, 0.625], "spend": [100.0, 250.0]})
-    >>> axes = returns(frame, ax=Figure().subplots())
+    >>> axes = at.plots.returns(frame, ax=Figure().subplots())
     >>> axes.get_xlabel(), axes.get_ylabel()
     ('spend (EUR)', 'credited value (EUR)')
     """

@@ -55,11 +55,12 @@ def seasonality(
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"group": None, "interval": ["1", "7"], "sessionCount": [4, 2],
     ...                       "hitCount": [9, 3], "durationSum": [60.0, 5.0]})
-    >>> axes = seasonality(frame, interval="dayOfWeek", ax=Figure().subplots())
+    >>> axes = at.plots.seasonality(frame, interval="dayOfWeek", ax=Figure().subplots())
     >>> [label.get_text() for label in axes.get_xticklabels()]
     ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']
     """

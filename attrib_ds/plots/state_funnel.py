@@ -45,10 +45,11 @@ def funnel(insights: pd.DataFrame, *, steps: Sequence[str] | None = None, ax: Ax
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> frame = pd.DataFrame({"values.event-count": [80.0, 20.0], "values.won": [20.0, 5.0]})
-    >>> [int(bar.get_width()) for bar in funnel(frame, ax=Figure().subplots()).patches]
+    >>> [int(bar.get_width()) for bar in at.plots.funnel(frame, ax=Figure().subplots()).patches]
     [100, 25]
     """
     require_frame("insights", insights, ())

@@ -51,12 +51,13 @@ def explanation(explanation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
+    >>> import attrib_ds as at
     >>> import pandas as pd
     >>> from matplotlib.figure import Figure
     >>> rows = pd.DataFrame({"position": [1, 2, 3], "node_id": ["search", "email", "search"],
     ...     "node_name": ["Search", "Email", "Search"], "age_days": [9.0, 4.0, 1.0],
     ...     "weight": [0.4, 0.2, 0.4]})
-    >>> axes = explanation(rows, ax=Figure().subplots())
+    >>> axes = at.plots.explanation(rows, ax=Figure().subplots())
     >>> [label.get_text() for label in axes.get_yticklabels()]
     ['Search', 'Email']
     """

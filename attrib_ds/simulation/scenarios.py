@@ -93,8 +93,9 @@ class Scenario:
 
     Examples
     --------
-    >>> radio = Channel("radio", half_life=7, rate=0.05, direct=0.3)
-    >>> Scenario((radio,), follows_intent=True).days
+    >>> import attrib_ds as at
+    >>> radio = at.Channel("radio", half_life=7, rate=0.05, direct=0.3)
+    >>> at.Scenario((radio,), follows_intent=True).days
     30
     """
 
@@ -243,8 +244,8 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
 
     Examples
     --------
-    >>> from attrib_ds import varied_scenario
-    >>> [round(channel.half_life, 1) for channel in varied_scenario("random", seed=1).channels[:2]]
+    >>> import attrib_ds as at
+    >>> [round(channel.half_life, 1) for channel in at.varied_scenario("random", seed=1).channels[:2]]
     [7.8, 6.6]
     """
     original = scenario_named(scenario)

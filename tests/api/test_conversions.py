@@ -97,6 +97,7 @@ def test_level_credits_the_ancestor_and_brings_spend(shop):
     assert credits.loc["letter", "roas"] == pytest.approx(3)
 
 
+@pytest.mark.slow
 def test_rolling_up_equals_attributing_at_the_level_for_rules_that_ignore_nodes(shop):
     rules = ["first_touch", "last_touch", "linear", "linear_ramp", "time_decay", "position_based"]
     leaves = conversion_paths(shop, event_type="order", statistic="turnover")
@@ -139,6 +140,7 @@ def test_mixed_currencies_stay_apart(shop):
     assert credits.groupby("currency")["conversions"].sum().to_dict() == {"CHF": 1.0, "EUR": 4.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

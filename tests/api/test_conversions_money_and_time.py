@@ -26,6 +26,7 @@ def credited(paths, column="conversions", model="linear"):
     return dict(zip(ids, rows[column], strict=True))
 
 
+@pytest.mark.slow
 def test_offline_interactions_may_count_longer(shop):
     # Carl's letter came 70 days before his order; all else is online.
     longer = conversion_paths(shop, event_type="order", lookback={"session": "2D", "offline": "90D"})
@@ -34,6 +35,7 @@ def test_offline_interactions_may_count_longer(shop):
     assert credited(shorter) == credited(conversion_paths(shop, event_type="order"))
 
 
+@pytest.mark.slow
 def test_the_lookback_of_a_node_is_that_of_what_is_below_it(shop):
     paths = conversion_paths(shop, event_type="order", lookback="1D", node_lookbacks={"ads": "30D"})
     assert credited(paths) == {"shoes": 1.0, "boots": 1.0, None: 1.0}
@@ -46,6 +48,7 @@ def test_the_lookback_of_a_node_is_that_of_what_is_below_it(shop):
     assert counts == {"direct": 1.0, "brand": 1.0, None: 1.0}
 
 
+@pytest.mark.slow
 def test_sessions_may_go_before_offline_interactions(shop):
     called = pd.DataFrame(
         {
@@ -65,6 +68,7 @@ def test_sessions_may_go_before_offline_interactions(shop):
     assert credited(paths)["letter"] == pytest.approx(1 / 3 + 1)
 
 
+@pytest.mark.slow
 def test_events_of_any_type_or_of_the_same_one_reset(shop):
     # Anna's lead on the 6th came before her order.
     assert credited(conversion_paths(shop, event_type="order", reset="same"))["shoes"] == pytest.approx(1 / 3)
@@ -78,6 +82,7 @@ def test_events_of_any_type_or_of_the_same_one_reset(shop):
     assert credited(conversion_paths(shop, **late, reset="same")) == {None: 1.0}
 
 
+@pytest.mark.slow
 def test_windows_and_periods_may_end_at_the_state(shop):
     lead = {"event_type": "lead", "state": "qualified"}
     paths = conversion_paths(shop, **lead, anchor="state", lookback="5D")
@@ -91,6 +96,7 @@ def test_windows_and_periods_may_end_at_the_state(shop):
     assert credit_series(paths, "linear", date="state")["interval"].tolist() == ["2025-01-07"]
 
 
+@pytest.mark.slow
 def test_what_updates_change_is_a_later_amount(shop):
     returned = {"id": [FIRST_ORDER] * 2, "storageKey": "turnover", "value": [60.0, 0.0]}
     dates = ["2025-02-01T00:00:00Z", "2025-03-01T00:00:00Z"]
@@ -111,6 +117,7 @@ def test_what_updates_change_is_a_later_amount(shop):
     ]
 
 
+@pytest.mark.slow
 def test_further_statistics_are_later_amounts(shop):
     order = pd.DataFrame(
         {
@@ -160,6 +167,7 @@ def abroad(shop):
     return shop
 
 
+@pytest.mark.slow
 def test_values_and_spend_are_converted_by_the_rates_of_the_project(abroad):
     with pytest.raises(errors.InvalidRequest, match="there is no rate of NOK to EUR on 2025-01-11"):
         conversion_paths(abroad, **ORDER, in_currency="EUR")
@@ -178,6 +186,7 @@ def test_values_and_spend_are_converted_by_the_rates_of_the_project(abroad):
     assert apart.groupby("currency")["spend"].sum().to_dict() == pytest.approx({"EUR": 40.0, "NOK": 400.0})
 
 
+@pytest.mark.slow
 def test_rates_of_ones_own_go_before_those_of_the_project(abroad):
     set_rates(abroad, pd.DataFrame({"currency": "NOK", "date": ["2025-01-01"], "rate": [0.08]}))
     own = pd.DataFrame({"currency": ["NOK", "EUR"], "date": "2024-01-01", "rate": [0.1, 1.2]})
@@ -196,11 +205,13 @@ def test_rates_of_ones_own_go_before_those_of_the_project(abroad):
         )
 
 
+@pytest.mark.slow
 def test_the_number_of_events_is_no_money(shop):
     with pytest.raises(errors.InvalidRequest, match="an amount of conversions on 2025-01-10 has no currency"):
         conversion_paths(shop, event_type="order", in_currency="EUR")
 
 
+@pytest.mark.slow
 def test_spend_stands_beside_credit_in_the_days_of_the_project():
     orders = pd.DataFrame({"userId": [ANNA], "eventType": ["order"], "eventDate": ["2025-01-31T23:30:00Z"]})
     visits = pd.DataFrame(
@@ -261,6 +272,7 @@ def test_results_say_how_they_were_made(shop):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -273,7 +285,7 @@ def test_results_say_how_they_were_made(shop):
         ({"node_lookbacks": {"brnd": "30D"}}, "node_lookbacks: 'brnd' is not allowed.*did you mean 'brand'"),
         ({"node_lookbacks": {"brand": "1h"}}, "node_lookbacks: '1h' is not allowed; allowed: 1 to 365 days"),
         ({"precedence": ("session", "call")}, "precedence: 'call' is not allowed; allowed: offline, session"),
-        ({"anchor": "state"}, "anchor: there is no state"),
+        ({"anchor": "state"}, "anchor: 'state' requires a column with dates of the state"),
         ({"reset": "lead"}, "reset: 'lead' is not allowed"),
         ({"adjustments": "refund"}, "adjustments: 'refund' is not allowed; allowed: a list"),
         ({"adjustments": ["refnd"]}, "adjustments: 'refnd' is not allowed"),

@@ -133,6 +133,7 @@ def test_the_same_row_twice_is_two_events(orders_shop, orders):
     assert count(orders_shop) == 2
 
 
+@pytest.mark.slow
 def test_many_events_share_commits(orders_shop):
     rows = pd.DataFrame({"nonce": [f"n{i}" for i in range(400)], "data.email": "anna@example.com"})
     writes = "SELECT writes FROM meta"
@@ -152,7 +153,7 @@ def test_frames_that_cannot_be_sent(orders_shop, orders):
         send_events(orders_shop, orders.drop(columns="eventDate"))
     with pytest.raises(InvalidRequest, match="conflicts with another column"):
         send_events(orders_shop, orders.assign(**{"data.turnover": 5}))
-    with pytest.raises(InvalidRequest, match="events: a row holds"):
+    with pytest.raises(InvalidRequest, match="events: a row contains"):
         send_events(orders_shop, orders.assign(**{"data.email": object()}))
     assert len(send_events(orders_shop, orders.head(0))) == 0
     assert count(orders_shop) == 0

@@ -23,6 +23,7 @@ def lines(file):
         return list(csv.reader(text))
 
 
+@pytest.mark.slow
 def test_a_csv_file_of_users(shop, tmp_path):
     written = export_users(
         shop,

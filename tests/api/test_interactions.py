@@ -21,6 +21,7 @@ def number(frame):
     return [int(each, 16) for each in frame["_id"]]
 
 
+@pytest.mark.slow
 def test_the_default_population_is_neither_bots_nor_filtered_traffic(shop):
     assert number(search_interactions(shop)) == [3, 2, 4, 1, 7]
     assert number(search_interactions(shop, bots=True)) == [5]
@@ -28,6 +29,7 @@ def test_the_default_population_is_neither_bots_nor_filtered_traffic(shop):
     assert number(search_interactions(shop, bots=None, filtered=None)) == [3, 2, 6, 5, 4, 1, 7]
 
 
+@pytest.mark.slow
 def test_columns_and_dtypes_do_not_depend_on_the_rows(shop):
     some, none = (
         search_interactions(shop),
@@ -68,6 +70,7 @@ def test_bounds_are_inclusive_and_compare_instants(shop):
     assert number(search_interactions(shop, since="2025-02-01T00:00:00Z", until="2025-01-01T00:00:00Z")) == []
 
 
+@pytest.mark.slow
 def test_node_filters_bring_what_is_below(shop):
     assert number(search_interactions(shop, nodes=node("campaignId") == "brand")) == [4, 1]
     assert number(search_interactions(shop, nodes=~(node("campaignId") == "brand"))) == [3, 2, 7]
@@ -83,6 +86,7 @@ def test_one_interaction_has_every_property(shop):
         get_interaction(shop, f"{99:024x}")
 
 
+@pytest.mark.slow
 def test_hits_of_the_sample(sample):
     session = search_interactions(sample, where=interaction("hitCount") == 3, limit=1).iloc[0]
     hits = list_hits(sample, session["firstHitId"])
@@ -95,6 +99,7 @@ def test_hits_of_the_sample(sample):
     assert empty.dtypes.to_dict() == hits.dtypes.to_dict()
 
 
+@pytest.mark.slow
 def test_insights_count_by_group_and_interval(shop):
     months = interaction_insights(shop, interval="month", group_by="geo.countryCode")
     shown = months[["group", "interval", "sessionCount"]].astype(object)
@@ -132,6 +137,7 @@ def test_the_tree_of_nodes(shop):
     assert list_nodes(shop, search="NEWS")["_id"].tolist() == ["letter"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "arguments", "message"),
     [

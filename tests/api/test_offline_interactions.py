@@ -22,6 +22,7 @@ def calls(*rows, columns=("date", "userData.email", "nodeData.vendorId"), index=
     return pd.DataFrame(list(rows), columns=list(columns), index=index)
 
 
+@pytest.mark.slow
 def test_each_row_is_an_interaction(centre):
     """R028, R029, R030, R185, R187."""
     rows = calls(

@@ -34,6 +34,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 def test_columns_and_dtypes_do_not_depend_on_the_rows(shop):
     keys = list(KEYS)[1:]
     for found in (
@@ -61,6 +62,7 @@ def test_counters_of_the_small_shop(shop):
     assert found.attrs["total"] == 3
 
 
+@pytest.mark.slow
 def test_users_by_filter_and_page(shop):
     rich = search_users(shop, columns=[], where=user("metrics.turnover.max") > 30)
     assert rich["_id"].tolist() == [ANNA, BEN]
@@ -69,6 +71,7 @@ def test_users_by_filter_and_page(shop):
     assert search_users(shop, columns=[], id_after=BEN)["_id"].tolist() == [CARL]
 
 
+@pytest.mark.slow
 def test_users_by_sql(shop):
     found = search_users(
         shop, columns=["eventCount"], sql="SELECT userId FROM events WHERE eventType = 'lead'"
@@ -76,6 +79,7 @@ def test_users_by_sql(shop):
     assert found["_id"].tolist() == [ANNA]
 
 
+@pytest.mark.slow
 def test_values_of_fields_are_text(shop):
     from attrib_ds import load
 
@@ -98,6 +102,7 @@ def test_values_of_fields_are_text(shop):
     assert found.iloc[1].isna().sum() == 4
 
 
+@pytest.mark.slow
 def test_one_user_is_a_series(shop):
     anna = get_user(shop, ANNA)
     assert anna.name == anna["_id"] == ANNA
@@ -108,6 +113,7 @@ def test_one_user_is_a_series(shop):
         get_user(shop, "anna")
 
 
+@pytest.mark.slow
 def test_audiences(shop):
     buyers = create_audience(shop, "Rich", user("metrics.turnover.sum") > 30)
     assert (buyers["name"], buyers["size"], buyers.name) == ("Rich", 2, buyers["_id"])
@@ -129,8 +135,9 @@ def test_audiences(shop):
     assert list_audiences(shop).empty
 
 
+@pytest.mark.slow
 def test_errors_name_the_argument(shop):
-    with pytest.raises(InvalidRequest, match=r"^fields/0: 'fields.emial' .*did you mean 'fields.email'"):
+    with pytest.raises(InvalidRequest, match=r"^columns/0: 'fields.emial' .*did you mean 'fields.email'"):
         search_users(shop, columns=["fields.emial"])
     with pytest.raises(InvalidRequest, match="^multi_field_mode: "):
         search_users(shop, columns=[], multi_field_mode="first")

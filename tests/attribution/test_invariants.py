@@ -48,6 +48,7 @@ PATH_MODELS = {
 # 3: weights
 
 
+@pytest.mark.slow
 @few
 @given(journeys())
 @example([("a", 1, 0.0, 0)])
@@ -93,6 +94,7 @@ def straight(drawn, parents, models):
     return credits.set_index(["model", "node_id"])["conversions"].sort_index()
 
 
+@pytest.mark.slow
 @few
 @given(
     journeys("abcd", max_size=5),
@@ -117,6 +119,7 @@ def test_rolling_up_differs_for_models_that_compare_nodes(model):
 # 8: idempotence
 
 
+@pytest.mark.slow
 @few
 @given(journeys("ab", max_length=6))
 @example([("aa", 1, 1.0, 1), ("a", 0, 0.0, 1)])
@@ -151,6 +154,7 @@ def test_touches_after_the_conversion_change_no_model_of_whole_paths():
 # 10: null players
 
 
+@pytest.mark.slow
 @few
 @given(journeys("abc", max_size=5), st.integers(1, 9))
 @example([("a", 1, 1.0, 0)], 3)
@@ -161,6 +165,7 @@ def test_a_node_that_only_lost_users_touched_has_no_credit(drawn, lost):
     assert credits.loc[credits["node_id"] == "z", "conversions"].abs().sum() < 1e-12
 
 
+@pytest.mark.slow
 @few
 @given(journeys("abc", max_size=5))
 @example([("abc", 1, 1.0, 0)])
@@ -175,6 +180,7 @@ def test_a_node_that_changes_no_rate_earns_nothing_where_lift_is_what_counts(dra
 # 11: symmetry and efficiency
 
 
+@pytest.mark.slow
 @few
 @given(journeys("abc", max_size=5))
 @example([("ab", 1, 1.0, 1)])
@@ -188,6 +194,7 @@ def test_symmetric_nodes_earn_equal_credit(drawn):
     assert parts.loc["a"].tolist() == pytest.approx(parts.loc["b"].tolist(), abs=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(journeys())
 def test_everything_is_divided_and_positions_add_up_to_nodes(drawn):
@@ -203,6 +210,7 @@ def test_everything_is_divided_and_positions_add_up_to_nodes(drawn):
 # 12: single touchpoints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("converted", "lost", "value"), [(1, 0, 0), (3, 7, -20)])
 def test_the_only_touchpoint_earns_everything(converted, lost, value):
     drawn = [("a", converted, float(value), lost)]
@@ -218,6 +226,7 @@ def test_the_only_touchpoint_earns_everything(converted, lost, value):
 # 13: limits
 
 
+@pytest.mark.slow
 @few
 @given(journeys("abc", max_size=4))
 @example([("aab", 1, 1.0, 0)])

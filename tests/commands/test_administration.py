@@ -68,6 +68,7 @@ def test_a_file_that_is_not_json_is_refused(project, tmp_path, capsys):
     assert "No such file" in failure(capsys, "event-types", "create", "shop", tmp_path / "none.json")
 
 
+@pytest.mark.slow
 def test_a_project_is_restored_from_its_backup(project, tmp_path, capsys):
     backup = tmp_path / "backup.duckdb"
     assert main(["event-types", "create", "shop", write(tmp_path / "t.json", ORDER)]) == 0
@@ -84,6 +85,7 @@ def test_a_project_is_restored_from_its_backup(project, tmp_path, capsys):
     assert "not 'other'" in failure(capsys, "restore", "other", backup)
 
 
+@pytest.mark.slow
 def test_a_check_prints_its_findings_and_fails(project, capsys):
     assert main(["check", "shop"]) == 0
     assert capsys.readouterr().out == "shop is consistent\n"
@@ -104,6 +106,7 @@ def test_a_missing_project_is_not_created(own_home, capsys, command):
     assert not (own_home / "shop.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_the_error_for_a_served_project_names_the_request(project, tmp_path, capsys):
     code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(project)]

@@ -30,6 +30,7 @@ def row_of(output, node):
     return [float(number) for number in line.split()[1:]]
 
 
+@pytest.mark.slow
 def test_demo_prints_credits_and_writes_a_report(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "report")]) == 0
     printed = capsys.readouterr().out
@@ -77,6 +78,7 @@ def test_attribute_prints_cost_and_return(files, tmp_path, capsys):
     assert "email" not in cost + returned
 
 
+@pytest.mark.slow
 def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
     orders = tmp_path / "orders.csv"
     orders.write_text(ORDERS + "3,v,2025-01-05,10,EUR\n", encoding="utf-8")
@@ -89,6 +91,7 @@ def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
     assert {"low", "high"} <= set(credits.columns)
 
 
+@pytest.mark.slow
 def test_attribute_with_spend(files, tmp_path, capsys):
     spend = tmp_path / "spend.csv"
     spend.write_text("channel,cost,currency\nsearch,25,EUR\n", encoding="utf-8")
@@ -99,6 +102,7 @@ def test_attribute_with_spend(files, tmp_path, capsys):
     assert search[["spend", "cpa", "roas"]].tolist() == [25.0, 50.0, 2.0]
 
 
+@pytest.mark.slow
 def test_unreadable_rows_are_listed_in_a_file(files, tmp_path, capsys):
     (tmp_path / "touches.csv").write_text(TOUCHES + "u,soon,tv\n", encoding="utf-8")
     out = tmp_path / "out"

@@ -27,6 +27,7 @@ def serving(home, *options):
             process.communicate(timeout=TIMEOUT)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
 @pytest.mark.parametrize(
     ("options", "statuses", "policies"),

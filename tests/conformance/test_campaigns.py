@@ -55,6 +55,7 @@ def test_r095_a_campaign_has_an_id_that_is_not_its_slug(service):
     assert record["id"] != slug == record["campaignSlug"]
 
 
+@pytest.mark.slow
 def test_r096_a_slug_is_unique_within_its_integration(listed, fresh):
     assert create(listed, "a").status == 409
     assert create(listed, "a", "posters").status == 200

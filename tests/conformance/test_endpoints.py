@@ -34,6 +34,7 @@ def listed(project, name, **page):
     return project.send(name, path, body=PAGED[name] | page)
 
 
+@pytest.mark.slow
 @pytest.mark.http_only
 def test_r120_the_computed_event_has_its_path(http, project):
     id = send_event(project)
@@ -83,6 +84,7 @@ def test_r325_operations_are_under_v1(http, project):
         assert http.request("GET", f"{version}/projects/{project.id}/event-types").status == 404
 
 
+@pytest.mark.slow
 def test_r126_count_is_the_page_and_total_all_matches(service):
     page = search(service, limit=3)
     assert (page["count"], page["total"]) == (3, 7)
@@ -90,6 +92,7 @@ def test_r126_count_is_the_page_and_total_all_matches(service):
     assert (page["count"], page["total"]) == (3, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGED)
 def test_r127_the_total_does_not_depend_on_the_page(service, name):
     whole = listed(service, name).ok()
@@ -107,6 +110,7 @@ def test_r128_a_page_beyond_the_end_is_empty(service, name):
     assert (page["count"], page["data"], page["total"]) == (0, [], total)
 
 
+@pytest.mark.slow
 def test_r129_pages_are_disjoint_and_complete(service):
     for sort in ({"userId": 1, "startDate": -1}, {"geo.city": 1}):
         whole = [record["_id"] for record in search(service, sort=sort)["data"]]
@@ -121,6 +125,7 @@ def test_r130_negative_pages_are_refused(service, name, page):
     assert listed(service, name, **page).status == 400
 
 
+@pytest.mark.slow
 def test_r324_a_search_without_a_limit_returns_everything(service):
     assert search(service)["count"] == search(service)["total"] == 7
     body = {

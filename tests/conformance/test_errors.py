@@ -64,6 +64,7 @@ def failures(project):
     ]
 
 
+@pytest.mark.slow
 def test_r317_r319_an_error_has_status_message_and_reason(service):
     for status, reply in failures(service):
         assert reply.status == reply.body["statusCode"] == status
@@ -142,6 +143,7 @@ def test_r322_too_many_requests_are_429(http, project):
         assert int(reply.headers["Retry-After"]) > 0
 
 
+@pytest.mark.slow
 def test_r323_no_error_reveals_internals(service):
     for _, reply in failures(service):
         assert not INSIDE.search(shown := json.dumps(reply.body).replace("read_csv('/etc/passwd')", "")), (
@@ -149,6 +151,7 @@ def test_r323_no_error_reveals_internals(service):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.http_only
 def test_r323_no_error_over_http_reveals_internals(http, project):
     for name in (*WITH_TOKEN, *TOKENLESS):

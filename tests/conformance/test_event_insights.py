@@ -57,6 +57,7 @@ def rows(project, **parts):
     }
 
 
+@pytest.mark.slow
 def test_r105_a_record_has_identifier_interval_and_values(service):
     for record in ask(service, metrics=["event-count", "turnover"]).ok():
         assert set(record) == {"identifier", "interval", "values"}
@@ -102,6 +103,7 @@ def test_r211_another_group_is_refused(service, group):
     assert ask(service, groupBy=group).status == 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", LINEAR + SEASONAL)
 def test_r212_thirteen_intervals_are_known(service, interval):
     records = ask(service, interval=interval).ok()
@@ -141,6 +143,7 @@ def test_r216_the_answer_is_the_whole_array(service):
     assert len(reply.body) == 59
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", LINEAR)
 def test_r217_sums_over_types_equal_the_project(service, interval):
     keys = ["event-count", "turnover", "confirmed", "items"]
@@ -151,6 +154,7 @@ def test_r217_sums_over_types_equal_the_project(service, interval):
         assert {key: sum(record[key] for record in of_types) for key in keys} == values, label
 
 
+@pytest.mark.slow
 def test_r218_every_metric_is_in_every_record(service):
     keys = ["items", "event-count", "nonsense", "confirmed"]
     for interval in ("day", "dayOfWeek"):

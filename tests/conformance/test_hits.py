@@ -34,6 +34,7 @@ def listed(project, first):
     return project.send("list_hits", {"firstHitId": first}).ok()
 
 
+@pytest.mark.slow
 def test_r040_a_hit_has_an_id_that_is_a_uuid(service):
     for record in listed(service, uuid(11)):
         assert "_id" not in record

@@ -37,6 +37,7 @@ def envelope(project_id):
     return {"projectId": project_id, "eventType": "order", "nonce": "n", "data": {}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("project_id", ["abc", "a1b", "123", "a-b-c", "0-9", "shop-2025-eu"])
 def test_r015_a_project_id_is_lower_case_words_with_hyphens(new_project, project_id):
     made = new_project(project_id)
@@ -100,6 +101,7 @@ def test_r021_an_id_in_the_request_is_ignored(service, name):
     assert service.send("get_event", {"id": asked}).status == 404
 
 
+@pytest.mark.slow
 def test_r022_ids_of_events_are_unique_across_projects(new_project):
     projects = [new_project(), new_project()]
     ids = [send_event(project, nonce=f"same-{number}") for project in projects for number in range(5)]

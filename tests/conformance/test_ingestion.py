@@ -129,6 +129,7 @@ def test_r195_a_repeated_nonce_creates_one_event(fresh, operation):
     assert events_of(fresh) == (1, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_r196_concurrent_sends_create_one_event(fresh, operation):
     body = event(fresh, data={"turnover": 5, "confirmed": 1})

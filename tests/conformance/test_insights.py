@@ -55,6 +55,7 @@ def counts(project, **body):
     return record["sessionCount"], record["hitCount"], record["durationSum"]
 
 
+@pytest.mark.slow
 def test_r102_r180_sessions_and_offline_interactions_are_counted(service):
     assert counts(service)[0] == 5
     assert counts(service, interactionFilter=predicate("type", "equals", "offline"))[0] == 1
@@ -112,6 +113,7 @@ def test_r175_another_group_is_refused(service, group):
     assert ask(service, group=group).status == 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("interval", "expected"),
     [
@@ -136,6 +138,7 @@ def test_r176_intervals_are_labelled(service, interval, expected):
     assert {label: count for _, label, count in rows(service, interval=interval)} == expected
 
 
+@pytest.mark.slow
 def test_r176_there_are_fifteen_intervals(service):
     for interval in INTERVALS:
         assert ask(service, interval=interval, segmentCount=2, **ALL).status == 200, interval
@@ -202,6 +205,7 @@ def test_r182_interactions_without_the_group_are_counted_under_null(service):
     assert shown == {"NO": 2, "SE": 1, None: 2}
 
 
+@pytest.mark.slow
 def test_r183_the_answer_is_a_bare_array(service):
     for body in ({}, {"interval": "day"}, {"since": "2030-01-01T00:00:00Z", "interval": "day"}):
         reply = ask(service, **body)

@@ -41,6 +41,7 @@ def test_r185_a_refused_interaction_is_not_stored(service, wrong):
     assert search(service, isBot=None, filtered=None)["total"] == before
 
 
+@pytest.mark.slow
 def test_r185_an_accepted_interaction_can_be_read_at_once(service):
     for _ in range(3):
         created = send(service)

@@ -82,6 +82,7 @@ def test_r101_an_amount_is_sent_as_a_number(service, place, amount):
     assert create(service, place, amount=amount).status == 400
 
 
+@pytest.mark.slow
 def test_r290_outlays_are_sorted_and_paged(fresh):
     place = campaign(fresh)
     spans = [("2025-01-03", "2025-01-05", 5, "NO", "b"), ("2025-01-01", "2025-01-09", 20, "AT", "c"),
@@ -165,6 +166,7 @@ def test_r297_an_unknown_outlay_is_404(service, place):
         assert get(service, place, id).status == 404
 
 
+@pytest.mark.slow
 def test_r298_an_outlay_is_not_reached_by_another_path(service, place, fresh):
     id = create(service, place).ok()["id"]
     others = [campaign(service), campaign(service, "us-ads"), {**place, "vendorId": "us-ads"}]

@@ -181,6 +181,7 @@ def test_every_operation_has_a_case():
     assert not set(READS) & set(WRITES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READS)
 def test_r003_no_answer_shows_another_project(asked, name):
     """The answers are those of before there was another one, and tell of their own project."""
@@ -223,6 +224,7 @@ def test_r003_markers_are_visible_in_answers_about_their_own_project(asked):
     assert all(any(b"alpha" in item for _, item in asked.alone[name]) for name in shown)
 
 
+@pytest.mark.slow
 def test_r003_changes_of_one_project_change_no_other(asked):
     first = asked.first
     for ids in (asked.others, asked.known):

@@ -67,6 +67,7 @@ def total(project, key="event-count"):
     return sum(record["values"][key] for record in records)
 
 
+@pytest.mark.slow
 def test_r116_r203_accepted_events_are_processed_after_a_kill(killed):
     project, answers = killed
     assert ends(project, answers["ids"]) == [200 if number % 4 else "trashed" for number in range(24)]
@@ -94,6 +95,7 @@ def test_r197_a_repeat_after_a_kill_is_the_same_event(killed):
     assert total(project, "turnover") == 18 + 5
 
 
+@pytest.mark.slow
 def test_r087_counters_equal_a_recount_after_a_kill(killed):
     """Of 24 events every fourth is trashed, all of them of one of two persons."""
     project, answers = killed
@@ -109,6 +111,7 @@ def test_r087_counters_equal_a_recount_after_a_kill(killed):
         assert user["metrics"]["turnover"]["sum"] == len(numbers)
 
 
+@pytest.mark.slow
 def test_r087_r197_counters_survive_a_restart(own):
     project = own.start()
     mail = email()
@@ -122,6 +125,7 @@ def test_r087_r197_counters_survive_a_restart(own):
     assert project.send("get_user", place).ok()["eventCount"] == 3
 
 
+@pytest.mark.slow
 def test_r228_the_amount_is_credited_to_the_sources_of_the_event(own):
     """Anna came by an ad, then by a letter, and bought for 10, which became 90.30."""
     mail = email()

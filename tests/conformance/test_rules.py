@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from conformance_table import TARGET, checks, page, sections
 
 
@@ -20,6 +21,7 @@ def test_every_test_names_existing_rules():
     assert set(checks()) - rules == set()
 
 
+@pytest.mark.slow
 def test_the_table_is_up_to_date():
     """Run ``python tools/conformance_table.py`` to update it."""
     assert TARGET.read_text(encoding="utf-8") == page()

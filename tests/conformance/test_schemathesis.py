@@ -72,6 +72,7 @@ def _narrow(holder, name, values, parameter):
         holder[name] = some if parameter in ("projectId", "vendorId") else {"anyOf": [some, holder[name]]}
 
 
+@pytest.mark.slow
 @pytest.mark.http_only
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["good", "bad"])
 @pytest.mark.parametrize(("name", "method", "path"), NAMES, ids=[name for name, *_ in NAMES])

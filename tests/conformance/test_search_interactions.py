@@ -96,6 +96,7 @@ def status(project, **body):
     return project.send("search_interactions", body=body).status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [{}, None, b"", b" \n", {"since": None, "limit": None}], ids=repr)
 def test_r131_r132_an_empty_body_finds_everything_in_the_default_populations(service, body):
     page = service.send("search_interactions", body=body).ok()
@@ -189,6 +190,7 @@ def test_r140_a_campaign_selects_its_children(service):
     assert ids(service, nodeFilter=condition(on_node("campaignName", "equals", "Letter"))) == [5]
 
 
+@pytest.mark.slow
 def test_r141_descendants_match_at_any_depth_but_not_ancestors(service):
     assert ids(service, nodeFilter=condition(on_node("nodeId", "equals", "ads"))) == [1, 2, 3, 4, 5, 6]
     assert ids(service, nodeFilter=condition(on_node("adsetName", "equals", "Shoes"))) == [2, 3]
@@ -246,6 +248,7 @@ def test_r149_without_a_sort_the_same_interactions_are_returned(service):
     assert sorted(found(service)) == sorted(found(service, sort={"nodeId": 1}))
 
 
+@pytest.mark.slow
 def test_r150_without_a_limit_everything_is_returned(new_project):
     many = [
         visit(number, f"2025-01-01T00:{number // 60 % 60:02}:{number % 60:02}Z") for number in range(2_500)

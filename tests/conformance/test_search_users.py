@@ -60,6 +60,7 @@ def numbers(project, **body):
     return [USERS.index(record) for record in ids(project, **body)]
 
 
+@pytest.mark.slow
 def test_r234_fields_is_required(service):
     assert service.send("search_users", body={}).status == 400
     assert service.send("search_users", body={"fields": None}).status == 400
@@ -213,6 +214,7 @@ def test_r248_malformed_bounds_are_refused(service, bound, value):
     assert ask(service, **{bound: value}).status == 400
 
 
+@pytest.mark.slow
 def test_r249_paging_returns_every_user_once_while_users_are_created(fresh):
     for _ in range(12):
         send_event(fresh, email())
@@ -258,6 +260,7 @@ def test_r250_another_mode_is_refused(service, wrong):
     assert ask(service, multiFieldMode=wrong).status == 400
 
 
+@pytest.mark.slow
 def test_r251_the_mode_determines_the_sort_value(changing):
     """The other user is called "bb": after "A" and "b"."""
     project, id, other = changing

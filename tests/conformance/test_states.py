@@ -31,6 +31,7 @@ def grown(new_project):
     return project, id
 
 
+@pytest.mark.slow
 def test_r106_a_state_becomes_what_it_is_set_to(service):
     for first in (None, 0, 1):
         for value in (0, 1):
@@ -46,6 +47,7 @@ def test_r107_a_given_date_is_the_date_of_the_state(service):
     assert metrics(service, id)["confirmed"]["data"]["date"] == "2025-02-01T12:00:00.000Z"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["state", "statistic"])
 @pytest.mark.parametrize(
     "key", ["confirmd", "CONFIRMED", "event-count", "state-delay-confirmed", "mail", " "]
@@ -59,6 +61,7 @@ def test_r108_r222_r225_a_key_that_matches_no_field_is_404(service, operation, k
     assert computed(service, id) == before
 
 
+@pytest.mark.slow
 def test_r109_a_state_declared_after_the_event_is_404(grown):
     project, id = grown
     before = computed(project, id)
@@ -94,6 +97,7 @@ def test_r112_setting_a_state_again_leaves_one_metric(service):
     assert sorted(keys) == ["confirmed", "event-count", "state-delay-confirmed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [2, -1, 0.5, "1", True, False, None, [], {}, ...], ids=str)
 def test_r220_a_state_is_the_number_0_or_1(service, value):
     id = send_event(service, data={"confirmed": 0})
@@ -173,6 +177,7 @@ def test_r230_updated_at_increases_and_the_other_dates_stay(service):
     assert after["eventDate"] == before["eventDate"]
 
 
+@pytest.mark.slow
 def test_r231_insights_show_an_update_once(fresh):
     id = send_event(fresh, data={"turnover": 10, "confirmed": 1})
     send_event(fresh, data={"turnover": 5})
@@ -184,6 +189,7 @@ def test_r231_insights_show_an_update_once(fresh):
     assert record["values"] == {"turnover": 35, "confirmed": 1, "event-count": 2}
 
 
+@pytest.mark.slow
 def test_r231_users_show_an_update_once(fresh):
     id = send_event(fresh, data={"turnover": 10})
     put(fresh, id, "turnover", 30, "statistic").ok()
@@ -192,6 +198,7 @@ def test_r231_users_show_an_update_once(fresh):
     assert shown == {"sum": 30, "min": 30, "max": 30, "count": 1, "average": 30}
 
 
+@pytest.mark.slow
 def test_r232_concurrent_updates_are_all_kept(service):
     for _ in range(3):
         id = service.send("create_event_sync", body=event(service)).ok()

@@ -193,6 +193,7 @@ def test_a_pointer_is_escaped() -> None:
         from_wire(operation, path={"projectId": "shop"}, body=body)
 
 
+@pytest.mark.slow
 def test_the_contract_imports_no_engine() -> None:
     script = (
         "import sys, attrib_ds.contract, attrib_ds.contract.openapi; "

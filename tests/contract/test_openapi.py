@@ -18,6 +18,7 @@ def described() -> dict[str, Any]:
     return document()
 
 
+@pytest.mark.slow
 def test_the_document_is_valid(described: dict[str, Any]) -> None:
     validate(described, cls=OpenAPIV31SpecValidator)
     assert described["openapi"] == "3.1.0"

@@ -63,6 +63,7 @@ def slug(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [*sorted(ROOT.glob("docs/coming-from/*.md")), ROOT / "docs/index.md"], ids=named
 )

@@ -43,6 +43,7 @@ def url(tmp_path, monkeypatch):
         yield stack.enter_context(running(home, options=ServerOptions(rate_limits=None)))
 
 
+@pytest.mark.slow
 def test_its_python_runs_as_it_is_written(url, tmp_path, capsys):
     (code,) = blocks(PAGE.read_text(encoding="utf-8"), "python")
     assert code.count(ADDRESS) == 1

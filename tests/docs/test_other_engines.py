@@ -29,6 +29,7 @@ def files(tmp_path, monkeypatch):
         frame.to_parquet(Path(name) / "0.parquet")
 
 
+@pytest.mark.slow
 def test_its_python_runs_as_it_is_written_and_three_ways_agree(files):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) == 3

@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import attrib_ds as at
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "sending-frames.md"
 
 
+@pytest.mark.slow
 def test_its_python_runs_as_it_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -169,6 +169,7 @@ def naive(frame):
     return frame.set_column(place, "startDate", frame["startDate"].cast(pa.timestamp("us")))
 
 
+@pytest.mark.slow
 @FEW
 @given(data=st.data())
 def test_engines_agree_with_plain_python_on_interactions(data, predicate_of, new_york, polars):
@@ -232,6 +233,7 @@ def lineage_of(nodes, node_id):
 
 
 # The Polars backend of Ibis calls Polars in a way that Polars has begun to warn about.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`is_in` with a collection:DeprecationWarning")
 @FEW
 @given(data=st.data())

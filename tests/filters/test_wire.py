@@ -22,6 +22,7 @@ def user_leaf(**changed):
     return {"type": "fields", "field": "email", "operator": "equals", "value": "a@example.com", **changed}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_json_gives_the_predicate_back(data, any_predicate):
@@ -281,6 +282,7 @@ def test_ten_levels_are_the_most():
     assert caught.value.field == "/rules/0" * 10
 
 
+@pytest.mark.slow
 def test_a_hostile_depth_is_refused_without_walking_it():
     with pytest.raises(InvalidRequest, match="at most 10 levels"):
         from_json(nested(100_000))

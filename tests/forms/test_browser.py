@@ -91,6 +91,7 @@ def app(tmp_path_factory):
         yield f"http://127.0.0.1:{port}/"
 
 
+@pytest.mark.slow
 def test_from_the_sample_to_credited_nodes_with_the_mouse(app, page, tmp_path):
     page.goto(app)
     page.get_by_role("button", name="Open").click()
@@ -142,6 +143,7 @@ def test_an_error_is_shown_in_the_form_and_can_be_corrected(app, page):
     assert alert.count() == 0
 
 
+@pytest.mark.slow
 def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
     page.goto(app)
     page.get_by_role("button", name="Open").wait_for()

@@ -79,6 +79,7 @@ VALUES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_form_has_a_control_for_each_argument_of_its_functions(name, shop):
     """Only files, frames and mappings, which are for code, have no control."""
@@ -109,6 +110,7 @@ def test_values_are_returned_as_set(name, shop):
     assert form.error is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 def test_the_code_returns_the_result_of_the_form(name, shop):
     form = getattr(forms, name)(shop)
@@ -353,6 +355,7 @@ def test_a_connection_opens_a_project_and_shows_no_key(tmp_path):
     assert "project_id" in shown(form)
 
 
+@pytest.mark.slow
 def test_the_workbench_switches_projects(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path))
     connect("bakery").close()
@@ -422,6 +425,7 @@ def test_the_names_of_forms_are_functions_on_repeated_access():
             assert inspect.isfunction(getattr(forms, name)), name
 
 
+@pytest.mark.slow
 def test_without_widgets_the_error_says_what_to_install():
     script = (
         "import sys; sys.modules['ipywidgets'] = None\n"

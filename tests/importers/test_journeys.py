@@ -24,6 +24,7 @@ def shop():
         yield project
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", READ)
 def test_a_project_and_paths_give_the_same_credits(shop, source):
     journeys = READ[source]()
@@ -37,6 +38,7 @@ def test_a_project_and_paths_give_the_same_credits(shop, source):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", READ)
 def test_loading_twice_creates_no_duplicates(shop, source):
     first = READ[source]().load(shop)
@@ -48,6 +50,7 @@ def test_loading_twice_creates_no_duplicates(shop, source):
     assert first.counts["interactions"] == len(before)
 
 
+@pytest.mark.slow
 def test_later_days_are_added(shop):
     at.read_ga4(DAYS[0]).load(shop)
     assert len(at.search_interactions(shop)) == 3
@@ -60,6 +63,7 @@ def test_later_days_are_added(shop):
     )
 
 
+@pytest.mark.slow
 def test_frames_can_be_loaded(shop):
     journeys = READ["ga4"]()
     report = at.load(
@@ -75,6 +79,7 @@ def test_frames_can_be_loaded(shop):
     assert len(at.load(shop, interactions=journeys.interactions).rejected) == 5
 
 
+@pytest.mark.slow
 def test_levels(shop):
     journeys = READ["ga4"]()
     by_campaign = at.attribute(journeys.paths(level="campaign"), "first_touch").set_index("node_id")
@@ -89,6 +94,7 @@ def test_levels(shop):
     }
 
 
+@pytest.mark.slow
 def test_bots_are_loaded_and_have_no_credit(shop):
     journeys = READ["snowplow"]()
     journeys.load(shop)
@@ -103,12 +109,14 @@ def test_a_repr_counts():
     )
 
 
+@pytest.mark.slow
 def test_users_have_the_account_of_the_source(shop):
     READ["ga4"]().load(shop)
     user_data = at.search_interactions(shop, columns=["userData"])["userData"].map(str).tolist()
     assert sum("cust-7" in identity for identity in user_data) == 2
 
 
+@pytest.mark.slow
 def test_an_export_without_conversions_or_without_visits(shop):
     view = {"event_timestamp": 1735725600000000, "event_name": "page_view", "user_pseudo_id": "a.1"}
     params = [{"key": "ga_session_id", "value": {"int_value": 1735725600}}]

@@ -51,6 +51,7 @@ def test_orders_and_goals_are_conversions():
     assert set(credits["currency"]) == {"EUR"}
 
 
+@pytest.mark.slow
 def test_records_give_the_same_result_as_files(tmp_path):
     visits = records()
     lines = tmp_path / "visits.ndjson"

@@ -176,6 +176,7 @@ def test_conversions_without_an_identifier_have_ids_from_user_and_date(write):
     assert set(later) & set(first) == {first["v 2025-01-06T00:00:00.000000Z"]}
 
 
+@pytest.mark.slow
 def test_values_without_a_currency_are_plain_numbers(write):
     orders = "user_id,date,value\nu,2025-01-05,5\nv,2025-01-06,7\n"
     journeys = read_journeys(write("t.csv", TOUCHES), write("o.csv", orders), event_type="Won deal")

@@ -200,6 +200,7 @@ def remote(shop, tmp_path, stack, **others):
     return at.connect("shop", url=url, key=key, **others)
 
 
+@pytest.mark.slow
 def test_a_mirror_agrees_with_its_source_and_catches_up(shop, source, tmp_path):
     for change in (lambda _: None, happen):
         change(shop)
@@ -216,6 +217,7 @@ def contents(mirror):
     }
 
 
+@pytest.mark.slow
 def test_twice_is_once(shop, tmp_path, caplog):
     caplog.set_level(logging.INFO, "attrib_ds.mirroring")
     found = []
@@ -229,6 +231,7 @@ def test_twice_is_once(shop, tmp_path, caplog):
     assert not any(digit in second.partition("duckdb: ")[2] for digit in "123456789")
 
 
+@pytest.mark.slow
 def test_only_what_has_changed_is_read_again(shop, tmp_path):
     at.sync(shop, tmp_path / "mirror.duckdb", overlap="1us").close()
     # A change that tells nobody, so that it is seen only by those who read it.
@@ -255,6 +258,7 @@ def put_in(shop, **arriving):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overlap", "is_there"), [("1us", False), ("3D", True)])
 def test_what_arrives_late_is_read_within_the_overlap(shop, tmp_path, overlap, is_there):
     file = tmp_path / "mirror.duckdb"
@@ -264,6 +268,7 @@ def test_what_arrives_late_is_read_within_the_overlap(shop, tmp_path, overlap, i
         assert (hex_id(9) in visits(mirror)["_id"].tolist()) == is_there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overlap", "is_there"), [("1us", False), ("3D", True)])
 def test_what_was_noted_by_a_clock_that_is_behind_is_read_within_the_overlap(
     shop, tmp_path, overlap, is_there
@@ -281,6 +286,7 @@ def test_what_was_noted_by_a_clock_that_is_behind_is_read_within_the_overlap(
         assert (hex_id(9) in visits(mirror)["_id"].tolist()) == is_there
 
 
+@pytest.mark.slow
 def test_bounds_of_a_period_are_in_it(shop):
     dates = rows_of(shop.transport, "SELECT DISTINCT eventDate FROM events ORDER BY eventDate")
     for (date,) in dates:
@@ -290,6 +296,7 @@ def test_bounds_of_a_period_are_in_it(shop):
             assert found == [(date,)]
 
 
+@pytest.mark.slow
 def test_everybody_in_a_period_is_dated_as_at_the_source(shop):
     # Bots count for nobody, and make users all the same.
     bot = visit(10, userId=hex_id(904), nodeId="letter", startDate="2025-01-05T12:00:00Z", isBot=True)
@@ -310,6 +317,7 @@ def test_everybody_in_a_period_is_dated_as_at_the_source(shop):
         pd.testing.assert_series_equal(found, created[found.index], check_freq=False)
 
 
+@pytest.mark.slow
 def test_users_outside_of_a_period_are_not_asked_for(shop):
     asked = []
 
@@ -328,6 +336,7 @@ def test_users_outside_of_a_period_are_not_asked_for(shop):
     assert 0 < len(asked) < len(at.search_users(shop, columns=[]))
 
 
+@pytest.mark.slow
 def test_identity_data_and_hits_come_when_asked_for(shop, tmp_path):
     file = tmp_path / "mirror.duckdb"
     with at.sync(shop, file) as mirror:
@@ -346,6 +355,7 @@ def test_identity_data_and_hits_come_when_asked_for(shop, tmp_path):
         at.sync(shop, file, personal=False)
 
 
+@pytest.mark.slow
 def test_a_period_is_mirrored_and_then_a_longer_one(shop, tmp_path):
     file = tmp_path / "mirror.duckdb"
 
@@ -366,6 +376,7 @@ def test_a_period_is_mirrored_and_then_a_longer_one(shop, tmp_path):
     assert dated(since="2025-01-02T00:00:00Z") == ([3, 5, 5, 5, 7, 9], [6, 8, 10, 20])
 
 
+@pytest.mark.slow
 def test_pages_end_inside_of_a_moment(shop, monkeypatch):
     monkeypatch.setattr(interactions, "_INTERACTIONS", 2)
     monkeypatch.setattr(users, "_USERS", 2)
@@ -375,6 +386,7 @@ def test_pages_end_inside_of_a_moment(shop, monkeypatch):
         pd.testing.assert_frame_equal(*people)
 
 
+@pytest.mark.slow
 def test_a_service_that_knows_no_tree_is_mirrored_without_it(shop, tmp_path):
     routes = tmp_path / "routes.toml"
     routes.write_text('[list_nodes]\npath = "/projects/{projectId}/nowhere"\n')
@@ -391,6 +403,7 @@ def test_a_service_that_knows_no_tree_is_mirrored_without_it(shop, tmp_path):
         pd.testing.assert_frame_equal(credits(mirror)[named], credits(shop)[named])
 
 
+@pytest.mark.slow
 def test_records_that_do_not_fit_are_told(shop, caplog):
     shop.transport._store.write(
         lambda connection: connection.execute(
@@ -434,6 +447,7 @@ def other_currency(shop, file, tmp_path):
     at.sync(shop, file, currency="NOK")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attempt", "words"),
     [
@@ -469,6 +483,7 @@ def made_with(project):
     return at.admin.get_settings(project)[["currency", "timezone"]].tolist()
 
 
+@pytest.mark.slow
 def test_a_mirror_has_the_currency_and_the_time_zone_of_its_source(northern, tmp_path):
     with ExitStack() as stack:
         source = stack.enter_context(remote(northern, tmp_path, stack))
@@ -481,6 +496,7 @@ def test_a_mirror_has_the_currency_and_the_time_zone_of_its_source(northern, tmp
                 at.sync(each, ":memory:", currency="USD")
 
 
+@pytest.mark.slow
 def test_a_service_that_does_not_tell_its_currency_is_told(northern, tmp_path):
     routes = tmp_path / "routes.toml"
     routes.write_text('[get_settings]\npath = "/projects/{projectId}/nowhere"\n')
@@ -529,6 +545,7 @@ def test_what_is_killed_goes_on(shop, tmp_path, kills):
         assert_agrees(shop, mirror)
 
 
+@pytest.mark.slow
 def test_the_sample_is_mirrored_and_credited_alike(tmp_path):
     there = tmp_path / "there"
     at.sample_project(there / "sample-shop.duckdb").close()
@@ -563,6 +580,7 @@ def test_the_sample_is_mirrored_and_credited_alike(tmp_path):
         assert at.admin.check(mirror).empty
 
 
+@pytest.mark.slow
 def test_the_command_mirrors_a_project(shop, tmp_path, capsys):
     file = tmp_path / "mirror.duckdb"
     with ExitStack() as stack, remote(shop, tmp_path, stack) as source:
@@ -578,15 +596,16 @@ def test_the_command_mirrors_a_project(shop, tmp_path, capsys):
             str(tmp_path / "there" / "key.json"),
         ]
         assert main([*command, "--until", "2025-01-05T12:00:00Z", "--personal"]) == 0
-        assert capsys.readouterr().out == f"{file} holds 4 interactions and 2 users of shop\n"
+        assert capsys.readouterr().out == f"{file} has 4 interactions and 2 users of shop\n"
         assert main(command) == 0
-        assert capsys.readouterr().out == f"{file} holds 6 interactions and 4 users of shop\n"
+        assert capsys.readouterr().out == f"{file} has 6 interactions and 4 users of shop\n"
     with at.connect("shop", path=file) as mirror:
         assert at.search_interactions(mirror, columns=["userData"])["userData"].notna().sum() == 1
     assert main(["sync", "shop", "--to", str(file)]) == 1
     assert "there is no project 'shop'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_how_far_a_mirror_is_survives_in_it(shop, tmp_path):
     with at.sync(shop, tmp_path / "mirror.duckdb", until="2025-01-07T10:00:00Z") as mirror:
         ((text,),) = rows_of(mirror.transport, "SELECT value FROM settings WHERE name = 'sync'")
@@ -596,6 +615,7 @@ def test_how_far_a_mirror_is_survives_in_it(shop, tmp_path):
     assert (told["run"], told["scope"], told["hits"], told["personal"]) == (None, None, False, False)
 
 
+@pytest.mark.slow
 def test_a_shorter_period_takes_nothing_back(shop, tmp_path):
     file = tmp_path / "mirror.duckdb"
     for until in ("2025-01-09T12:00:00Z", "2025-01-05T12:00:00Z"):

@@ -139,6 +139,7 @@ def test_sums_carry_no_interval(credit):
     assert ax.get_xlabel().endswith("no intervals: bounds do not add up")
 
 
+@pytest.mark.slow
 def test_value_carries_its_currency_and_share_its_percent(credit):
     frame = credit(node_id=["a", "b"], conversions=[3.0, 1.0], value=[1_500_000.0, 30.0])
     ax = plots.credits(frame, by="value")

@@ -75,6 +75,7 @@ def test_a_single_group_and_interactions_without_one_are_named():
     assert legend(ax) == ["no group", "_x$y$", "FR"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 3, 300])
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%G-W%V", "%Y-%m", "%Y-%m-%dT%H:%M:%S.000Z"])
 def test_tick_labels_do_not_overlap(groups, form):

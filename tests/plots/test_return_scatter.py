@@ -33,6 +33,7 @@ def test_points_lie_at_spend_and_value_with_lines_of_equal_return(credit):
     assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "linear")
 
 
+@pytest.mark.slow
 def test_a_wide_range_of_spend_has_log_axes_with_room_for_zero_and_below(credit):
     frame = credit(node_id=["a", "b", "c"], value=[300.0, 9000.0, 80.0], spend=[10.0, 5000.0, 30.0])
     ax = plots.returns(frame)
@@ -46,6 +47,7 @@ def test_a_wide_range_of_spend_has_log_axes_with_room_for_zero_and_below(credit)
     assert losing.get_ylim()[0] < -2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 3, 25, 300])
 def test_labels_overlap_neither_each_other_nor_points_and_stay_inside(credit, nodes):
     random = np.random.default_rng(3)
@@ -126,6 +128,7 @@ def test_values_carry_their_intervals_from_bound_to_bound(credit):
     assert "sampling error" not in without.get_xlabel()
 
 
+@pytest.mark.slow
 def test_there_is_little_room_below_zero_without_negative_values(credit):
     frame = credit(node_id=["a", "b", "c"], value=[17_000.0, 800.0, 0.0], spend=[1100.0, 39.0, 480.0],
                    value_low=[15_000.0, 300.0, 0.0], value_high=[19_000.0, 1600.0, 0.0])  # fmt: skip

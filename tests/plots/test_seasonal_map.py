@@ -63,6 +63,7 @@ def test_the_rest_does_not_take_the_colours_of_the_groups():
     assert ax.images[0].get_clim() == (0, 300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", ["dayOfYear", "weekOfYear", "dayOfMonth", "hourOfDay", "monthOfYear"])
 def test_tick_labels_do_not_overlap(interval):
     ax = plots.seasonality(insights_of([("x" * 60, "1", 3), ("y", "2", 1)]), interval=interval)

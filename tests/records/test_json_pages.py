@@ -245,6 +245,7 @@ def _written(draw, tree, odd):
     return f"{{{f'{space},'.join(members)}{space}}}"
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(sorted(RESOURCES)), st.booleans())
 def test_any_page_is_read_as_the_reference_reads_it(data, name, odd):
@@ -254,6 +255,7 @@ def test_any_page_is_read_as_the_reference_reads_it(data, name, odd):
     assert_as_reference(f"[{','.join(rows)}]".encode(), schema, kind="array")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from(sorted(RESOURCES)))
 def test_any_part_of_the_columns_is_read(data, name):
@@ -266,6 +268,7 @@ def test_any_part_of_the_columns_is_read(data, name):
         assert_as_reference(row.encode(), columns, kind="record", known=schema)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.data(), st.sampled_from(sorted(RESOURCES)))
 def test_a_split_into_pages_changes_nothing(data, name):

@@ -216,6 +216,7 @@ def values(field):
     return st.booleans() if pa.types.is_boolean(kind) else st.text(max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(RESOURCES)), st.data())
 def test_reading_what_was_written_gives_the_table_back(name, data):

@@ -133,6 +133,7 @@ def test_records_with_the_wrong_number_of_cells_are_listed_and_the_rest_goes_on(
     ]
 
 
+@pytest.mark.slow
 def test_row_numbers_hold_in_a_file_of_many_blocks(connection, tmp_path):
     short = {5, 6, 400_000, 599_999}
     # 600,000 records of 43 bytes are more than one block of 16 MiB.
@@ -223,6 +224,7 @@ def test_too_many_properties_name_the_place(connection, tmp_path):
 # -- Parquet ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_parquet_keeps_its_types_and_its_order(connection, tmp_path):
     table = pa.table(
         {
@@ -349,6 +351,7 @@ def parsed(text):
         return None
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(texts=st.lists(almost_instants, min_size=20, max_size=60))
 @example(texts=["2025-01-31", "20250131", "", "soon", "2025-02-30T00:00:00Z", "2024-02-29T23:59:60.5Z"])

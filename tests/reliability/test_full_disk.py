@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parents[1])])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("room", "size"),
     [
@@ -53,6 +54,7 @@ except AttribError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user"
 )
@@ -73,9 +75,10 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
         assert send(service, "create_event_sync", **order("n1")).value
 
 
+@pytest.mark.slow
 def test_a_backup_without_room_leaves_nothing(tmp_path):
     code = (
-        "import resource, sys; from attrib_ds import back_up, connect; from attrib_ds.errors import AttribError; "
+        "import resource, sys; from attrib_ds import connect; from attrib_ds.api.admin import back_up; from attrib_ds.errors import AttribError; "
         "project = connect('shop', path=sys.argv[1] + '/shop.duckdb'); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))\n"
         "try: back_up(project, sys.argv[1] + '/copy.duckdb')\n"

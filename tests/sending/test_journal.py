@@ -110,6 +110,7 @@ def assert_same(told, wanted):
 # -- killed at random moments -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["embedded", "http", "one by one"])
 def test_killed_again_and_again_each_row_is_one_event(targets, journal, kind):
     target = targets(kind)
@@ -123,6 +124,7 @@ def test_killed_again_and_again_each_row_is_one_event(targets, journal, kind):
         assert count(shop) == 298
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["embedded", "http"])
 def test_killed_again_and_again_each_row_is_one_outlay(targets, journal, kind):
     target = targets(kind)
@@ -135,6 +137,7 @@ def test_killed_again_and_again_each_row_is_one_outlay(targets, journal, kind):
         assert sorted(stored["amount.amount"]) == sorted([1.5 + each // 2 for each in range(60)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["embedded", "http"])
 def test_killed_again_and_again_the_last_update_of_each_event_counts(targets, journal, kind):
     target = targets(kind)
@@ -199,6 +202,7 @@ def assert_stored(project):
     assert sorted(at.search_interactions(project)["externalId"].dropna()) == ["call-0", "call-2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("kind", ["embedded", "http", "one by one"])
 def test_ended_around_any_request_the_next_run_makes_it_whole(targets, journal, kind, moment):
@@ -275,6 +279,7 @@ def test_the_same_number_in_another_form_is_no_change(embedded, journal):
     assert first["status"].tolist() == ["processed"] * 2
 
 
+@pytest.mark.slow
 def test_a_row_that_was_refused_may_be_put_right(embedded, journal):
     send_orders(embedded, 4, journal)
     mended = orders(4)
@@ -317,6 +322,7 @@ def test_rows_on_their_way_whose_content_changed_are_told(embedded, journal):
     assert len(at.list_outlays(embedded, "ads", campaign(embedded))) == 1
 
 
+@pytest.mark.slow
 def test_rows_of_one_nonce_are_told_apart(embedded, journal):
     rows = orders(3, spoiled=False).assign(nonce="n-1").drop(columns="data.orderId")
     rows.loc[1] = rows.loc[0]
@@ -371,6 +377,7 @@ def test_calls_without_ids_of_their_own_have_no_journal(embedded, journal):
 # -- the file ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_cut_off_anywhere_it_is_read(embedded, journal):
     result = send_orders(embedded, 4, journal)
     content = journal.read_bytes()
@@ -490,6 +497,7 @@ SENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("request_number", [1, 2])
 @pytest.mark.parametrize("has_journal", [False, True])
@@ -520,6 +528,7 @@ def test_the_same_call_after_a_failure_stores_each_row_once(
         assert watching.transport.sent == []
 
 
+@pytest.mark.slow
 def test_only_rows_that_are_not_accepted_are_sent_again(embedded, journal):
     failure = Unavailable("slow down")
     half = send_orders(watched(embedded, before=2, error=failure), 1_003, journal)
@@ -535,6 +544,7 @@ def test_only_rows_that_are_not_accepted_are_sent_again(embedded, journal):
     assert count(embedded) == 1_001
 
 
+@pytest.mark.slow
 def test_the_order_of_columns_is_no_change(embedded, journal):
     rows = orders(2, spoiled=False)
     first = at.send_events(embedded, rows, event_type="order", journal=journal)
@@ -552,6 +562,7 @@ def test_a_service_that_cannot_be_asked_at_all_tells_the_rows_too(embedded, jour
     assert set(caught.value.partial["status"]) == {"failed"}
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_thread_and_what_was_done_is_known(embedded, journal):
     ids = at.send_events(embedded, orders(20, spoiled=False), event_type="order")["id"].tolist()
     before = set(threading.enumerate())

@@ -23,6 +23,7 @@ def world(request):
     return simulate(request.param, users=20_000, seed=7, holdout=0.1)
 
 
+@pytest.mark.slow
 def test_paths_can_be_built_from_the_frames(world):
     assert list(world.touchpoints.columns) == ["user_id", "node_id", "date"]
     assert list(world.conversions.columns) == ["event_id", "user_id", "date", "value", "currency"]
@@ -103,12 +104,14 @@ def converting(growth):
     return expected
 
 
+@pytest.mark.slow
 def test_without_effects_conversions_match_the_hazards():
     users, expected = 200_000, converting([1.0] * 30)
     conversions = len(simulate(Scenario((IDLE,)), users=users, seed=11).conversions)
     assert conversions == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adstock", ["fading", "delayed"])
 @pytest.mark.parametrize(
     ("saturates", "level"),
@@ -293,6 +296,7 @@ def test_retargeting_follows_visits_of_the_last_seven_days_only():
     assert ((before["day"] - before["visited"]) <= pd.Timedelta(days=7)).all()
 
 
+@pytest.mark.slow
 def test_searches_without_an_advertisement_end_with_organic_clicks(monkeypatch):
     """Half of the searches have an advertisement; 7 of 10 others, and of withheld users', end with a click."""
     monkeypatch.setitem(daily_simulation._QUERIES, "category_search", np.zeros(3, np.float32))

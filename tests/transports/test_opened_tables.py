@@ -50,6 +50,7 @@ def same(found, expected):
     pd.testing.assert_frame_equal(found, expected, check_exact=False, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_paths_and_credits_are_those_of_the_embedded_project(sample, lent):
     found, expected = (
         at.conversion_paths(
@@ -62,6 +63,7 @@ def test_paths_and_credits_are_those_of_the_embedded_project(sample, lent):
     same(at.attribute(found, models), at.attribute(expected, models))
 
 
+@pytest.mark.slow
 def test_several_models_at_once_need_nothing_computed_before(sample, lent):
     question = {"event_type": "order", "level": "channel", "lookback": "7D"}
     found, expected = (
@@ -206,9 +208,7 @@ def test_columns_of_another_type_are_refused(engine):
 
 
 def test_everything_else_is_refused_in_words(small):
-    refusal = (
-        "a project over tables is read only, and answers event_insights, interaction_insights, list_nodes and"
-    )
+    refusal = "a project over tables is read-only and answers only event_insights, interaction_insights, list_nodes and"
     for call in (
         lambda: at.search_interactions(small),
         lambda: at.search_users(small, columns=["_id"]),

@@ -483,6 +483,7 @@ def test_every_function_of_a_project_is_among_the_cases():
     assert sorted([*READS, *WRITES, *EMBEDDED_ONLY]) == sorted(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "size"), CASES)
 @pytest.mark.parametrize("name", READS)
 def test_the_same_is_read(served, name, form, size):
@@ -491,6 +492,7 @@ def test_the_same_is_read(served, name, form, size):
         assert_same(told(call, one), told(call, other), form)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", WRITES)
 def test_the_same_is_written(served, name, form):
@@ -502,6 +504,7 @@ def test_the_same_is_written(served, name, form):
         assert_same(result, another, form, is_written=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EMBEDDED_ONLY)
 def test_what_a_remote_project_cannot_do_it_says(served, name):
     call, words = EMBEDDED_ONLY[name]

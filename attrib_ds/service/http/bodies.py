@@ -149,7 +149,7 @@ def parse(content: bytes, *, is_array: bool = False) -> Any:
             "bool": "a boolean",
         }
         kind = kinds.get(type(value).__name__, "a number")
-        raise InvalidRequest(f"body: {kind} is not allowed; allowed: {allowed}", field="body")
+        raise InvalidRequest(f"body: {kind} is not allowed; expected {allowed}", field="body")
     return value
 
 

@@ -39,6 +39,7 @@ def test_a_backup_is_a_project(tmp_path):
         assert list_event_types(shop)["reference"].tolist() == ["order"]
 
 
+@pytest.mark.slow
 def test_a_backup_never_takes_the_place_of_a_file(tmp_path):
     file = tmp_path / "shop.duckdb"
     with connect("my-shop", path=file) as shop:

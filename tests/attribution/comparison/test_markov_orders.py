@@ -106,6 +106,7 @@ journeys = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(10), deadline=None)
 @given(journeys, st.sampled_from([0.1, 1.0, 5.0]))
 @example([("a", False)] * 14, 1.0)

@@ -84,6 +84,7 @@ def expected_path(index, touched, happened, *, reset, precedence):
     return sorted((when, node) for when, node, type_ in inside if first is None or type_ == first)
 
 
+@pytest.mark.slow
 @several
 @given(touches, events, resets, st.sampled_from([(), ("click", "view"), ("view", "click")]))
 @example([], [], "any", ())
@@ -109,6 +110,7 @@ def test_paths_are_those_of_a_plain_account(touched, happened, reset, precedence
     assert rows["event_id"].nunique() == len(happened)
 
 
+@pytest.mark.slow
 @few
 @given(touches, events, amounts, resets)
 @example([], [("u", "order", START, 0)], [(0, 1, -5)], "none")
@@ -130,6 +132,7 @@ def test_every_conversion_and_amount_is_credited_once(touched, happened, later, 
     pd.testing.assert_frame_equal(summed, whole, check_exact=False, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(touches, events, amounts)
 def test_counts_do_not_depend_on_what_conversions_are_worth(touched, happened, later):
@@ -140,6 +143,7 @@ def test_counts_do_not_depend_on_what_conversions_are_worth(touched, happened, l
     pd.testing.assert_frame_equal(credits[same], plain[same], check_exact=False, rtol=1e-12)
 
 
+@pytest.mark.slow
 @few
 @given(touches, events, amounts)
 def test_credit_is_linear_in_what_conversions_are_worth(touched, happened, later):
@@ -151,6 +155,7 @@ def test_credit_is_linear_in_what_conversions_are_worth(touched, happened, later
     pd.testing.assert_series_equal(net, original + rest, check_exact=False, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(touches, events, resets)
 @example([("u", "a", "click", START)], [("u", "order", START, 10)], "none")
@@ -172,6 +177,7 @@ RATES = pd.DataFrame(
 )
 
 
+@pytest.mark.slow
 @few
 @given(touches, events, st.lists(st.sampled_from(["EUR", "USD", "GBP"]), min_size=15, max_size=15))
 @example([("u", "a", "click", START)], [("u", "order", START + timedelta(days=4), 10)], ["USD"] * 15)
@@ -192,6 +198,7 @@ def test_converting_before_or_after_crediting_is_the_same(touched, happened, cur
     )
 
 
+@pytest.mark.slow
 @few
 @given(touches, events, dates, resets)
 @example([], [("u", "order", START, 1)], START, "none")
@@ -221,6 +228,7 @@ def test_only_conversions_within_the_lookback_of_a_late_touchpoint_have_to_be_do
     pd.testing.assert_frame_equal(together, whole.sort_values(keys, ignore_index=True), check_exact=False)
 
 
+@pytest.mark.slow
 @several
 @given(touches, events, resets)
 @example([("u", "a", "click", START)], [("u", "order", START + timedelta(days=3), 1)], "none")
@@ -235,6 +243,7 @@ def test_a_longer_lookback_never_takes_a_touchpoint_away(touched, happened, rese
     assert all(longer.get(key, 0) >= count for key, count in shorter.items())
 
 
+@pytest.mark.slow
 @few
 @given(touches, events, resets)
 def test_a_reset_never_adds_a_touchpoint(touched, happened, reset):

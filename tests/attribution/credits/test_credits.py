@@ -167,7 +167,7 @@ def test_custom_weights_that_are_all_zero_credit_equally(four):
         (lambda touch: touch["colour"], "cannot be computed: .*'colour'"),
         (
             lambda touch: 1 / touch.position.max(),
-            "several touchpoints.*allowed: a function of one touchpoint",
+            "aggregates over touchpoints.*allowed: a function of one touchpoint",
         ),
         # The sum is infinite, so shares of it are undefined.
         (lambda touch: 1e308 + 0 * touch.position, "missing, negative or not finite"),
@@ -268,6 +268,7 @@ def test_negative_and_zero_values_are_credited_and_counted():
     assert credits["value"].to_dict() == {"a": 0.0, "b": 0.0}
 
 
+@pytest.mark.slow
 def test_ties_of_time_are_broken_by_the_touch_and_else_by_the_node():
     touched = touchpoints(("u", "b", 1), ("u", "a", 1)).assign(touch=["1", "2"])
     converted = conversions(("e", "u", 1.0))

@@ -138,6 +138,7 @@ def test_reasons_of_models_that_compare_rates():
     ]
 
 
+@pytest.mark.slow
 def test_reasons_of_touchpoints_left_out_by_a_transform_or_without_effect():
     journeys = users_of([("aab", 1, 1.0, 1), ("ab", 1, 1.0, 1), ("a", 2, 2.0, 0), ("b", 2, 2.0, 0)])
     assert why(journeys, Fractribution(transform="first"), "event 0-0") == [
@@ -150,6 +151,7 @@ def test_reasons_of_touchpoints_left_out_by_a_transform_or_without_effect():
     )
 
 
+@pytest.mark.slow
 def test_reasons_of_the_discrete_hazard():
     drawn = simulate("random", users=3_000, seed=11)
     world = Paths.from_frames(drawn.touchpoints, drawn.conversions, users=drawn.users, lookback="1D")
@@ -170,6 +172,7 @@ def test_reasons_of_the_discrete_hazard():
     assert ["before the lookback" in why for why in rows["why"]] == outside
 
 
+@pytest.mark.slow
 def test_weights_sum_to_the_credits_of_attribute(paths):
     for rule in rule_models():
         rows = explain(paths, rule, "e")

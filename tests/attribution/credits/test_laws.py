@@ -52,6 +52,7 @@ def same(left, right):
         assert left[node] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(touches, conversions)
 @example([], [])
@@ -73,6 +74,7 @@ def test_every_rule_equals_its_formula_and_conserves(touched, converted):
             assert credits.loc[credits["model"] == rule, "share"].sum() == pytest.approx(1, rel=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(touches, conversions, st.randoms(use_true_random=False))
 def test_order_of_rows_and_names_of_users_change_nothing(touched, converted, random):
@@ -87,6 +89,7 @@ def test_order_of_rows_and_names_of_users_change_nothing(touched, converted, ran
         same(table_of(credits, rule), table_of(expected, rule))
 
 
+@pytest.mark.slow
 @few
 @given(st.lists(st.tuples(users, nodes), max_size=12), conversions)
 def test_renaming_nodes_renames_the_credits(touched, converted):
@@ -105,6 +108,7 @@ def test_renaming_nodes_renames_the_credits(touched, converted):
         )
 
 
+@pytest.mark.slow
 @few
 @given(touches, conversions)
 def test_duplicating_all_users_doubles_totals_and_leaves_shares(touched, converted):
@@ -115,6 +119,7 @@ def test_duplicating_all_users_doubles_totals_and_leaves_shares(touched, convert
     assert doubled["share"].tolist() == pytest.approx(once["share"].tolist(), abs=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(touches, conversions, st.sampled_from([-3.0, 0.0, 0.5, 10.0]))
 def test_scaling_the_value_scales_its_credit_and_no_count(touched, converted, factor):
@@ -124,6 +129,7 @@ def test_scaling_the_value_scales_its_credit_and_no_count(touched, converted, fa
     assert times["conversions"].tolist() == pytest.approx(once["conversions"].tolist(), rel=1e-12)
 
 
+@pytest.mark.slow
 @few
 @given(touches, conversions)
 def test_touches_after_the_conversion_or_before_the_window_change_nothing(touched, converted):
@@ -136,6 +142,7 @@ def test_touches_after_the_conversion_or_before_the_window_change_nothing(touche
     pd.testing.assert_frame_equal(credits, expected, check_exact=False, atol=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(touches, conversions)
 def test_limits_of_the_parameters(touched, converted):
@@ -157,6 +164,7 @@ def test_limits_of_the_parameters(touched, converted):
             assert tables[label][node][0] == pytest.approx(count, abs=1e-3)
 
 
+@pytest.mark.slow
 @few
 @given(touches, conversions)
 def test_a_longer_lookback_never_leaves_more_unattributed(touched, converted):

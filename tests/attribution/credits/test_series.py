@@ -48,6 +48,7 @@ def series(paths=None, models="linear", **options):
     return [tuple(None if pd.isna(each) else each for each in row) for row in shown.to_numpy()]
 
 
+@pytest.mark.slow
 def test_by_the_date_of_the_event():
     assert series() == [
         ("2025-01", "email", 1.5, 27.0),
@@ -76,6 +77,7 @@ def test_by_the_date_of_the_touchpoint():
     ]
 
 
+@pytest.mark.slow
 def test_by_the_date_of_the_state():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified")
     assert series(paths, date="state") == [
@@ -86,6 +88,7 @@ def test_by_the_date_of_the_state():
     assert series(paths) == series()
 
 
+@pytest.mark.slow
 def test_the_date_of_the_report_and_the_anchor_of_windows_are_independent():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified", anchor="state", lookback="30D")
     # Qualified on 1 February: with a lookback of 30 days only touchpoints after 2 January count.
@@ -93,6 +96,7 @@ def test_the_date_of_the_report_and_the_anchor_of_windows_are_independent():
     assert series(paths, date="state") == [("2025-02", "email", 2.0, 42.0), ("2025-03", None, 1.0, 5.0)]
 
 
+@pytest.mark.slow
 def test_later_amounts_count_at_the_event_or_at_their_own_date():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER)
     assert series(paths)[:2] == [("2025-01", "email", 1.5, 22.0), ("2025-01", "search", 0.5, 10.0)]
@@ -109,6 +113,7 @@ def test_later_amounts_count_at_the_event_or_at_their_own_date():
     ]
 
 
+@pytest.mark.slow
 def test_periods_are_those_of_a_time_zone():
     # 23:30 UTC on 31 January is 1 February in Paris.
     assert series(timezone="Europe/Paris")[:2] == [
@@ -122,6 +127,7 @@ def test_periods_are_those_of_a_time_zone():
     assert (frame.attrs["timezone"], frame.attrs["date"]) == ("Europe/Paris", "event")
 
 
+@pytest.mark.slow
 def test_spend_is_joined_to_the_credit_of_its_period():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
     rows = credit_series(paths, "linear", interval="month")
@@ -148,6 +154,7 @@ def test_a_missing_currency_is_filled_from_the_other_side():
         credit_series(several, "linear")
 
 
+@pytest.mark.slow
 def test_credit_without_a_currency_is_not_merged_into_another_currency():
     orders = ORDERS.assign(currency=["EUR", None, "EUR"])
     for spend in (SPEND, SPEND.drop(columns="currency")):
@@ -183,6 +190,7 @@ def test_no_conversions_give_an_empty_series_with_all_columns():
     assert empty.dtypes.to_dict() == whole.dtypes.to_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("date", ["event", "state", "touch"])
 @pytest.mark.parametrize("model", ["shapley", "participation", "fractribution", "conversion_rate_shapley"])
 def test_credits_summed_over_periods_equal_those_of_attribute(model, date):
@@ -221,6 +229,7 @@ def world():
     return simulated.touchpoints, conversions, adjustments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("date", ["event", "state", "touch"])
 @pytest.mark.parametrize("anchor", ["event", "state"])
 @pytest.mark.parametrize("hazard", HAZARDS)
@@ -243,6 +252,7 @@ def test_hazard_credits_summed_over_periods_equal_those_of_attribute(world, haza
     assert rows["value"].sum() == pytest.approx(qualified["value"].sum() + corrected["value"].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hazard", HAZARDS)
 def test_hazard_credits_of_a_day_sum_to_its_conversions(world, hazard):
     touchpoints, conversions, adjustments = world
@@ -259,6 +269,7 @@ def test_hazard_credits_of_a_day_sum_to_its_conversions(world, hazard):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hazard", HAZARDS)
 def test_hazard_credits_by_touch_are_on_the_day_of_the_touchpoint(world, hazard):
     touchpoints, conversions, _ = world

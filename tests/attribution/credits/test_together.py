@@ -45,6 +45,7 @@ def frames():
     return touches, conversions, later.assign(value=-later["value"] / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_refunded", [False, True], ids=["as sold", "with refunds"])
 @pytest.mark.parametrize("intervals", [None, "closed_form", "bootstrap"])
 def test_models_give_the_same_credits_together_as_alone(frames, is_refunded, intervals):
@@ -56,6 +57,7 @@ def test_models_give_the_same_credits_together_as_alone(frames, is_refunded, int
     pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_temporary_tables_are_dropped_after_the_call(frames):
     touches, conversions, _ = frames
     paths = at.Paths.from_frames(touches, conversions)

@@ -75,16 +75,19 @@ def assert_adds_up(paths, models):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", MODELS)
 def test_touchpoints_add_up_to_the_credits(shop, label):
     assert_adds_up(shop, {label: MODELS[label]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", HAZARDS)
 def test_touchpoints_of_hazards_add_up_to_the_credits(world, label):
     assert_adds_up(world, {label: HAZARDS[label]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     # Aggregated paths have neither dates nor milestones.
     "label",
@@ -101,6 +104,7 @@ def test_aggregated_paths_add_up(label):
     assert_adds_up(paths_of(journeys), {label: MODELS[label]})
 
 
+@pytest.mark.slow
 def test_each_conversion_is_conserved(shop):
     credits = touch_credits(shop, ["time_decay", "fractribution", "conversion_rate_shapley"])
     whole = shop.to_pandas().groupby("event_id")[["conversions", "value"]].first()
@@ -125,6 +129,7 @@ def test_rows_are_touchpoints_in_order(shop):
     assert len(alone) == (paths["length"] == 0).sum()
 
 
+@pytest.mark.slow
 def test_columns_and_dtypes_do_not_depend_on_the_rows(shop):
     some = touch_credits(shop, ["linear", "fractribution"])
     touchpoints = pd.DataFrame({"user_id": ["u"], "node_id": ["a"], "date": ["2025-01-01"]})
@@ -137,6 +142,7 @@ def test_columns_and_dtypes_do_not_depend_on_the_rows(shop):
     )
 
 
+@pytest.mark.slow
 def test_by_hand():
     # Four of the users with a > b converted, none of those with b alone, and half of those with a alone.
     journeys = [("ab", 4, 4.0, 4), ("b", 0, 0.0, 4), ("a", 1, 1.0, 3)]
@@ -148,6 +154,7 @@ def test_by_hand():
     assert of_ab["loss"].to_dict() == pytest.approx({"a": 2 / 3, "b": 1 / 3})
 
 
+@pytest.mark.slow
 def test_touchpoints_of_the_same_node_and_instant_share_equally(world):
     # The discrete hazard sees nodes and instants only: two clicks of a node at one instant get half each.
     points = pd.DataFrame(
@@ -166,6 +173,7 @@ def test_touchpoints_of_the_same_node_and_instant_share_equally(world):
     assert_adds_up(paths, {"hazard": DiscreteHazard()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["linear", "shapley", "fractribution", "conversion_rate_shapley"])
 def test_credits_by_position_sum_the_touch_credits(shop, label):
     credits = touch_credits(shop, label)

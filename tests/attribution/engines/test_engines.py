@@ -40,6 +40,7 @@ def setting(backend, name):
     return backend.con.execute("SELECT current_setting(?)", [name]).fetchone()[0]
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_and_files_go_to_the_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     backend = engine("100MB")
@@ -164,6 +165,7 @@ def queries(paths):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 def test_every_expression_compiles_to_the_sql_of_the_engine(name, table_of_engine):
     for label, expression in queries(paths_in(name, table_of_engine)).items():

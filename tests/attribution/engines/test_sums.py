@@ -89,6 +89,7 @@ def large(seed):
     return touchpoints, conversions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "asked"),
     [

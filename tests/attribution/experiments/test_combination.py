@@ -84,6 +84,7 @@ def test_proportions_take_their_level_from_the_experiment():
     assert found["disagreement"].abs().max() < 2.5  # At the level of its credits it would be 22.
 
 
+@pytest.mark.slow
 def test_the_posterior_equals_a_numerical_integration():
     """Bayes' theorem on a grid of effects, for two nodes one of which has no experiment."""
     modelled, error = np.array([800.0, 200.0]), np.array([40.0, 10.0])

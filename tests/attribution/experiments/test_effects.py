@@ -29,6 +29,7 @@ def effects(world, paths):
     return incremental_effects(paths, controls=CONTROLS, withheld=world.withheld, covariates=["trait"])
 
 
+@pytest.mark.slow
 def test_credited_and_caused_conversions_are_side_by_side(paths, effects):
     columns = ["model", "node_id", "node_name", "currency", "is_control", "credited", "caused", "low", "high"]
     assert list(effects.columns[:9]) == columns
@@ -73,6 +74,7 @@ def test_attrs_state_what_is_identified(effects, paths):
     assert "only by a randomised experiment" in bare
 
 
+@pytest.mark.slow
 def test_the_statement_covers_each_kind_of_model(world, paths):
     quick = {"users": 500, "activities": 2, "propensities": 1, "evaluations": 2}
     models = {
@@ -107,6 +109,7 @@ def test_several_models_have_their_rows(paths):
     pd.testing.assert_series_equal(*credited)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
 def test_controls_with_credit_cause_a_warning():
     # Unpaid touchpoints are rare in this world: among fewer users chance could explain what they earn.

@@ -137,6 +137,7 @@ def test_credits_and_baseline_sum_to_the_conversions(world):
         assert rows["node_id"].isna().sum() == 1
 
 
+@pytest.mark.slow
 def test_intervals_contain_the_effects_of_channels():
     """Of 32 intervals at 95 % two are expected to miss the true effect, and more than six almost never do."""
     missed = 0
@@ -149,6 +150,7 @@ def test_intervals_contain_the_effects_of_channels():
     assert missed <= 6
 
 
+@pytest.mark.slow
 def test_permuted_touchpoints_earn_nothing(world):
     """Touchpoints are reassigned to random users, so that they cannot have an effect."""
     missed = 0
@@ -194,6 +196,7 @@ def test_touchpoints_after_the_observation_are_ignored(world):
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_touchpoints_after_a_conversion_on_the_same_day_are_ignored():
     users, touches, orders = small_frames()
     late = [(name, "a", when + 0.1) for _, name, when, _, _ in orders]
@@ -238,6 +241,7 @@ def test_all_users_convert_in_their_first_period():
     assert rows["conversions"].abs().max() == pytest.approx(30, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_block_size_does_not_matter(monkeypatch):
     world = simulate("random", users=2_000, seed=3)
     model = DiscreteHazard(comparisons=10_000)

@@ -12,6 +12,7 @@ from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_out", [0, 1, 2])
 def test_the_gradient_vanishes_and_expected_conversions_equal_observed_ones(left_out):
     """With a few hundred conversions and uneven exposure, full Newton steps diverge for the first fold."""

@@ -92,6 +92,7 @@ def test_credits_equal_those_of_an_explicit_regression(paths, credits):
     assert inside.sum() >= len(expected) - 1
 
 
+@pytest.mark.slow
 def test_credits_sum_to_the_orders(paths, credits):
     assert credits["conversions"].sum() == pytest.approx(len(orders_of(paths)))
     # Several channels may each have been needed for the same order, so the channels' credits may sum to more
@@ -101,6 +102,7 @@ def test_credits_sum_to_the_orders(paths, credits):
     assert (credits["low"].drop(np.nan) > 0).all()
 
 
+@pytest.mark.slow
 def test_a_control_with_credit_causes_a_warning(paths):
     # Users who have decided to buy visit directly: here direct visits indicate intent and cause nothing.
     with warnings.catch_warnings(record=True) as caught:

@@ -18,6 +18,7 @@ def world():
     return simulate("random", users=6_000, seed=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -38,6 +39,7 @@ def test_credits_of_touchpoints_sum_to_those_of_their_nodes(world, model):
         assert found["value"] == pytest.approx(credits.loc[node, "value"], rel=1e-9, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_credit_of_a_node_is_divided_by_decay():
     """With a half-life of a day, touchpoints 1, 2 and 4 days old weigh 1/2, 1/4 and 1/16."""
     days = pd.Series([0.0, 2.0, 3.0, 1.0])

@@ -145,6 +145,7 @@ class TestClosedForm:
 
 
 class TestBootstrap:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", [*RULES, *BY_PATH])
     def test_replicates_are_credits_of_resampled_users(self, name):
         # Repeating each user as often as the weight, as different users, gives the same credits.
@@ -170,6 +171,7 @@ class TestBootstrap:
             mine = np.sort(found[replicate])
             np.testing.assert_allclose(mine[np.abs(mine) > 1e-9], expected, atol=1e-9)
 
+    @pytest.mark.slow
     @few
     @given(touches, conversions, st.integers(0, 3))
     @example([], [], 0)
@@ -211,6 +213,7 @@ class TestBootstrap:
             assert ratio[["linear", "participation"]].between(0.85, 1.15).all()
             assert 0.65 < ratio["markov"] < 1.4
 
+    @pytest.mark.slow
     def test_the_same_seed_gives_the_same_bytes_and_order_of_rows_changes_nothing(self, world):
         def credits(frame, seed):
             return attribute(
@@ -234,6 +237,7 @@ class TestBootstrap:
         assert (other["low"] != first["low"]).mean() > 0.9
         pd.testing.assert_series_equal(other["conversions"], first["conversions"])
 
+    @pytest.mark.slow
     def test_duplicating_all_users_narrows_shares_by_the_root_of_two(self, world):
         twins = [
             frame.assign(user_id=frame["user_id"] + "'", **extra)
@@ -277,6 +281,7 @@ class TestBootstrap:
 
 
 class TestLimits:
+    @pytest.mark.slow
     @pytest.mark.parametrize("intervals", ["closed_form", "bootstrap"])
     def test_bounds_of_non_negative_credits_are_non_negative(self, intervals):
         world = simulate("random", users=900, seed=8)
@@ -316,6 +321,7 @@ class TestLimits:
         # 8 of 108: 0.0325 to 0.1407, Clopper and Pearson.
         assert (a["share_low"], a["share_high"]) == pytest.approx((0.0325, 0.1407), rel=0.12)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("model", ["linear", "markov", "fractribution"])
     def test_a_bootstrap_of_values_of_both_signs_goes_below_zero(self, model):
         touched = [(f"u{number}", "ab"[number % 2], START) for number in range(40)]

@@ -35,11 +35,13 @@ def check_effects(rows, *, order, nodes):
         assert found.loc[nodes, column].to_dict() == pytest.approx(lost, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [2, 3])
 def test_large_chains_equal_a_dense_solve_without_the_node(order):
     check_effects(journeys_of(400), order=order, nodes=NAMES[::9])
 
 
+@pytest.mark.slow
 def test_long_walks_are_solved():
     round_and_round = ((NAMES[0], NAMES[0], NAMES[1]) * 3_000, 1, 7.0, 1)
     check_effects([*journeys_of(400), round_and_round], order=2, nodes=NAMES[:3])

@@ -16,6 +16,7 @@ from attrib_ds.attribution.models.path_models import ConversionRateShapley
 few = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 def test_by_hand():
     # Rates: {a} 1/4, {b} 0 of 2, {a, b} 1/2. In {a, b}: a (1/4 + 1/2) / 2 = 3/8, b (0 + 1/4) / 2 = 1/8.
     rows = [(("a",), 1, 10.0, 3), (("b",), 0, 0.0, 2), (("b", "a"), 2, 8.0, 2)]
@@ -42,6 +43,7 @@ def test_shrinkage_pulls_sets_towards_the_overall_rate():
     assert found == pytest.approx({"a": 2 + 1 - of_b, "b": of_b})
 
 
+@pytest.mark.slow
 @few
 @given(journeys("abcde", max_size=8), st.sampled_from([0, 0, 3]))
 @example([(("a", "b", "c", "d", "e"), 2, 1.0, 3), (("c", "a"), 1, 1.0, 1), (("e", "d", "b"), 1, 2.0, 0)], 0)
@@ -52,6 +54,7 @@ def test_values_equal_the_definition_within_each_set(drawn, shrinkage):
     assert sum(found.values()) == pytest.approx(sum(converted for _, converted, _, _ in drawn))
 
 
+@pytest.mark.slow
 def test_a_node_that_changes_no_rate_earns_nothing():
     rows = [(("a",), 1, 0.0, 3), (("b",), 0, 0.0, 9), (("a", "b"), 2, 0.0, 6)]
     assert credited(paths_of(rows), "conversion_rate_shapley") == pytest.approx({"a": 3.0, "b": 0.0})
@@ -84,6 +87,7 @@ class TestDrawn:
             rows.append((chosen, int(random.integers(0, 3)), 0.0, 0))
         return rows
 
+    @pytest.mark.slow
     def test_sampled_values_are_within_the_sampling_error_and_add_up(self, rows):
         paths = paths_of(rows)
         drawn = ConversionRateShapley(exact_size=7, permutations=400)
@@ -102,6 +106,7 @@ class TestDrawn:
         found = credited(paths_of(rows), drawn)
         assert found == pytest.approx(others | {self.names[2]: 16.0}, abs=1e-12)
 
+    @pytest.mark.slow
     def test_the_seed_determines_the_samples(self, rows):
         paths = paths_of(rows[:60])
         first, again, other = (

@@ -54,6 +54,7 @@ def test_shrinkage():
     assert found == pytest.approx({"a": 1 + 3 / 3, "b": 2 + 3 * 2 / 3})
 
 
+@pytest.mark.slow
 @few
 @given(journeys("abc", max_size=9, max_length=4), st.sampled_from([0, 0, 2]))
 @example([(("a", "a", "a"), 2, 1.0, 3), (("a", "a"), 1, 1.0, 1), (("a",), 1, 1.0, 0)], 0)

@@ -27,6 +27,7 @@ def effects_of(paths, column="removal_effect", **options):
     return removal_effects(paths, **options).set_index("node_id")[column].to_dict()
 
 
+@pytest.mark.slow
 def test_removal_effects_by_hand():
     # From the start to a 4/6, to b 2/6; a to b 2/4; b converts 3 of 4 times: 1/2 converts.
     # Without a: 2/6 * 3/4 = 1/4 is left. Without b nothing is.
@@ -36,6 +37,7 @@ def test_removal_effects_by_hand():
     assert credited(paths_of(SIX), "markov", "value") == pytest.approx({"a": 8.0, "b": 16.0}, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_value_is_credited_by_effects_on_value():
     rows = [(("a",), 1, 10.0, 0), (("b",), 1, 1.0, 3)]
     effects = removal_effects(paths_of(rows)).set_index("node_id")
@@ -44,6 +46,7 @@ def test_value_is_credited_by_effects_on_value():
     assert credited(paths_of(rows), "markov", "value") == pytest.approx({"a": 10.0, "b": 1.0})
 
 
+@pytest.mark.slow
 def test_without_nulls_an_effect_is_the_share_of_converting_walks():
     # Three converting paths, two through a, all through b.
     assert effects_of(paths_of(SIX), nulls=False) == pytest.approx({"a": 2 / 3, "b": 1.0}, abs=1e-12)
@@ -85,6 +88,7 @@ def test_transitions_of_order_two_distinguish_two_touchpoints():
     assert set(alone["outcome"]) == {"node", "conversion"}
 
 
+@pytest.mark.slow
 @few
 @given(journeys(), st.sampled_from([1, 2, 3, 4]))
 @example(SIX, 1)
@@ -108,6 +112,7 @@ def test_effects_and_credits_equal_a_dense_solve_without_the_node(drawn, order):
     assert credits["value"].to_dict() == pytest.approx(normalised(values, worth), abs=1e-9 * worth)
 
 
+@pytest.mark.slow
 def test_effects_equal_the_losses_of_simulated_walks():
     rows = [
         (("a", "b", "c"), 3, 0.0, 5),
@@ -140,6 +145,7 @@ def test_effects_equal_the_losses_of_simulated_walks():
     assert effects_of(paths_of(rows)) == pytest.approx(simulated, abs=0.01)
 
 
+@pytest.mark.slow
 def test_consecutive_touchpoints_of_one_node_change_nothing_at_order_one():
     rows = [(("a", "a", "b"), 2, 3.0, 1), (("b", "b", "b"), 1, 1.0, 2), (("a", "b", "b", "a"), 1, 5.0, 4)]
     paths = paths_of(rows)
@@ -153,6 +159,7 @@ def test_consecutive_touchpoints_of_one_node_change_nothing_at_order_one():
     )
 
 
+@pytest.mark.slow
 @few
 @given(journeys(max_length=4), st.sampled_from([4, 6]))
 @example(SIX, 9)
@@ -165,6 +172,7 @@ def test_the_highest_order_counts_conversions_whose_path_contains_the_node(drawn
         assert effect == pytest.approx(met / total, abs=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(journeys())
 def test_duplicating_all_users_doubles_totals_and_leaves_shares(drawn):
@@ -204,6 +212,7 @@ def test_value_is_missing_where_conversions_have_none():
     assert credits["conversions"].sum() == pytest.approx(6.0)
 
 
+@pytest.mark.slow
 def test_values_do_not_change_credited_conversions():
     valued = paths_of(SIX)
     doubled = paths_of([(path, converted, 7.0 * value, nulls) for path, converted, value, nulls in SIX])
@@ -212,6 +221,7 @@ def test_values_do_not_change_credited_conversions():
     assert credited(doubled, "markov_2", "value") == pytest.approx(times)
 
 
+@pytest.mark.slow
 def test_currencies_are_outcomes_of_one_chain():
     touched = [("u", "a", 3), ("u", "b", 1), ("v", "b", 2), ("w", "a", 2), ("x", "b", 1), ("y", "a", 1)]
     touchpoints = pd.DataFrame(touched, columns=["user_id", "node_id", "hours"])
@@ -260,12 +270,14 @@ class TestNullPaths:
             (np.nan, "node", "b"): 1.0,
         }
 
+    @pytest.mark.slow
     def test_conversions_without_a_touchpoint_stay_unattributed(self):
         for model in ("markov", "markov_2", "conversion_rate_shapley", "fractribution", "shapley"):
             table = credited(Paths.from_frames(*self.frames()), model)
             assert table[None] == 1.0
             assert sum(table.values()) == pytest.approx(2.0)
 
+    @pytest.mark.slow
     def test_ties_are_broken_as_in_converting_paths(self):
         touchpoints = pd.DataFrame(
             {"user_id": ["u", "u"], "node_id": ["b", "a"], "date": [NOON, NOON], "id": ["1", "2"]}
@@ -275,6 +287,7 @@ class TestNullPaths:
             matrix = transition_matrix(Paths.from_frames(touchpoints, nobody, touch=touch))
             assert matrix.loc[matrix["previous_1_id"].isna(), "node_id"].tolist() == [first]
 
+    @pytest.mark.slow
     @few
     @given(journeys(max_length=4))
     def test_users_and_aggregated_paths_give_the_same_credits(self, drawn):
@@ -287,6 +300,7 @@ class TestNullPaths:
         pd.testing.assert_frame_equal(found, expected, check_exact=False, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_node_ids_are_never_joined_into_text():
     renamed = {"a": "beta", "b": "eta", "c": "zeta > beta", "d": "'; DROP TABLE nodes; --"}
     rows = [
@@ -302,6 +316,7 @@ def test_node_ids_are_never_joined_into_text():
         assert credited(users_of(other), model) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_models_computed_together_equal_those_computed_alone():
     models = [
         Markov(),
@@ -322,14 +337,17 @@ def test_models_computed_together_equal_those_computed_alone():
 class TestEdges:
     """Few or no paths."""
 
+    @pytest.mark.slow
     def test_a_single_touchpoint_earns_everything(self, model):
         rows = [(("a",), 2, 6.0, 1), (("b",), 1, 9.0, 5)]
         assert credited(paths_of(rows), model) == pytest.approx({"a": 2.0, "b": 1.0}, abs=1e-12)
         assert credited(paths_of(rows), model, "value") == pytest.approx({"a": 6.0, "b": 9.0}, abs=1e-12)
 
+    @pytest.mark.slow
     def test_no_conversions(self, model):
         assert attribute(paths_of([(("a", "b"), 0, 0.0, 4)]), model).empty
 
+    @pytest.mark.slow
     def test_no_paths(self, model):
         empty = Paths.from_frames(
             pd.DataFrame(columns=["user_id", "node_id", "date"]),
@@ -351,6 +369,7 @@ class TestEdges:
         assert credited(Paths.from_frames(nobody, conversions), model, "value") == {None: 3.0}
 
 
+@pytest.mark.slow
 def test_removal_effects_and_transitions_of_nothing_have_their_columns():
     assert removal_effects(paths_of([])).dtypes.astype(str).to_dict() == {
         "node_id": "str",
@@ -369,6 +388,7 @@ def test_removal_effects_and_transitions_of_nothing_have_their_columns():
     ]
 
 
+@pytest.mark.slow
 def test_three_hundred_nodes():
     random = np.random.default_rng(3)
     names = [f"node {index:03d}" for index in range(300)]

@@ -85,6 +85,7 @@ def test_conversions_without_a_value_are_worth_their_later_amounts():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", ["markov", "markov_2", "fractribution", "conversion_rate_shapley", "shapley"]
 )
@@ -137,6 +138,7 @@ def test_values_are_converted_at_the_date_of_the_conversion():
     assert credits.attrs["in_currency"] == "EUR"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_dates_of_rates_may_be_of_any_unit(unit, zone):

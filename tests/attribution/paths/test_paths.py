@@ -156,6 +156,7 @@ def test_instants_of_every_supported_type(dates):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["category", "int", "float", "Int64", "mixed ints"])
 def test_identifiers_of_every_supported_type(kind):
     touched, converted = TOUCHPOINTS.copy(), CONVERSIONS.copy()
@@ -170,6 +171,7 @@ def test_identifiers_of_every_supported_type(kind):
     assert frame["conversions"].tolist() == [0.5, 0.5, 1.0]
 
 
+@pytest.mark.slow
 def test_arrow_tables_and_parquet_files_are_read_as_frames_are(tmp_path):
     expected = attribute(Paths.from_frames(TOUCHPOINTS, CONVERSIONS), "linear")
     TOUCHPOINTS.to_parquet(tmp_path / "touchpoints.parquet")
@@ -182,6 +184,7 @@ def test_arrow_tables_and_parquet_files_are_read_as_frames_are(tmp_path):
     pd.testing.assert_frame_equal(attribute(from_arrow, "linear"), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("touchpoints", "conversions", "message"),
     [
@@ -244,6 +247,7 @@ def test_a_file_with_invalid_content_is_refused(content, tmp_path):
         Paths.from_frames(file, CONVERSIONS)
 
 
+@pytest.mark.slow
 def test_a_folder_of_parquet_files_may_have_any_name(tmp_path):
     folder = tmp_path / "it's [a] *"
     folder.mkdir()

@@ -34,6 +34,7 @@ def classes_of(paths, model):
     return {tuple(path): tuple(count) for path, count in zip(shown, counts.tolist(), strict=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transform", "steps", "expected"),
     [
@@ -55,6 +56,7 @@ def test_transforms(transform, steps, expected, made):
     assert classes_of(paths, Markov(transform=transform, steps=steps)) == {wanted: (2.0, 3.0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "options", "expected"),
     [
@@ -78,6 +80,7 @@ def test_nodes_are_removed_from_paths_that_contain_others(path, options, expecte
     assert {tuple((step, 1) for step in expected.split()): (2.0, 3.0)}.items() <= found.items()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(15), deadline=None)
 @given(journeys("abc"))
 def test_removing_nodes_equals_paths_without_them(drawn):
@@ -149,6 +152,7 @@ class TestIntervals:
         touchpoints = pd.DataFrame(touched, columns=["user_id", "node_id", "date"])
         return touchpoints, pd.DataFrame(converted, columns=["event_id", "user_id", "date"])
 
+    @pytest.mark.slow
     def test_bounds_equal_those_of_leaving_out_each_group(self, frames):
         touchpoints, conversions = frames
         users = pd.concat([touchpoints["user_id"], conversions["user_id"]]).unique()
@@ -187,6 +191,7 @@ class TestIntervals:
         assert missing.loc["markov"].all()
         assert not missing.loc["linear"].any()
 
+    @pytest.mark.slow
     def test_the_credits_themselves_are_the_same(self, frames):
         paths = Paths.from_frames(*frames)
         plain = attribute(paths, self.models)

@@ -15,6 +15,7 @@ from attrib_ds.attribution.models.rules import OrderedShapley, Shapley
 few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 def test_each_distinct_node_has_an_equal_share():
     # a, b, a: 4 divided equally between a and b; c alone 1.
     rows = [(("a", "b", "a"), 4, 40.0, 9), (("c",), 1, 2.0, 0)]
@@ -22,6 +23,7 @@ def test_each_distinct_node_has_an_equal_share():
     assert credited(paths_of(rows), "shapley", "value") == pytest.approx({"a": 20.0, "b": 20.0, "c": 2.0})
 
 
+@pytest.mark.slow
 @few
 @given(journeys("abcde"))
 @example([(("a", "a", "b"), 1, 1.0, 2), (("b", "a"), 2, 3.0, 0), (("c", "b", "a", "d", "e"), 3, 1.0, 1)])
@@ -61,6 +63,7 @@ def test_positions_by_hand():
     }
 
 
+@pytest.mark.slow
 @few
 @given(journeys())
 def test_positions_add_up_to_the_unordered_values(drawn):
@@ -94,6 +97,7 @@ def test_models_without_weights_have_no_positions():
         position_credits(paths_of([(("a",), 1, 1.0, 0)]), 3)
 
 
+@pytest.mark.slow
 def test_intervals_count_a_node_once_per_conversion():
     # 400 conversions each credit a with 1/2, aggregated or by user.
     rows = [(("a", "b", "a"), 400, 0.0, 0)]

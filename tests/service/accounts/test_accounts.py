@@ -167,6 +167,7 @@ def test_an_assertion_identifier_counts_once_until_it_ends(accounts, key, clock)
     token_of(accounts, key, once="a", until=clock.now + 10)
 
 
+@pytest.mark.slow
 def test_another_process_revokes_a_key_while_the_accounts_are_open(accounts, key, tmp_path):
     token = token_of(accounts, key)
     script = "import sys; from attrib_ds.service.accounts.administration import revoke_key; revoke_key(*sys.argv[1:])"

@@ -274,6 +274,7 @@ def many(service, spring):
     return [create(service, spring, **dict(zip(names, row, strict=True))) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -306,6 +307,7 @@ def test_pages_of_outlays_are_disjoint_and_complete(service, spring, many):
     assert {page.total for page in pages} == {4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("since", "until", "expected"),
     [
@@ -330,6 +332,7 @@ def test_outlays_of_a_period_are_those_that_meet_it(service, spring, many, since
     assert answer.total == len(expected)
 
 
+@pytest.mark.slow
 def test_deleted_outlays_are_hidden(service, spring, many):
     """G-078, R100."""
     before = get(service, spring, many[0])

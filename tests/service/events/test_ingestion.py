@@ -151,6 +151,7 @@ def test_loaded_events_are_read_too(service):
         get(service, loaded_order(1)["_id"], "get_raw_event")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("visit", "attributable"),
     [
@@ -233,6 +234,7 @@ def test_r194_without_any_identity_each_event_has_a_user_of_its_own(service):
     assert len({get(service, id)["userId"] for id in ids}) == 2
 
 
+@pytest.mark.slow
 def test_r006_concurrent_events_of_a_new_email_make_one_user(service):
     with ThreadPoolExecutor(16) as pool:
         users = set(pool.map(lambda i: user_of(service, f"n{i}"), range(32)))
@@ -285,6 +287,7 @@ def test_g054_blank_is_missing(service, mail):
         process(service, "n1", data={"mail": mail})
 
 
+@pytest.mark.slow
 def test_g056_errors_that_concern_no_field(service):
     send(service, "archive_event_type", id="order")
     send(service, "create_event_type", reference="lead", name="Lead")
@@ -325,6 +328,7 @@ def test_g132_a_synchronous_invalid_event_is_refused_the_same_way_each_time(serv
     assert first.status == 400
 
 
+@pytest.mark.slow
 def test_r206_r207_trashed_events_are_listed_newest_first(service):
     ids = [accept(service, f"n{i}", event_type="nothing") for i in range(3)]
     drain(service)
@@ -463,6 +467,7 @@ def test_a_project_that_is_only_read_accepts_nothing(tmp_path):
     reading.close()
 
 
+@pytest.mark.slow
 def test_closing_processes_pending_events(tmp_path):
     opened = Service.open("shop", tmp_path / "shop.duckdb")
     declare_order(opened)
@@ -493,6 +498,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.slow
 def test_r116_r197_r203_accepted_events_survive_a_kill(tmp_path):
     path = tmp_path / "shop.duckdb"
     opened = Service.open("shop", path)
@@ -549,6 +555,7 @@ def test_g137_one_wrong_envelope_spoils_no_other(service):
     assert count(service, "events") == count(service, "raw_events") == 2
 
 
+@pytest.mark.slow
 def test_g137_with_wait_every_event_has_its_outcome(service):
     first_id = process(service, "n0", data={"items": 1})
     sent = [

@@ -93,6 +93,7 @@ def test_g116_values(service):
     ]
 
 
+@pytest.mark.slow
 def test_g065_g116_amounts_are_converted_at_the_date_of_their_metric():
     with opened() as service:
         rates = [
@@ -165,6 +166,7 @@ def test_a_season_of_ten_thousand_years_has_each_label_once(service):
     assert list(counts(service, interval="weekOfYear", **ever)) == [str(week) for week in range(1, 54)]
 
 
+@pytest.mark.slow
 def test_r213_g111_g117_event_types():
     with opened() as service:
         send(service, "create_event_type", reference="call", name="Call")
@@ -195,6 +197,7 @@ def test_r217_event_types_add_up_to_the_project(service):
     assert totals == pytest.approx(whole)
 
 
+@pytest.mark.slow
 def test_r215_g118_the_filter_restricts_event_types_only(service):
     for condition in (["lead", "unheard"], {"eventTypes": ["lead"]}, event("eventType") == "lead"):
         rows = insights(service, group_by="event-type", interval="year", event_type=condition)
@@ -217,6 +220,7 @@ def test_g111_too_many_records(service):
         insights(service, since="1700-01-01T00:00:00Z")
 
 
+@pytest.mark.slow
 def test_r219_r231_trashed_events_do_not_count_and_updates_do():
     with opened() as service:
 

@@ -97,6 +97,7 @@ def test_g208_values_are_taken_away_when_their_time_is_over(service):
     assert event(service, id)["expirationPolicy.anonimizedAt"] == utc(2025, 3, 2, 12)
 
 
+@pytest.mark.slow
 def test_again_changes_nothing(service):
     keep(service, 30)
     id = see(service, "n1", **DATA)
@@ -106,6 +107,7 @@ def test_again_changes_nothing(service):
     assert event(service, id) == before
 
 
+@pytest.mark.slow
 def test_r087_metrics_and_counters_stay(service):
     keep(service, 30)
     see(service, "n1", **DATA, confirmed=1)
@@ -121,6 +123,7 @@ def test_r087_metrics_and_counters_stay(service):
     assert send(service, "list_user_metrics", id=user).read().equals(metrics)
 
 
+@pytest.mark.slow
 def test_an_identity_stays_as_long_as_a_record_contains_it(service):
     keep(service, 30)
     first = see(service, "n1", email=ANNA)
@@ -134,6 +137,7 @@ def test_an_identity_stays_as_long_as_a_record_contains_it(service):
     assert user_of(service, see(service, "n4", email=ANNA)) != user_of(service, first)
 
 
+@pytest.mark.slow
 def test_an_interaction_holds_an_identity_too(service):
     keep(service, 30)
     user = user_of(service, see(service, "n1", email=ANNA))
@@ -172,6 +176,7 @@ def test_events_from_before_the_project_chose_get_its_policy(service):
     assert event(service, id)["expirationPolicy.expiresAt"] == utc(2025, 3, 2, 12)
 
 
+@pytest.mark.slow
 def test_more_than_one_batch(service, monkeypatch):
     monkeypatch.setattr("attrib_ds.service.events.retention._EVENTS_AT_ONCE", 2)
     keep(service, 30)

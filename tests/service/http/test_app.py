@@ -27,6 +27,7 @@ NODES = "/api/v1/projects/shop/nodes"
 # -- error bodies (R317 to R319, R323)
 
 
+@pytest.mark.slow
 def test_r317_r319_an_error_tells_status_message_and_reason(call):
     cases = {
         call("POST", SEARCH, {"limit": -1}): (400, "Bad Request"),
@@ -189,6 +190,7 @@ def test_what_nobody_thought_of_is_told_to_the_log_alone(admin, home, caplog):
     )
 
 
+@pytest.mark.slow
 def test_many_may_ask_at_once(call):
     def ask(number):
         return call("POST", SEARCH, {"limit": 1, "offset": number % 2, "sort": {"startDate": 1}}).json()[

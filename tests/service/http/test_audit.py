@@ -31,6 +31,7 @@ def log(call, query=""):
     return reply.json()
 
 
+@pytest.mark.slow
 def test_g211_the_account_of_a_token_is_written_down(key_and_call, tmp_path):
     key, call = key_and_call
     event = {"projectId": "shop", "eventType": "view", "nonce": "n-1", "data": {}}
@@ -71,6 +72,7 @@ def test_g211_the_account_of_a_token_is_written_down(key_and_call, tmp_path):
     assert call("GET", f"{PROJECT}/audit?limit=-1").status == 400
 
 
+@pytest.mark.slow
 def test_the_log_is_read_by_administrators_alone(key_and_call, tmp_path):
     _, call = key_and_call
     scopes = ["users:read", "users:write", "privacy:write", "users:sql", "interactions:read"]

@@ -55,6 +55,7 @@ def leftovers(folder):
     return [each.name for each in folder.iterdir() if each.name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_a_backup_is_fetched_and_put_back_while_the_server_runs(admin, folder, tmp_path_factory):
     assert admin("POST", "/api/v1/events/sync", body("first")).status == 200
     reply = admin("GET", BACKUP)
@@ -74,6 +75,7 @@ def test_a_backup_is_fetched_and_put_back_while_the_server_runs(admin, folder, t
     assert leftovers(folder) == []
 
 
+@pytest.mark.slow
 def test_what_is_no_backup_leaves_the_project_serving(admin, folder):
     id = admin("POST", "/api/v1/events/sync", body("first")).json()
     for content in (b"no database" * 1000, b""):
@@ -96,6 +98,7 @@ def test_a_body_larger_than_the_disk_is_refused_before_it_is_read(admin):
         assert connection.getresponse().status == 413
 
 
+@pytest.mark.slow
 def test_a_body_that_breaks_off_leaves_nothing(admin, folder):
     connection = http.client.HTTPConnection(urlsplit(admin.url).netloc, timeout=TIMEOUT)
     connection.putrequest("PUT", BACKUP)
@@ -112,6 +115,7 @@ def test_a_body_that_breaks_off_leaves_nothing(admin, folder):
     assert leftovers(folder) == []
 
 
+@pytest.mark.slow
 def test_only_an_administrator_may(admin, folder):
     key = create_key(folder, folder / "narrow.json", projects=["shop"], scopes=["events:read", "users:read"])
     narrow = Caller(admin.url, token_of(admin.url, key, scope="events:read"))
@@ -133,6 +137,7 @@ def at_once(call, requests):
         return list(pool.map(race, requests))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/events/sync"])
 def test_r196_one_nonce_is_one_event(admin, path):
     replies = at_once(admin, [("POST", path, body("one", data={"confirmed": 1}))] * MANY)
@@ -146,6 +151,7 @@ def test_r196_one_nonce_is_one_event(admin, path):
     assert admin("GET", f"{PROJECT}/check").json() == []
 
 
+@pytest.mark.slow
 def test_r006_one_new_email_is_one_user(admin):
     mail = {"mail": "new@example.com"}
     requests = [("POST", "/api/v1/events/sync", body(f"n{number}", data=mail)) for number in range(MANY)]
@@ -157,6 +163,7 @@ def test_r006_one_new_email_is_one_user(admin):
     assert admin("GET", f"{PROJECT}/check").json() == []
 
 
+@pytest.mark.slow
 def test_g160_one_slug_is_one_campaign(admin):
     campaigns = f"{PROJECT}/custom-ads/ads/campaigns"
     replies = at_once(admin, [("POST", campaigns, {"campaignSlug": "one", "name": "One"})] * MANY)

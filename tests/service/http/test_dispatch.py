@@ -20,6 +20,7 @@ WITH_PROJECT = [name for name in OVER_HTTP if "{projectId}" in OPERATIONS[name].
 WITH_BODY = [name for name in WITH_PROJECT if OPERATIONS[name].method != "GET"]
 
 
+@pytest.mark.slow
 def test_a_search_answers_a_page(call):
     reply = call("POST", SEARCH, {"sort": {"startDate": 1}})
     assert reply.status == 200

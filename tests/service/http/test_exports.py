@@ -60,6 +60,7 @@ def answering(caller, asked):
         connection.close()
 
 
+@pytest.mark.slow
 def test_csv_is_sent_in_chunks(caller):
     with answering(caller, body("_id", "interactionCount")) as response:
         assert response.status == 200
@@ -70,6 +71,7 @@ def test_csv_is_sent_in_chunks(caller):
     assert rows == [["_id", "interactionCount"], *([hex_id(number), "1"] for number in range(MANY))]
 
 
+@pytest.mark.slow
 def test_xlsx_is_sent_whole(caller):
     reply = caller("POST", PATH, body("_id", kind="XLSX"))
     assert reply.status == 200
@@ -123,6 +125,7 @@ def search(caller, sql):
     return caller("POST", SEARCH, {"fields": ["_id"], "sqlQuery": sql})
 
 
+@pytest.mark.slow
 def test_sql_over_http(caller, folder):
     found = search(caller, f"SELECT userId FROM interactions WHERE _id IN ('{hex_id(1)}', '{hex_id(7)}')")
     assert [each["_id"] for each in found.json()["data"]] == [hex_id(1), hex_id(7)]
@@ -140,6 +143,7 @@ def test_sql_over_http(caller, folder):
     assert str(folder) not in search(caller, "SELECT x FROM users").content.decode()
 
 
+@pytest.mark.slow
 def test_sql_needs_its_scope_and_may_be_switched_off(folder, tmp_path):
     load("my-shop", tmp_path, interactions=table(visit(1)))
     asked = {"fields": ["_id"], "sqlQuery": "SELECT _id FROM users"}

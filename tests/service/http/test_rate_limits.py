@@ -94,6 +94,7 @@ def keys(folder):
     return [create_key(folder, folder / f"{name}.json") for name in ("first", "second")]
 
 
+@pytest.mark.slow
 def test_g185_g186_an_account_may_ask_so_often_in_a_project(folder, keys):
     with limited(folder, requests=3) as url:
         call, other = (Caller(url, token_of(url, key)) for key in keys)
@@ -115,6 +116,7 @@ def test_g185_g186_an_account_may_ask_so_often_in_a_project(folder, keys):
         assert call("POST", SEARCH, b"no json").status == 429
 
 
+@pytest.mark.slow
 def test_g185_insights_and_searches_without_a_limit_are_heavy(folder, keys):
     with limited(folder, heavy=2) as url:
         call = Caller(url, token_of(url, keys[0]))

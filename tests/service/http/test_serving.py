@@ -42,6 +42,7 @@ def serving(folder):
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 
 
+@pytest.mark.slow
 @needs_signals
 def test_a_stopping_server_finishes_what_it_has_accepted(tmp_path, home):
     (tmp_path / "big-shop.duckdb").write_bytes((home / "big-shop.duckdb").read_bytes())
@@ -62,6 +63,7 @@ def test_a_stopping_server_finishes_what_it_has_accepted(tmp_path, home):
         assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 @needs_signals
 def test_an_idle_server_stops_at_once(tmp_path):
     with serving(tmp_path) as (process, _):
@@ -89,6 +91,7 @@ def test_a_server_on_every_address_needs_to_know_its_own(tmp_path):
         serve(tmp_path, host="0.0.0.0", port=0)
 
 
+@pytest.mark.slow
 def test_the_address_for_clients_is_the_audience(tmp_path):
     key = create_key(tmp_path, tmp_path / "key.json")
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -100,6 +103,7 @@ def test_the_address_for_clients_is_the_audience(tmp_path):
         assert ask_token(local, key).status == 400
 
 
+@pytest.mark.slow
 def test_two_servers_may_use_one_folder_of_accounts(tmp_path):
     key = create_key(tmp_path, tmp_path / "key.json")
     with running(tmp_path) as first, running(tmp_path) as second:
@@ -110,5 +114,5 @@ def test_two_servers_may_use_one_folder_of_accounts(tmp_path):
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "attrib_ds.service.http.server")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(NotSupported, match=r"needs uvicorn.*attrib-ds\[serve\]"):
+    with pytest.raises(NotSupported, match=r"requires uvicorn.*attrib-ds\[serve\]"):
         serve(tmp_path)

@@ -31,6 +31,7 @@ def test_a_search_without_limit_answers_everything(call):
     assert [each["_id"] for each in page["data"]] == [hex_id(number) for number in range(MANY)]
 
 
+@pytest.mark.slow
 def test_it_is_sent_in_pieces_in_bounded_memory(call):
     received = 0
     with answering(call, {"limit": 40_000}) as response:
@@ -67,6 +68,7 @@ def test_pages_at_an_offset_are_streamed_too(call):
     assert [each["_id"] for each in page["data"]] == [hex_id(number) for number in range(10, 5_010)]
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_lets_go_of_the_reader(call, server):
     for _ in range(3):
         with answering(call, {}) as response:
@@ -98,6 +100,7 @@ def search_of(store, body):
     return search_interactions(store, from_wire(operation, path={"projectId": "shop"}, body=body))
 
 
+@pytest.mark.slow
 def test_g104_rows_and_total_are_from_one_snapshot(big_store):
     found = search_of(big_store, {"projection": ["_id"]})
     pieces = serialization.json_chunks(found, OPERATIONS["search_interactions"].answer)
@@ -117,12 +120,14 @@ def test_what_is_held_at_one_time_is_a_batch(big_store):
     found.close()
 
 
+@pytest.mark.slow
 def test_a_closed_store_is_told_before_anything_is_sent(big_store):
     big_store.close()
     with pytest.raises(Unavailable):
         search_of(big_store, {})
 
 
+@pytest.mark.slow
 def test_g126_an_answer_that_breaks_off_has_no_end(call, home, server, caplog):
     """Take away what the rows are made of while they are sent."""
     with answering(call, {}) as response:

@@ -30,6 +30,7 @@ def test_r308_r309_an_assertion_is_exchanged_for_a_token(anyone, key):
     assert Caller(anyone.url, token)("GET", PROBE).status == 200
 
 
+@pytest.mark.slow
 def test_a_token_answer_is_not_stored_anywhere(anyone, key):
     for reply in (ask_token(anyone, key), exchange(anyone)):
         assert reply.headers["Cache-Control"] == "no-store"

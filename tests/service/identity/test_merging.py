@@ -190,6 +190,7 @@ def test_one_batch_can_merge_its_own_users(service):
     assert users(service) == {identified, found[3]}
 
 
+@pytest.mark.slow
 def test_r006_64_threads_with_one_new_email_make_one_user(service):
     def send_one(number):
         return see(service, f"n{number}", f"t{number % 8}", email=ANNA)
@@ -203,6 +204,7 @@ def test_r006_64_threads_with_one_new_email_make_one_user(service):
 # -- by hand ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_g149_a_merge_by_hand_can_be_undone(service):
     anna = user_of(service, see(service, "n1", "t1", email=ANNA))
     ben = user_of(service, see(service, "n2", "t2", email=BEN))

@@ -138,6 +138,7 @@ def counts(service):
         return {name: cursor.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -291,6 +292,7 @@ def tree(service):
     send(service, "create_integration", vendorId="search-ads", name="Search")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("node", "expected", "complete"),
     [

@@ -59,6 +59,7 @@ def numbers(answer):
 # -- populations, bounds, filters -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_by_default_neither_bots_nor_filtered_traffic_the_latest_first(service):
     answer = search(service)
     assert numbers(answer) == [4, 3, 2, 1]
@@ -247,6 +248,7 @@ def test_pages_are_disjoint_and_complete(service, column, direction, size):
     assert sorted(joined) == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.slow
 def test_the_total_is_that_of_the_page_while_others_write():
     service = Service.open("shop", ":memory:")
     is_done = threading.Event()

@@ -136,6 +136,7 @@ def test_end_and_duration_follow_from_each_other(memory_store, rows, times, end,
     assert (stored_end, stored_duration) == (end, duration)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -277,6 +278,7 @@ def test_an_unknown_resource_lists_the_allowed_ones(memory_store):
         load_records(memory_store, "visits", table(visit(1)))
 
 
+@pytest.mark.slow
 def test_all_forms_of_a_source_load_the_same(tmp_path, rows):
     records = [visit(1, geo__city="Paris", duration=1.5), visit(2, geo__city=None, duration=None)]
     arrow = table(*records)
@@ -369,6 +371,7 @@ def test_a_closed_project_says_so(memory_store):
         load(memory_store, visit(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ['{"a": NaN}', '{"a": [1,]}', '{"a": -Infinity}', '{"a": 1, }', '{"a": nan}']
 )

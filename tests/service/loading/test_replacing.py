@@ -131,6 +131,7 @@ def test_unchanged_records_are_not_written(filled):
     assert rows_of(filled, "SELECT * FROM metrics") == before
 
 
+@pytest.mark.slow
 def test_erased_users_stay_erased_and_their_counts_stay(filled):
     send(filled, "delete_user", id=ANNA, mode="anonymise")
     before = rows_of(filled, "SELECT * FROM interactions ORDER BY _id")
@@ -140,6 +141,7 @@ def test_erased_users_stay_erased_and_their_counts_stay(filled):
     assert rows_of(filled, "SELECT * FROM interactions ORDER BY _id") == before
 
 
+@pytest.mark.slow
 def test_users_stay_apart_whatever_identifies_them(filled):
     ben = '{"email":"ben@example.com"}'
     put(filled, "interactions", visit(3, userId=BEN, type="offline", rawUserData="{}", userData=ben))
@@ -148,6 +150,7 @@ def test_users_stay_apart_whatever_identifies_them(filled):
     assert_users_agree(filled)
 
 
+@pytest.mark.slow
 def test_who_had_only_interactions_is_forgotten_with_the_last(filled):
     put(filled, "interactions", visit(3, userId=BEN))
     put(filled, "interactions", visit(3, userId=ANNA))
@@ -160,6 +163,7 @@ def test_unless_asked_stored_records_stay(filled):
     assert put(filled, "interactions", visit(1, updateDate=MARCH), replace=False) == (0, reason)
 
 
+@pytest.mark.slow
 def test_metrics_keep_their_ids_and_deleted_delays(filled):
     send(filled, "update_event_state", id=uuid(1), storage_key="won", value=0)
     (event,) = send(filled, "get_event", id=uuid(1)).read().to_pylist()

@@ -88,6 +88,7 @@ def test_others_limit_nothing(sql):
     assert "user_fields" not in admit(sql, VIEWS).limits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [

@@ -44,6 +44,7 @@ def log(service, **asked):
     ]
 
 
+@pytest.mark.slow
 def test_g211_nothing_is_written_down_of_an_embedded_write(service, anna):
     see(service, "n-other", confirmed=1)
     send(service, "update_event_type", id="view", name="Views")
@@ -52,6 +53,7 @@ def test_g211_nothing_is_written_down_of_an_embedded_write(service, anna):
     assert log(service) == []
 
 
+@pytest.mark.slow
 def test_g211_every_write_by_a_token_is_one_line(service, anna):
     event = ask(service, "create_event", event_type="view", nonce="n-1", data={}).value
     events = [
@@ -118,6 +120,7 @@ def test_g211_failures_and_reads_are_not_logged(service, anna):
     assert log(service) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("account", [None, ROBOT])
 def test_g211_exports_searches_by_sql_and_erasures_always_are(service, anna, account):
     asked = {"columns": ["_id", "fields.email"], "filters": None}
@@ -156,6 +159,7 @@ def test_a_backup_is_written_down_of_a_client_alone(service, account):
     assert log(service) == lines
 
 
+@pytest.mark.slow
 def test_a_project_that_is_only_read_writes_nothing_down(tmp_path):
     file = tmp_path / "shop.duckdb"
     with closing(Service.open("shop", file)) as service:

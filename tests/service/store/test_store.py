@@ -159,6 +159,7 @@ for read_only in (False, True):
 """
 
 
+@pytest.mark.slow
 def test_a_file_open_in_another_process_names_the_way_out(store, path):
     command = [sys.executable, "-c", OPEN_ELSEWHERE, str(path)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -293,6 +294,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.slow
 def test_acknowledged_writes_survive_a_kill(path):
     command = [sys.executable, "-c", WRITE_AND_DIE, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -387,6 +389,7 @@ def test_reading_a_closed_project_raises(path):
     assert "closed" in str(refusal.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["", "raise ValueError('end')"])
 def test_the_interpreter_ends_without_closing(path, ending):
     script = f"""

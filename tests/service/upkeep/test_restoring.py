@@ -57,6 +57,7 @@ def names(folder):
     return sorted(value.name for value in folder.iterdir() if value.is_file())
 
 
+@pytest.mark.slow
 def test_a_backup_taken_under_load_is_of_one_moment(path, tmp_path):
     with closing(Service.open("shop", path)) as service:
         is_over = threading.Event()
@@ -132,6 +133,7 @@ def test_a_project_is_replaced_only_on_demand(backup, path):
     assert nonces(path) == {"first"}
 
 
+@pytest.mark.slow
 def test_the_log_of_a_lost_file_is_not_read_into_the_new_one(backup, path):
     code = (
         "import os, sys; from attrib_ds.service import Service; "
@@ -261,6 +263,7 @@ def test_a_project_in_use_is_restored(backup, path):
     assert nonces(path) == {"first", "second"}
 
 
+@pytest.mark.slow
 def test_requests_go_on_while_a_project_is_restored(backup, path):
     """Each request is answered, from before or from after; none fails."""
     with closing(Service.open("shop", path)) as service:
@@ -290,6 +293,7 @@ def test_requests_go_on_while_a_project_is_restored(backup, path):
         assert send(service, "check_project").read().num_rows == 0
 
 
+@pytest.mark.slow
 def test_a_restoration_waits_for_rows_that_are_read(backup, path, monkeypatch):
     monkeypatch.setattr(service_module, "_SECONDS_TO_BE_ALONE", 0.1)
     with closing(Service.open("shop", path)) as service:
@@ -305,6 +309,7 @@ def test_a_restoration_waits_for_rows_that_are_read(backup, path, monkeypatch):
         send(service, "restore_project", source=backup)
 
 
+@pytest.mark.slow
 def test_a_failed_restoration_leaves_the_project_as_it_was(backup, path, monkeypatch):
     def fail(*_):
         raise Unavailable("no")
@@ -324,6 +329,7 @@ def test_a_failed_restoration_leaves_the_project_as_it_was(backup, path, monkeyp
     assert nonces(path) == {"first", "second", "third"}
 
 
+@pytest.mark.slow
 def test_a_project_that_another_thread_keeps_open_is_not_replaced(backup, path):
     """What the thread has would be of a file that is gone."""
     with closing(Service.open("shop", path)) as service:

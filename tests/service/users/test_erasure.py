@@ -79,6 +79,7 @@ def everything(service):
     }
 
 
+@pytest.mark.slow
 @MODES
 def test_g209_nothing_names_the_person_afterwards(service, anna, mode):
     stored = str(everything(service)).lower()
@@ -144,6 +145,7 @@ def test_a_repeat_returns_the_id_of_the_anonymised_event(service, anna):
     assert see(service, "nonce-of-anna-2", email=ANNA) == id
 
 
+@pytest.mark.slow
 @MODES
 @pytest.mark.parametrize(
     ("tracker", "data"),
@@ -233,6 +235,7 @@ def test_an_anonymised_user_cannot_be_split(service, anna):
         send(service, "split_user", id=anna, userId=merged)
 
 
+@pytest.mark.slow
 def test_g211_the_audit_log_tells_of_it_without_naming(service, anna):
     send(service, "export_user_data", id=anna)
     send(service, "delete_user", id=anna, mode="delete")
@@ -243,6 +246,7 @@ def test_g211_the_audit_log_tells_of_it_without_naming(service, anna):
     ]
 
 
+@pytest.mark.slow
 def test_the_salt_is_kept_and_hashes_are_no_values(service, anna):
     send(service, "delete_user", id=anna)
     marks = rows_of(service, "SELECT kind, hash FROM tombstones ORDER BY kind")
@@ -253,6 +257,7 @@ def test_the_salt_is_kept_and_hashes_are_no_values(service, anna):
     assert rows_of(service, "SELECT value FROM settings WHERE name = 'tombstoneSalt'") == salt
 
 
+@pytest.mark.slow
 def test_g209_an_export_contains_all_data(service, anna):
     exported = send(service, "export_user_data", id=anna).value
     assert set(exported) == {

@@ -329,6 +329,7 @@ def test_values_of_fields_are_the_current_ones(tmp_path):
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_many_users_come_in_pieces(tmp_path):
     with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
         visits = table(*(visit(number, userId=hex_id(number)) for number in range(1, 5_001)))

@@ -104,6 +104,7 @@ FRIENDLY = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", FRIENDLY)
 def test_results_match_counts_by_hand(ask, sql):
     assert ask(sql) == FRIENDLY[sql].split()
@@ -128,6 +129,7 @@ def test_merged_ids_stand_for_the_survivor(tmp_path):
     service.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_views_have_the_columns_they_are_said_to_have(service, view):
     with service._store.read() as backend:
@@ -395,6 +397,7 @@ def test_memory_is_limited(big):
         user_ids(backend, pairs)
 
 
+@pytest.mark.slow
 def test_rows_are_limited(big):
     pairs = "SELECT a._id FROM users a, (SELECT * FROM users LIMIT {}) b"
     with big._store.read() as backend:
@@ -422,6 +425,7 @@ def test_failures_tell_the_user_alone(ask):
         assert refused.value.__cause__ is None
 
 
+@pytest.mark.slow
 def test_one_query_sees_one_snapshot(service):
     """Two scans of a query that runs while users come in see the same users."""
     stop = threading.Event()

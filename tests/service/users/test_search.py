@@ -201,6 +201,7 @@ def empty():
     service.close()
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(FOLDING, min_size=1, max_size=3).filter(str.strip), min_size=1, max_size=6))
 @example(["straße", "STRASSE", "strasse", "strassd"])
 @example(["ﬁn", "fim", "FIO"])
@@ -217,6 +218,7 @@ def test_g106_text_sorts_by_code_point_of_its_folded_form(empty, names):
 # -- pages ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", [None, "eventCount", "fields.first_name"])
 @pytest.mark.parametrize(("offset", "limit"), [(0, 3), (2, 3), (6, 5), (8, 1), (20, 2), (3, None), (0, 0)])
 def test_r254_pages_are_parts_of_the_whole(crowd, find_numbers, sort, offset, limit):
@@ -237,6 +239,7 @@ def test_r245_r246_r247_bounds_of_the_id(find_numbers):
     assert find_numbers(id_after=hex_id(2), order="DESC", limit=2) == [8, 7]
 
 
+@pytest.mark.slow
 def test_r249_a_walk_visits_everyone_once_while_users_are_created():
     service = Service.open("shop", ":memory:")
 

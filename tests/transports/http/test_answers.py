@@ -138,11 +138,15 @@ def test_json_is_read_whatever_it_is_called(shop, service, media):
     assert first(shop)["_id"] == ID
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (Reply(body=b""), "the service answered application/json that cannot be read"),
-        (Reply(body=b"", status=204, media=None), "an answer without a content type that cannot be read"),
+        (Reply(body=b""), "the service sent application/json that cannot be read"),
+        (
+            Reply(body=b"", status=204, media=None),
+            "the service sent a response without a content type that cannot be read",
+        ),
         (Reply(body=b"   "), "cannot be read"),
         (Reply(body=b"null"), "cannot be read"),
         (Reply(body=b'"text"'), "cannot be read"),

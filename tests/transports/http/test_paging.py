@@ -243,6 +243,7 @@ def test_who_stops_reading_leaves_nothing_behind(remote):
     assert not pulling()
 
 
+@pytest.mark.slow
 def test_who_fails_while_reading_leaves_nothing_behind(remote):
     def fail():
         for _ in at.search_interactions(remote(7), chunks=True):
@@ -379,6 +380,7 @@ def test_rows_that_come_twice_are_there_once(open_shop, shelf):
     assert ids(at.search_interactions(open_shop(page=5), **OLDEST_FIRST)) == list(range(40))
 
 
+@pytest.mark.slow
 def test_a_service_that_gives_shorter_pages_than_asked_for_gives_all(open_shop, shelf):
     shelf.alter = lambda number, reply: page(*reply.body["data"][:3], total=reply.body["total"])
     assert ids(at.search_interactions(open_shop(page=8), **OLDEST_FIRST)) == list(range(40))
@@ -405,6 +407,7 @@ def test_rows_that_no_page_tells_of_are_missed_at_the_end(open_shop, shelf):
         at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
 
 
+@pytest.mark.slow
 def test_rows_that_stay_missing_are_told(open_shop, shelf):
     def lose(number, reply):
         promised = reply.body["total"]
@@ -430,6 +433,7 @@ def test_a_service_that_does_not_do_as_asked_is_told(open_shop, shelf, wrong):
         at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
 
 
+@pytest.mark.slow
 def test_troubles_in_the_middle_are_got_over(open_shop, shelf, service, time):
     troubles = {
         2: Reply(401, {"statusCode": 401, "message": "expired"}),
@@ -470,6 +474,7 @@ def test_a_list_that_moves_while_it_is_read_is_read_again(open_shop, service):
     assert found == [f"n{number:02}" for number in range(1, 20)]
 
 
+@pytest.mark.slow
 def test_fields_that_are_not_known_are_kept_and_told_once(open_shop, shelf):
     for number, each in enumerate(shelf.records):
         if number in (17, 30):
@@ -549,6 +554,7 @@ def test_pages_are_asked_for_by_the_contract(open_shop, shelf, service):
     assert all(json.loads(each.body).get("offset", 0) == 0 for each in service.asked)
 
 
+@pytest.mark.slow
 def test_no_page_is_fetched_twice(open_shop, shelf, service):
     shop = open_shop(page=5, workers=1)
     for _ in range(2):

@@ -60,6 +60,7 @@ def send(shop, journal=None):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_journal", [False, True])
 @pytest.mark.parametrize("kind", TRANSIENT)
 def test_each_row_is_stored_once_when_the_service_is_back(open_shop, store, tmp_path, kind, has_journal):
@@ -74,6 +75,7 @@ def test_each_row_is_stored_once_when_the_service_is_back(open_shop, store, tmp_
     assert len(store.ids) == 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TRANSIENT)
 def test_if_nothing_was_accepted_the_error_has_the_frame(open_shop, store, tmp_path, kind):
     journal = tmp_path / "orders.journal"

@@ -195,6 +195,7 @@ TOKEN_FAILURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOKEN_FAILURES)
 @pytest.mark.parametrize("threads", [1, 4])
 def test_failures_of_the_token_route_show_nothing(open_shop, service, canaries, logged, name, threads):

@@ -50,6 +50,7 @@ def test_the_assertion_is_the_one_of_the_specification(shop, service, key, time)
     }
 
 
+@pytest.mark.slow
 def test_sixteen_threads_ask_for_one_token(shop, service):
     together = threading.Barrier(16)
     is_slow = threading.Event()
@@ -214,7 +215,7 @@ def test_a_token_route_in_trouble_is_asked_again(shop, service, trouble):
         (
             Reply(body={"access_token": "x", "token_type": "mac"}),
             errors.ServiceFailure,
-            "another kind than Bearer",
+            "a token_type other than Bearer",
         ),
         (Reply(401, {"error": "invalid_client"}), errors.Unauthorized, "401: invalid_client"),
         (Reply(400, {"error": "invalid_scope"}), errors.Unauthorized, "needs the scope full_access"),
@@ -253,7 +254,7 @@ def test_the_token_goes_to_no_redirect(shop, service):
     service.script = [Reply(307, b"", {"Location": "https://evil.example/steal?x=1"})]
     operation = OPERATIONS["search_interactions"]
     with pytest.raises(
-        errors.InvalidRequest, match=r"it has moved to https://evil.example/steal; give that address"
+        errors.InvalidRequest, match=r"it has moved to https://evil.example/steal; pass that address"
     ):
         shop.transport.send(operation, build(operation, project_id="shop"))
     assert len(service.asked) == 1

@@ -8,6 +8,7 @@ import pytest
 from attrib_ds.attribution.incremental.latent_intent.fitting import truncated_normals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [(0.5, 1.0, 2.0), (-1.0, 0.3, 0.0)])
 def test_draws_equal_those_of_rejection_sampling(mean):
     covariance = np.array([[1.0, 0.6, -0.3], [0.6, 1.0, 0.0], [-0.3, 0.0, 0.5]])
@@ -23,6 +24,7 @@ def test_draws_equal_those_of_rejection_sampling(mean):
     assert np.cov(drawn.T) == pytest.approx(np.cov(plain.T), abs=0.06)
 
 
+@pytest.mark.slow
 def test_strong_evidence_against_an_effect_keeps_it_near_zero():
     """Twenty standard deviations below zero, the truncated normal is exponential with rate 20."""
     random = np.random.default_rng(2)

@@ -51,6 +51,7 @@ def journeys(world):
     return build_tree(histories, days, cut, *sample_users(histories, days, users=1_500, seed=0))
 
 
+@pytest.mark.slow
 def test_no_step_lowers_the_likelihood(journeys):
     classes = class_grid(2, 2)
     guess = initial_parameters(journeys, classes, intents=3)
@@ -70,6 +71,7 @@ def test_no_step_lowers_the_likelihood(journeys):
     assert values[-1] > values[0] + 100
 
 
+@pytest.mark.slow
 def test_with_one_class_and_one_intent_it_is_a_hazard():
     """Compare with a proportional hazard without a funnel, maximised by other means."""
     random = np.random.default_rng(1)
@@ -122,6 +124,7 @@ def test_with_one_class_and_one_intent_it_is_a_hazard():
     assert credited(paths, model)["radio"] == pytest.approx(part.sum(), rel=0.03)
 
 
+@pytest.mark.slow
 def test_credits_and_the_unattributed_add_up_to_the_conversions(world):
     credits = attribute(paths_of(world), LatentIntent(**QUICK))
     assert credits["conversions"].sum() == pytest.approx(len(world.conversions), rel=1e-9)
@@ -129,6 +132,7 @@ def test_credits_and_the_unattributed_add_up_to_the_conversions(world):
     assert (credits.loc[credits["node_id"].notna(), "conversions"] >= 0).all()
 
 
+@pytest.mark.slow
 def test_intervals_contain_the_estimate_and_widen_with_confidence(world):
     model = LatentIntent(controls=("organic", "direct"), interactions=False, **QUICK)
     narrow, wide = (attribute(paths_of(world), model, confidence=each) for each in (0.5, 0.95))
@@ -141,12 +145,14 @@ def test_intervals_contain_the_estimate_and_widen_with_confidence(world):
     assert (wide.loc[~paid, ["low", "high"]] == 0).all(axis=None)
 
 
+@pytest.mark.slow
 def test_controls_earn_nothing(world):
     credits = credited(paths_of(world), LatentIntent(controls=("organic", "direct"), **QUICK))
     assert credits[["organic", "direct"]].tolist() == [0.0, 0.0]
     assert credits.drop(["organic", "direct"]).dropna().gt(0).any()
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_does_not_matter(world):
     shuffled = {
         "touchpoints": world.touchpoints.sample(frac=1, random_state=1),
@@ -158,6 +164,7 @@ def test_the_order_of_rows_does_not_matter(world):
     pd.testing.assert_series_equal(first.sort_index(), second.sort_index(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_names_of_nodes_do_not_matter(world):
     names = {name: f"{name}'s" for name in world.touchpoints["node_id"].unique()}
     renamed = world.touchpoints.assign(node_id=world.touchpoints["node_id"].map(names))
@@ -167,6 +174,7 @@ def test_names_of_nodes_do_not_matter(world):
         assert other[new] == pytest.approx(plain[name], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_seed_determines_the_sampled_users(world):
     model = {seed: LatentIntent(**(QUICK | {"users": 600, "seed": seed})) for seed in (0, 1)}
     first, again, other = (credited(paths_of(world), model[seed]) for seed in (0, 0, 1))
@@ -174,6 +182,7 @@ def test_the_seed_determines_the_sampled_users(world):
     assert not np.allclose(first.sort_index(), other.sort_index())
 
 
+@pytest.mark.slow
 def test_touchpoints_after_the_observation_are_ignored(world):
     late = pd.DataFrame(
         {"user_id": ["u00000001"], "node_id": ["email"], "date": [world.users["until"].max() + DAY]}
@@ -186,6 +195,7 @@ def test_touchpoints_after_the_observation_are_ignored(world):
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_permuted_touchpoints_earn_almost_nothing():
     """Touchpoints are reassigned to random users, so that they cannot have an effect."""
     channels = (Channel("radio", 5, 0.15, direct=1.5), Channel("leaflet", 3, 0.1, direct=1.0))
@@ -242,6 +252,7 @@ def test_nothing_is_credited_if_all_convert_at_once_without_touchpoints():
     assert credits.to_dict() == pytest.approx({"a": 0.0, np.nan: 2.0}, nan_ok=True)
 
 
+@pytest.mark.slow
 def test_invalid_nodes_and_missing_conversions_are_refused(world):
     with pytest.raises(InvalidRequest, match="controls: 'organc' is not allowed .did you mean 'organic'"):
         attribute(paths_of(world), LatentIntent(controls=("organc",)))
