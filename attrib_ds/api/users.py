@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def search_users(
     project: Project,
     *,
-    columns: Sequence[str] = (),
+    columns: Sequence[str],
     where: Predicate | None = ...,
     audience: Predicate | Mapping[str, Any] | None = ...,
     sql: str | None = ...,
@@ -46,7 +46,7 @@ def search_users(
 def search_users(
     project: Project,
     *,
-    columns: Sequence[str] = (),
+    columns: Sequence[str],
     where: Predicate | None = ...,
     audience: Predicate | Mapping[str, Any] | None = ...,
     sql: str | None = ...,
@@ -66,7 +66,7 @@ def search_users(
 def search_users(
     project: Project,
     *,
-    columns: Sequence[str] = (),
+    columns: Sequence[str],
     where: Predicate | None = ...,
     audience: Predicate | Mapping[str, Any] | None = ...,
     sql: str | None = ...,
@@ -85,7 +85,7 @@ def search_users(
 def search_users(
     project: Project,
     *,
-    columns: Sequence[str] = (),
+    columns: Sequence[str],
     where: Predicate | None = None,
     audience: Predicate | Mapping[str, Any] | None = None,
     sql: str | None = None,
@@ -105,7 +105,7 @@ def search_users(
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    columns : sequence of str, default ()
+    columns : sequence of str
         Properties to return, in this order: ``fields.<field>``, ``eventTypesCount.<event type>``,
         ``metrics.<metric>.<aggregation>`` (sum, max, min, count or average), and plain properties such as
         ``eventCount``, ``interactionCount``, ``firstEventDate`` or ``audienceIds``. ``_id`` always comes

@@ -328,7 +328,8 @@ def _work_concurrently(
     work: Callable[[Sequence[int]], None], parts: Sequence[Sequence[int]], stop: threading.Event
 ) -> None:
     """Work on each part in a thread of its own; return when none of them is left, whatever happens."""
-    pool = ThreadPoolExecutor(_MAX_WORKERS)
+    prefix = f"attrib-ds-sending-{id(stop)}-"
+    pool = ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix=prefix)
     try:
         for future in [pool.submit(work, part) for part in parts]:
             # In short waits: a signal that comes just before a wait begins is seen when it ends.
@@ -340,3 +341,7 @@ def _work_concurrently(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        # An interrupt inside submit() leaves a thread that the pool does not know.
+        for thread in threading.enumerate():
+            if thread.name.startswith(prefix):
+                thread.join()

@@ -56,6 +56,7 @@ def test_lookbacks_outside_one_to_365_days_are_refused(shop, lookback):
         conversion_paths(shop, event_type="order", lookback=lookback)
 
 
+@pytest.mark.slow
 def test_only_events_with_a_state(shop):
     paths = conversion_paths(shop, event_type="order", statistic="turnover", state="confirmed")
     assert sum(credited(paths, column="value").values()) == pytest.approx(110)
@@ -70,6 +71,7 @@ def test_only_events_of_a_period(shop):
     assert attribute(later, "linear").empty
 
 
+@pytest.mark.slow
 def test_where_filters_touchpoints_or_events(shop):
     french = conversion_paths(shop, event_type="order", where=interaction("geo.countryCode") == "FR")
     assert credited(french) == {"shoes": 0.5, "letter": 0.5, None: 2}

@@ -73,6 +73,7 @@ def paris(request, projects):
     return projects[request.param]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [str, date.fromisoformat, np.datetime64], ids=["text", "date", "numpy"])
 def test_interactions(paris, form):
     bounds = {name: form(day) for name, day in DAY.items()}
@@ -126,6 +127,7 @@ def test_trashed_events(projects):
     assert at.list_trashed_events(paris, until=today - timedelta(days=2)).empty
 
 
+@pytest.mark.slow
 def test_mirrors(paris, tmp_path):
     with at.sync(paris, tmp_path / "mirror.duckdb", **DAY) as mirror:
         assert at.search_interactions(mirror, sort="startDate")["_id"].tolist() == IDS[1:3]
@@ -180,6 +182,7 @@ def test_days_are_in_utc_if_the_service_has_no_settings(projects):
     assert at.search_interactions(shop, **DAY, sort="startDate")["_id"].tolist() == IDS[2:4]
 
 
+@pytest.mark.slow
 def test_several_event_types(tmp_path):
     with at.connect("shop", path=tmp_path / "shop.duckdb") as shop:
         visits = pd.DataFrame({"_id": IDS[:1], "userId": ANNA, "nodeId": "search", "startDate": INSTANTS[:1]})

@@ -54,6 +54,7 @@ def test_columns_come_as_asked_for_with_the_id_first(shop):
     assert list(frame.columns) == ["_id", "nodeId", *geo, "userData"]
 
 
+@pytest.mark.slow
 def test_sort_limit_and_offset(shop):
     by_country = ["-geo.countryCode", "startDate"]
     assert number(search_interactions(shop, sort=by_country)) == [1, 2, 4, 3, 7]

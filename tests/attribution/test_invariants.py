@@ -134,6 +134,7 @@ def test_collapsing_twice_is_collapsing_once(drawn):
 # 9: causality, for models of whole paths
 
 
+@pytest.mark.slow
 def test_touches_after_the_conversion_change_no_model_of_whole_paths():
     drawn = [("ab", 2, 3.0, 1), ("b", 1, 1.0, 4), ("aab", 1, -2.0, 0), ("a", 0, 0.0, 3)]
     paths = users_of(drawn)
@@ -247,6 +248,7 @@ def test_limits_of_decay_and_of_positions(drawn):
         assert parts[model].tolist() == pytest.approx(parts[limit].tolist(), abs=1e-4)
 
 
+@pytest.mark.slow
 @few
 @given(journeys("abc", max_size=4, max_length=3))
 @example([("ab", 2, 1.0, 0), ("a", 1, 1.0, 3)])

@@ -65,6 +65,7 @@ def test_r105_a_record_has_identifier_interval_and_values(service):
         assert all(type(value) in (int, float) for value in record["values"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["since", "until", "metrics", "groupBy", "interval"])
 def test_r208_five_members_are_required(service, missing):
     assert ask(service, **{missing: ...}).status == 400

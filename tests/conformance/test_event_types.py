@@ -109,6 +109,7 @@ def test_r270_search_matches_in_name_or_reference(listed):
     assert references(listed, search="nothing") == []
 
 
+@pytest.mark.slow
 def test_r271_archived_types_are_listed_when_asked_for(listed):
     assert "old-lead" not in references(listed)
     assert "old-lead" not in references(listed, archived="false")

@@ -201,6 +201,7 @@ NAMING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMING)
 def test_r003_the_ids_of_another_project_are_unknown(asked, name):
     for status, shown in answers(asked.first, name, asked.others):

@@ -75,6 +75,7 @@ def test_r116_r203_accepted_events_are_processed_after_a_kill(killed):
         assert project.send("get_raw_event", {"id": id}).ok()["data"] == body["data"]
 
 
+@pytest.mark.slow
 def test_r203_processed_events_survive_a_kill(killed):
     project, answers = killed
     assert metrics(project, answers["state"])["confirmed"]["data"]["current"] == 1
@@ -84,6 +85,7 @@ def test_r203_processed_events_survive_a_kill(killed):
     }
 
 
+@pytest.mark.slow
 def test_r197_a_repeat_after_a_kill_is_the_same_event(killed):
     project, answers = killed
     ends(project, answers["ids"])

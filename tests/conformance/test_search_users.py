@@ -67,6 +67,7 @@ def test_r234_fields_is_required(service):
     assert service.send("search_users", body={"fields": "eventCount"}).status == 400
 
 
+@pytest.mark.slow
 def test_r235_only_requested_keys_are_returned(service):
     (first, *_) = ask(service, fields=["eventCount", "metrics.turnover.sum"]).ok()["data"]
     assert first == {"_id": USERS[0], "eventCount": 3, "metrics": {"turnover": {"sum": 60}}}

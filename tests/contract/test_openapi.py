@@ -97,6 +97,7 @@ def test_what_events_may_lack_is_null(described: dict[str, Any]) -> None:
     assert schemas["Interaction"]["properties"]["geo"]["type"] == "object"
 
 
+@pytest.mark.slow
 def test_each_call_gives_a_document_of_its_own() -> None:
     first = document()
     first["paths"].clear()

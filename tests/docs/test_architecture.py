@@ -42,6 +42,7 @@ def test_folders_exist(folder):
     assert (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "name"), NAMES)
 def test_names_are_defined_in_their_files(file, name):
     assert name in names_of(ast.parse((PACKAGE / file).read_text(encoding="utf-8")).body)

@@ -102,6 +102,7 @@ def _has_control(form, argument):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 def test_values_are_returned_as_set(name, shop):
     form = getattr(forms, name)(shop)
@@ -139,6 +140,7 @@ def test_the_code_opens_a_project_that_has_an_address(tmp_path):
     names["project"].close()
 
 
+@pytest.mark.slow
 def test_imported_models_run_in_generated_code(shop):
     paths = conversion_paths(shop, event_type="order", level="channel")
     chosen = [models.TimeDecay(half_life="3D"), "linear", models.Markov(order=2)]

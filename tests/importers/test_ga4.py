@@ -85,6 +85,7 @@ def test_orders_are_kept_once_with_their_revenue():
     }
 
 
+@pytest.mark.slow
 def test_stitching_assigns_a_device_to_the_user_seen_on_it():
     apart = at.read_ga4(DAYS, stitch=False)
     # The search of the device before the login is somebody else's now.
@@ -165,6 +166,7 @@ def test_frames_give_the_same_result_as_json():
     pd.testing.assert_frame_equal(read.events, expected.events)
 
 
+@pytest.mark.slow
 def test_overlapping_days_are_deduplicated():
     twice = at.read_ga4([*DAYS, *DAYS])
     once = at.read_ga4(DAYS)

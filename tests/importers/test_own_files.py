@@ -197,6 +197,7 @@ def test_frames_are_read():
         read_journeys(touches, orders.head(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "read"),
     [

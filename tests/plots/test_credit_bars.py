@@ -43,6 +43,7 @@ def test_bars_are_in_descending_order_with_unattributed_last(credit):
     assert not ax.spines["right"].get_visible()
 
 
+@pytest.mark.slow
 def test_nodes_beyond_the_top_are_summed(credit):
     frame = credit(node_id=["a", "b", "c", "d", None], conversions=[1.0, 8.0, 4.0, 2.5, 7.0])
     ax = plots.credits(frame, top=2)

@@ -30,6 +30,7 @@ def test_long_paths_share_the_last_bar():
     assert ticks(ax)[-1] == "4+"
 
 
+@pytest.mark.slow
 def test_every_conversion_of_the_sample_is_drawn(sample):
     paths = conversion_paths(sample, event_type="order")
     assert sum(heights(plots.lengths(paths.lengths()))) == pytest.approx(1_446)

@@ -20,6 +20,7 @@ def texts(ax):
     return {text.get_text() for text in ax.texts}
 
 
+@pytest.mark.slow
 def test_points_lie_at_spend_and_value_with_lines_of_equal_return(credit):
     frame = credit(node_id=["a", "b", "c", None], node_name=["Ads", "Mail", "Shop", None],
                    value=[300.0, 90.0, 50.0, 70.0], spend=[100.0, 200.0, math.nan, math.nan])  # fmt: skip

@@ -105,6 +105,7 @@ def drawn_texts(ax):
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", plots.__all__)
 def test_texts_contrast_with_light_and_dark_backgrounds(name):
     assert all(brightness(text.get_color()) < 0.5 for text in drawn_texts(getattr(plots, name)(FRAMES[name])))
@@ -135,6 +136,7 @@ def test_words_stay_on_the_figure(name):
     assert fits(getattr(plots, name)(FRAMES[name]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", plots.__all__)
 def test_figures_grow_with_large_texts(name):
     usual = getattr(plots, name)(FRAMES[name]).figure.get_size_inches()

@@ -73,6 +73,7 @@ def test_several_models_at_once_need_nothing_computed_before(sample, lent):
     same(found, expected)
 
 
+@pytest.mark.slow
 def test_predicates_run_where_the_tables_are(sample, lent):
     settings = {
         "event_type": "order",
@@ -147,6 +148,7 @@ def small(engine):
     return at.open_tables(engine, interactions="visits", events=engine.table("orders"), columns=RENAMED)
 
 
+@pytest.mark.slow
 def test_statistics_and_states_may_be_columns_of_events(small):
     money = at.attribute(at.conversion_paths(small, event_type="order", statistic="turnover"), "linear")
     money = money.set_index("node_id")[["value", "currency"]]

@@ -37,6 +37,7 @@ def why(paths, model, event="e"):
     return explain(paths, model, event)["why"].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "expected"),
     [

@@ -48,6 +48,7 @@ def test_credited_and_caused_conversions_are_side_by_side(paths, effects):
     assert effects["caused"].sum() == pytest.approx(len(paths.lags()))
 
 
+@pytest.mark.slow
 def test_the_experiment_is_next_to_the_models(world, paths, effects):
     rows = effects.set_index("node_id")
     measured = holdout_effects(paths, world.withheld, covariates=["trait"]).set_index("node_id")

@@ -109,6 +109,7 @@ def test_overlapping_holdouts_do_not_absorb_each_others_effect():
     assert found.to_dict() == pytest.approx({"ads": 20.0, "mail": 0.0}, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_covariate_gives_the_mean_over_its_groups():
     # Tall: 2 of 4 and 0 of 2 convert. Short: 4 of 4 and 3 of 4.
     users = users_of(14, tall=[True] * 6 + [False] * 8)
@@ -163,6 +164,7 @@ def test_opportunities_leave_out_who_could_not_be_reached_and_what_came_before()
     assert row["caused"] == pytest.approx(0.0)
 
 
+@pytest.mark.slow
 def test_opportunities_make_the_error_smaller_and_leave_the_effect_where_it_is():
     world = simulate("random", users=20_000, seed=5, holdout=0.2)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
@@ -213,6 +215,7 @@ def test_conversions_without_value_have_no_effect_on_value():
     assert pd.isna(row["currency"])
 
 
+@pytest.mark.slow
 def test_order_and_names_do_not_matter():
     world = simulate("synergy", users=6_000, seed=3, holdout=0.3)
     frames = [world.touchpoints, world.conversions, world.users, world.withheld, world.opportunities]
@@ -286,6 +289,7 @@ def test_intervals_cover_what_channels_cause():
     assert np.mean(covered) >= 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

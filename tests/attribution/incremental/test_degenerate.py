@@ -34,6 +34,7 @@ def paths_of(touches, orders, users):
     return Paths.from_frames(touchpoints, conversions, users=observed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_without_touchpoints_all_conversions_are_baseline(model):
     users = [(f"u{number}", 0, 5 if number % 2 else 2.5) for number in range(20)]

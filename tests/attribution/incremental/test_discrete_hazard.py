@@ -179,6 +179,7 @@ def test_the_order_of_rows_does_not_matter(world):
     pd.testing.assert_series_equal(first.sort_index(), second.sort_index(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_seed_determines_the_sampled_periods(world):
     model = {seed: DiscreteHazard(comparisons=2, seed=seed) for seed in (0, 1)}
     first, again, other = (credited(paths_of(world), model[seed]) for seed in (0, 0, 1))
@@ -290,6 +291,7 @@ def test_covariates_are_chosen_by_name_and_categories_split(world):
         attribute(paths, DiscreteHazard(covariates=("ctiy",)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["number", "fold", "Number", "code"])
 def test_a_covariate_may_have_any_name(world, name):
     ages = world.users.assign(age=np.arange(len(world.users)) * 7919 % 50)
@@ -300,6 +302,7 @@ def test_a_covariate_may_have_any_name(world, name):
     pd.testing.assert_series_equal(first, second, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_gaps_in_text_are_a_category_and_decimals_are_numbers(world):
     few = (np.arange(len(world.users)) % 7).astype(float)
     users = world.users[["user_id", "since", "until"]]

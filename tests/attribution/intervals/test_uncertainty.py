@@ -133,6 +133,7 @@ class TestClosedForm:
         row = attribute(paths, "linear", confidence=0.95).iloc[0]
         assert (row["share_low"], row["share_high"]) == pytest.approx((1.0, 1.0))
 
+    @pytest.mark.slow
     def test_a_jackknife_of_additive_credits_is_close_to_their_variance(self, paths):
         # Credit of paths of one touchpoint is a sum over users under Fractribution too.
         one = Fractribution(steps=1)
@@ -199,6 +200,7 @@ class TestBootstrap:
         # Four: there are nine nodes, and five models.
         assert (np.abs(found.mean(axis=0) - whole) <= 4 * error + 1e-9).all()
 
+    @pytest.mark.slow
     def test_a_bootstrap_and_the_closed_form_agree(self, paths):
         models = ["linear", "participation", "markov"]
         found = {
@@ -262,6 +264,7 @@ class TestBootstrap:
         # The additional user of upper bounds has less weight among twice as many users.
         assert (width[0] / width[1]).between(2**0.5, 1.08 * 2**0.5).all()
 
+    @pytest.mark.slow
     def test_aggregated_paths_have_intervals_of_every_model(self):
         sequences = pd.DataFrame(
             {"path": ["a > b", "b", "a"], "n": [400, 30, 10], "lost": [900, 100, 1000], "v": [4e3, 20, 30]}

@@ -69,6 +69,7 @@ def test_several_amounts_of_one_conversion_add_up():
     assert values(paths_of(adjustments=halves)) == {"search": 0.0, "email": 20.0, "social": 70.0}
 
 
+@pytest.mark.slow
 def test_without_amounts_nothing_changes():
     assert values(paths_of(adjustments=LATER.iloc[:0])) == values(paths_of())
     assert values(paths_of().with_original_values()) == values(paths_of())
@@ -103,6 +104,7 @@ def test_models_are_fitted_without_later_amounts(model):
     assert whole == pytest.approx(dict.fromkeys(whole, 0.0))
 
 
+@pytest.mark.slow
 def test_a_chain_divides_later_amounts_as_it_divides_values():
     # All of 200 EUR were worth 90 EUR in the end, whichever node they came by.
     paths = paths_of(adjustments=LATER)
@@ -173,6 +175,7 @@ def test_a_later_amount_has_the_rate_of_its_conversion_or_its_own(later_rate, le
     assert paths.settings["later_rate"] == later_rate
 
 
+@pytest.mark.slow
 def test_a_later_amount_may_be_in_another_currency_if_there_is_one_to_convert_to():
     back = LATER.iloc[:1].assign(value=-10.0, currency="GBP")
     with pytest.raises(

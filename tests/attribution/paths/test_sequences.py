@@ -106,6 +106,7 @@ def test_nodes_to_remove_must_exist(model):
         attribute(paths, model(remove_if_last_and_not_all=["bb"]))
 
 
+@pytest.mark.slow
 def test_cached_counts_depend_on_the_removed_nodes():
     paths = paths_of([(("d", "a"), 2, 1.0, 1), (("a", "d"), 1, 1.0, 4), (("d",), 1, 1.0, 2)])
     models = [Markov(order=2), Markov(remove_if_not_all=("d",)), Markov(remove_if_last_and_not_all=("d",))]

@@ -127,6 +127,7 @@ def test_offsets_do_not_count_where_the_instants_are_in_order(service, spring):
     )
 
 
+@pytest.mark.slow
 def test_outlays_of_an_unknown_campaign(service, spring):
     """G-168, R297: list is empty, create is refused, get and update are not found."""
     id = create(service, spring)

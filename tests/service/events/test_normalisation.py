@@ -164,6 +164,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(KINDS), ANYTHING)
 def test_anything_is_read_or_refused(kind, value):
     with suppress(InvalidValue):

@@ -44,6 +44,7 @@ def test_r317_r319_an_error_tells_status_message_and_reason(call):
         assert body["requestId"] == reply.headers["X-Request-Id"]
 
 
+@pytest.mark.slow
 def test_r318_the_body_of_401_has_two_members(anyone):
     reply = anyone("GET", NODES)
     assert reply.json() == {"statusCode": 401, "message": "Unauthorized"}

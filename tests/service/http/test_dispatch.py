@@ -44,6 +44,7 @@ def test_a_search_answers_a_page(call):
     assert "userData" not in first
 
 
+@pytest.mark.slow
 def test_g060_an_offline_interaction_has_no_session_properties(call):
     offline = call("POST", SEARCH, {"sort": {"startDate": -1}, "limit": 1}).json()["data"][0]
     assert offline["type"] == "offline"
@@ -299,6 +300,7 @@ def narrow(server, home):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_PROJECT)
 def test_an_operation_is_allowed_by_its_scope_alone(narrow, name):
     body = b"no json" if name in WITH_BODY else None

@@ -81,6 +81,7 @@ def test_xlsx_is_sent_whole(caller):
     assert rows == ["_id", *(hex_id(number) for number in range(MANY))]
 
 
+@pytest.mark.slow
 def test_errors_are_told_before_anything_is_sent(caller):
     reply = caller("POST", PATH, body("_id", "fields.nonsense"))
     assert reply.status == 400

@@ -133,6 +133,7 @@ def test_g185_insights_and_searches_without_a_limit_are_heavy(folder, keys):
         assert replies[1].headers["RateLimit-Policy"] == '"requests";q=1000;w=36000, "heavy";q=2;w=36000'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", ["events", "events_by_address"])
 def test_g187_events_are_limited_by_project_and_by_address(folder, rate):
     with limited(folder, **{rate: 2}) as url:

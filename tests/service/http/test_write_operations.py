@@ -327,6 +327,7 @@ def anonymous(write):
     return Caller(write.url)
 
 
+@pytest.mark.slow
 def test_g175_a_project_may_take_events_from_holders_of_a_token_alone(tmp_path):
     with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
         update = OPERATIONS["update_settings"]
@@ -350,6 +351,7 @@ def test_g175_a_project_may_take_events_from_holders_of_a_token_alone(tmp_path):
         assert holder("GET", f"{PROJECT}/settings").json() == changed.json()
 
 
+@pytest.mark.slow
 def test_g185_each_event_of_a_batch_counts(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
     rates = RateLimits(events=RateLimit("events", 5, 10_000))

@@ -96,6 +96,7 @@ def test_g147_a_browser_is_the_last_ones_who_was_loaded_with_it(service):
     assert user_of(service, see(service, "n1", "t1")) == hex_id(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loads_first", [True, False])
 @pytest.mark.parametrize("carries", ["email", "trackerId"])
 def test_events_and_interactions_of_one_person_meet_in_either_order(service, loads_first, carries):

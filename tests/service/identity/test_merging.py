@@ -37,6 +37,7 @@ def places(service, user):
     )
 
 
+@pytest.mark.slow
 def test_g147_an_anonymous_user_is_merged_into_the_holder_of_the_email(service):
     identified = user_of(service, see(service, "n1", email=ANNA))
     before = see(service, "n2", "t1")
@@ -98,6 +99,7 @@ def test_an_anonymous_user_becomes_the_one_behind_a_new_email(service):
     assert user_of(service, first) == user_of(service, second)
 
 
+@pytest.mark.slow
 def test_of_one_anonymous_user_every_browser_goes_along(service):
     identified = user_of(service, see(service, "n1", email=ANNA))
     load(service, "interactions", visit(1, userId=hex_id(7), userData='{"trackerId": "t1"}'))
@@ -119,6 +121,7 @@ def test_g061_interactions_are_numbered_over_both(service):
     assert places(service, hex_id(7)) == [(hex_id(1), 1), (hex_id(3), 2), (hex_id(2), 3), (hex_id(4), 4)]
 
 
+@pytest.mark.slow
 def test_g064_an_event_becomes_attributable_when_its_user_is_merged(service):
     id = see(service, "n1", email=ANNA)
     see(service, "n2", "t1")
@@ -128,6 +131,7 @@ def test_g064_an_event_becomes_attributable_when_its_user_is_merged(service):
     assert send(service, "get_event", id=id).read()["attributable"].to_pylist() == [True]
 
 
+@pytest.mark.slow
 def test_g148_a_merged_id_answers_with_the_survivor(service):
     identified = user_of(service, see(service, "n1", email=ANNA))
     anonymous = user_of(service, see(service, "n2", "t1"))
@@ -139,6 +143,7 @@ def test_g148_a_merged_id_answers_with_the_survivor(service):
         assert answers[0].total == 3
 
 
+@pytest.mark.slow
 def test_g148_records_loaded_with_a_merged_id_belong_to_the_survivor(service):
     identified = user_of(service, see(service, "n1", email=ANNA))
     anonymous = user_of(service, see(service, "n2", "t1"))
@@ -151,6 +156,7 @@ def test_g148_records_loaded_with_a_merged_id_belong_to_the_survivor(service):
     assert users(service) == {identified}
 
 
+@pytest.mark.slow
 def test_a_chain_of_merges_leads_to_its_end(service):
     load(service, "interactions", visit(1, userId=hex_id(1)), visit(2, userId=hex_id(2)))
     load(service, "interactions", visit(3, userId=hex_id(3)), visit(4, userId=hex_id(4)))
@@ -256,6 +262,7 @@ def test_both_are_in_the_audit_log(service):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_chain_can_be_split_from_either_end(service, first):
     """1 into 2, 2 into 3."""
@@ -275,6 +282,7 @@ def test_a_chain_can_be_split_from_either_end(service, first):
     assert all(places(service, hex_id(n)) == [(hex_id(n), 1)] for n in (1, 2, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "arguments", "kind", "message"),
     [

@@ -294,6 +294,7 @@ def crowd():
     opened.close()
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -124,6 +124,7 @@ def test_the_policy_is_kept_and_attributable_is_not(load, rows):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -298,6 +299,7 @@ def test_nested_metrics_of_the_resource(memory_store, metrics, rows, tmp_path):
     assert rows("SELECT count(DISTINCT _id) FROM metrics") == [(9,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

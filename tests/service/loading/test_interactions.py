@@ -332,6 +332,7 @@ def test_no_rows_load_nothing(memory_store):
     assert rejected.schema == REJECTED
 
 
+@pytest.mark.slow
 def test_a_load_is_seen_whole_or_not_at_all(memory_store):
     seen, is_done = set(), threading.Event()
 

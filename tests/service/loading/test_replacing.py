@@ -41,6 +41,7 @@ def filled(service):
     return service
 
 
+@pytest.mark.slow
 def test_a_later_change_takes_the_place(filled):
     assert put(filled, "interactions", visit(1, userId=BEN, referrer="b", updateDate=MARCH)) == (1, [])
     assert put(filled, "events", order(1, userId=BEN, updatedAt=MARCH, **{"states.won": 0})) == (1, [])
@@ -64,12 +65,14 @@ def test_an_earlier_one_does_not(filled):
     assert rows_of(filled, "SELECT name FROM nodes WHERE _id = 'ads'") == [("Ads",)]
 
 
+@pytest.mark.slow
 def test_of_two_changes_at_the_same_moment_the_loaded_one_counts(filled):
     assert put(filled, "interactions", visit(2, userId=ANNA, referrer="b", updateDate=FEBRUARY)) == (1, [])
     assert put(filled, "interactions", visit(1, userId=BEN)) == (1, [])
     assert_users_agree(filled)
 
 
+@pytest.mark.slow
 def test_users_without_records_are_removed_with_their_identities(filled):
     moved = [visit(n, userId=BEN, userData='{"email":"anna@example.com"}', updateDate=MARCH) for n in (1, 2)]
     put(filled, "interactions", *moved)
@@ -83,6 +86,7 @@ def test_users_without_records_are_removed_with_their_identities(filled):
     assert_users_agree(filled)
 
 
+@pytest.mark.slow
 def test_hits_of_a_session_that_counts_others_are_forgotten(filled):
     same = visit(1, userId=ANNA, referrer="b", updateDate=MARCH, hitCount=2, firstHitId=uuid(50))
     put(filled, "interactions", same)
@@ -93,6 +97,7 @@ def test_hits_of_a_session_that_counts_others_are_forgotten(filled):
     assert_users_agree(filled)
 
 
+@pytest.mark.slow
 def test_a_hit_moves_to_another_session(filled):
     moved = {"id": uuid(50), "sessionId": hex_id(2), "serverDate": "2025-01-30T12:00:00Z"}
     assert put(filled, "hits", moved) == (1, [])
@@ -103,6 +108,7 @@ def test_a_hit_moves_to_another_session(filled):
     assert_users_agree(filled)
 
 
+@pytest.mark.slow
 def test_a_node_moves_with_those_below_it(filled):
     put(filled, "nodes", {"_id": "paid", "type": "channel", "name": "Paid"})
     put(

@@ -267,6 +267,7 @@ def test_two_stores_on_one_file_in_one_process_take_turns(path):
     stores[1].close()
 
 
+@pytest.mark.slow
 def test_two_threads_that_make_one_file_both_get_it(path):
     for turn in range(10):
         file = path.with_name(f"{turn}.duckdb")
@@ -371,6 +372,7 @@ def test_closing_drains_the_queue_and_can_be_repeated(path):
     again.close()
 
 
+@pytest.mark.slow
 def test_a_store_without_references_is_closed(path):
     store = Store.open(path, "shop")
     add(store, "kept")

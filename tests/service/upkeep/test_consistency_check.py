@@ -98,6 +98,7 @@ def test_a_sound_project_has_no_findings(damaged):
     assert damaged() == {}
 
 
+@pytest.mark.slow
 def test_the_operation_answers_findings(project):
     found = send(project, "check_project").read()
     assert (found.num_rows, found.schema) == (0, schema.FINDING)

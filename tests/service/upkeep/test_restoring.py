@@ -123,6 +123,7 @@ def test_a_file_is_restored(backup, tmp_path):
     assert backup.exists()
 
 
+@pytest.mark.slow
 def test_a_project_is_replaced_only_on_demand(backup, path):
     with closing(Service.open("shop", path)) as service:
         send(service, "create_event_sync", **order("second"))
@@ -155,6 +156,7 @@ def test_the_log_of_a_lost_file_is_not_read_into_the_new_one(backup, path):
     assert len(list(path.parent.glob("shop.duckdb.wal.*.old"))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_here", [True, False])
 def test_a_project_that_is_open_is_not_replaced(backup, path, is_here):
     before = path.read_bytes()
@@ -180,6 +182,7 @@ def damaged(file, *statements):
             connection.execute(statement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
@@ -252,6 +255,7 @@ def count_events(service):
         return cursor.execute("SELECT count(*) FROM raw_events").fetchone()[0]
 
 
+@pytest.mark.slow
 def test_a_project_in_use_is_restored(backup, path):
     with closing(Service.open("shop", path)) as service:
         send(service, "create_event_sync", **order("second"))

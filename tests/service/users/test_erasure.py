@@ -90,6 +90,7 @@ def test_g209_nothing_names_the_person_afterwards(service, anna, mode):
     assert "ben@example.com" in left
 
 
+@pytest.mark.slow
 def test_anonymising_keeps_counts(service, anna):
     names = ["eventCount", "interactionCount", "hitCount", "metrics.confirmed.sum", "eventTypesCount.view"]
 
@@ -108,6 +109,7 @@ def test_anonymising_keeps_counts(service, anna):
     assert {(field["raw"], field["current"], field["anonymized"]) for field in fields} == {(None, None, True)}
 
 
+@pytest.mark.slow
 def test_deleting_keeps_nothing(service, anna):
     send(service, "delete_user", id=anna, mode="delete")
     assert anna not in users(service)
@@ -127,6 +129,7 @@ def test_deleting_keeps_nothing(service, anna):
     assert (left["users"], left["merged_users"], left["trashed_events"], left["identities"]) == (1, 0, 0, 2)
 
 
+@pytest.mark.slow
 @MODES
 def test_g210_a_repeat_of_an_erased_nonce_stores_nothing(service, anna, mode):
     send(service, "delete_user", id=anna, mode=mode)
@@ -139,6 +142,7 @@ def test_g210_a_repeat_of_an_erased_nonce_stores_nothing(service, anna, mode):
     assert everything(service) == before
 
 
+@pytest.mark.slow
 def test_a_repeat_returns_the_id_of_the_anonymised_event(service, anna):
     (id,) = rows_of(service, "SELECT _id FROM raw_events WHERE nonce = 'nonce-of-anna-2'")[0]
     send(service, "delete_user", id=anna)
@@ -163,12 +167,14 @@ def test_g209_an_earlier_event_does_not_restore_an_erased_user(service, anna, mo
     assert {name: rows for name, rows in everything(service).items() if name != "tombstones"} == before
 
 
+@pytest.mark.slow
 def test_who_comes_back_later_is_somebody_new(service, anna):
     send(service, "delete_user", id=anna, mode="delete")
     id = see(service, "later", "browser-of-anna", date=None, email=ANNA)
     assert user_of(service, id) not in {anna, ben_of(service)}
 
 
+@pytest.mark.slow
 @MODES
 def test_g209_nor_does_a_backup_that_is_loaded(service, anna, mode):
     send(service, "delete_user", id=anna, mode=mode)
@@ -192,6 +198,7 @@ def test_g209_nor_does_a_backup_that_is_loaded(service, anna, mode):
     assert {name for name in before if before[name] != after[name]} <= {"nodes"}
 
 
+@pytest.mark.slow
 def test_records_with_a_later_date_are_loaded(service, anna):
     send(service, "delete_user", id=anna)
     answer = send(
@@ -203,6 +210,7 @@ def test_records_with_a_later_date_are_loaded(service, anna):
     assert answer.value["interactions"] == 1
 
 
+@pytest.mark.slow
 def test_pending_events_of_an_erased_user_are_dropped(service, anna):
     """An event that was accepted before the erasure and is processed after it."""
     insert = (
@@ -227,6 +235,7 @@ def test_a_merged_id_is_erased_with_its_survivor(service, anna):
     assert answer.value["interactions"] == 0
 
 
+@pytest.mark.slow
 def test_an_anonymised_user_cannot_be_split(service, anna):
     ((merged,),) = rows_of(service, "SELECT _id FROM merged_users")
     send(service, "delete_user", id=anna)
@@ -282,6 +291,7 @@ def test_g209_an_export_contains_all_data(service, anna):
     assert {"email": ANNA} in [interaction["userData"] for interaction in exported["interactions"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["project", "event type"])
 def test_g209_fields_that_are_named_personal_are_taken_away_too(service, anna, names):
     """Text of an event that no field's own type or flag tells to be personal."""
@@ -294,6 +304,7 @@ def test_g209_fields_that_are_named_personal_are_taken_away_too(service, anna, n
     assert "shoes" not in str(everything(service))
 
 
+@pytest.mark.slow
 def test_erasing_again_changes_nothing(service, anna):
     send(service, "delete_user", id=anna)
     nonces = rows_of(service, "SELECT _id, nonce FROM raw_events ORDER BY ALL")

@@ -118,6 +118,7 @@ MANY = settings(
 )
 
 
+@pytest.mark.slow
 @given(
     size=st.sampled_from([3, 7, 30, 61, 119, 120, 10_000]),
     workers=st.integers(1, 5),
@@ -156,6 +157,7 @@ def test_any_pages_give_the_frame_of_the_embedded_project(
     pd.testing.assert_frame_equal(found, expected)
 
 
+@pytest.mark.slow
 @given(
     size=st.sampled_from([4, 10, 40, 10_000]),
     workers=st.integers(1, 5),
@@ -329,6 +331,7 @@ def ids(frame):
 OLDEST_FIRST = {"sort": "startDate", "columns": ["startDate"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 4])
 def test_rows_that_come_between_two_pages_move_none_of_the_others(open_shop, shelf, workers):
     def insert(number, shelf):
@@ -341,6 +344,7 @@ def test_rows_that_come_between_two_pages_move_none_of_the_others(open_shop, she
     assert len(set(found)) == len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 4])
 def test_rows_that_go_between_two_pages_take_none_of_the_others_with_them(open_shop, shelf, workers):
     gone = iter(range(100))
@@ -357,6 +361,7 @@ def test_rows_that_go_between_two_pages_take_none_of_the_others_with_them(open_s
     assert len(set(found)) == len(found)
 
 
+@pytest.mark.slow
 def test_rows_that_go_out_of_one_long_instant_take_none_of_the_others_with_them(open_shop, shelf):
     for each in shelf.records:
         each["startDate"] = "2025-01-01T00:00:00.000Z"
@@ -371,6 +376,7 @@ def test_rows_that_go_out_of_one_long_instant_take_none_of_the_others_with_them(
     assert len(set(found)) == len(found)
 
 
+@pytest.mark.slow
 def test_rows_that_come_twice_are_there_once(open_shop, shelf):
     def repeat(number, reply):
         records = reply.body["data"]
@@ -493,6 +499,7 @@ def test_fields_that_are_not_known_are_kept_and_told_once(open_shop, shelf):
     assert {tuple(each.columns) for each in frames} == {("_id", "startDate")}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_an_interruption_while_pages_are_awaited_leaves_nothing_behind(open_shop, shelf, service):
     """Let the user press Ctrl-C while the service is silent; the page that is on its way is cut off after."""
@@ -533,6 +540,7 @@ def test_a_worker_that_waits_stops_when_nobody_wants_its_page(open_shop, shelf, 
     assert sum(naps) < 90
 
 
+@pytest.mark.slow
 def test_no_more_pages_wait_than_two_for_each_worker(open_shop, shelf, service):
     shelf.records = [record(number) for number in range(400)]
     frames = at.search_interactions(open_shop(page=4, workers=2), **OLDEST_FIRST, chunks=True)
@@ -545,6 +553,7 @@ def test_no_more_pages_wait_than_two_for_each_worker(open_shop, shelf, service):
     frames.close()
 
 
+@pytest.mark.slow
 def test_pages_are_asked_for_by_the_contract(open_shop, shelf, service):
     at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
     assert {each.path for each in service.asked} == {

@@ -115,6 +115,7 @@ def test_a_service_that_stays_broken_is_given_up(shop, service, time):
     assert time.slept == [0.5, 1.0, 2.0, 4.0, 8.0]
 
 
+@pytest.mark.slow
 def test_silence_in_the_middle_of_a_body_is_a_timeout(open_shop, service, time):
     shop = open_shop(read_timeout=0.2)
     service.script = [Reply(body=EMPTY.body, cut=10, after="silence"), EMPTY]

@@ -175,6 +175,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAILURES)
 def test_failures_of_requests_show_nothing(open_shop, service, canaries, logged, name):
     shop = open_shop(read_timeout=0.3, retry_policy=RetryPolicy(attempts=2))

@@ -86,6 +86,7 @@ def test_sixteen_threads_share_a_failure_each_with_an_error_of_its_own(shop, ser
     assert not service.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("life", "margin"),
     [(3_600, 60), (300, 30), (10, 1), ("soon", 30), (None, 30), (-5, 30), (True, 30), (3_600.0, 60)],
