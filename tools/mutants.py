@@ -183,7 +183,15 @@ def run(folder: Path, arguments: list[str], *, seconds: float | None) -> subproc
         # To import the plug-ins that happen to be installed takes longer than most of the tests.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
-    options = ["-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-o", "addopts=--import-mode=importlib --strict-markers"]
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "pytest_timeout",
+        "-o",
+        "addopts=--import-mode=importlib --strict-markers",
+    ]
     command = [sys.executable, "-m", "pytest", *options, *arguments]
     return subprocess.run(
         command,
