@@ -21,7 +21,7 @@ _LARGEST: Final = 2**63 - 1
 _EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
 _DIRECTIONS: Final = {1, -1}
 _MOST_BYTES: Final = 2**20
-#: Characters; nobody writes so many fractional digits on purpose.
+#: Characters of a number; more fractional digits than this are a mistake.
 _LONGEST_INSTANT: Final = 100
 _EXPECTED_INSTANT: Final = "an RFC 3339 timestamp, such as '2025-01-31T12:00:00Z'"
 _INSTANT_SCHEMA: Final = {"type": "string", "format": "date-time"}

@@ -69,7 +69,7 @@ class Delivery:
     key: Callable[[Any], Sequence[Any]]
 
     def request(self, position: int) -> Request:
-        """Return the request of a row, or raise what is wrong with the row."""
+        """Return the request of a row; raises if the row is invalid."""
         request = self.requests[position]
         if isinstance(request, InvalidRequest):
             raise request
