@@ -43,6 +43,11 @@ def test_the_same_key_in_another_form_is_the_same_key(shop):
         for form in forms
     }
     assert len(found) == 1
+    large = [
+        nonces(shop, pd.DataFrame({"number": pd.Series([form, "x"], dtype=object)}), nonce_columns=["number"])
+        for form in (10**16, 1e16, "10000000000000000")
+    ]
+    assert large[0] == large[1] == large[2]
     days = [
         DAY,
         pd.Timestamp(DAY),
