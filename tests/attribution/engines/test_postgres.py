@@ -256,7 +256,7 @@ def test_comparisons_are_the_same(both):
     [
         {"interval": "week", "timezone": "Europe/Paris"},
         {"interval": "hourOfDay", "timezone": "America/New_York", "sort": {"interval": -1}},
-        {"interval": "month", "group": "geo.city"},
+        {"interval": "month", "group_by": "geo.city"},
         {"interval": "custom", "segments": 7, **PERIOD},
     ],
 )
