@@ -255,7 +255,7 @@ def test_comparisons_are_the_same(both):
     "settings",
     [
         {"interval": "week", "timezone": "Europe/Paris"},
-        {"interval": "hourOfDay", "timezone": "America/New_York", "sort": {"interval": -1}},
+        {"interval": "hourOfDay", "timezone": "America/New_York", "sort": "-interval"},
         {"interval": "month", "group_by": "geo.city"},
         {"interval": "custom", "segments": 7, **PERIOD},
     ],
