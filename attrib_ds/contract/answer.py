@@ -65,8 +65,10 @@ class File:
         """
         return cls(iter(partial(stream.read, _PIECE), b""), stream.close)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, *, private: bool = False) -> None:
         """Save to a path and close; on failure the path stays as it was.
+
+        A private file can be read by its owner only; any other has the usual permissions of new files.
 
         Examples
         --------
@@ -80,7 +82,7 @@ class File:
         part = path.with_name(f".{uuid4().hex}.part")
         with closing(self):
             try:
-                with part.open("xb") as sink:
+                with open(part, "xb", opener=_open_private if private else None) as sink:  # noqa: PTH123
                     sink.writelines(self.pieces)
                     sink.flush()
                     os.fsync(sink.fileno())
@@ -88,6 +90,10 @@ class File:
             finally:
                 with suppress(OSError):
                     part.unlink(missing_ok=True)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def back_up(project: Project, path: str | Path) -> Path:
         raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
     content = cast("File", project.send("back_up_project").value)
     try:
-        content.save(file)
+        content.save(file, private=True)
     except OSError as error:
         raise Unavailable(f"path: {str(file)!r} cannot be written: {error}", field="path") from error
     return file

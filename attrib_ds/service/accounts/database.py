@@ -6,13 +6,13 @@ line while a server runs.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.errors import Unavailable
+from attrib_ds.service.store.private_files import create_private_file, create_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 _SECONDS_TO_WAIT: Final = 10.0
-_OWNER_ONLY: Final = 0o600
 
 _TABLES: Final = (
     """CREATE TABLE accounts (
@@ -69,8 +68,8 @@ class Database:
         self._path = path
         self._reading, self._writing = threading.Lock(), threading.Lock()
         with self._translated():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, _OWNER_ONLY))
+            create_private_folder(path.parent)
+            create_private_file(path)
             self._writer = _connect(path)
             self._reader = _connect(path)
         try:

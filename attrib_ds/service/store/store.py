@@ -24,9 +24,16 @@ from attrib_ds.records.sources import quoted
 from attrib_ds.service.store.cursors import CLOSED, Connections
 from attrib_ds.service.store.file_errors import with_advice
 from attrib_ds.service.store.ids import HexIds
+from attrib_ds.service.store.private_files import (
+    create_private_file,
+    create_private_folder,
+    private_creation,
+    withdraw_permissions,
+)
 from attrib_ds.service.store.query_cache import QueryCache
 from attrib_ds.service.store.table_definitions import VERSION, create_statements
-from attrib_ds.service.store.writer import Writer
+from attrib_ds.service.store.write_counter import check_complete, counter_of, read_counter
+from attrib_ds.service.store.writer import Writer, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,6 +166,9 @@ class Store:
                 expected = error.errors()[0]["msg"]
                 message = f"{name}: {value!r} is not allowed; expected {expected}"
                 raise InvalidRequest(message, field=name) from error
+        file = None if str(path) == MEMORY else Path(path).expanduser()
+        # Before the file is read, since another thread of this process may write to it meanwhile.
+        counted = 0 if file is None else read_counter(file)
         connection = open_file(path, read_only=read_only)
         try:
             connection.execute("SET GLOBAL TimeZone = 'UTC'")
@@ -167,6 +177,9 @@ class Store:
                 raise _not_a_project(path)
             meta = meta or _create(connection, path, Meta(VERSION, project_id, currency, timezone, _now()))
             check_meta(meta, path, project_id)
+            if file is not None:
+                ((writes,),) = connection.execute("SELECT writes FROM meta").fetchall()
+                check_complete(file, counted=counted, writes=writes)
             return cls(connection, meta, read_only=read_only)
         except BaseException:
             connection.close()
@@ -369,12 +382,30 @@ def open_file(
     if read_only and not file.exists():
         raise NotFound(f"path: {str(file)!r} does not exist; leave out read_only to create it", field="path")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        create_private_folder(file.parent)
         # DuckDB refuses to open a file of this process again with other settings.
         unique = {"custom_user_agent": uuid4().hex} if exclusive else {}
-        return duckdb.connect(file, read_only=read_only, config={**_SETTINGS, **unique})
+        config = {**_SETTINGS, **unique}
+        if read_only:
+            return duckdb.connect(file, read_only=True, config=config)
+        return _open_private(file, config)
     except (duckdb.Error, OSError) as error:
         _refuse(file, error)
+
+
+def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
+    """Open a file for writing, so that only its owner may read it and its log (G-233)."""
+    if file.exists():
+        withdraw_permissions(file)
+        connection = duckdb.connect(file, config=config)
+    else:
+        # Left behind by a file that was removed.
+        counter_of(file).unlink(missing_ok=True)
+        with private_creation():
+            connection = duckdb.connect(file, config=config)
+    create_private_file(log_of(file))
+    withdraw_permissions(log_of(file))
+    return connection
 
 
 def _refuse(file: Path, error: Exception) -> NoReturn:

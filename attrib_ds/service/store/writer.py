@@ -16,6 +16,8 @@ import duckdb
 from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
 from attrib_ds.service.store.cursors import CLOSED
 from attrib_ds.service.store.file_errors import with_advice
+from attrib_ds.service.store.private_files import create_private_file
+from attrib_ds.service.store.write_counter import WriteCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +72,7 @@ class Writer:
     def __init__(self, connection: duckdb.DuckDBPyConnection, *, name: str, file: Path | None = None) -> None:
         self._connection = connection
         self._file = file
+        self._counter = None if file is None else WriteCounter(file)
         self._queue: deque[_Entry] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
@@ -145,6 +148,8 @@ class Writer:
         with suppress(duckdb.Error):
             self._connection.execute("CHECKPOINT")
         self._connection.close()
+        if self._counter is not None:
+            self._counter.close()
 
     def _checkpoint_if_due(self) -> None:
         """Checkpoint when the write-ahead log is large and the disk has room.
@@ -184,24 +189,30 @@ class Writer:
                 entry.future.set_result(result)
 
     def _run(self, group: list[_Entry]) -> list[Any]:
-        self._begin()
+        writes = self._begin()
         try:
             results = [entry.job(self._connection) for entry in group]
             self._connection.commit()
         except BaseException:
             self._roll_back()
             raise
+        if self._counter is not None:
+            self._counter.set(writes)
         return results
 
-    def _begin(self) -> None:
-        """Begin a transaction that excludes other writers of this file in this process."""
+    def _begin(self) -> int:
+        """Begin a transaction that excludes other writers of this file in this process; return its number."""
+        if self._file is not None:
+            # DuckDB creates a log after each checkpoint, and would let everybody read it.
+            with suppress(OSError):
+                create_private_file(log_of(self._file))
         deadline = time.monotonic() + _SECONDS_TO_RETRY
         pause = 0.001
         while True:
             self._connection.begin()
             try:
                 # Updates of one row conflict; concurrent appends alone would not.
-                self._connection.execute("UPDATE meta SET writes = writes + 1")
+                rows = self._connection.execute("UPDATE meta SET writes = writes + 1 RETURNING writes").fetchall()
             except duckdb.TransactionException:
                 self._roll_back()
                 if time.monotonic() > deadline:
@@ -209,7 +220,8 @@ class Writer:
                 time.sleep(pause)
                 pause = min(2 * pause, 0.1)
             else:
-                return
+                number: int = rows[0][0]
+                return number
 
     def _roll_back(self) -> None:
         # DuckDB rolls back by itself when a commit fails.

@@ -17,7 +17,9 @@ from attrib_ds.contract.answer import File
 from attrib_ds.errors import Unavailable
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.file_errors import with_advice
-from attrib_ds.service.store.writer import logs_of
+from attrib_ds.service.store.private_files import create_private_file, private_creation
+from attrib_ds.service.store.write_counter import counter_of
+from attrib_ds.service.store.writer import log_of, logs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +46,7 @@ def temporary_file(beside: Path) -> Iterator[Path]:
     try:
         yield part
     finally:
-        for path in (part, *logs_of(part)):
+        for path in (part, counter_of(part), *logs_of(part)):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 
@@ -68,8 +70,10 @@ def copy_database(connection: duckdb.DuckDBPyConnection, catalog: str, path: Pat
     """
     name = quoted(f"copy_{uuid4().hex}")
     try:
-        connection.execute(f"ATTACH {literal(str(path))} AS {name} (READ_WRITE)")
+        with private_creation():
+            connection.execute(f"ATTACH {literal(str(path))} AS {name} (READ_WRITE)")
         try:
+            create_private_file(log_of(path))
             # One transaction, so that the copy is a snapshot.
             connection.begin()
             connection.execute(f"COPY FROM DATABASE {catalog} TO {name}")

@@ -14,6 +14,8 @@ from attrib_ds.records.sources import quoted
 from attrib_ds.service.store.file_errors import DAMAGED, with_advice
 from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
 from attrib_ds.service.store.table_definitions import TABLES, differences, foreign
+from attrib_ds.service.store.private_files import create_private_folder
+from attrib_ds.service.store.write_counter import counter_of
 from attrib_ds.service.store.writer import logs_of
 from attrib_ds.service.upkeep.backup import copy_database, replace_durably, temporary_file
 from attrib_ds.service.upkeep.preserved_records import PreservedRecords, carry_over, read_preserved_records
@@ -83,7 +85,7 @@ def prepared(source: Path, target: Path, project_id: str) -> Iterator[tuple[Path
     if not source.is_file():
         raise NotFound(f"source: there is no file {str(source)!r}", field="source")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        create_private_folder(target.parent)
     except OSError as error:
         raise Unavailable(f"the folder {str(target.parent)!r} cannot be created: {error}") from error
     with temporary_file(target) as part:
@@ -154,6 +156,7 @@ def exchange(part: Path, target: Path, line: Line | None = None) -> None:
             for log in logs_of(target):
                 if log.exists():
                     log.replace(log.with_name(f"{log.name}.{uuid4().hex}.old"))
+            counter_of(target).unlink(missing_ok=True)
             replace_durably(part, target)
     except OSError as error:
         raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}", field="path") from error

@@ -1,0 +1,51 @@
+"""Creates files and folders that only their owner may read (G-233)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_OWNER_ONLY: Final = 0o600
+_OTHERS: Final = 0o077
+_umask_lock: Final = threading.Lock()
+
+
+def create_private_folder(folder: Path) -> None:
+    """Create a folder, and those above it, for its owner only; an existing folder keeps its permissions."""
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def create_private_file(file: Path) -> None:
+    """Create an empty file for its owner only, unless it exists."""
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR, _OWNER_ONLY))
+
+
+@contextmanager
+def private_creation() -> Iterator[None]:
+    """Make files that a library creates inside the block readable by their owner only.
+
+    The mask holds for the whole process. Another thread that creates a file meanwhile gets one that is
+    readable by its owner only, too.
+    """
+    with _umask_lock:
+        before = os.umask(_OTHERS)
+        try:
+            yield
+        finally:
+            os.umask(before)
+
+
+def withdraw_permissions(file: Path) -> None:
+    """Withdraw the permissions of others on an existing file, if this user may."""
+    with suppress(OSError):
+        mode = file.stat().st_mode
+        if mode & _OTHERS:
+            file.chmod(mode & ~_OTHERS & 0o777)

@@ -1,0 +1,97 @@
+"""A file that lost acknowledged writes is refused, whatever became of its log."""
+
+import shutil
+
+import pytest
+
+from attrib_ds.errors import Unavailable
+from attrib_ds.service.store.store import Store
+
+
+def put(id):
+    return lambda connection: connection.execute("INSERT INTO pending_events VALUES (?)", [id])
+
+
+def ids(store):
+    with store.cursor() as cursor:
+        return sorted(id for (id,) in cursor.execute("FROM pending_events").fetchall())
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """The files of a project whose process was killed after four acknowledged writes, all in the log."""
+    store = Store.open(tmp_path / "running" / "shop.duckdb", "shop")
+    with store.cursor() as cursor:
+        cursor.execute("CHECKPOINT")
+    for id in "abcd":
+        store.write(put(id))
+    shutil.copytree(tmp_path / "running", tmp_path / "killed")
+    store.close()
+    return tmp_path / "killed" / "shop.duckdb"
+
+
+def test_a_killed_process_loses_nothing(killed):
+    store = Store.open(killed, "shop")
+    assert ids(store) == ["a", "b", "c", "d"]
+    store.write(put("e"))
+    store.close()
+    assert ids(Store.open(killed, "shop", read_only=True)) == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("left", [0, 0.3, 0.9], ids=["emptied", "cut early", "cut late"])
+def test_a_cut_log_is_refused(killed, left, read_only):
+    log = killed.with_name("shop.duckdb.wal")
+    content = log.read_bytes()
+    log.write_bytes(content[: int(left * len(content))])
+    with pytest.raises(Unavailable, match=r"lacks \d of 4 acknowledged writes; its write-ahead log was cut"):
+        Store.open(killed, "shop", read_only=read_only)
+
+
+def test_a_removed_log_is_refused_until_the_counter_is_removed(killed):
+    killed.with_name("shop.duckdb.wal").unlink()
+    with pytest.raises(Unavailable, match="lacks 4 of 4 .* remove '.*shop.duckdb.writes'"):
+        Store.open(killed, "shop")
+    killed.with_name("shop.duckdb.writes").unlink()
+    store = Store.open(killed, "shop")
+    assert ids(store) == []
+    store.write(put("e"))
+    store.close()
+    assert ids(Store.open(killed, "shop")) == ["e"]
+
+
+def test_an_older_copy_of_the_file_is_refused(killed, tmp_path):
+    store = Store.open(killed, "shop")
+    store.close()
+    shutil.copy(killed, tmp_path / "older.duckdb")
+    store = Store.open(killed, "shop")
+    store.write(put("e"))
+    store.close()
+    shutil.copy(tmp_path / "older.duckdb", killed)
+    with pytest.raises(Unavailable, match="lacks 1 of 5"):
+        Store.open(killed, "shop")
+
+
+def test_a_commit_that_was_not_counted_is_no_loss(killed):
+    killed.with_name("shop.duckdb.writes").write_bytes(b"%020d\n" % 3)
+    assert ids(Store.open(killed, "shop")) == ["a", "b", "c", "d"]
+
+
+def test_a_file_copied_alone_is_complete(killed, tmp_path):
+    Store.open(killed, "shop").close()
+    shutil.copy(killed, tmp_path / "alone.duckdb")
+    assert ids(Store.open(tmp_path / "alone.duckdb", "shop")) == ["a", "b", "c", "d"]
+
+
+def test_a_counter_left_behind_does_not_refuse_a_new_project(killed):
+    killed.unlink()
+    killed.with_name("shop.duckdb.wal").unlink()
+    assert ids(Store.open(killed, "shop")) == []
+
+
+def test_a_file_opened_again_while_it_is_written(killed):
+    first = Store.open(killed, "shop")
+    for id in range(20):
+        first.write(put(str(id)))
+        Store.open(killed, "shop").close()
+    first.close()
