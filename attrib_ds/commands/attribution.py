@@ -12,6 +12,7 @@ import attrib_ds as at
 from attrib_ds.commands.report import side_by_side, write_report
 from attrib_ds.importers.column_options import OPTIONS
 from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
+from attrib_ds.records.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     import argparse
@@ -85,7 +86,7 @@ def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
         return
     listed = (folder or Path()) / "unreadable-rows.csv"
     listed.parent.mkdir(parents=True, exist_ok=True)
-    rejected.to_csv(listed, index=False)
+    write_csv(rejected, listed)
     first = rejected.iloc[0]
     count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     print(

@@ -10,6 +10,7 @@ import attrib_ds as at
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, NotFound, ProjectInUse
 from attrib_ds.project import home
+from attrib_ds.records.spreadsheets import write_csv
 from attrib_ds.transports.http.configuration import find_remote
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def load(options: argparse.Namespace) -> None:
         first = report.rejected.iloc[0]
         listing = ""
         if options.rejected is not None:
-            report.rejected.to_csv(options.rejected, index=False)
+            write_csv(report.rejected, options.rejected)
             listing = f"; all are listed in {options.rejected}"
         print(
             f"attrib-ds: {len(report.rejected):,} rows were rejected, the first is row {first['row']} of "

@@ -14,6 +14,7 @@ from matplotlib import pyplot
 
 from attrib_ds import plots
 from attrib_ds.attribution.credits.returns import compare_models
+from attrib_ds.records.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +104,7 @@ def write_report(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     report = Report(target / "report.html", target / "credits.csv")
-    credits.to_csv(report.credits, index=False)
+    write_csv(credits, report.credits)
     report.page.write_text(_page(credits, paths, title=title, notes=notes), encoding="utf-8")
     return report
 

@@ -82,7 +82,7 @@ class File:
         part = path.with_name(f".{uuid4().hex}.part")
         with closing(self):
             try:
-                with open(part, "xb", opener=_open_private if private else None) as sink:  # noqa: PTH123
+                with open(part, "xb", opener=_open_private if private else None) as sink:
                     sink.writelines(self.pieces)
                     sink.flush()
                     os.fsync(sink.fileno())

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
-from attrib_ds.errors import AttribError
+from attrib_ds.errors import AttribError, NotSupported
 from attrib_ds.forms.pending_edits import AfterPendingEdits
+from attrib_ds.records.spreadsheets import csv_text, write_excel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +121,7 @@ def download_link(name: str, content: bytes, media_type: str, label: str) -> str
 
 def download_links(frame: pd.DataFrame, stem: str, code: str) -> str:
     """Return links that download a frame as CSV and XLSX, and the code that computes it."""
-    links = [download_link(f"{stem}.csv", frame.to_csv(index=False).encode(), _CSV, "Save as CSV")]
+    links = [download_link(f"{stem}.csv", csv_text(frame).encode(), _CSV, "Save as CSV")]
     workbook = _workbook(frame)
     if workbook is not None:
         links.append(download_link(f"{stem}.xlsx", workbook, _XLSX, "Save as Excel"))
@@ -130,18 +131,9 @@ def download_links(frame: pd.DataFrame, stem: str, code: str) -> str:
 
 def _workbook(frame: pd.DataFrame) -> bytes | None:
     """Return a frame as XLSX, or None if XlsxWriter is not installed."""
-    try:
-        import xlsxwriter  # noqa: F401
-    except ImportError:
-        return None
-    import pandas as pd
-
-    # Excel has no time zones; the instants stay in UTC.
-    plain = frame.copy()
-    for name in plain.columns:
-        if isinstance(plain[name].dtype, pd.DatetimeTZDtype):
-            plain[name] = plain[name].dt.tz_localize(None)
     buffer = io.BytesIO()
-    with pd.ExcelWriter(buffer, engine="xlsxwriter") as writer:
-        plain.to_excel(writer, index=False, sheet_name="result")
+    try:
+        write_excel({"result": frame}, buffer)
+    except NotSupported:
+        return None
     return buffer.getvalue()

@@ -92,6 +92,15 @@ def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_names_in_credits_are_no_formulas(tmp_path):
+    sequences = pd.DataFrame({"path": ["=1+1 > email", "email"], "conversions": [3, 1]})
+    sequences.to_csv(tmp_path / "paths.csv", index=False)
+    assert main(["attribute", "--paths", str(tmp_path / "paths.csv"), "--out", str(tmp_path / "out")]) == 0
+    names = pd.read_csv(tmp_path / "out" / "credits.csv")["node_name"]
+    assert set(names.dropna()) == {"'=1+1", "email"}
+
+
+@pytest.mark.slow
 def test_attribute_with_spend(files, tmp_path, capsys):
     spend = tmp_path / "spend.csv"
     spend.write_text("channel,cost,currency\nsearch,25,EUR\n", encoding="utf-8")

@@ -24,7 +24,7 @@ def counter_of(file: Path) -> Path:
 
 
 def read_counter(file: Path) -> int:
-    """Return the number of transactions counted beside a file; 0 for a new file, or one that was copied alone."""
+    """Return the number of transactions counted beside a file; 0 if it is new, or was copied alone."""
     if not file.exists():
         return 0
     try:
@@ -52,8 +52,8 @@ def check_complete(file: Path, *, counted: int, writes: int) -> None:
     """
     if counted > writes:
         raise Unavailable(
-            f"path: {str(file)!r} lacks {counted - writes:,} of {counted:,} acknowledged writes; its write-ahead "
-            "log was cut or removed. Put the log or a backup back (`attrib-ds restore`). To go on without "
+            f"path: {str(file)!r} lacks {counted - writes:,} of {counted:,} acknowledged writes; its "
+            "write-ahead log was cut or removed. Put the log or a backup back (`attrib-ds restore`). To go on without "
             f"those writes, remove {str(counter_of(file))!r}",
             field="path",
         )

@@ -212,7 +212,8 @@ class Writer:
             self._connection.begin()
             try:
                 # Updates of one row conflict; concurrent appends alone would not.
-                rows = self._connection.execute("UPDATE meta SET writes = writes + 1 RETURNING writes").fetchall()
+                counted = "UPDATE meta SET writes = writes + 1 RETURNING writes"
+                rows = self._connection.execute(counted).fetchall()
             except duckdb.TransactionException:
                 self._roll_back()
                 if time.monotonic() > deadline:

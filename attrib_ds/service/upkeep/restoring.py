@@ -12,9 +12,9 @@ import duckdb
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.store.file_errors import DAMAGED, with_advice
+from attrib_ds.service.store.private_files import create_private_folder
 from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
 from attrib_ds.service.store.table_definitions import TABLES, differences, foreign
-from attrib_ds.service.store.private_files import create_private_folder
 from attrib_ds.service.store.write_counter import counter_of
 from attrib_ds.service.store.writer import logs_of
 from attrib_ds.service.upkeep.backup import copy_database, replace_durably, temporary_file

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.records.spreadsheets import escaped
 from attrib_ds.service.users.cells import cell_text
 
 if TYPE_CHECKING:
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from attrib_ds.contract.exports import OutputFormat
     from attrib_ds.service.users.cells import Cell
 
-#: Prefixes that make spreadsheets evaluate a cell as a formula.
-_FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
-#: Cells with such a prefix that are no formulas: numbers, and phone numbers in E.164 format.
-_HARMLESS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|\+[1-9][0-9]{1,14}")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -59,9 +55,7 @@ def csv_pieces(
 
 
 def _escaped(cell: Cell) -> str:
-    """Return the text of a cell, prefixed by an apostrophe if a spreadsheet would evaluate it."""
-    text = cell_text(cell)
-    return f"'{text}" if text.startswith(_FORMULA_PREFIXES) and not _HARMLESS.fullmatch(text) else text
+    return escaped(cell_text(cell))
 
 
 def _drained(sink: io.StringIO) -> bytes:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.spreadsheets import xlsxwriter
 from attrib_ds.service.users.cells import cell_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import ModuleType
 
     from attrib_ds.service.users.cells import Cell
 
@@ -40,7 +40,7 @@ def check_xlsx(rows: int) -> None:
     NotSupported
         If the extra ``[excel]`` is not installed.
     """
-    _library()
+    xlsxwriter()
     if rows > MOST_ROWS:
         raise _unfit(f"there are {rows:,} users, more than the {MOST_ROWS:,} rows of a sheet")
 
@@ -67,7 +67,7 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
     NotSupported
         If the extra ``[excel]`` is not installed.
     """
-    library = _library()
+    library = xlsxwriter()
     file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
     try:
         # Also holds the parts of the sheet until the workbook is complete.
@@ -120,16 +120,3 @@ def _write_cell(sheet: Any, dated: Any, line: int, position: int, cell: Cell) ->
 
 def _unfit(problem: str) -> InvalidRequest:
     return InvalidRequest(f"format: {problem}; csv has no such limit", field="format")
-
-
-def _library() -> ModuleType:
-    try:
-        import xlsxwriter
-    except ModuleNotFoundError as error:
-        raise NotSupported(
-            "format: xlsx needs XlsxWriter, which is not installed; it comes with the extra: "
-            "pip install 'attrib-ds[excel]'",
-            field="format",
-        ) from error
-    library: ModuleType = xlsxwriter
-    return library

@@ -1,0 +1,58 @@
+"""Text in spreadsheets stays text, whoever chose it."""
+
+import io
+
+import openpyxl
+import pandas as pd
+import pytest
+
+from attrib_ds.records.spreadsheets import csv_text, escaped, write_excel
+
+FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("https://example.com","x")']
+PLAIN = ["email", "", "1=1", " =1", "-3.5", "+4915112345678", "-1e-3"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas_get_an_apostrophe(text):
+    assert escaped(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_other_text_is_kept(text):
+    assert escaped(text) == text
+
+
+@pytest.mark.parametrize("dtype", ["object", "str", "category"])
+def test_every_text_column_and_header_of_a_csv_is_escaped(dtype):
+    frame = pd.DataFrame({"=cmd": pd.Series(["=1+1", None], dtype=dtype), "share": [-0.5, None]})
+    assert csv_text(frame) == "'=cmd,share\n'=1+1,-0.5\n,\n"
+
+
+def test_two_columns_of_one_name_are_both_escaped():
+    frame = pd.DataFrame([["=1", "=2"]], columns=["name", "name"])
+    assert csv_text(frame) == "name,name\n'=1,'=2\n"
+
+
+def test_a_frame_with_an_index_of_its_own_is_not_changed():
+    frame = pd.DataFrame({"name": ["=1"], "date": pd.to_datetime(["2025-01-02T03:04:05Z"])}, index=[7])
+    before = frame.copy()
+    assert csv_text(frame) == "name,date\n'=1,2025-01-02 03:04:05+00:00\n"
+    pd.testing.assert_frame_equal(frame, before)
+
+
+def test_workbooks_hold_text_as_text_and_instants_in_utc():
+    frame = pd.DataFrame(
+        {
+            "name": ["=1+1", "https://example.com", "12"],
+            "date": pd.to_datetime(["2025-01-02T03:04:05Z"] * 3).tz_convert("Europe/Paris"),
+        }
+    )
+    file = io.BytesIO()
+    write_excel({"credits": frame, "more": frame.head(0)}, file)
+    book = openpyxl.load_workbook(file)
+    assert book.sheetnames == ["credits", "more"]
+    cells = [row[0] for row in book["credits"].iter_rows(min_row=2)]
+    assert [(cell.value, cell.data_type, cell.hyperlink) for cell in cells] == [
+        (text, "s", None) for text in frame["name"]
+    ]
+    assert book["credits"]["B2"].value == pd.Timestamp("2025-01-02T03:04:05").to_pydatetime()
