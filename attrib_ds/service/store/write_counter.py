@@ -53,8 +53,8 @@ def check_complete(file: Path, *, counted: int, writes: int) -> None:
     if counted > writes:
         raise Unavailable(
             f"path: {str(file)!r} lacks {counted - writes:,} of {counted:,} acknowledged writes; its "
-            "write-ahead log was cut or removed. Put the log or a backup back (`attrib-ds restore`). To go on without "
-            f"those writes, remove {str(counter_of(file))!r}",
+            "write-ahead log was cut or removed. Put it back, or a backup (`attrib-ds restore`). To go on "
+            f"without those writes, remove {str(counter_of(file))!r}",
             field="path",
         )
 
