@@ -256,6 +256,24 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         help="requests that may queue; more are answered 503 (default 1000)",
     )
     serve.add_argument(
+        "--most-connections",
+        type=_positive,
+        metavar="N",
+        help="connections open at once; more are answered 503 (default 1000)",
+    )
+    serve.add_argument(
+        "--most-connections-per-address",
+        type=_positive,
+        metavar="N",
+        help="connections of one client address open at once (default 250)",
+    )
+    serve.add_argument(
+        "--body-mebibytes",
+        type=_positive,
+        metavar="N",
+        help="memory for request bodies in flight (default 256)",
+    )
+    serve.add_argument(
         "--seconds-to-stop",
         type=_positive,
         metavar="N",

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
     from attrib_ds.service.http.server_options import RateLimits
 
-_LIMITS: Final = ("threads", "most_waiting", "seconds_to_stop")
+_LIMITS: Final = (
+    "threads",
+    "most_waiting",
+    "most_connections",
+    "most_connections_per_address",
+    "body_mebibytes",
+    "seconds_to_stop",
+)
 
 
 def serve(options: argparse.Namespace) -> None:

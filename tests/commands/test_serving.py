@@ -35,6 +35,11 @@ def serving(home, *options):
         ((), [200, 200, 200], 2),
         (("--no-sql", "--rate", "heavy=1/60", "--threads", "2"), [403, 403, 429], 2),
         (("--no-rates", "--most-waiting", "5", "--seconds-to-stop", "1"), [200, 200, 200], 0),
+        (
+            ("--most-connections", "9", "--most-connections-per-address", "3", "--body-mebibytes", "4"),
+            [200, 200, 200],
+            2,
+        ),
     ],
 )
 def test_the_server_has_the_settings_of_the_options(tmp_path, options, statuses, policies):

@@ -33,9 +33,13 @@ class Reply:
 class Caller:
     url: str
     token: str | None = field(default=None, repr=False)
+    source: str | None = None
 
     def __call__(self, method, path, body=None, **headers) -> Reply:
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=TIMEOUT)
+        source = (self.source, 0) if self.source else None
+        connection = http.client.HTTPConnection(
+            urlsplit(self.url).netloc, timeout=TIMEOUT, source_address=source
+        )
         if isinstance(body, dict | list):
             body = json.dumps(body)
         fields = {name.replace("_", "-"): value for name, value in headers.items()}

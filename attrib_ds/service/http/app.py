@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import time
@@ -13,6 +14,8 @@ from starlette.responses import Response
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.errors import NotSupported
 from attrib_ds.service.http import documentation, error_responses
+from attrib_ds.service.http.bodies import MEBIBYTE
+from attrib_ds.service.http.body_memory import BodyBudget
 from attrib_ds.service.http.dispatch import Dispatcher
 from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.health import Health
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 _TOKEN: Final = OPERATIONS["exchange_token"]
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _EXPOSED: Final = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Content-Disposition"
+#: Status in the log of a request whose client has gone before the response.
+_CLIENT_HAS_GONE: Final = 499
 _SAFE: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 _log: Final = logging.getLogger(__name__)
 
@@ -70,8 +75,9 @@ class _Application:
         self, projects: Projects, accounts: Accounts, token_urls: Collection[str], options: ServerOptions
     ) -> None:
         self._pool = ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
-        self._dispatcher = Dispatcher(projects, accounts, pool=self._pool, options=options)
-        self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool)
+        budget = BodyBudget(options.body_mebibytes * MEBIBYTE)
+        self._dispatcher = Dispatcher(projects, accounts, pool=self._pool, budget=budget, options=options)
+        self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
         self._health = Health(projects, accounts)
         self._routes = Routes(OPERATIONS.values())
         openapi, overview = documentation.openapi(), documentation.overview()
@@ -103,16 +109,14 @@ class _Application:
         request.state.request_id = sent if _REQUEST_ID.fullmatch(sent) else new_uuid()
         request.state.headers = {}
         reply = _Reply(request, send)
-        try:
+        with contextlib.suppress(ClientDisconnect):
             await self._reply(request, reply)
-        except ClientDisconnect:
-            return
         _log.info(
             "%s %s %s %d %.0f ms",
             request.state.request_id,
             request.method,
             request.scope["raw_path"].decode("ascii", "backslashreplace"),
-            reply.status,
+            reply.status or _CLIENT_HAS_GONE,
             (time.monotonic() - started_at) * 1_000,
         )
 
@@ -125,8 +129,8 @@ class _Application:
             raise
         except Exception as error:  # noqa: BLE001  (the client always gets a response)
             failure = error_responses.to_http_error(error)
-            # An operation that is not supported is not a fault of the server.
-            if failure.status >= 500 and not isinstance(error, NotSupported):
+            # A refusal, such as 503 under load, is not a fault of the server.
+            if failure.status >= 500 and not isinstance(error, NotSupported | HttpError):
                 _log.error("request %s failed", request.state.request_id, exc_info=error)
             if not reply.status:
                 accept = request.headers.get("accept", "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -12,20 +13,24 @@ from attrib_ds.records.json_records import decode
 from attrib_ds.service.http.error_responses import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from starlette.requests import Request
 
+    from attrib_ds.service.http.body_memory import BodyMemory
     from attrib_ds.service.http.thread_pool import ThreadPool
 
 MEBIBYTE: Final = 2**20
-#: Seconds without a byte of the body after which the request fails.
-_SECONDS_TO_SEND: Final = 60
+#: Maximum number of commas and opening brackets in a JSON body, thus of values. Parsing so many takes up to
+#: a fifth of a second, during which no other thread runs.
+_MOST_VALUES: Final = 250_000
+#: Memory of a parsed value, about.
+_BYTES_PER_VALUE: Final = 64
 _MOST_PARAMETERS: Final = 100
 
 
-async def read(request: Request, *, most_bytes: int) -> bytes:
+async def read(request: Request, *, most_bytes: int, memory: BodyMemory) -> bytes:
     """Return the body of a request.
 
     Parameters
@@ -33,7 +38,9 @@ async def read(request: Request, *, most_bytes: int) -> bytes:
     request : Request
         Its body has not been read.
     most_bytes : int
-        Maximum size of the body (G-136).
+        Maximum size of the body (G-136, G-228).
+    memory : BodyMemory
+        Memory of the request; the body is counted as it arrives.
 
     Returns
     -------
@@ -43,21 +50,22 @@ async def read(request: Request, *, most_bytes: int) -> bytes:
     Raises
     ------
     HttpError
-        With 413 as soon as the body is too large; with 400 if it does not arrive in time.
+        With 413 as soon as the body is too large; with 503 if the memory for bodies is used up.
     """
     too_large = HttpError(413, f"body: is too large; allowed: {most_bytes:,} bytes")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:20]) > most_bytes:
         raise too_large
     body = bytearray()
-    async for chunk in _chunks(request):
+    async for chunk in request.stream():
+        memory.take(len(chunk))
         body += chunk
         if len(body) > most_bytes:
             raise too_large
     return bytes(body)
 
 
-async def receive(request: Request, file: Path, *, pool: ThreadPool) -> None:
+async def receive(request: Request, file: Path, *, pool: ThreadPool, memory: BodyMemory) -> None:
     """Stream the body of a request to a file.
 
     Parameters
@@ -68,22 +76,25 @@ async def receive(request: Request, file: Path, *, pool: ThreadPool) -> None:
         A new file.
     pool : ThreadPool
         Threads that write the file.
+    memory : BodyMemory
+        Memory of the request, for what is not written yet.
 
     Raises
     ------
     HttpError
-        With 413 if the body is larger than the free disk space; with 400 if it does not arrive in time.
+        With 413 if the body is larger than the free disk space; with 503 if the memory for bodies is used up.
     Unavailable
         If the file cannot be written.
     """
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:20]) > shutil.disk_usage(file.parent).free:
         raise HttpError(413, "body: is larger than the disk of the service has room for")
+    memory.take(MEBIBYTE)
     try:
         sink = await pool.run(file.open, "xb")
         try:
             buffer = bytearray()
-            async for chunk in _chunks(request):
+            async for chunk in request.stream():
                 buffer += chunk
                 if len(buffer) >= MEBIBYTE:
                     await pool.run(sink.write, bytes(buffer))
@@ -95,16 +106,25 @@ async def receive(request: Request, file: Path, *, pool: ThreadPool) -> None:
         raise Unavailable(f"the body cannot be written: {error}") from error
 
 
-async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    chunks = request.stream()
-    while True:
-        try:
-            chunk = await asyncio.wait_for(anext(chunks, None), _SECONDS_TO_SEND)
-        except TimeoutError:
-            raise HttpError(400, "body: did not come in time", headers={"Connection": "close"}) from None
-        if chunk is None:
-            return
-        yield chunk
+def check_values(content: bytes, *, memory: BodyMemory) -> None:
+    """Check the number of values of a JSON body before it is parsed, and count their memory.
+
+    Parameters
+    ----------
+    content : bytes
+        The body. Commas and brackets inside its texts count as well.
+    memory : BodyMemory
+        Memory of the request.
+
+    Raises
+    ------
+    HttpError
+        With 413 if there are too many; with 503 if the memory for bodies is used up.
+    """
+    values = content.count(b",") + content.count(b"[") + content.count(b"{")
+    if values > _MOST_VALUES:
+        raise HttpError(413, f"body: has too many values; allowed: {_MOST_VALUES:,} commas and brackets")
+    memory.take(values * _BYTES_PER_VALUE)
 
 
 def parse(content: bytes, *, is_array: bool = False) -> Any:
@@ -138,7 +158,8 @@ def parse(content: bytes, *, is_array: bool = False) -> Any:
     """
     if not content.strip():
         return None
-    value = decode(content)
+    with _paused_collection():
+        value = decode(content)
     expected, allowed = (list, "an array") if is_array else (dict, "an object")
     if not isinstance(value, expected):
         kinds = {
@@ -151,6 +172,18 @@ def parse(content: bytes, *, is_array: bool = False) -> Any:
         kind = kinds.get(type(value).__name__, "a number")
         raise InvalidRequest(f"body: {kind} is not allowed; expected {allowed}", field="body")
     return value
+
+
+@contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Pause garbage collection: over many new lists it takes ten times as long as parsing them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def parse_query(query: bytes) -> dict[str, str]:

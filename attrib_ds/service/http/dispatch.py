@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -12,20 +13,22 @@ from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.http import bodies, rate_limits, responses
 from attrib_ds.service.http.error_responses import HttpError, with_wire_names
 from attrib_ds.service.http.event_batches import create_events
+from attrib_ds.service.http.rate_limits import Claim, network_of
 from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES, SQL_SCOPE
 from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from starlette.requests import Request
     from starlette.responses import Response
 
     from attrib_ds.contract import Operation
     from attrib_ds.service.accounts import Access, Accounts
+    from attrib_ds.service.http.body_memory import BodyBudget, BodyMemory
     from attrib_ds.service.http.projects import Projects
-    from attrib_ds.service.http.rate_limits import Quota, RateLimit
-    from attrib_ds.service.http.server_options import ServerOptions
+    from attrib_ds.service.http.rate_limits import Quota
+    from attrib_ds.service.http.server_options import RateLimits, ServerOptions
     from attrib_ds.service.http.thread_pool import ThreadPool
     from attrib_ds.service.service import Service
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 EVENT_OPERATIONS: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
 _MOST_BYTES: Final = 32 * bodies.MEBIBYTE
 _MOST_EVENT_BYTES: Final = bodies.MEBIBYTE
+_MOST_BYTES_WITHOUT_TOKEN: Final = bodies.MEBIBYTE // 4
 
 
 class Dispatcher:
@@ -46,12 +50,20 @@ class Dispatcher:
         Service accounts.
     pool : ThreadPool
         Threads that carry out the operations.
+    budget : BodyBudget
+        Memory for request bodies.
     options : ServerOptions
         Rate limits, and whether SQL searches are enabled.
     """
 
     def __init__(
-        self, projects: Projects, accounts: Accounts, *, pool: ThreadPool, options: ServerOptions
+        self,
+        projects: Projects,
+        accounts: Accounts,
+        *,
+        pool: ThreadPool,
+        budget: BodyBudget,
+        options: ServerOptions,
     ) -> None:
         self._projects = projects
         self._accounts = accounts
@@ -59,6 +71,9 @@ class Dispatcher:
         self._limits = options.rate_limits
         self._has_sql = options.sql
         self._buckets = rate_limits.Buckets()
+        self._budget = budget
+        # Large bodies are parsed one at a time: each takes a multiple of its size and holds up the others.
+        self._large_bodies = asyncio.Semaphore(1)
 
     async def answer(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Response:
         """Answer one request.
@@ -87,17 +102,18 @@ class Dispatcher:
         self._check_scope(access, REQUIRED_SCOPES[operation.name])
         if "projectId" in path:
             self._check_grant(access, path["projectId"])
-        quotas = self._count(request, operation, access, path.get("projectId", ""))
+        quotas = self._take(self._claims(request, operation, access, path.get("projectId", "")))
         request.state.headers = rate_limits.headers(quotas)
-        arguments = await self._read_arguments(request, operation, path)
-        self._check_arguments(operation, access, arguments)
-        quotas += self._count_arguments(operation, access, arguments)
-        request.state.headers = rate_limits.headers(quotas)
-        try:
-            return await self._pool.run_or_reject(self._carry_out, request, operation, arguments, access)
-        finally:
-            if operation.upload:
-                await self._pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
+        with self._budget.request(has_token=access is not None) as memory:
+            arguments = await self._read_arguments(request, operation, path, memory=memory)
+            self._check_arguments(operation, access, arguments)
+            quotas = self._count_arguments(request, operation, access, arguments) or quotas
+            request.state.headers = rate_limits.headers(quotas)
+            try:
+                return await self._pool.run_or_reject(self._carry_out, request, operation, arguments, access)
+            finally:
+                if operation.upload:
+                    await self._pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
 
     def _authenticate(self, request: Request, operation: Operation) -> Access | None:
         fields = request.headers.getlist("authorization")
@@ -128,57 +144,66 @@ class Dispatcher:
             if not self._has_sql:
                 raise HttpError(403, "searches by SQL are disabled on this server")
 
-    def _count(
+    def _claims(
         self, request: Request, operation: Operation, access: Access | None, project_id: str
-    ) -> list[Quota]:
-        """Count a request before its body is read."""
+    ) -> list[Claim]:
+        """Return what a request counts before its body is read."""
         if self._limits is None:
             return []
         if operation.name in EVENT_OPERATIONS:
-            address = request.client.host if request.client else ""
-            return self._take(self._limits.events_by_address, address)
-        client_id = access.client_id if access else ""
-        quotas = self._take(self._limits.requests, f"{client_id} {project_id}")
-        if operation.name in rate_limits.HEAVY:
-            quotas += self._take(self._limits.heavy, f"{client_id} {project_id}")
-        return quotas
+            return [] if access else [Claim(self._limits.events_by_address, _address(request))]
+        caller = f"{access.client_id if access else ''} {project_id}"
+        claims = [Claim(self._limits.requests, caller)]
+        return [*claims, Claim(self._limits.heavy, caller)] if operation.name in rate_limits.HEAVY else claims
 
-    def _count_arguments(self, operation: Operation, access: Access | None, arguments: Any) -> list[Quota]:
+    def _count_arguments(
+        self, request: Request, operation: Operation, access: Access | None, arguments: Any
+    ) -> list[Quota]:
         """Count events and unlimited searches, which are known only from the arguments."""
         if self._limits is None:
             return []
         if operation.name in EVENT_OPERATIONS:
             events = arguments.events if isinstance(arguments, CreateEvents) else (arguments,)
-            counts = Counter(event.projectId for event in events if isinstance(event, CreateEvent))
-            quotas = [self._take(self._limits.events, id, count) for id, count in counts.items()]
-            return quotas[0] if quotas else []
+            return self._take(_event_claims(self._limits, events, access, _address(request)))
         if operation.name in rate_limits.HEAVY_UNLIMITED and arguments.limit is None and access is not None:
-            return self._take(self._limits.heavy, f"{access.client_id} {arguments.projectId}")
+            caller = f"{access.client_id} {arguments.projectId}"
+            return self._take([Claim(self._limits.requests, caller, 0), Claim(self._limits.heavy, caller)])
         return []
 
-    def _take(self, limit: RateLimit, caller: str, amount: int = 1) -> list[Quota]:
-        quota = self._buckets.take(limit, caller, amount=amount)
-        if quota.seconds_to_wait:
-            raise HttpError(429, headers=rate_limits.headers([quota]))
-        return [quota]
+    def _take(self, claims: list[Claim]) -> list[Quota]:
+        quotas = self._buckets.take(claims)
+        if any(quota.seconds_to_wait for quota in quotas):
+            raise HttpError(429, headers=rate_limits.headers(quotas))
+        return quotas
 
-    async def _read_arguments(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Any:
+    async def _read_arguments(
+        self, request: Request, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
+    ) -> Any:
         _check_path(operation, path)
         query = bodies.parse_query(request.scope["query_string"])
         if not operation.has_body:
             return from_wire(operation, path=path, query=query)
         if operation.upload:
-            return await self._receive_file(request, operation, path)
+            return await self._receive_file(request, operation, path, memory=memory)
         is_event = operation.name in EVENT_OPERATIONS and not operation.body
-        content = await bodies.read(request, most_bytes=_MOST_EVENT_BYTES if is_event else _MOST_BYTES)
-        return await self._pool.run_or_reject(_read_body, operation, path, query, content)
+        most_bytes = _MOST_EVENT_BYTES if is_event else _MOST_BYTES
+        if not memory.has_token:
+            most_bytes = _MOST_BYTES_WITHOUT_TOKEN
+        content = await bodies.read(request, most_bytes=most_bytes, memory=memory)
+        bodies.check_values(content, memory=memory)
+        if len(content) <= bodies.MEBIBYTE:
+            return await self._pool.run_or_reject(_read_body, operation, path, query, content)
+        async with self._large_bodies:
+            return await self._pool.run_or_reject(_read_body, operation, path, query, content)
 
-    async def _receive_file(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Any:
+    async def _receive_file(
+        self, request: Request, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
+    ) -> Any:
         """Write an uploaded file next to its project."""
         await self._pool.run_or_reject(self._projects.get, path["projectId"])
         file = self._projects.home / f".{new_uuid()}.upload"
         try:
-            await bodies.receive(request, file, pool=self._pool)
+            await bodies.receive(request, file, pool=self._pool, memory=memory)
             return from_wire(operation, path=path, body={operation.upload: str(file)})
         except BaseException:
             await self._pool.run(file.unlink, missing_ok=True)
@@ -220,6 +245,41 @@ class Dispatcher:
             # The record existed already (G-143).
             response.status_code = 200
         return response
+
+
+def _address(request: Request) -> str:
+    return network_of(request.client.host) if request.client else ""
+
+
+def _event_claims(
+    limits: RateLimits, events: Iterable[Any], access: Access | None, address: str
+) -> list[Claim]:
+    """Return what events count: each of them once.
+
+    An account has a bucket of its own in each project, and may borrow from it, so that it can send batches
+    of any size and no other client waits for it. Clients without a token share the bucket of the project.
+    Each of them can take out only what its address has left, which is far less.
+
+    Raises
+    ------
+    HttpError
+        With 413 if there are more than a bucket ever holds.
+    """
+    events = list(events)
+    counts = Counter(event.projectId for event in events if isinstance(event, CreateEvent))
+    if access is not None:
+        return [
+            Claim(limits.events, f"{access.client_id} {project_id}", count, may_borrow=True)
+            for project_id, count in counts.items()
+        ]
+    most = min(limits.events_by_address.amount, limits.events.amount)
+    if len(events) > most:
+        raise HttpError(
+            413, f"body: has {len(events):,} events; allowed without a token: {most:,} in one request"
+        )
+    # The first event was counted before the body was read.
+    by_address = Claim(limits.events_by_address, address, max(len(events) - 1, 0))
+    return [by_address, *(Claim(limits.events, project_id, count) for project_id, count in counts.items())]
 
 
 def _check_path(operation: Operation, path: Mapping[str, str]) -> None:

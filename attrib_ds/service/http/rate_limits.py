@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 #: Operations that always count as heavy (G-185).
 HEAVY: Final = frozenset(
@@ -77,6 +78,29 @@ class Quota:
         return f'"{self.limit.name}";r={self.remaining};t={_round_up(self.seconds_to_full)}'
 
 
+@dataclass(frozen=True)
+class Claim:
+    """Requests or events to take out of one bucket.
+
+    Parameters
+    ----------
+    limit : RateLimit
+        The rate limit.
+    caller : str
+        Whose bucket it is.
+    amount : int, default 1
+        Number of requests or events.
+    may_borrow : bool, default False
+        Whether one that is left in the bucket is enough for all; the caller then waits until the others have
+        come back. Only for a bucket that no other caller shares.
+    """
+
+    limit: RateLimit
+    caller: str
+    amount: int = 1
+    may_borrow: bool = False
+
+
 class Buckets:
     """Token buckets, one per rate limit and caller; not thread-safe.
 
@@ -87,8 +111,8 @@ class Buckets:
 
     Examples
     --------
-    >>> buckets = Buckets(clock=lambda: 0.0)
-    >>> [buckets.take(RateLimit("two", 2, 10), "anna").seconds_to_wait for _ in range(3)]
+    >>> buckets, limit = Buckets(clock=lambda: 0.0), RateLimit("two", 2, 10)
+    >>> [buckets.take([Claim(limit, "anna")])[0].seconds_to_wait for _ in range(3)]
     [0.0, 0.0, 5.0]
     """
 
@@ -97,19 +121,59 @@ class Buckets:
         # Level of each bucket, time of that level, and time when it will be full.
         self._levels: dict[tuple[str, str], tuple[float, float, float]] = {}
 
-    def take(self, limit: RateLimit, caller: str, *, amount: int = 1) -> Quota:
-        """Take requests out of a bucket if at least one is left; the level may become negative."""
+    def take(self, claims: Sequence[Claim]) -> list[Quota]:
+        """Take all claims, or none if one of them has to wait.
+
+        Parameters
+        ----------
+        claims : sequence of Claim
+            At most one per bucket.
+
+        Returns
+        -------
+        list of Quota
+            One per claim, or only that of the first claim that has to wait.
+        """
         now = self._clock()
-        level, before, _ = self._levels.get((limit.name, caller), (float(limit.amount), now, now))
-        per_second = limit.amount / limit.seconds
-        level = min(limit.amount, level + (now - before) * per_second)
-        is_allowed = level >= 1
-        level -= amount * is_allowed
-        to_full = (limit.amount - level) / per_second
         if len(self._levels) >= _MOST_BUCKETS:
             self._levels = {key: state for key, state in self._levels.items() if state[2] > now}
-        self._levels[limit.name, caller] = (level, now, now + to_full)
-        return Quota(limit, max(int(level), 0), to_full, 0.0 if is_allowed else (1 - level) / per_second)
+        levels = [self._level(claim, now) for claim in claims]
+        for claim, level in zip(claims, levels, strict=True):
+            needed = min(claim.amount, 1) if claim.may_borrow else claim.amount
+            if level < needed:
+                return [_quota(claim.limit, level, needed)]
+        taken = [level - claim.amount for claim, level in zip(claims, levels, strict=True)]
+        quotas = [_quota(claim.limit, level) for claim, level in zip(claims, taken, strict=True)]
+        for claim, level, quota in zip(claims, taken, quotas, strict=True):
+            self._levels[claim.limit.name, claim.caller] = (level, now, now + quota.seconds_to_full)
+        return quotas
+
+    def _level(self, claim: Claim, now: float) -> float:
+        limit = claim.limit
+        level, before, _ = self._levels.get((limit.name, claim.caller), (float(limit.amount), now, now))
+        return min(limit.amount, level + (now - before) * limit.amount / limit.seconds)
+
+
+def _quota(limit: RateLimit, level: float, needed: int = 0) -> Quota:
+    per_second = limit.amount / limit.seconds
+    to_full = (limit.amount - level) / per_second
+    return Quota(limit, max(int(level), 0), to_full, max(needed - level, 0.0) / per_second if needed else 0.0)
+
+
+def network_of(address: str) -> str:
+    """Return what counts as one client address: for IPv6 the 64 bits of a network, whose host picks the rest.
+
+    Examples
+    --------
+    >>> network_of("203.0.113.7"), network_of("2001:db8::7"), network_of("::ffff:203.0.113.7")
+    ('203.0.113.7', '2001:db8::', '203.0.113.7')
+    """
+    if ":" not in address:
+        return address
+    number = ipaddress.IPv6Address(address)
+    if number.ipv4_mapped:
+        return str(number.ipv4_mapped)
+    return str(ipaddress.IPv6Address(int(number) >> 64 << 64))
 
 
 def headers(quotas: Iterable[Quota]) -> dict[str, str]:

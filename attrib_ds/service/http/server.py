@@ -15,6 +15,8 @@ from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.http.app import make_app
+from attrib_ds.service.http.connections import Connection
+from attrib_ds.service.http.listener import Listener
 from attrib_ds.service.http.projects import Projects
 from attrib_ds.service.http.server_options import ServerOptions
 
@@ -26,7 +28,6 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (refused without a public URL)
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _SECONDS_TO_START: Final = 30.0
-_SECONDS_IDLE: Final = 30
 #: Listen backlog: connections waiting to be accepted.
 _BACKLOG: Final = 1_024
 
@@ -42,7 +43,7 @@ def run(
 ) -> None:
     """Serve a folder of projects until SIGINT or SIGTERM; see :func:`serve`."""
     with _prepared(home, host=host, port=port, url=url, options=options) as (config, listening, address):
-        server = _Server(config, ready=lambda: announce(_addresses(address)))
+        server = _Server(config, options, ready=lambda: announce(_addresses(address)))
         with _quiet_signals():
             server.run([listening])
 
@@ -92,7 +93,7 @@ def running(
     options = options or ServerOptions()
     with _prepared(home, host=host, port=port, url=url, options=options) as (config, listening, address):
         is_ready = threading.Event()
-        server = _Server(config, ready=is_ready.set)
+        server = _Server(config, options, ready=is_ready.set)
         thread = threading.Thread(target=server.run, args=([listening],), name="attrib-ds http server")
         thread.start()
         try:
@@ -125,8 +126,7 @@ def _prepared(
             app = make_app(projects, accounts, token_urls=_token_urls(origins), options=options)
             config = uvicorn.Config(
                 app,
-                # h11 limits the size of headers; httptools does not.
-                http="h11",
+                http=Connection,
                 loop="asyncio",
                 ws="none",
                 lifespan="on",
@@ -135,18 +135,29 @@ def _prepared(
                 # A client could forge its address with X-Forwarded-For.
                 proxy_headers=False,
                 server_header=False,
-                timeout_keep_alive=_SECONDS_IDLE,
                 timeout_graceful_shutdown=options.seconds_to_stop,
             )
             yield config, listening, address
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server with a callback for readiness."""
+    """A uvicorn server with limits on its connections, and a callback for readiness."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, options: ServerOptions, ready: Callable[[], None]) -> None:
         super().__init__(config)
+        self._options = options
         self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn would accept connections without a limit.
+        await super().startup(sockets=[])
+        listeners = [Listener(listening, self._connect, self._options) for listening in sockets or ()]
+        self.servers = listeners  # type: ignore[assignment]  # of a server, close and wait_closed are called
+
+    def _connect(self, on_lost: Callable[[], None]) -> Connection:
+        return Connection(
+            self.config, self.server_state, self.lifespan.state, options=self._options, on_lost=on_lost
+        )
 
     async def main_loop(self) -> None:
         self._ready()

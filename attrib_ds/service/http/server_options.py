@@ -1,4 +1,4 @@
-"""Options of a server: rate limits, threads, shutdown, SQL searches."""
+"""Options of a server: rate limits, connections, memory, threads, shutdown, SQL searches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class RateLimits:
     heavy : RateLimit
         Insights, exports and searches without a limit, per account and project.
     events : RateLimit
-        Events per project.
+        Events per project: of all clients without a token together, and of each account.
     events_by_address : RateLimit
-        Events per client address.
+        Events without a token per client address.
     """
 
     requests: RateLimit = _REQUESTS
@@ -47,6 +47,21 @@ class ServerOptions:
         Maximum number of concurrent requests.
     most_waiting : int, default 1,000
         Maximum number of requests waiting for a thread; further ones get 503 (G-140).
+    most_connections : int, default 1,000
+        Maximum number of open connections; further ones get 503 (G-229). The server also keeps some file
+        descriptors free for its files.
+    most_connections_per_address : int, default 250
+        Maximum number of open connections per client address. Clients behind a reverse proxy share its
+        address.
+    seconds_for_headers : float, default 10
+        Time for the headers of a request to arrive.
+    seconds_for_body : float, default 60
+        Time for the body of a request to arrive; one second more for each 64 KiB.
+    seconds_idle : int, default 75
+        Time after which a connection without a request is closed.
+    body_mebibytes : int, default 256
+        Memory for request bodies in flight, parsed values included; beyond it, requests get 503 (G-228).
+        Requests without a token may use half of it.
     seconds_to_stop : int, default 30
         Time for running requests to finish when the server stops.
     sql : bool, default True
@@ -56,5 +71,11 @@ class ServerOptions:
     rate_limits: RateLimits | None = field(default_factory=RateLimits)
     threads: int = 32
     most_waiting: int = 1_000
+    most_connections: int = 1_000
+    most_connections_per_address: int = 250
+    seconds_for_headers: float = 10
+    seconds_for_body: float = 60
+    seconds_idle: int = 75
+    body_mebibytes: int = 256
     seconds_to_stop: int = 30
     sql: bool = True

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Packages of the extra ``[serve]``.
-_EXTRA: Final = ("starlette", "uvicorn")
+_EXTRA: Final = ("httptools", "starlette", "uvicorn")
 
 
 def serve(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from attrib_ds.service.http.thread_pool import ThreadPool
-
-#: Seconds after which a client that reads nothing is disconnected.
-_SECONDS_TO_SEND: Final = 300
 
 
 class StreamedResponse(Response):
@@ -66,7 +63,8 @@ class StreamedResponse(Response):
             chunk: bytes | None = None if scope["method"] == "HEAD" else self._first
             while chunk is not None and not disconnected.done():
                 message = {"type": "http.response.body", "body": chunk, "more_body": True}
-                await asyncio.wait_for(send(message), _SECONDS_TO_SEND)
+                # A client that reads nothing is disconnected: see Connection.check.
+                await send(message)
                 chunk = await self._pool.run(self._next)
             if not disconnected.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})

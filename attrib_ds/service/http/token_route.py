@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from attrib_ds.service.accounts import Accounts
+    from attrib_ds.service.http.body_memory import BodyBudget, BodyMemory
     from attrib_ds.service.http.thread_pool import ThreadPool
 
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -44,17 +45,23 @@ class TokenRoute:
         URLs of the route; an assertion must name one as its audience (G-171).
     pool : ThreadPool
         Threads that do the work.
+    budget : BodyBudget
+        Memory for request bodies.
     """
 
-    def __init__(self, accounts: Accounts, *, audiences: Collection[str], pool: ThreadPool) -> None:
+    def __init__(
+        self, accounts: Accounts, *, audiences: Collection[str], pool: ThreadPool, budget: BodyBudget
+    ) -> None:
         self._accounts = accounts
         self._audiences = audiences
         self._pool = pool
+        self._budget = budget
 
     async def answer(self, request: Request) -> Response:
         """Answer one request; errors have the codes of RFC 6749 (G-169)."""
         try:
-            form = await _read_form(request)
+            with self._budget.request(has_token=False) as memory:
+                form = await _read_form(request, memory)
             token = await self._pool.run_or_reject(
                 exchange,
                 self._accounts,
@@ -77,11 +84,11 @@ class TokenRoute:
         return _response(200, body)
 
 
-async def _read_form(request: Request) -> dict[str, str]:
+async def _read_form(request: Request, memory: BodyMemory) -> dict[str, str]:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != _FORM:
         raise OAuthError("invalid_request", f"the content type is not {_FORM}")
-    content = await bodies.read(request, most_bytes=_MOST_BYTES)
+    content = await bodies.read(request, most_bytes=_MOST_BYTES, memory=memory)
     try:
         pairs = parse_qsl(content.decode("ascii"), errors="strict", max_num_fields=_MOST_PARAMETERS)
     except ValueError:
@@ -108,8 +115,9 @@ def _error_response(error: OAuthError) -> Response:
 
 def _failure_response(request: Request, failure: HttpError, error: Exception) -> Response:
     if failure.status >= 500:
-        # Without message and traceback, which may contain secrets.
-        _log.error("request %s to_http_error: %s", request.state.request_id, type(error).__name__)
+        if not isinstance(error, HttpError):
+            # Without message and traceback, which may contain secrets.
+            _log.error("request %s to_http_error: %s", request.state.request_id, type(error).__name__)
         code = "temporarily_unavailable" if failure.status == 503 else "server_error"
     else:
         code = "invalid_request"

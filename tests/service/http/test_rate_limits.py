@@ -9,7 +9,7 @@ from support.http_caller import Caller, token_of
 from support.signing import Clock
 
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.rate_limits import Buckets, RateLimit, headers
+from attrib_ds.service.http.rate_limits import Buckets, Claim, RateLimit, headers
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.server_options import RateLimits, ServerOptions
 
@@ -20,38 +20,42 @@ INSIGHTS = "/api/v1/projects/shop/interactions/insights"
 HOURS = 36_000
 
 
+def wait(buckets, rate, caller, amount=1, **more):
+    return buckets.take([Claim(rate, caller, amount, **more)])[0].seconds_to_wait
+
+
 def test_a_bucket_lets_its_size_through_at_once_and_then_what_comes_back():
     clock = Clock(100.0)
     buckets, rate = Buckets(clock), RateLimit("three", 3, 30)
-    waits = [buckets.take(rate, "a").seconds_to_wait for _ in range(4)]
+    waits = [wait(buckets, rate, "a") for _ in range(4)]
     assert waits == [0, 0, 0, 10]
     clock.now += 4
-    assert buckets.take(rate, "a").seconds_to_wait == pytest.approx(6)
+    assert wait(buckets, rate, "a") == pytest.approx(6)
     clock.now += 6
-    assert buckets.take(rate, "a").seconds_to_wait == 0
-    assert buckets.take(rate, "a").seconds_to_wait == 10
+    assert wait(buckets, rate, "a") == 0
+    assert wait(buckets, rate, "a") == 10
     # A long rest fills the bucket, and no more than that.
     clock.now += 1_000
-    assert [buckets.take(rate, "a").seconds_to_wait for _ in range(4)] == [0, 0, 0, 10]
+    assert [wait(buckets, rate, "a") for _ in range(4)] == [0, 0, 0, 10]
 
 
 def test_each_caller_and_rate_has_its_own_bucket():
     buckets, rate = Buckets(Clock(0.0)), RateLimit("one", 1, 10)
     callers = [(rate, "a"), (rate, "b"), (RateLimit("other", 1, 10), "a"), (rate, "a")]
-    assert [buckets.take(*each).seconds_to_wait for each in callers] == [0, 0, 0, 10]
+    assert [wait(buckets, *each) for each in callers] == [0, 0, 0, 10]
 
 
 def test_a_standing_tells_what_is_left():
     clock = Clock(0.0)
     buckets, rate = Buckets(clock), RateLimit("ten", 10, 60)
-    assert headers([buckets.take(rate, "a")]) == {
+    assert headers(buckets.take([Claim(rate, "a")])) == {
         "RateLimit-Policy": '"ten";q=10;w=60',
         "RateLimit": '"ten";r=9;t=6',
     }
     for _ in range(9):
-        buckets.take(rate, "a")
+        buckets.take([Claim(rate, "a")])
     clock.now += 1
-    assert headers([buckets.take(rate, "a")]) == {
+    assert headers(buckets.take([Claim(rate, "a")])) == {
         "RateLimit-Policy": '"ten";q=10;w=60',
         "RateLimit": '"ten";r=0;t=59',
         "Retry-After": "5",
@@ -64,8 +68,30 @@ def test_full_buckets_are_forgotten():
     buckets, rate = Buckets(clock), RateLimit("one", 1, 10)
     for number in range(30_000):
         clock.now += 0.01
-        buckets.take(rate, str(number))
+        buckets.take([Claim(rate, str(number))])
     assert len(buckets._levels) <= 10_001
+
+
+def test_claims_are_taken_all_or_none():
+    buckets, few, many = Buckets(Clock(0.0)), RateLimit("few", 3, 30), RateLimit("many", 10, 10)
+    refused = buckets.take([Claim(many, "shop", 5), Claim(few, "a", 4)])
+    assert [(quota.limit, quota.remaining, quota.seconds_to_wait) for quota in refused] == [(few, 3, 10)]
+    taken = buckets.take([Claim(many, "shop", 5), Claim(few, "a", 3)])
+    assert [(quota.remaining, quota.seconds_to_wait) for quota in taken] == [(5, 0), (0, 0)]
+    # 6 of 10 are asked for where 5 are left, and one comes back a second.
+    assert wait(buckets, many, "shop", 6) == 1
+    assert wait(buckets, many, "shop", 0) == 0
+
+
+def test_who_borrows_waits_until_it_has_come_back():
+    clock = Clock(0.0)
+    buckets, rate = Buckets(clock), RateLimit("ten", 10, 10)
+    assert wait(buckets, rate, "a", 25, may_borrow=True) == 0
+    # 15 are owed, and one must be there.
+    assert wait(buckets, rate, "a", 25, may_borrow=True) == 16
+    clock.now = 16.0
+    assert wait(buckets, rate, "a", 25, may_borrow=True) == 0
+    assert wait(buckets, rate, "a", 1) == 25
 
 
 @contextmanager
@@ -144,6 +170,73 @@ def test_g187_events_are_limited_by_project_and_by_address(folder, rate):
         replies = [Caller(url)("POST", "/api/v1/events", event) for event in events]
         is_limited = [reply.status == 429 for reply in replies]
         assert is_limited == [False, False, True, rate == "events_by_address"]
+
+
+def batch(project, count, start=0):
+    return [
+        {"projectId": project, "eventType": "order", "nonce": str(number), "data": {}}
+        for number in range(start, start + count)
+    ]
+
+
+BATCH = "/api/v1/events/batch"
+
+
+@pytest.mark.slow
+def test_g228_each_event_of_a_batch_counts(folder, keys):
+    with limited(folder, events=30, events_by_address=10) as url:
+        here, there = Caller(url), Caller(url, source="127.0.0.2")
+        assert here("POST", BATCH, batch("shop", 8)).status == 200
+        refused = here("POST", BATCH, batch("shop", 3, 8))
+        assert refused.status == 429
+        assert refused.headers["RateLimit-Policy"] == '"events_by_address";q=10;w=36000'
+        # The attempt itself has counted, but nothing in the project.
+        assert here("POST", BATCH, batch("shop", 1, 8)).status == 200
+        assert here("POST", BATCH, batch("shop", 1, 9)).status == 429
+        assert (
+            there("POST", BATCH, batch("shop", 10, 20))
+            .headers["RateLimit"]
+            .partition(", ")[2]
+            .startswith('"events";r=11;')
+        )
+
+
+@pytest.mark.slow
+def test_g228_one_address_leaves_the_project_to_the_others(folder, keys):
+    with limited(folder, events=30, events_by_address=10) as url:
+        greedy = Caller(url)
+        sent = [greedy("POST", BATCH, batch("shop", 10, 10 * turn)).status for turn in range(5)]
+        assert sent == [200, 429, 429, 429, 429]
+        assert Caller(url, source="127.0.0.2")("POST", BATCH, batch("shop", 1, 99)).status == 200
+
+
+@pytest.mark.slow
+def test_g228_items_that_are_no_events_count_too(folder):
+    with limited(folder, events_by_address=10) as url:
+        assert Caller(url)("POST", BATCH, [[]] * 8).status == 200
+        assert Caller(url)("POST", BATCH, [[]] * 8).status == 429
+
+
+@pytest.mark.slow
+def test_g228_a_batch_without_a_token_that_can_never_be_allowed_is_too_large(folder, keys):
+    with limited(folder, events_by_address=10) as url:
+        reply = Caller(url)("POST", BATCH, batch("shop", 11))
+        assert reply.status == 413
+        assert reply.json()["message"] == ("body: has 11 events; allowed without a token: 10 in one request")
+
+
+@pytest.mark.slow
+def test_g228_an_account_sends_batches_of_any_size_and_no_other_client_waits(folder, keys):
+    with limited(folder, events=30, events_by_address=10) as url:
+        first, second = (Caller(url, token_of(url, key)) for key in keys)
+        assert first("POST", BATCH, batch("shop", 100)).status == 200
+        # 70 are owed and one must be there: 71 of 30 in 36,000 seconds.
+        refused = first("POST", BATCH, batch("shop", 1, 100))
+        assert refused.status == 429
+        assert 85_000 < int(refused.headers["Retry-After"]) <= 85_200
+        assert first("POST", BATCH, batch("other-shop", 100)).status == 200
+        assert second("POST", BATCH, batch("shop", 100, 200)).status == 200
+        assert Caller(url)("POST", BATCH, batch("shop", 10, 300)).status == 200
 
 
 def test_without_rates_nothing_is_limited_or_told(call):

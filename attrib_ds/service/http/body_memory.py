@@ -1,0 +1,84 @@
+"""A budget of memory for the request bodies in flight (G-228)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from attrib_ds.service.http.error_responses import HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class BodyBudget:
+    """Memory that all request bodies share; not thread-safe.
+
+    Requests without a token get half of it at most, so that they cannot keep out those with one.
+
+    Parameters
+    ----------
+    most_bytes : int
+        Size of the budget.
+
+    Examples
+    --------
+    >>> budget = BodyBudget(100)
+    >>> with budget.request(has_token=False) as memory:
+    ...     memory.take(51)
+    Traceback (most recent call last):
+        ...
+    attrib_ds.service.http.error_responses.HttpError: (503, '')
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = {True: most_bytes, False: most_bytes // 2}
+        self._taken = {True: 0, False: 0}
+
+    @contextmanager
+    def request(self, *, has_token: bool) -> Iterator[BodyMemory]:
+        """Give one request its memory, and take it back at the end of the block."""
+        memory = BodyMemory(self, has_token=has_token)
+        try:
+            yield memory
+        finally:
+            self.change(-memory.taken, has_token=has_token)
+
+    def has_room(self, amount: int, *, has_token: bool) -> bool:
+        """Return whether so many bytes are left."""
+        has_share = has_token or self._taken[False] + amount <= self._most[False]
+        return has_share and sum(self._taken.values()) + amount <= self._most[True]
+
+    def change(self, amount: int, *, has_token: bool) -> None:
+        """Take bytes, or give them back if negative."""
+        self._taken[has_token] += amount
+
+
+class BodyMemory:
+    """Memory of one request's body, from :meth:`BodyBudget.request`.
+
+    Parameters
+    ----------
+    budget : BodyBudget
+        Where the memory comes from.
+    has_token : bool
+        Whether the request has a token.
+    """
+
+    def __init__(self, budget: BodyBudget, *, has_token: bool) -> None:
+        self._budget = budget
+        self.has_token = has_token
+        self.taken = 0
+
+    def take(self, amount: int) -> None:
+        """Take more bytes.
+
+        Raises
+        ------
+        HttpError
+            With 503 if the budget is used up.
+        """
+        if not self._budget.has_room(amount, has_token=self.has_token):
+            raise HttpError(503, headers={"Retry-After": "1"})
+        self.taken += amount
+        self._budget.change(amount, has_token=self.has_token)
