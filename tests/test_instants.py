@@ -1,13 +1,16 @@
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.json_values import TEXTS, json_values
 
 from attrib_ds import instants
+from attrib_ds.attribution.durations import parse_duration
 from attrib_ds.errors import InvalidRequest
 
 NOON = datetime(2025, 1, 31, 12, tzinfo=UTC)
@@ -191,3 +194,35 @@ def test_first_and_last_instant_of_a_day(day, zone, first, after):
 def test_days_beyond_the_calendar(bound, day, zone):
     with pytest.raises(InvalidRequest, match="^until: .* is outside the years 0001 to 9999"):
         bound(day, ZoneInfo(zone), argument="until")
+
+
+DIGITS = st.text("0123456789-+:.TZtz /WPDHM ١d", max_size=40)
+
+
+@pytest.mark.timeout(60)
+@settings(deadline=2_000)
+@given(
+    DIGITS
+    | st.sampled_from(TEXTS)
+    | json_values()
+    | st.datetimes(timezones=st.none() | st.timezones())
+    | st.dates()
+)
+def test_any_value_is_an_instant_or_refused(value):
+    with suppress(InvalidRequest):
+        instant = instants.parse(value, argument="value")
+        assert instant.utcoffset() == timedelta(0)
+        assert instants.parse(instants.format(instant), argument="value") <= instant
+    with suppress(InvalidRequest):
+        instants.parse_day(value, argument="value")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:.*is deprecated")
+@settings(deadline=2_000)
+@given(
+    DIGITS | st.text("0123456789.e+- dayshourminutew", max_size=20) | st.sampled_from(TEXTS) | st.timedeltas()
+)
+def test_any_value_is_a_duration_or_refused(value):
+    with suppress(InvalidRequest):
+        assert parse_duration(value, argument="value") >= timedelta(0)

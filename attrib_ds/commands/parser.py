@@ -307,7 +307,7 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
 
 
 def _positive(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() else 0
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
     if not number:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; expected a whole number above 0")
     return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
@@ -52,7 +53,7 @@ def _with_rate(rates: RateLimits, text: str) -> RateLimits:
     amount, _, seconds = rate.partition("/")
     if name not in by_name:
         raise InvalidRequest(f"--rate: {name!r} is not a rate limit; allowed: {', '.join(by_name)}")
-    if not all(number.isascii() and number.isdecimal() and int(number) for number in (amount, seconds)):
+    if not all(re.fullmatch("0*[1-9][0-9]{0,17}", number) for number in (amount, seconds)):
         raise InvalidRequest(
             f"--rate: {text!r} is not a rate; allowed: whole numbers above 0, such as {name}=600/60"
         )

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from attrib_ds.contract.rule import Refused, is_unicode, shown
+from attrib_ds.json_numbers import ExtremeNumber
 
 #: Maximum levels of nesting (G-188).
 DEEPEST: Final = 64
@@ -107,7 +108,7 @@ def encode(value: object, *, level: int = 0) -> str:
         return float.__repr__(value)
     if isinstance(value, Decimal):
         return _encode_decimal(value)
-    if isinstance(value, EncodedObject):
+    if isinstance(value, EncodedObject | ExtremeNumber):
         return value.text
     if isinstance(value, Mapping | list | tuple):
         return _encode_container(value, level + 1)

@@ -1,6 +1,5 @@
 """Requests about exchange rates to the currency of the project."""
 
-import math
 import re
 from datetime import date, datetime
 from decimal import Decimal
@@ -13,18 +12,16 @@ from attrib_ds.contract.integrations import Currency
 from attrib_ds.contract.request import Part, ProjectRequest
 from attrib_ds.contract.rule import Refused, Rule
 from attrib_ds.contract.values import BOUNDED, PAST, Limit, Offset
+from attrib_ds.json_numbers import MOST_DIGITS
 
 
 def _check_rate(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | np.integer | np.floating):
         raise Refused
-    try:
-        rate = float(value)
-    except OverflowError:
-        raise Refused from None
-    if not math.isfinite(rate) or rate <= 0:
+    # Comparing a NaN raises, if it is a decimal.
+    if (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < 10**MOST_DIGITS:
         raise Refused
-    return rate
+    return float(value)
 
 
 def _check_day(value: Any) -> datetime:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.json_numbers import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,8 +21,18 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 40
 _LONGEST: Final = 80
-_SHORTENER: Final = reprlib.Repr()
-_SHORTENER.maxstring = _SHORTENER.maxother = _LONGEST
+
+
+class _Shortener(reprlib.Repr):
+    """Shows numbers as JSON has them."""
+
+    maxstring = maxother = _LONGEST
+
+    def repr1(self, x: Any, level: int) -> str:
+        return super().repr1(plain(x), level)
+
+
+_SHORTENER: Final = _Shortener()
 
 
 class Refused(ValueError):
@@ -284,6 +295,9 @@ def shown(value: object) -> str:
     "aaa…'"
     >>> shown({"a": [1, 2]})
     "{'a': [1, 2]}"
+    >>> from decimal import Decimal
+    >>> shown([Decimal("1.0")])
+    '[1.0]'
     """
     if isinstance(value, str):
         return repr(value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…")

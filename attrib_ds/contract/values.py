@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -16,6 +15,8 @@ from attrib_ds import instants
 from attrib_ds.contract.json_text import EncodedObject, encode
 from attrib_ds.contract.rule import Refused, Rule, Size, choice, listed, nearest, shown
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber
+from attrib_ds.json_numbers import whole as whole_number
 
 _LARGEST: Final = 2**63 - 1
 _EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
@@ -47,7 +48,9 @@ def _check_event_date(value: Any) -> Any:
     try:
         return instants.parse(value, argument="value")
     except InvalidRequest:
-        if value is not None and not isinstance(value, str | int | float | Decimal | list | dict):
+        if value is not None and not isinstance(
+            value, str | int | float | Decimal | ExtremeNumber | list | dict
+        ):
             raise
     encode(value)
     return value
@@ -123,7 +126,7 @@ def whole(*, lowest: int, highest: int = _LARGEST, expected: str) -> Rule:
     Returns
     -------
     Rule
-        Stores an int; ``True`` and ``1.0`` are refused.
+        Stores an int; ``1.0`` is the whole number 1, ``True`` and ``1.5`` are refused (G-221).
 
     Examples
     --------
@@ -132,11 +135,8 @@ def whole(*, lowest: int, highest: int = _LARGEST, expected: str) -> Rule:
     """
 
     def check(value: Any) -> int:
-        try:
-            number = operator.index(value)
-        except TypeError:
-            raise Refused from None
-        if isinstance(value, bool) or not lowest <= number <= highest:
+        number = whole_number(value)
+        if number is None or not lowest <= number <= highest:
             raise Refused
         return number
 
@@ -162,11 +162,11 @@ def _check_amount(value: Any) -> Decimal:
         value, int | float | Decimal | np.integer | np.floating
     ):
         raise Refused
-    if isinstance(value, int) and abs(value) >= 10**18:
+    if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
         raise Refused
     # Through text: repr of a binary float is the decimal its author wrote.
     number = value if isinstance(value, Decimal) else Decimal(str(value))
-    if not number.is_finite() or abs(number) >= 10**18:
+    if not number.is_finite() or number.adjusted() >= MOST_DIGITS:
         raise Refused
     digits, exponent = number.as_tuple().digits, number.as_tuple().exponent
     trailing = len(digits) - len("".join(map(str, digits)).rstrip("0"))
@@ -183,9 +183,10 @@ def _check_cost(value: Any) -> Decimal:
 
 
 def _check_state(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value not in {0, 1}:
+    number = whole_number(value)
+    if number not in {0, 1}:
         raise Refused
-    return int(value)
+    return number
 
 
 Offset: TypeAlias = Annotated[int, whole(lowest=0, expected="a whole number, 0 or more")]
@@ -230,11 +231,12 @@ StateValue: TypeAlias = Annotated[
 def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int:
     if not isinstance(name, str) or name not in allowed:
         raise Refused(f"cannot sort by {shown(name)}{nearest(name, allowed)}; allowed: {listed(allowed)}")
-    if isinstance(direction, bool) or not isinstance(direction, int) or direction not in _DIRECTIONS:
+    number = whole_number(direction)
+    if number not in _DIRECTIONS:
         raise Refused(
             f"{shown(direction)} is not a direction for {name}; expected 1 (ascending) or -1 (descending)"
         )
-    return direction
+    return number
 
 
 def sorting(allowed: tuple[str, ...]) -> Rule:

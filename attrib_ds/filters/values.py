@@ -18,6 +18,7 @@ from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.operators import Operator, check_type, lookup
 from attrib_ds.filters.vocabulary import FieldType, read_as, resolve
+from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber, plain, whole
 
 if TYPE_CHECKING:
     from attrib_ds.filters.vocabulary import Kind
@@ -180,7 +181,7 @@ def infer_type(value: object, *, operator: Operator, argument: str) -> FieldType
     first = value if operator.shape == "scalar" else _items(value, operator, argument)[0]
     if isinstance(first, (bool, np.bool_)):
         return FieldType.FLAG
-    if isinstance(first, (int, float, Decimal, np.number)):
+    if isinstance(first, (int, float, Decimal, ExtremeNumber, np.number)):
         return FieldType.NUMBER
     if isinstance(first, (date, datetime, np.datetime64)):
         return FieldType.INSTANT
@@ -232,13 +233,14 @@ def _scalar(value: object, operator: Operator, field_type: FieldType, argument: 
 
 def _number(value: object) -> int | float | None:
     """Return a finite number within the range of every engine, or None."""
-    if isinstance(value, Decimal) and value.is_finite():
-        value = int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return int(value)
-    return float(value) if isinstance(value, float) and math.isfinite(value) else None
+    if isinstance(value, int):
+        return int(value) if not isinstance(value, bool) and -(2**63) <= value < 2**63 else None
+    if isinstance(value, Decimal):
+        if not value.is_finite() or value.adjusted() >= MOST_DIGITS:
+            return None
+        number = whole(value)
+        return float(value) if number is None else number
+    return float(value) if isinstance(value, float) and abs(value) < 10**MOST_DIGITS else None
 
 
 def _text(value: str, argument: str) -> str:
@@ -271,8 +273,11 @@ def _check_pattern(pattern: str, argument: str) -> None:
 
 
 def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> InvalidRequest:
+    is_decimal = isinstance(value, Decimal | ExtremeNumber)
+    is_large = isinstance(value, float) and abs(value) >= 10**MOST_DIGITS
+    hint = f"; numbers have at most {MOST_DIGITS} digits before the decimal point" if is_large else ""
     return InvalidRequest(
         f"{argument}: {operator.name} ({operator.python}) takes {wanted}, "
-        f"got {reprlib.repr(value)} ({type(value).__name__})",
+        f"got {reprlib.repr(plain(value))} ({'number' if is_decimal else type(value).__name__}){hint}",
         field=argument,
     )

@@ -20,6 +20,7 @@ from attrib_ds import instants
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import Refused, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.json_numbers import ExtremeNumber, exact_number, whole
 from attrib_ds.schema import NULL_UNKNOWN, SESSION_ONLY, is_json
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _stamps(column: pa.Array) -> list[str]:
 
 
 def decode(text: bytes) -> Any:
-    """Parse JSON text, numbers with a decimal point or exponent as Decimal.
+    """Parse JSON text, numbers with a decimal point or exponent as :func:`exact_number` reads them.
 
     Parameters
     ----------
@@ -186,14 +187,14 @@ def decode(text: bytes) -> Any:
     {'amount': Decimal('0.10')}
     """
     try:
-        return json.loads(text.decode(), parse_float=Decimal, parse_constant=_refuse_constant)
+        return json.loads(text.decode(), parse_float=exact_number, parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not UTF-8"
     except json.JSONDecodeError as error:
         problem = f"{error.msg} at line {error.lineno}, column {error.colno}"
     except RecursionError:
         problem = "is nested too deeply"
-    except (ValueError, ArithmeticError):
+    except ValueError:
         problem = "contains a number that is too large"
     raise InvalidRequest(f"body: is not JSON: {problem}", field="body") from None
 
@@ -279,17 +280,19 @@ def _instant(value: Any) -> Any:
 
 
 def _whole(value: Any) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    if not isinstance(value, Decimal) or value != value.to_integral_value():
+    number = whole(value)
+    if number is None and value is not None:
         raise Refused
-    return int(value)
+    return number
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | ExtremeNumber):
         raise Refused
-    return float(value)
+    number = float(value.text if isinstance(value, ExtremeNumber) else value)
+    if not math.isfinite(number):
+        raise Refused
+    return number
 
 
 def _items(value: Any) -> list[Any]:

@@ -28,7 +28,7 @@ from attrib_ds.records.numbered_rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 __all__ = ["ROW", "UNREADABLE", "Source", "instant", "literal", "open_source", "quoted"]
 
@@ -291,7 +291,7 @@ def _from_arrow(
     opaque: Collection[str],
 ) -> Source:
     _check_names(arrow.schema.names, argument)
-    copied = copy_arrow(connection, arrow)
+    copied = copy_arrow(connection, _validated(arrow))
     paths = _leaf_paths(connection, copied, opaque)
     if any(len(path) > 1 for path in paths):
         _check_names([".".join(path) for path in paths], argument)
@@ -300,6 +300,18 @@ def _from_arrow(
             connection, copied, f"SELECT {quoted(ROW)}, {', '.join(columns)} FROM {copied}"
         )
     return _described(connection, copied, [])
+
+
+def _validated(arrow: pa.Table | pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Validate each batch: DuckDB crashes, or closes the database, on offsets and times out of range."""
+    reader = arrow.to_reader() if isinstance(arrow, pa.Table) else arrow
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            batch.validate(full=True)
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 def _leaf_paths(

@@ -184,6 +184,8 @@ ODD = {
     "deep": b'{"a":' * 60 + b"1" + b"}" * 60,
     "deeper": b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
     "large": b'{"items": 1e400, "mail": 1}',
+    "endless": b'{"items": 1e999999999, "turnover": -1e999999999, "mail": "a@example.com"}',
+    "endless zero": b'{"items": 0e999999999, "turnover": 0e-999999999, "mail": "a@example.com"}',
     "huge": b'{"items": ' + b"9" * 5_000 + b"}",
     "surrogate": b'{"mail": "\\ud800@example.com"}',
     "surrogate in an optional field": b'{"mail": "a@example.com", "coupon": "\\udfff"}',

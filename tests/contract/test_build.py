@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
 import pydantic
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.json_values import json_values
 
 from attrib_ds.contract import OPERATIONS, Request, build, from_wire
 from attrib_ds.errors import InvalidRequest
@@ -201,3 +206,19 @@ def test_the_contract_imports_no_engine() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", OPERATIONS)
+@settings(max_examples=20, deadline=2_000)
+@given(data=st.data())
+def test_any_body_is_read_or_refused(name: str, data: st.DataObject) -> None:
+    operation = OPERATIONS[name]
+    attributes = sorted(operation.request.model_fields)
+    values = json_values(attributes)
+    members = st.fixed_dictionaries({}, optional=dict.fromkeys(attributes, values))
+    texts = st.dictionaries(st.sampled_from(attributes), st.text(max_size=20), max_size=4)
+    path = dict.fromkeys(re.findall(r"{(\w+)}", operation.path), "5f0c0ffee0ddba11ad0be123")
+    with suppress(InvalidRequest):
+        from_wire(operation, path=path, query=data.draw(texts), body=data.draw(members | values))

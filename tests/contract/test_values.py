@@ -9,6 +9,13 @@ import pandas as pd
 import pytest
 
 from attrib_ds.contract import OPERATIONS, Request, from_wire
+from attrib_ds.json_numbers import exact_number
+
+#: Numbers whose conversion takes minutes, or has no end.
+EXTREME = [
+    exact_number(text)
+    for text in ("1e999999999", "-1e999999999", "1e-999999999", "1e99999999999999999999", "0e999999999")
+]
 
 Ask = Callable[..., Request]
 Refusal = Callable[..., str]
@@ -76,14 +83,20 @@ def test_a_blank_before_an_offset_in_a_body_is_none(refusal: Refusal) -> None:
     assert refusal("search_interactions", since="2025-01-01T02:00:00 02:00").startswith("since: ")
 
 
-@pytest.mark.parametrize("accepted", [0, 1, 10**12, np.int64(5)])
-def test_limits_accepted(ask: Ask, accepted: int) -> None:  # G-101
+@pytest.mark.parametrize(
+    "accepted",
+    [0, 1, 10**12, np.int64(5), 2.0, np.float64(2), Decimal("2.0"), Decimal("1e0"), Decimal("1e17")],
+)
+def test_limits_accepted(ask: Ask, accepted: int) -> None:  # G-101, G-221
     limit = ask("search_interactions", limit=accepted).limit
     assert limit == accepted
     assert type(limit) is int
 
 
-@pytest.mark.parametrize("refused", [-1, 1.0, 1.5, True, "10", [1], 2**63, float("nan"), Decimal(1)])
+@pytest.mark.parametrize(
+    "refused",
+    [-1, -1.0, 1.5, True, "10", [1], 2**63, float("nan"), Decimal("1.5"), Decimal("1e18"), *EXTREME],
+)
 @pytest.mark.parametrize("name", ["offset", "limit"])
 def test_limits_refused(refusal: Refusal, name: str, refused: object) -> None:  # R130
     assert refusal("search_interactions", **{name: refused}).startswith(f"{name}: ")
@@ -192,14 +205,16 @@ def test_amounts_refused(refusal: Refusal, refused: object) -> None:  # R225, G-
     assert refusal("update_event_statistic", value=refused).startswith("value: ")
 
 
-@pytest.mark.parametrize(("given", "held"), [(0, 0), (1, 1), (np.int64(1), 1)])
+@pytest.mark.parametrize(
+    ("given", "held"), [(0, 0), (1, 1), (np.int64(1), 1), (1.0, 1), (Decimal("1.0"), 1), (Decimal("0e5"), 0)]
+)
 def test_state_values_accepted(ask: Ask, given: object, held: int) -> None:
     value = ask("update_event_state", value=given).value
     assert value == held
     assert type(value) is int
 
 
-@pytest.mark.parametrize("refused", [2, -1, 0.5, 1.0, "1", True, False, None, Decimal(1), [1]])
+@pytest.mark.parametrize("refused", [2, -1, 0.5, "1", True, False, None, Decimal("0.1"), [1], *EXTREME])
 def test_state_values_refused(refusal: Refusal, bad_request: Refusal, refused: object) -> None:  # R220
     assert refusal("update_event_state", value=refused).startswith("value: ")
     assert bad_request("update_event_state", body={"value": refused}).startswith("/value: ")
@@ -219,6 +234,13 @@ def test_time_zones_refused(refusal: Refusal, refused: object) -> None:
     assert refusal("interaction_insights", timezone=refused).startswith("timezone: ")
 
 
+@pytest.mark.parametrize("direction", [-1.0, Decimal("-1.0"), Decimal("-1e0")])
+def test_directions_may_have_a_decimal_point(ask: Ask, direction: object) -> None:  # G-221
+    order = ask("search_interactions", sort={"startDate": direction}).sort
+    assert order == {"startDate": -1}
+    assert type(order["startDate"]) is int
+
+
 def test_sort_keeps_its_order(ask: Ask) -> None:  # R148, G-097
     order = ask("search_interactions", sort={"geo.city": 1, "startDate": -1}).sort
     assert list(order.items()) == [("geo.city", 1), ("startDate", -1)]
@@ -229,7 +251,8 @@ def test_sort_keeps_its_order(ask: Ask) -> None:  # R148, G-097
     [
         ({"startDate": 0}, "0 is not a direction for startDate"),
         ({"startDate": True}, "True is not a direction for startDate"),
-        ({"startDate": -1.0}, "-1.0 is not a direction for startDate"),
+        ({"startDate": Decimal("-1.5")}, "-1.5 is not a direction for startDate"),
+        ({"startDate": EXTREME[0]}, "1e999999999 is not a direction for startDate"),
         ({"startDate": "DESC"}, "'DESC' is not a direction for startDate"),
         ({"startdate": 1}, "(did you mean 'startDate'?)"),
         ({"geo": 1}, "cannot sort by 'geo'"),

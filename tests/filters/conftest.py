@@ -20,7 +20,7 @@ INSTANTS = st.sampled_from(
 VALUES = {
     FieldType.TEXT: TEXTS,
     FieldType.TEXTS: TEXTS,
-    FieldType.NUMBER: st.sampled_from([-1, 0, 1, 2, 3, 0.5, 1.5, 2.0, 1e300, 2**53, -(2**63)]),
+    FieldType.NUMBER: st.sampled_from([-1, 0, 1, 2, 3, 0.5, 1.5, 2.0, 1e17, 2**53, -(2**63)]),
     FieldType.INSTANT: INSTANTS,
     FieldType.FLAG: st.booleans(),
 }

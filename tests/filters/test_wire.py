@@ -1,11 +1,14 @@
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.json_values import json_values
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Condition, as_condition, event, from_json, interaction, node, to_json, user
+from attrib_ds.records.json_records import decode
 
 PARIS = {"type": "predicate", "field": "geo.city", "operator": "equals", "value": "Paris"}
 
@@ -293,3 +296,94 @@ def test_other_values_than_predicates_are_not_written():
         to_json(interaction("geo.city"))
     with pytest.raises(InvalidRequest, match="kind: 'visit'"):
         from_json(PARIS, "visit")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", ["1e999999999", "-1e999999999", "1e99999999999999999999", "1e18", "1e25"])
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        '{"type": "predicate", "field": "hitCount", "operator": "equals", "value": 0}',
+        '{"type": "predicate", "field": "duration", "operator": "in", "value": [1, 0]}',
+        '{"type": "predicate", "field": "duration", "operator": "between", "value": [0, 0]}',
+        '{"type": "predicate", "field": "nodeId", "operator": "equals", "value": 0}',
+        '{"type": "predicate", "entity": "event", "field": "data.x", "operator": "lessThan", "value": 0}',
+    ],
+)
+def test_numbers_of_more_than_18_digits_are_refused_at_once(comparison, number):  # G-221
+    with pytest.raises(InvalidRequest) as refused:
+        from_json(decode(comparison.replace("0", number).encode()))
+    shown = {"1e18": "1E+18", "1e25": "1E+25"}.get(number, number)
+    assert f"got {shown} (number)" in refused.value.message or "0" not in comparison[:-2]
+    assert "Decimal" not in refused.value.message
+
+
+def test_whole_numbers_may_have_a_decimal_point():  # G-221
+    comparison = '{"type": "predicate", "field": "hitCount", "operator": "in", "value": [1.0, 2e0, 1.5]}'
+    assert repr(from_json(decode(comparison.encode())).value) == "(1, 2, 1.5)"
+
+
+FIELDS = [
+    "hitCount",
+    "duration",
+    "geo.city",
+    "isBot",
+    "startDate",
+    "channel",
+    "nodeId",
+    "fields.age",
+    "email",
+]
+OPERATIONS = ["equals", "notEquals", "in", "notIn", "between", "contains", "matches", "isNull", "greaterThan"]
+
+
+@st.composite
+def comparisons(draw):
+    shape = draw(
+        st.sampled_from(["predicate", "fields", "counters", "metrics", "eventTypesCount", "condition"])
+    )
+    return {
+        "type": shape,
+        "field": draw(st.sampled_from(FIELDS) | json_values()),
+        "operator": draw(st.sampled_from(OPERATIONS) | json_values()),
+        "value": draw(json_values() | st.lists(json_values(), min_size=2, max_size=2)),
+        **draw(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "operatorType": st.sampled_from(["number", "string", "date", "boolean"]) | json_values(),
+                    "entity": st.sampled_from(["event", "node", "user"]) | json_values(),
+                    "filterId": json_values(FIELDS),
+                    "condition": st.sampled_from(["AND", "OR"]) | json_values(),
+                    "not": json_values(),
+                },
+            )
+        ),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@settings(max_examples=400, deadline=2_000)
+@given(
+    st.recursive(
+        comparisons() | json_values(["type", "rules", "operands"]),
+        lambda inner: st.builds(
+            lambda rules, kind: {
+                "type": kind,
+                "condition": "AND",
+                "operator": "OR",
+                "rules": rules,
+                "operands": rules,
+            },
+            st.lists(inner, max_size=3),
+            st.sampled_from(["condition", "operation"]),
+        ),
+        max_leaves=6,
+    ),
+    st.sampled_from([None, "interaction", "node", "user", "event"]),
+)
+def test_any_json_is_read_or_refused(value, kind):
+    with suppress(InvalidRequest):
+        predicate = from_json(value, kind)
+        assert from_json(to_json(predicate), predicate.kind) == predicate

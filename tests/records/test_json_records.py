@@ -13,7 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attrib_ds import instants
+from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.json_numbers import exact_number
 from attrib_ds.records.json_records import decode, from_json, to_json
 from attrib_ds.schema import EVENT, HIT, INTERACTION, OUTLAY, RESOURCES, USER, is_json
 
@@ -254,6 +256,28 @@ def test_numbers_with_a_point_are_decimals():
     assert str(decode(b"1.10")) == "1.10"
 
 
+@pytest.mark.parametrize("text", ["1e999999999", "-1e999999999", "1e99999999999999999999", "1e401", "0e401"])
+def test_numbers_without_bounds_stay_text(text):  # G-221
+    (number,) = decode(f"[{text}]".encode())
+    assert not isinstance(number, int | float | Decimal)
+    assert encode({"a": [number]}) == f'{{"a":[{text}]}}'
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text", ["1e999999999", "1e400", "1e-999999999", "0e999999999", "1." + "0" * 5_000, "9" * 4_300, "1e18"]
+)
+@pytest.mark.parametrize("column", ["hitCount", "duration", "startDate", "isBot", "userId"])
+def test_records_with_odd_numbers_are_read_or_refused_at_once(column, text):
+    with suppress(ServiceFailure):
+        (value,) = (
+            from_json([decode(f'{{"{column}": {text}}}'.encode())], pa.schema([INTERACTION.field(column)]))
+            .column(0)
+            .to_pylist()
+        )
+        assert value in {0, 1, 1e18}
+
+
 def test_what_is_no_column_is_left_out():
     columns = pa.schema([INTERACTION.field("_id"), INTERACTION.field("geo.city")])
     records = [{"_id": "a", "geo": {"city": "Oslo", "planet": "Earth"}, "more": [1]}, {"geo": None}]
@@ -281,7 +305,11 @@ def test_whole_numbers_may_have_a_point():
         ("startDate", "yesterday", "'yesterday'", "an instant"),
         ("startDate", 1_735_689_600, "1735689600", "an instant"),
         ("hitCount", "two", "'two'", "a whole number"),
-        ("hitCount", Decimal("1.5"), "Decimal('1.5')", "a whole number"),
+        ("hitCount", Decimal("1.5"), "1.5", "a whole number"),
+        ("hitCount", exact_number("1e999999999"), "1e999999999", "a whole number"),
+        ("hitCount", Decimal("1e18"), "1E+18", "a whole number"),
+        ("duration", Decimal("1e400"), "1E+400", "a number"),
+        ("duration", exact_number("1e999999999"), "1e999999999", "a number"),
         ("hitCount", True, "True", "a whole number"),
         ("hitCount", 2**63, "9223372036854775808", "a whole number"),
         ("duration", "long", "'long'", "a number"),

@@ -433,3 +433,27 @@ def test_a_file_with_unreadable_lines_only_is_listed_whole(connection, tmp_path)
     path = write(tmp_path, "nodes.ndjson", "x\ny\n")
     source = open_source(connection, path, argument="nodes")
     assert (source.columns, source.rows, source.unreadable.num_rows) == ((), 0, 2)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        # Microseconds of a day; DuckDB closes the whole database when it converts this one.
+        pa.Array.from_buffers(
+            pa.time64("us"), 1, [None, pa.py_buffer((-(10**11)).to_bytes(8, "little", signed=True))]
+        ),
+        # Text that is not UTF-8.
+        pa.Array.from_buffers(
+            pa.string(),
+            1,
+            [None, pa.py_buffer(bytes(4) + (2).to_bytes(4, "little")), pa.py_buffer(b"\xff\xff")],
+        ),
+    ],
+    ids=["time", "text"],
+)
+def test_malformed_arrow_data_are_refused(column):
+    connection = duckdb.connect()
+    for source in (pa.table({"_id": column}), pa.table({"_id": column}).to_reader()):
+        with pytest.raises(InvalidRequest, match="source: cannot be read"):
+            open_source(connection, source, argument="source")
+    assert connection.execute("SELECT 1").fetchall() == [(1,)]

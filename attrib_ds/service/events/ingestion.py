@@ -18,6 +18,7 @@ from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import shown
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
 from attrib_ds.instants import naive
+from attrib_ds.json_numbers import ExtremeNumber, load_exact
 from attrib_ds.service.events.processing import Processing
 from attrib_ds.service.identity.tombstones import find_erased
 from attrib_ds.service.store import audit
@@ -321,6 +322,8 @@ def _canonical(value: Any) -> Any:
         return value
     if isinstance(value, str):
         return f"text {value}"
+    if isinstance(value, ExtremeNumber):
+        return f"number {value.text.lower()}"
     sign, digits, exponent = Decimal(str(value)).as_tuple()
     plain = "".join(map(str, digits)).lstrip("0")
     whole = plain.rstrip("0")
@@ -329,7 +332,7 @@ def _canonical(value: Any) -> Any:
 
 def _refusal(id: str, outcome: str) -> InvalidRequest:
     """Return the error of a trashed event; the message describes the first problem (G-132)."""
-    errors = json.loads(outcome, parse_float=Decimal)
+    errors = load_exact(outcome)
     where, problem = _explanation(errors[0])
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     message = f"{where}: {problem}{more}; the event was trashed as {id!r}"

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from attrib_ds import instants
 from attrib_ds.contract.values import Amount
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.json_numbers import exact_number, whole
 from attrib_ds.service.events.countries import NAMES, country_code
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _number(value: Any, _: Settings) -> Any:
         text = value.strip()
         if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
             raise InvalidValue
-        number = Decimal(text)
+        number = exact_number(text)
     if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
         raise InvalidValue
     try:
@@ -159,9 +160,10 @@ def _currency(value: Any, settings: Settings) -> dict[str, Any]:
 
 
 def _state(value: Any, _: Settings) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value not in {0, 1}:
+    number = whole(value)
+    if number not in {0, 1}:
         raise InvalidValue
-    return value
+    return number
 
 
 def _boolean(value: Any, _: Settings) -> bool:
@@ -169,8 +171,8 @@ def _boolean(value: Any, _: Settings) -> bool:
         return value
     if isinstance(value, str) and value.strip() in _FLAGS:
         return _FLAGS[value.strip()]
-    if isinstance(value, int) and value in {0, 1}:
-        return value == 1
+    if whole(value) in {0, 1}:
+        return whole(value) == 1
     raise InvalidValue
 
 

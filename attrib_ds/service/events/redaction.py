@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from attrib_ds.contract.json_text import encode
+from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.events.event_types import read_declarations
 from attrib_ds.service.store.table_access import arrow_view
 
@@ -124,7 +123,7 @@ def _write(
 
 
 def _loaded(text: str | None) -> dict[str, Any]:
-    return dict(json.loads(text or "{}", parse_float=Decimal))
+    return dict(load_exact(text or "{}"))
 
 
 def _without_value(value: Any) -> Any:

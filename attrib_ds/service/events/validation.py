@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
 from attrib_ds.service.identity.resolution import TRACKER, VENDOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
 
     from attrib_ds.service.events.event_types import EventType
     from attrib_ds.service.identity.resolution import Pair
@@ -152,7 +152,7 @@ def validate(
     if event_type.is_archived:
         errors = [_error("archived-event-type", raw.reference), *errors]
         return InvalidEvent(raw, date, event_type.id, tuple(errors))
-    data = json.loads(raw.data, parse_float=Decimal)
+    data = load_exact(raw.data)
     settings = Settings(currency, event_type.countries)
     currents: dict[str, Any] = {}
     for field in event_type.fields:
@@ -256,7 +256,7 @@ def _is_mandatory(field: Mapping[str, Any]) -> bool:
 
 def _date(raw: RawEvent) -> tuple[datetime, list[dict[str, Any]]]:
     """Return the date of an event, and errors of the date sent (G-041, G-134)."""
-    sent = None if raw.date is None else json.loads(raw.date, parse_float=Decimal)
+    sent = None if raw.date is None else load_exact(raw.date)
     if sent is None:
         return raw.created_at, []
     errors = [_error("invalid-event-date", sent)]

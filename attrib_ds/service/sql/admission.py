@@ -1,28 +1,33 @@
-"""Validates users' SQL against an allow-list, and regenerates it from its syntax tree."""
+"""Validates users' SQL against an allow-list, and regenerates it from its syntax tree.
+
+The tree is the one of the database that runs the query, so both read the same words in the same way.
+"""
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Final, NoReturn
-
-import sqlglot
-from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ErrorLevel
-from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.service.sql.functions import ALLOWED, NAMED, OVER_FRAMES, TYPES, UNITS, WINDOWS
-from attrib_ds.service.sql.limits import Limits, limits_of
+from attrib_ds.service.sql.functions import (
+    CLAUSES,
+    EXPRESSIONS,
+    FUNCTIONS,
+    JOINS,
+    LIKES,
+    OVER_FRAMES,
+    PATTERNED,
+    REFUSED_VALUES,
+    TYPES,
+)
+from attrib_ds.service.sql.limits import Limits, combined, limits_of
+from attrib_ds.service.sql.parsing import Node, nodes_of, open_parser, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-_LONGEST: Final = 8_192
-_DEEPEST: Final = 32
 #: Total number of tables read, counting a CTE at each reference: nested CTEs that refer to each other twice
 #: grow exponentially.
 _MOST_TABLES: Final = 32
@@ -33,16 +38,15 @@ _LONGEST_LITERAL: Final = 1_024
 _LONGEST_PATTERN: Final = 256
 _LONGEST_FORMAT: Final = 64
 _MOST_REPETITIONS: Final = 1_000
-#: Type names before a parenthesis, and functions generated with their argument twice: the time to parse and
-#: generate them doubles with each nesting level.
-_MOST_DOUBLED: Final = 4
-_DOUBLED: Final = (exp.Length, exp.Ceil, exp.Floor, exp.StrPosition)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_SIGNS: Final = re.compile(r"[-+*/%^~!<>=|&@]+")
+_PLACEHOLDER: Final = {
+    "class": "PARAMETER",
+    "type": "VALUE_PARAMETER",
+    "query_location": 0,
+    "identifier": "value",
+}
 _REPETITION: Final = re.compile(r"\{(\d+)(?:,(\d*))?\}")
-_OPENING: Final = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
-_DIALECT: Final = "duckdb"
-_TYPE_TOKENS: Final = frozenset(DuckDB.Parser.TYPE_TOKENS) - {TokenType.IDENTIFIER, TokenType.VAR}
-_PATTERNED: Final = (exp.RegexpLike, exp.RegexpFullMatch, exp.RegexpExtract, exp.SimilarTo)
 
 
 @dataclass(frozen=True)
@@ -90,23 +94,23 @@ def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
     Examples
     --------
     >>> admit("SELECT _id FROM users -- all", {"users": ("_id", "createdAt")})
-    Admitted(text='SELECT "_id" FROM "users"', columns={'users': ('_id',)}, tables=1, limits={})
+    Admitted(text='SELECT _id FROM users', columns={'users': ('_id',)}, tables=1, limits={})
     >>> admit("SELECT * FROM 'notes.csv'", {"users": ("_id",)})
     Traceback (most recent call last):
         ...
     attrib_ds.errors.InvalidRequest: sql: the table 'notes.csv' is not known; allowed: users
     """
-    _check_text(sql)
-    query = _parsed(sql)
-    columns, tables = _checked(query, views)
-    _replace_like(query)
-    text = _written(query)
-    # The regenerated query must be stable, which reveals errors of the generator.
-    again = _parsed(text)
-    _checked(again, views)
-    if _written(again) != text:
-        _refuse("it cannot be written in a plain form")
-    return Admitted(text, columns, tables, limits_of(again, views, lambda table: _view(table, views)))
+    with open_parser() as parser:
+        query = parser.parse(sql)
+        _check_all(query)
+        _replace_like(query)
+        text = parser.write(query)
+        # What runs is what is checked.
+        again = parser.parse(text)
+        _check_all(again)
+    reads = _Reads(views)
+    scans = reads.of(again["node"], {})
+    return Admitted(text, _columns(again, reads.limits, views), scans, combined(reads.limits))
 
 
 def without_literals(sql: str) -> str:
@@ -114,102 +118,234 @@ def without_literals(sql: str) -> str:
 
     Examples
     --------
-    >>> without_literals("SELECT userId FROM user_fields WHERE value = 'anna@example.com' LIMIT 5 -- Anna")
-    'SELECT userId FROM user_fields WHERE value = ? LIMIT ?'
+    >>> without_literals("SELECT _id FROM user_fields WHERE key = 'anna@example.com' LIMIT 5 -- Anna")
+    'SELECT _id FROM user_fields WHERE ("key" = $value) LIMIT $value'
     """
     try:
-        query = _parsed(sql)
-        for node in list(query.find_all(exp.Literal)):
-            node.replace(exp.Placeholder())
-        for name in query.find_all(exp.Identifier):
-            # A quoted identifier may contain anything.
-            if not _NAME.fullmatch(name.name):
-                name.set("this", "_")
-        return query.sql(_DIALECT, comments=False)
-    except Exception:  # noqa: BLE001  (any failure of the parser)
+        with open_parser() as parser:
+            query = parser.parse(sql)
+            return parser.write(_without_literals(query))
+    except InvalidRequest:
         return ""
 
 
-def _refuse(problem: str) -> NoReturn:
-    raise InvalidRequest(f"sql: {problem}", field="sql")
+def _without_literals(tree: Node) -> Node:
+    for node, _ in nodes_of(tree):
+        if node.get("class") == "CONSTANT":
+            alias = node["alias"]
+            node.clear()
+            node.update(_PLACEHOLDER, alias=alias)
+        for name, part in node.items():
+            # A quoted identifier may contain anything.
+            if isinstance(part, str) and "id" not in node:
+                node[name] = _plain(part)
+            elif isinstance(part, list):
+                node[name] = [_plain(item) if isinstance(item, str) else item for item in part]
+    return tree
 
 
-def _check_text(sql: str) -> None:
-    if not 1 <= len(sql) <= _LONGEST:
-        _refuse(f"it has {len(sql):,} characters; allowed: 1 to {_LONGEST:,}")
-    if any(
-        (character < " " and character not in "\t\n\r") or "\ud800" <= character <= "\udfff"
-        for character in sql
-    ):
-        _refuse("control characters and unpaired surrogates are not allowed")
-    tokens = _tokens(sql)
-    if not tokens or tokens[0].token_type not in _OPENING:
-        _refuse("allowed: one SELECT")
-    if any(token.token_type == TokenType.SEMICOLON for token in tokens[:-1]):
-        _refuse("several statements are not allowed; allowed: one SELECT")
-    pairs = itertools.pairwise(tokens)
-    typed = [
-        name
-        for name, after in pairs
-        if name.token_type in _TYPE_TOKENS and after.token_type == TokenType.L_PAREN
-    ]
-    if len(typed) > _MOST_DOUBLED:
-        _refuse(f"types are called as functions too often; allowed: {_MOST_DOUBLED} times")
-    depth = deepest = 0
-    for token in tokens:
-        depth += {TokenType.L_PAREN: 1, TokenType.CASE: 1, TokenType.R_PAREN: -1, TokenType.END: -1}.get(
-            token.token_type, 0
+def _plain(name: str) -> str:
+    is_plain = not name or _NAME.fullmatch(name) or _SIGNS.fullmatch(name)
+    return name if is_plain else "_"
+
+
+def _check_all(query: Node) -> None:
+    joined = 0
+    for node, _ in nodes_of(query):
+        if "class" in node:
+            _check_expression(node)
+            joined += _joined(node)
+        elif isinstance(node.get("type"), str):
+            _check_clause(node)
+        elif "id" in node and node["id"] not in TYPES:
+            refuse(f"the type {str(node['id'])[:40]} is not allowed")
+        for name in _names(node):
+            if not _NAME.fullmatch(name):
+                refuse(f"the name {name[:80]!r} is not allowed; allowed: letters, digits and underscores")
+        if node.get("sample") is not None:
+            refuse("SAMPLE is not allowed")
+    if joined > _MOST_JOINED:
+        refuse(f"texts are joined too often; allowed: {_MOST_JOINED} of them in all")
+
+
+def _names(node: Node) -> list[str]:
+    """Return the name that an object of the tree gives to a table."""
+    if isinstance(node.get("value"), dict) and "query" in node["value"]:
+        return [node["key"]]
+    return [node["alias"]] if "class" not in node and node.get("alias") else []
+
+
+def _check_clause(node: Node) -> None:
+    kind = node["type"]
+    if kind == "TABLE_FUNCTION":
+        refuse(f"the function {str(node['function'].get('function_name'))[:40]!r} is not allowed as a table")
+    if kind == "RECURSIVE_CTE_NODE":
+        refuse("WITH RECURSIVE is not allowed")
+    if kind not in CLAUSES:
+        refuse(f"{_what(kind)} is not allowed")
+    if kind == "BASE_TABLE" and (node["schema_name"] or node["catalog_name"]):
+        name = ".".join(
+            part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part
         )
-        deepest = max(deepest, depth)
-    if deepest > _DEEPEST:
-        _refuse(f"it is nested too deeply; allowed: {_DEEPEST} levels")
+        refuse(f"the name {name[:80]!r} has too many parts; quote names that contain dots")
+    if kind == "BASE_TABLE" and node.get("at_clause") is not None:
+        refuse("AT is not allowed")
+    if kind == "JOIN" and node["ref_type"] not in JOINS:
+        refuse(f"{_what(node['ref_type'])} JOIN is not allowed")
+    if kind == "SELECT_NODE" and len(node["group_sets"]) > 1:
+        refuse("GROUPING SETS is not allowed")
 
 
-def _tokens(sql: str) -> list[Token]:
-    try:
-        return list(sqlglot.tokenize(sql, read=_DIALECT))
-    except Exception:  # noqa: BLE001  (any failure of the parser means invalid SQL)
-        _refuse("it cannot be read as SQL")
+def _check_expression(node: Node) -> None:
+    """Refuse a disallowed expression."""
+    kind = node["class"]
+    if node.get("type") not in EXPRESSIONS.get(kind, ()):
+        refuse(f"{_what(str(node.get('type')))} is not allowed")
+    if kind == "CONSTANT" and len(str(node["value"].get("value", ""))) > _LONGEST_LITERAL:
+        refuse(f"a text is too long; allowed: {_LONGEST_LITERAL:,} characters")
+    elif kind == "COLUMN_REF":
+        _check_column(node["column_names"])
+    elif kind == "STAR" and (node["expr"] is not None or node["columns"]):
+        refuse("COLUMNS is not allowed")
+    elif kind == "WINDOW":
+        _check_window(node)
+    elif kind == "FUNCTION":
+        _check_function(node)
 
 
-def _parsed(sql: str) -> exp.Expression:
-    try:
-        statements = sqlglot.parse(sql, read=_DIALECT)
-    except Exception:  # noqa: BLE001  (as above, including RecursionError)
-        _refuse("it cannot be read as SQL")
-    # The parser treats a trailing semicolon, with a comment, as a statement.
-    queries = [
-        statement
-        for statement in statements
-        if statement is not None and not isinstance(statement, exp.Semicolon)
-    ]
-    if len(queries) != 1 or not isinstance(queries[0], exp.Select | exp.SetOperation | exp.Subquery):
-        _refuse("allowed: one SELECT")
-    return queries[0]
+def _check_column(names: list[str]) -> None:
+    if len(names) > 2:
+        refuse(f"the name {'.'.join(names)[:80]!r} has too many parts; quote names that contain dots")
+    if len(names) == 1 and _folded(names[0]) in REFUSED_VALUES:
+        refuse(f"{names[0]} is not allowed")
 
 
-def _written(query: exp.Expression) -> str:
-    try:
-        # Quote all names, so that none is parsed as a keyword.
-        return query.sql(_DIALECT, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
-    except Exception:  # noqa: BLE001  (as above)
-        _refuse("it cannot be written in a plain form")
+def _check_function(node: Node) -> None:
+    name, arguments = _folded(node["function_name"]), node["children"]
+    if name not in FUNCTIONS or node["catalog"] or node["schema"] not in {"", "main"}:
+        refuse(f"the function {name[:40]!r} is not allowed")
+    if node["export_state"]:
+        refuse("EXPORT_STATE is not allowed")
+    if name in {"min", "max"} and len(arguments) > 1:
+        refuse(f"{name} with two arguments is not allowed")
+    if name in {"arg_max", "argmax", "max_by", "arg_min", "argmin", "min_by"} and len(arguments) > 2:
+        refuse(f"{name} with three arguments is not allowed")
+    if name == "count" and node["distinct"] and len(arguments) > 1:
+        refuse("count(DISTINCT …) of several values is not allowed")
+    if name in LIKES or name in PATTERNED:
+        _check_pattern(name, arguments)
+    if name == "strftime":
+        form = _text_of(arguments[1]) if len(arguments) > 1 else None
+        if form is None or len(form) > _LONGEST_FORMAT:
+            refuse(f"the format of a date must be a text of at most {_LONGEST_FORMAT} characters in quotes")
 
 
-def _checked(
-    query: exp.Expression, views: Mapping[str, tuple[str, ...]]
-) -> tuple[dict[str, tuple[str, ...]], int]:
-    nodes = list(query.walk())
-    for node in nodes:
-        _check(node)
-    if sum(_joined(node) for node in nodes) > _MOST_JOINED:
-        _refuse(f"texts are joined too often; allowed: {_MOST_JOINED} of them in all")
-    if sum(isinstance(node, _DOUBLED) for node in nodes) > _MOST_DOUBLED:
-        _refuse(f"length, ceil, floor and strpos are called too often; allowed: {_MOST_DOUBLED} times in all")
-    read = {view for table in query.find_all(exp.Table) if (view := _view(table, views)) is not None}
-    takes_all = any(isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count) for node in nodes)
-    named = {_folded(node.name) for node in nodes if isinstance(node, exp.Identifier)}
-    columns = {
+def _check_window(node: Node) -> None:
+    name = _folded(node["function_name"])
+    if node["type"] == "WINDOW_AGGREGATE" and name not in OVER_FRAMES:
+        refuse(f"the function {name[:40]!r} is not allowed over a window")
+    if node["catalog"] or node["schema"] not in {"", "main"}:
+        refuse(f"the function {name[:40]!r} is not allowed")
+    if node["exclude_clause"] != "NO_OTHER":
+        refuse("EXCLUDE is not allowed in a window")
+    if node["distinct"]:
+        refuse("DISTINCT is not allowed over a window")
+    if name in {"min", "max"} and len(node["children"]) > 1:
+        refuse(f"{name} with two arguments is not allowed")
+
+
+def _check_pattern(name: str, arguments: list[Node]) -> None:
+    pattern = _text_of(arguments[1]) if len(arguments) > 1 else None
+    if pattern is None:
+        refuse("a pattern must be a text in quotes")
+    if len(pattern) > _LONGEST_PATTERN:
+        refuse(f"a pattern is too long; allowed: {_LONGEST_PATTERN} characters")
+    times = (max(int(least), int(most or 0)) for least, most in _REPETITION.findall(pattern))
+    if name in PATTERNED and prod(max(count, 1) for count in times) > _MOST_REPETITIONS:
+        refuse(f"a pattern repeats too often; allowed: {_MOST_REPETITIONS:,} times in all")
+
+
+def _text_of(node: Node) -> str | None:
+    """Return the text of a constant, None for anything else."""
+    is_text = node["class"] == "CONSTANT" and node["value"]["type"]["id"] == "VARCHAR"
+    return str(node["value"]["value"]) if is_text and not node["value"]["is_null"] else None
+
+
+def _joined(node: Node) -> int:
+    if node["class"] == "FUNCTION" and _folded(node["function_name"]) in {"concat", "||"}:
+        return len(node["children"])
+    return 0
+
+
+class _Reads:
+    """The views that a query reads.
+
+    Parameters
+    ----------
+    views : mapping of str to tuple of str
+        Columns by view.
+
+    Attributes
+    ----------
+    limits : dict of str to list
+        Limits of columns by view, in each place where it is read.
+    """
+
+    def __init__(self, views: Mapping[str, tuple[str, ...]]) -> None:
+        self._views = views
+        self.limits: dict[str, list[Limits]] = {}
+
+    def of(self, node: object, ctes: Mapping[str, int]) -> int:
+        """Count the tables that a part of the query reads, CTEs once per reference."""
+        total = 0
+        if isinstance(node, list):
+            total = sum(self.of(member, ctes) for member in node)
+        elif isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                total = self._table(node, ctes)
+            elif "cte_map" in node:
+                ctes = dict(ctes)
+                for entry in node["cte_map"]["map"]:
+                    # A CTE sees those before it; one without tables is still computed at each reference.
+                    ctes[_folded(entry["key"])] = max(self.of(entry["value"], ctes), 1)
+                total = sum(self.of(member, ctes) for name, member in node.items() if name != "cte_map")
+                self._limit(node, ctes)
+            else:
+                total = sum(self.of(member, ctes) for member in node.values())
+        if total > _MOST_TABLES:
+            refuse(f"it reads too many tables; allowed: {_MOST_TABLES}, each CTE as often as it is named")
+        return total
+
+    def _table(self, table: Node, ctes: Mapping[str, int]) -> int:
+        name = _folded(table["table_name"])
+        if name in ctes:
+            return ctes[name]
+        if name not in self._views:
+            shown = table["table_name"]
+            shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
+            refuse(
+                f"the table {shown!r} is not known{closest(name, self._views)}; "
+                f"allowed: {', '.join(sorted(self._views))}"
+            )
+        return 1
+
+    def _limit(self, query: Node, ctes: Mapping[str, int]) -> None:
+        for table, limits in limits_of(query, self._views):
+            name = _folded(table["table_name"])
+            if name not in ctes:
+                self.limits.setdefault(name, []).append(limits)
+
+
+def _columns(
+    query: Node, read: Mapping[str, object], views: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the columns by view that a query may read."""
+    takes_all, named = False, set()
+    for node, _ in nodes_of(query):
+        takes_all = takes_all or node.get("class") == "STAR"
+        for name in (*node.get("column_names", ()), *node.get("using_columns", ())):
+            named.add(_folded(name))
+    return {
         view: tuple(
             column
             for position, column in enumerate(views[view])
@@ -218,166 +354,45 @@ def _checked(
         )
         for view in sorted(read)
     }
-    return columns, _scans(query, {})
 
 
-def _check(node: exp.Expression) -> None:
-    """Refuse a disallowed node."""
-    # The exact class: subclasses of allowed classes may do anything.
-    if type(node) not in ALLOWED:
-        _refuse(f"{_what(node)} is not allowed")
-    if isinstance(node, exp.Anonymous) and node.name.lower() not in NAMED:
-        _refuse(f"the function {node.name.lower()!r} is not allowed")
-    if isinstance(node, exp.Literal) and len(node.name) > _LONGEST_LITERAL:
-        _refuse(f"a text is too long; allowed: {_LONGEST_LITERAL:,} characters")
-    if isinstance(node, exp.With) and node.args.get("recursive"):
-        _refuse("WITH RECURSIVE is not allowed")
-    if isinstance(node, exp.Select) and node.args.get("kind"):
-        _refuse(f"SELECT AS {node.args['kind']} is not allowed")
-    if isinstance(node, exp.Join) and node.args.get("method"):
-        _refuse(f"{node.args['method']} JOIN is not allowed")
-    if isinstance(node, exp.DataType) and (node.this.name not in TYPES or node.args.get("nested")):
-        _refuse(f"the type {node.this.name} is not allowed")
-    if isinstance(node, exp.Var) and node.name.upper() not in UNITS:
-        _refuse(f"{node.name!r} is not allowed there")
-    if isinstance(node, exp.Table | exp.Column) and (node.args.get("db") or node.args.get("catalog")):
-        _refuse(f"the name {_dotted(node)} has too many parts; quote names that contain dots")
-    if isinstance(node, exp.CTE | exp.TableAlias) and node.name and not _NAME.fullmatch(node.name):
-        _refuse(f"the name {node.name!r} is not allowed; allowed: letters, digits and underscores")
-    if isinstance(node, exp.Window):
-        _check_window(node)
-    if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct) and len(node.this.expressions) > 1:
-        _refuse("count(DISTINCT …) of several values is not allowed")
-    if isinstance(node, exp.Min | exp.Max) and node.expressions:
-        _refuse(f"{node.key} with two arguments is not allowed")
-    if isinstance(node, exp.ArgMax | exp.ArgMin) and node.args.get("count"):
-        _refuse(f"{node.key} with three arguments is not allowed")
-    _check_pattern(node)
-
-
-def _check_window(node: exp.Window) -> None:
-    function = node.this
-    while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
-        function = function.this
-    if isinstance(function, exp.Identifier):
-        # The definition of a window by name.
-        return
-    if not isinstance(function, (exp.Anonymous, *WINDOWS, *OVER_FRAMES)):
-        _refuse(f"{_what(function)} is not allowed over a window")
-    spec = node.args.get("spec")
-    if spec is not None and spec.args.get("exclude"):
-        _refuse("EXCLUDE is not allowed in a window")
-    if isinstance(function, exp.Func) and isinstance(function.this, exp.Distinct):
-        _refuse("DISTINCT is not allowed over a window")
-
-
-def _check_pattern(node: exp.Expression) -> None:
-    if isinstance(node, (exp.Like, exp.ILike, *_PATTERNED)):
-        pattern = node.expression
-        if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-            _refuse("a pattern must be a text in quotes")
-        if len(pattern.name) > _LONGEST_PATTERN:
-            _refuse(f"a pattern is too long; allowed: {_LONGEST_PATTERN} characters")
-        times = (max(int(least), int(most or 0)) for least, most in _REPETITION.findall(pattern.name))
-        if isinstance(node, _PATTERNED) and prod(max(count, 1) for count in times) > _MOST_REPETITIONS:
-            _refuse(f"a pattern repeats too often; allowed: {_MOST_REPETITIONS:,} times in all")
-    if isinstance(node, exp.TimeToStr):
-        form = node.args.get("format")
-        if not isinstance(form, exp.Literal) or len(form.name) > _LONGEST_FORMAT:
-            _refuse(f"the format of a date must be a text of at most {_LONGEST_FORMAT} characters in quotes")
-
-
-def _joined(node: exp.Expression) -> int:
-    if isinstance(node, exp.Concat):
-        return len(node.expressions)
-    return 2 if isinstance(node, exp.DPipe) else 0
-
-
-def _view(table: exp.Table, views: Mapping[str, tuple[str, ...]]) -> str | None:
-    """Return the view of a table, or None for a CTE."""
-    if not isinstance(table.this, exp.Identifier):
-        _refuse(f"{_what(table.this)} is not allowed as a table")
-    if _cte(table) is not None:
-        return None
-    name = _folded(table.name)
-    if name not in views:
-        shown = table.name if len(table.name) <= 80 else f"{table.name[:80]}…"
-        _refuse(
-            f"the table {shown!r} is not known{closest(name, views)}; allowed: {', '.join(sorted(views))}"
-        )
-    return name
-
-
-def _cte(table: exp.Table) -> exp.CTE | None:
-    """Return the CTE that a table name refers to: a preceding or an enclosing one."""
-    name = _folded(table.name)
-    node: exp.Expression = table
-    while node.parent is not None:
-        parent = node.parent
-        ctes: Iterable[exp.CTE] = ()
-        if isinstance(parent, exp.With):
-            ctes = parent.expressions[: node.index]
-            # Continue outside of the query that owns these CTEs.
-            node = parent.parent or parent
-        else:
-            node = parent
-            own = node.args.get("with_")
-            ctes = own.expressions if own is not None else ()
-        for cte in ctes:
-            if isinstance(cte, exp.CTE) and _folded(cte.alias) == name:
-                return cte
-    return None
-
-
-def _scans(query: exp.Expression, counted: dict[int, int]) -> int:
-    """Count the tables that a query reads, CTEs once per reference."""
-    total = 0
-    # Tables of a CTE count at its references.
-    for table in query.find_all(exp.Table):
-        if _is_inside_cte(table, query):
-            continue
-        cte = _cte(table)
-        if cte is not None and id(cte) not in counted:
-            counted[id(cte)] = _scans(cte.this, counted)
-        total += 1 if cte is None else counted[id(cte)]
-        if total > _MOST_TABLES:
-            _refuse(f"it reads too many tables; allowed: {_MOST_TABLES}, each CTE as often as it is named")
-    return total
-
-
-def _is_inside_cte(table: exp.Table, query: exp.Expression) -> bool:
-    node: exp.Expression | None = table
-    while node is not None and node is not query:
-        if isinstance(node, exp.CTE):
-            return True
-        node = node.parent
-    return False
-
-
-def _replace_like(query: exp.Expression) -> None:
+def _replace_like(query: Node) -> None:
     """Replace LIKE, which can take exponential time, by regular expressions, which take linear time."""
-    for node in list(query.find_all(exp.Like, exp.ILike)):
-        pattern = "".join(
-            {"%": ".*", "_": "."}.get(character, re.escape(character)) for character in node.expression.name
+    for node, _ in nodes_of(query):
+        if node.get("class") != "FUNCTION" or node["function_name"] not in LIKES:
+            continue
+        options, is_negated = LIKES[node["function_name"]]
+        value, pattern = node["children"]
+        text = "".join(
+            {"%": ".*", "_": "."}.get(character, re.escape(character))
+            for character in pattern["value"]["value"]
         )
-        flags = "si" if isinstance(node, exp.ILike) else "s"
-        as_texts = {"expression": exp.Literal.string(pattern), "options": exp.Literal.string(flags)}
-        node.replace(exp.RegexpFullMatch(this=node.this, **as_texts))
+        matches = {
+            **node,
+            "function_name": "regexp_full_match",
+            "is_operator": False,
+            "children": [value, _constant(pattern, text), _constant(pattern, options)],
+        }
+        if is_negated:
+            operation = {"class": "OPERATOR", "type": "OPERATOR_NOT", "children": [{**matches, "alias": ""}]}
+            matches = {"alias": node["alias"], "query_location": node["query_location"], **operation}
+            node.clear()
+        node.update(matches)
 
 
-def _what(node: exp.Expression) -> str:
-    if isinstance(node, exp.Func):
-        name = node.name if isinstance(node, exp.Anonymous) else type(node).sql_name()  # type: ignore[no-untyped-call]
-        return f"the function {name.lower()!r}"
-    if isinstance(node, exp.Placeholder | exp.Parameter):
-        return "a parameter"
-    return re.sub(r"(?<!^)(?=[A-Z][a-z])", " ", type(node).__name__).upper()
+def _constant(pattern: Node, text: str) -> Node:
+    return {**pattern, "value": {**pattern["value"], "value": text}}
+
+
+def _what(kind: str) -> str:
+    """Return the words of a type in the syntax tree."""
+    words = {"PARAMETER": "a parameter", "LAMBDA": "a lambda", "SHOW_REF": "DESCRIBE"}
+    plain = (
+        kind.removeprefix("VALUE_").removeprefix("OPERATOR_").removesuffix("_NODE").removesuffix("_MODIFIER")
+    )
+    return words.get(plain, plain.replace("_", " "))
 
 
 def _folded(name: str) -> str:
     """Return a name as DuckDB compares it: case-insensitive for ASCII only."""
     return name.lower() if name.isascii() else name
-
-
-def _dotted(node: exp.Expression) -> str:
-    return repr(".".join(part.name for part in node.parts)) if hasattr(node, "parts") else repr(node.name)

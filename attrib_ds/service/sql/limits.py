@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from sqlglot import exp
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from attrib_ds.service.sql.parsing import Node
 
 #: Text columns, where equality is equality of texts.
 _COLUMNS: Final = frozenset({"_id", "userId", "key"})
@@ -15,12 +15,8 @@ _COLUMNS: Final = frozenset({"_id", "userId", "key"})
 Limits: TypeAlias = "dict[str, tuple[str, ...]]"
 
 
-def limits_of(
-    query: exp.Expression,
-    views: Mapping[str, tuple[str, ...]],
-    view_of: Callable[[exp.Table], str | None],
-) -> dict[str, Limits]:
-    """Return the texts that columns must equal in every place where a view is read.
+def limits_of(query: Node, views: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[Node, Limits]]:
+    """Yield the tables that a query reads itself, with the texts that its conditions limit their columns to.
 
     Rows with other values cannot affect the result. Only conditions of these forms count:
     ``column = 'text'`` and ``column IN ('text', …)``, joined by AND, in the WHERE of the SELECT that reads
@@ -28,24 +24,37 @@ def limits_of(
 
     Parameters
     ----------
-    query : sqlglot.Expression
-        A validated query.
+    query : dict
+        The tree of a validated query.
     views : mapping of str to tuple of str
         Columns by view.
-    view_of : callable
-        Maps a table to its view, or None for a CTE.
 
-    Returns
-    -------
-    dict of str to dict
-        Limits by view, for views with a column limited in every place.
+    Yields
+    ------
+    dict
+        A table of the FROM clause.
+    dict
+        Its limits.
     """
-    places: dict[str, list[Limits]] = {}
-    for table in query.find_all(exp.Table):
-        view = view_of(table)
-        if view is not None:
-            places.setdefault(view, []).append(_limits(table, views[view]))
-    limits_by_view = {view: _either(view_limits) for view, view_limits in places.items()}
+    source = query.get("from_table")
+    if not isinstance(source, dict):
+        return
+    is_alone = source["type"] == "BASE_TABLE"
+    # An alias may hide the column.
+    renamed = {column["alias"].lower() for column in query["select_list"] if column["alias"]}
+    for table, join in _tables(source, None):
+        columns = [
+            column for column in views.get(table["table_name"].lower(), ()) if column.lower() not in renamed
+        ]
+        yield (
+            table,
+            _limits(table, columns, [*_parts(query["where_clause"]), *_joining(join)], is_alone=is_alone),
+        )
+
+
+def combined(places: Mapping[str, list[Limits]]) -> dict[str, Limits]:
+    """Return the limits by view that hold in every place where it is read."""
+    limits_by_view = {view: _either(alternatives) for view, alternatives in places.items()}
     return {view: limits for view, limits in limits_by_view.items() if limits}
 
 
@@ -57,70 +66,68 @@ def _either(alternatives: list[Limits]) -> Limits:
     }
 
 
-def _limits(table: exp.Table, columns: Iterable[str]) -> Limits:
-    """Return the limits of a table by the SELECT that reads it."""
-    source = table.parent
-    select = source.parent if isinstance(source, exp.From | exp.Join) else None
-    if not isinstance(select, exp.Select):
+def _tables(source: Node, join: Node | None) -> Iterator[tuple[Node, Node | None]]:
+    """Yield the tables of a FROM clause, with the join that adds them."""
+    if source["type"] == "BASE_TABLE":
+        yield source, join
+    elif source["type"] == "JOIN":
+        yield from _tables(source["left"], None)
+        yield from _tables(source["right"], source)
+
+
+def _limits(table: Node, columns: Iterable[str], conditions: Iterable[Node], *, is_alone: bool) -> Limits:
+    name = (table["alias"] or table["table_name"]).lower()
+    own_columns = {column.lower(): column for column in _COLUMNS.intersection(columns)}
+    # Columns may be renamed: `user_fields AS f(a, b)`.
+    if table["column_name_alias"]:
         return {}
-    name = (table.alias or table.name).lower()
-    is_alone = not select.args.get("joins") and not select.args.get("laterals")
-    # An alias may hide the column.
-    renamed = {column.alias.lower() for column in select.expressions if isinstance(column, exp.Alias)}
-    own_columns = {
-        column.lower(): column for column in _COLUMNS.intersection(columns) if column.lower() not in renamed
-    }
     limits: dict[str, set[str]] = {}
-    for condition in _conditions(select, source):
+    for condition in conditions:
         limited = _limited(condition)
         if limited is None:
             continue
-        column, values = limited
+        (*qualifier, column), values = limited
         # An unqualified column may belong to another table.
-        is_own = column.table.lower() == name if column.table else is_alone
-        own = own_columns.get(column.name.lower())
+        is_own = qualifier[0].lower() == name if qualifier else is_alone
+        own = own_columns.get(column.lower())
         if is_own and own is not None:
             limits[own] = limits[own] & values if own in limits else values
     return {column: tuple(sorted(values)) for column, values in limits.items()}
 
 
-def _conditions(select: exp.Select, source: exp.Expression | None) -> Iterator[exp.Expression]:
-    where = select.args.get("where")
-    if where is not None:
-        yield from _parts(where.this)
-    if isinstance(source, exp.Join) and source.args.get("on") is not None:
-        # LEFT and INNER JOIN add only rows for which the condition holds.
-        kinds = {source.side.upper(), source.kind.upper()}
-        if kinds <= {"", "LEFT", "INNER", "OUTER"}:
-            yield from _parts(source.args["on"])
+def _joining(join: Node | None) -> Iterator[Node]:
+    # LEFT and INNER JOIN add only rows for which the condition holds.
+    if join is not None and join["ref_type"] == "REGULAR" and join["join_type"] in {"INNER", "LEFT"}:
+        yield from _parts(join["condition"])
 
 
-def _parts(condition: exp.Expression) -> Iterator[exp.Expression]:
+def _parts(condition: Node | None) -> Iterator[Node]:
     """Yield the conjuncts of a condition."""
-    if isinstance(condition, exp.Paren):
-        yield from _parts(condition.this)
-    elif isinstance(condition, exp.And):
-        yield from _parts(condition.left)
-        yield from _parts(condition.right)
+    if condition is None:
+        return
+    if condition["type"] == "CONJUNCTION_AND":
+        for part in condition["children"]:
+            yield from _parts(part)
     else:
         yield condition
 
 
-def _limited(condition: exp.Expression) -> tuple[exp.Column, set[str]] | None:
+def _limited(condition: Node) -> tuple[list[str], set[str]] | None:
     """Return the column and texts of an equality or IN condition, or None."""
-    if isinstance(condition, exp.EQ):
-        column, others = condition.left, [condition.right]
-        if not isinstance(column, exp.Column):
-            column, others = condition.right, [condition.left]
-    elif (
-        isinstance(condition, exp.In) and not condition.args.get("query") and not condition.args.get("unnest")
-    ):
-        column, others = condition.this, condition.expressions
+    if condition["type"] == "COMPARE_EQUAL":
+        column, others = condition["left"], [condition["right"]]
+        if column["class"] != "COLUMN_REF":
+            column, others = condition["right"], [condition["left"]]
+    elif condition["type"] == "COMPARE_IN":
+        column, *others = condition["children"]
     else:
         return None
-    is_text = bool(others) and all(
-        isinstance(literal, exp.Literal) and literal.is_string for literal in others
+    is_text = all(
+        other["class"] == "CONSTANT"
+        and other["value"]["type"]["id"] == "VARCHAR"
+        and not other["value"]["is_null"]
+        for other in others
     )
-    if not isinstance(column, exp.Column) or not is_text:
+    if column["class"] != "COLUMN_REF" or not others or not is_text:
         return None
-    return column, {literal.name for literal in others}
+    return column["column_names"], {other["value"]["value"] for other in others}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from datetime import datetime
 from decimal import Decimal
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from attrib_ds import instants, schema
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.json_numbers import load_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,7 +88,7 @@ def cell_text(cell: Cell) -> str:
 
 def _current(text: str | None) -> Cell:
     """Return the current value of a field from the JSON list of its entries, or None."""
-    entries = json.loads(text, parse_float=Decimal) if text else []
+    entries = load_exact(text) if text else []
     if not entries:
         return None
     current = entries[0].get("current")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.users import GetUser
+from attrib_ds.json_numbers import load_exact
 from attrib_ds.queries.expressions import fetch
 from attrib_ds.records.json_records import to_json
 from attrib_ds.service.events.metrics import as_resource
@@ -70,4 +69,4 @@ def _all_records(backend: Backend, user_id: str) -> dict[str, list[Any]]:
 
 def _records(table: pa.Table, resource: str) -> list[Any]:
     texts = [text for batch in table.to_batches() for text in to_json(batch, resource=resource)]
-    return [json.loads(text, parse_float=Decimal) for text in texts]
+    return [load_exact(text) for text in texts]

@@ -11,12 +11,13 @@ import pyarrow as pa
 from attrib_ds.contract import Answer
 from attrib_ds.contract.columns import columns
 from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.json_numbers import whole
 from attrib_ds.records.json_pages import read_page
 from attrib_ds.records.json_records import decode, from_json
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.arrow_spool import ArrowSpool
 from attrib_ds.transports.http.json_stream import Unreadable, read_records
-from attrib_ds.transports.http.plain_answers import read_value, whole
+from attrib_ds.transports.http.plain_answers import read_value
 from attrib_ds.transports.http.retrying import AttemptFailed
 
 if TYPE_CHECKING:
@@ -188,7 +189,14 @@ def _arrow_reader(response: Response) -> Iterator[tuple[pa.RecordBatchStreamRead
     try:
         with pa.ipc.open_stream(pa.PythonFile(response.file(), mode="r")) as reader:
             metadata = (reader.schema.metadata or {}).items()
-            yield reader, {name.decode(): int(number) for name, number in metadata if number.isdigit()}
+            yield (
+                reader,
+                {
+                    name.decode(): int(number)
+                    for name, number in metadata
+                    if len(number) < 20 and number.isdigit()
+                },
+            )
     except OSError as error:
         # Arrow raises OSError itself; connection errors are subclasses.
         if type(error) is not OSError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import json
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
+from attrib_ds.json_numbers import exact_number
 from attrib_ds.records.json_records import from_json
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _Text:
         self._text = ""
         self._at = 0
         self._is_all = False
-        self._json = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)
+        self._json = json.JSONDecoder(parse_float=exact_number, parse_constant=_refuse)
 
     def peek(self) -> str:
         """Return the next character that is not whitespace; "" at the end."""
@@ -138,7 +138,7 @@ class _Text:
         while True:
             try:
                 value, end = self._json.raw_decode(self._text, self._at)
-            except (ValueError, ArithmeticError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 problem = str(error) or type(error).__name__
                 is_whole = False
             else:

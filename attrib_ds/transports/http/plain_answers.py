@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import tempfile
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import OPERATIONS, File
+from attrib_ds.json_numbers import whole
 from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.json_stream import Unreadable
 from attrib_ds.transports.http.remote_errors import item_error
@@ -45,25 +45,12 @@ def read_value(response: Response, operation: Operation) -> object:
     return _READERS[operation.answer.kind](response)
 
 
-def whole(value: Any) -> int | None:
-    """Return an integer, also from a decimal such as 1.0; None for anything else.
-
-    Examples
-    --------
-    >>> whole(Decimal("1.0")), whole(Decimal("1.5")), whole(True)
-    (1, None, None)
-    """
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or value != int(value):
-        return None
-    return int(value)
-
-
 def _id(response: Response) -> str:
     return str(_member(response, "id", str))
 
 
 def _modified(response: Response) -> int:
-    number = whole(_member(response, "modifiedCount", int | Decimal))
+    number = whole(_object(response).get("modifiedCount"))
     if number is None:
         raise Unreadable("its modifiedCount is not a whole number")
     return number

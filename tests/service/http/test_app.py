@@ -91,6 +91,9 @@ def test_g182_problem_details_where_they_are_asked_for(call, anyone):
         b"true",
         b"{}{}",
         b'{"limit": 1e999999999999999999999}',
+        b'{"limit": 1e999999999}',
+        b'{"sort": {"startDate": 1e999999999}}',
+        b'{"interactionFilter": {"type": "predicate", "field": "hitCount", "operator": "equals", "value": 1e999999999}}',
         b'{"limit": ' + b"9" * 5_000 + b"}",
         b'{"a":' * 70 + b"1" + b"}" * 70,
         b"[" * 100_000,
@@ -103,6 +106,26 @@ def test_r321_a_body_that_is_no_json_object_is_refused(call, body):
     reply = call("POST", SEARCH, body)
     assert reply.status == 400
     assert len(reply.content) < 10_000
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"limit": 2.0, "offset": 1e0}', b'{"sort": {"startDate": -1.0}}', b'{"limit": 20E-1}']
+)
+def test_g221_whole_numbers_may_have_a_decimal_point(call, body):
+    assert call("POST", SEARCH, body).status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b'{"limit": 2.5}', "/limit: 2.5 is not allowed"),
+        (b'{"sort": {"startDate": -1.5}}', "/sort: -1.5 is not a direction"),
+        (b'{"limit": [1.0]}', "/limit: [1.0] is not allowed"),
+        (b'{"limit": 1e999999999}', "/limit: 1e999999999 is not allowed"),
+    ],
+)
+def test_g221_messages_show_numbers_as_json(call, body, shown):
+    assert shown in call("POST", SEARCH, body).json()["message"]
 
 
 def test_g188_64_levels_are_allowed(call):

@@ -1,13 +1,20 @@
 """Key files: what they must hold, where they are found, and who may read them."""
 
+import base64
 import json
 import warnings
+from contextlib import suppress
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.json_values import json_values
 
 from attrib_ds import connect, errors
+from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.rule import Refused
 from attrib_ds.transports.http.credentials import protect_key, read_credentials
 
 
@@ -111,3 +118,41 @@ def test_private_keys_that_cannot_sign(key):
             read_credentials(protect_key({**key, "privateKey": private_key}))
         assert private_key[:40] not in str(caught.value)
         assert caught.value.__context__ is None
+
+
+MEMBERS = ("clientId", "serviceAccountEmail", "privateKeyId", "privateKey")
+NO_PEM = st.builds(
+    "-----BEGIN {0}-----\n{1}\n-----END {0}-----\n".format,
+    st.sampled_from(
+        ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "CERTIFICATE"]
+    ),
+    st.binary(max_size=60).map(lambda content: base64.b64encode(content).decode()),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@settings(max_examples=200, deadline=5_000)
+@given(
+    st.binary(max_size=50)
+    | json_values(MEMBERS).map(
+        lambda value: encode(value).encode("utf-8", "surrogatepass") if is_plain(value) else b""
+    )
+    | st.fixed_dictionaries({name: NO_PEM | st.text(min_size=1, max_size=20) for name in MEMBERS}).map(
+        lambda members: json.dumps(members).encode()
+    )
+)
+def test_any_file_is_a_key_file_or_refused(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("keys") / "key.json"
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+    with suppress(errors.InvalidRequest):
+        read_credentials(protect_key(path))
+
+
+def is_plain(value):
+    try:
+        encode(value)
+    except Refused:
+        return False
+    return True

@@ -1,13 +1,16 @@
 """JSON that arrives in pieces reads as JSON that arrives at once."""
 
 import json
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.json_values import NUMBERS
 
 from attrib_ds import errors
+from attrib_ds.json_numbers import whole
 from attrib_ds.records.json_records import decode, from_json
 from attrib_ds.transports.http.json_stream import Unreadable, read_records
 
@@ -95,3 +98,28 @@ def test_what_is_no_json_of_records_is_told(text):
     for sizes in ([], [1] * len(text)):
         with pytest.raises((Unreadable, errors.ServiceFailure)):
             read_records(pieces(text, sizes), COLUMNS)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_any_number_is_read_or_refused_at_once(number):  # G-221
+    content = f'{{"total": {number}, "data": [{{"n": {number}, "geo": {{"x": {number}}}}}]}}'.encode()
+    with suppress(Unreadable, errors.ServiceFailure):
+        table, others = read_records([content[:20], content[20:]], COLUMNS)
+        assert abs(table["n"][0].as_py()) < 2**63
+        assert whole(others["total"]) == table["n"][0].as_py()
+
+
+@pytest.mark.timeout(60)
+@settings(deadline=2_000)
+@given(
+    st.lists(
+        st.sampled_from(
+            ['{"', '"}', "[", "]", '"data"', ":", ",", "1", "1e9", "-", "nul", "l", "\\ud800", "é"]
+        ),
+        max_size=30,
+    )
+)
+def test_any_pieces_are_read_or_refused(pieces):
+    with suppress(Unreadable, errors.ServiceFailure):
+        read_records([piece.encode() for piece in pieces], COLUMNS)

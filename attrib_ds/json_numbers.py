@@ -1,0 +1,113 @@
+"""Reads numbers of JSON text exactly, within bounds that keep arithmetic with them fast.
+
+``int(Decimal("1e999999999"))`` takes minutes that no signal interrupts. A number beyond the bounds stays
+text, as an :class:`ExtremeNumber`: no check of numbers accepts it, and it is written as it came.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+
+#: A whole number written with a decimal point or an exponent has at most so many digits (G-221).
+MOST_DIGITS: Final = 18
+#: Powers of ten beyond every double.
+_LARGEST_POWER: Final = 400
+#: Characters of a number; as many digits as Python reads in an integer.
+_LONGEST: Final = 4_300
+
+
+class ExtremeNumber:
+    """A JSON number that is too large, too small or too long for arithmetic.
+
+    Parameters
+    ----------
+    text : str
+        The number as it came.
+
+    Examples
+    --------
+    >>> exact_number("1e999999999"), exact_number("0.10")
+    (1e999999999, Decimal('0.10'))
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExtremeNumber) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def exact_number(text: str) -> Decimal | ExtremeNumber:
+    """Return a JSON number with a decimal point or exponent: ``parse_float`` of every JSON parser here.
+
+    Examples
+    --------
+    >>> exact_number("1.50"), exact_number("0e500")
+    (Decimal('1.50'), 0e500)
+    """
+    # Decimal reads a text of any length, but no exponent of twenty digits.
+    if len(text) <= _LONGEST:
+        try:
+            number = Decimal(text)
+        except ArithmeticError:
+            return ExtremeNumber(text)
+        if -_LARGEST_POWER <= number.adjusted() <= _LARGEST_POWER:
+            return number
+    return ExtremeNumber(text)
+
+
+def load_exact(text: str | bytes) -> Any:
+    """Parse JSON text that the project stored, numbers as :func:`exact_number` reads them.
+
+    Examples
+    --------
+    >>> load_exact('{"amount": 0.10}')
+    {'amount': Decimal('0.10')}
+    """
+    return json.loads(text, parse_float=exact_number)
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number, also one written as ``1.0`` or ``1e0``; None for anything else (G-221).
+
+    Examples
+    --------
+    >>> whole(Decimal("1.0")), whole(2.0), whole(Decimal("1.5")), whole(True), whole(Decimal("1e18"))
+    (1, 2, None, None, None)
+    """
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, Decimal):
+        # Before the conversion, which takes time that grows with the number.
+        is_whole = value.is_finite() and value.adjusted() < MOST_DIGITS and value == value.to_integral_value()
+        return int(value) if is_whole else None
+    if not isinstance(value, float | np.floating) or not abs(float(value)) < 10**MOST_DIGITS:
+        return None
+    return int(value) if float(value).is_integer() else None
+
+
+def plain(value: object) -> object:
+    """Return numbers as their JSON text shows them in a message; any other value unchanged.
+
+    Examples
+    --------
+    >>> plain(Decimal("1.0")), plain(np.float64(2.5)), plain("1.0")
+    (1.0, 2.5, '1.0')
+    """
+    if isinstance(value, Decimal):
+        return ExtremeNumber(str(value))
+    return value.item() if isinstance(value, np.number) else value

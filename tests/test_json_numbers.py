@@ -1,0 +1,100 @@
+"""Numbers of JSON are exact, and none takes longer than its digits."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from attrib_ds.json_numbers import ExtremeNumber, exact_number, load_exact, plain, whole
+
+JSON_NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,25})?", fullmatch=True)
+
+
+@given(JSON_NUMBERS)
+@example("1e999999999")
+@example("0e999999999")
+@example("1e-999999999")
+@example("1e99999999999999999999999")
+@example("1." + "0" * 5_000)
+def test_arithmetic_with_a_number_is_fast(text):
+    number = exact_number(text)
+    if isinstance(number, Decimal):
+        assert number == Decimal(text)
+        # Either would take minutes for an exponent of nine digits.
+        assert len(str(int(number))) < 500
+        assert len(f"{number:f}") < 10_000
+    else:
+        assert number.text == text
+
+
+@given(JSON_NUMBERS)
+@example("1.0")
+@example("1e0")
+@example("-0.0")
+@example("999999999999999999.0")
+@example("1000000000000000000.0")
+@example("1e17")
+@example("1e999999999")
+def test_whole_numbers_have_no_fraction_and_at_most_18_digits(text):
+    mantissa, _, power = text.lower().partition("e")
+    digits, _, fraction = mantissa.lstrip("-").partition(".")
+    expected = None
+    if len(power) < 4:
+        # In integers: the digits without their point, and how far it is from their end.
+        scale = int(power or 0) - len(fraction)
+        number = int(digits + fraction)
+        is_whole = scale >= 0 or number % 10**-scale == 0
+        number = (number * 10**scale if scale >= 0 else number // 10**-scale) if is_whole else 0
+        if is_whole and number < 10**18:
+            expected = -number if text.startswith("-") else number
+        assert whole(exact_number(text)) == expected
+    elif expected is None and int(digits + fraction):
+        assert whole(exact_number(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, 5),
+        (-(10**25), -(10**25)),
+        (np.int64(5), 5),
+        (2.0, 2),
+        (-0.0, 0),
+        (np.float32(2), 2),
+        (1e18, None),
+        (1.5, None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (Decimal("NaN"), None),
+        (Decimal("Infinity"), None),
+        (True, None),
+        (np.True_, None),
+        ("1", None),
+        ("١", None),
+        (None, None),
+    ],
+)
+def test_what_is_a_whole_number(value, expected):
+    assert whole(value) == expected
+    assert expected is None or type(whole(value)) is int
+
+
+def test_stored_text_keeps_its_numbers():
+    assert load_exact(b'{"a": [0.10, 1, 1e999]}') == {"a": [Decimal("0.10"), 1, ExtremeNumber("1e999")]}
+    with pytest.raises(json.JSONDecodeError):
+        load_exact("[0x10]")
+
+
+def test_messages_show_numbers_as_json():
+    assert [repr(plain(value)) for value in (Decimal("1.0"), np.float64(2.5), np.int64(3), 1.0, "1.0")] == [
+        "1.0",
+        "2.5",
+        "3",
+        "1.0",
+        "'1.0'",
+    ]
