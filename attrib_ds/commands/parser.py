@@ -247,7 +247,14 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
     )
     serve.add_argument("--no-rates", action="store_true", help="switch rate limits off")
     serve.add_argument(
-        "--threads", type=_positive, metavar="N", help="requests processed at once (default 32)"
+        "--threads", type=_positive, metavar="N", help="requests but reads processed at once (default 32)"
+    )
+    serve.add_argument("--reads", type=_positive, metavar="N", help="reads processed at once (default 4)")
+    serve.add_argument(
+        "--seconds-to-read",
+        type=_positive,
+        metavar="N",
+        help="seconds after which a read is stopped and answered 503 (default 30)",
     )
     serve.add_argument(
         "--most-waiting",

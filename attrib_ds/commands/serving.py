@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _LIMITS: Final = (
     "threads",
     "most_waiting",
+    "reads",
+    "seconds_to_read",
     "most_connections",
     "most_connections_per_address",
     "body_mebibytes",

@@ -9,6 +9,7 @@ from attrib_ds.contract.request import ProjectRequest
 from attrib_ds.contract.rule import Refused, Rule, listed, nearest, shown
 from attrib_ds.contract.values import Limit, Offset, whole
 from attrib_ds.filters import Predicate, from_json, to_json
+from attrib_ds.filters.predicates import measure
 
 _DEEPEST: Final = 10
 _MOST_NODES: Final = 200
@@ -52,7 +53,7 @@ def _check_node(node: Any, *, level: int) -> int:
     elif kind == "event":
         _check_event(node)
     elif kind == "interaction":
-        _check_interaction(node)
+        return 1 + _check_interaction(node)
     else:
         return 1 + _check_rules(node, kind, level)
     return 1
@@ -87,10 +88,13 @@ def _check_event(node: Mapping[str, Any]) -> None:
             instants.parse(node[bound], argument=bound)
 
 
-def _check_interaction(node: Mapping[str, Any]) -> None:
-    if node.get("filter") is not None:
-        from_json(node["filter"], kind="interaction")
+def _check_interaction(node: Mapping[str, Any]) -> int:
+    """Check a count of interactions and return the number of nodes of its filter."""
     _check_count(node)
+    if node.get("filter") is None:
+        return 0
+    _, nodes = measure(from_json(node["filter"], kind="interaction"))
+    return nodes
 
 
 def _check_count(node: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial, reduce, singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,12 @@ from attrib_ds.filters.vocabulary import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+
+#: Number of values up to which a list is written as constants of the expression.
+_FEW: Final = 100
+#: Code points of the private use area, more than a list has values of one letter.
+_PRIVATE_USE: Final = range(0xE000, 0xF900)
+_IBIS_TYPES: Final[Mapping[type, str]] = {str: "string", int: "int64", float: "float64", bool: "boolean"}
 
 #: Fields that contain an email address in every project (G-216).
 _EMAILS: Final = frozenset({"fields.email", "user.email"})
@@ -115,7 +121,11 @@ def _(predicate: Condition, compare: Callable[[Comparison], ir.BooleanValue]) ->
 def _compare(leaf: Comparison, *, table: ir.Table) -> ir.BooleanValue:
     """Evaluate the positive form of a comparison on the columns of a row."""
     if leaf.operator_type != FieldType.OBJECT:
-        return _holds(leaf, _column(table, leaf.field, leaf.field))
+        column = _column(table, leaf.field, leaf.field)
+        is_long = isinstance(leaf.value, tuple) and len(leaf.value) > _FEW
+        return (
+            _any_is_in(leaf, column, table) if is_long and column.type().is_array() else _holds(leaf, column)
+        )
     members = [name for name in table.columns if name == leaf.field or name.startswith(f"{leaf.field}.")]
     if not members:
         raise InvalidRequest.choice(leaf.field, leaf.field, table.columns)
@@ -169,6 +179,14 @@ def _holds(leaf: Comparison, column: Any) -> ir.BooleanValue:
     return _TESTS[positive](readable, _constant(leaf, readable)).fill_null(False)
 
 
+def _any_is_in(leaf: Comparison, column: Any, table: ir.Table) -> ir.BooleanValue:
+    """Test whether any value of an array is in a long list, with joins, which engines refuse in a lambda."""
+    # In a structure, since Ibis takes an array to be the list itself.
+    key = ibis.struct({"array": column})
+    values = table.select(key=key, value=column.unnest())
+    return key.isin(values.filter(_holds(leaf, values.value)).key).fill_null(False)
+
+
 def _read(leaf: Comparison, column: Any) -> Any:
     """Return the column in the type of the comparison, or refuse it."""
     held = column.type()
@@ -199,6 +217,9 @@ def _constant(leaf: Comparison, column: Any) -> Any:
     """Return the value or list of values in the type of the column."""
     if leaf.operator_type != FieldType.INSTANT or leaf.value is None:
         return list(leaf.value) if isinstance(leaf.value, tuple) else leaf.value
+    if isinstance(leaf.value, tuple) and len(leaf.value) > _FEW:
+        zone = None if column.type().timezone is None else UTC
+        return [instants.parse(text, argument="value").replace(tzinfo=zone) for text in leaf.value]
     if isinstance(leaf.value, tuple):
         return [_instant(text, column) for text in leaf.value]
     return _instant(leaf.value, column)
@@ -222,13 +243,33 @@ def _fold(text: str) -> Any:
 
 def _equals_email(leaf: Comparison, column: Any) -> ir.BooleanValue:
     values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
-    return column.strip().lower().isin([_fold(str(value).strip()) for value in values]).fill_null(False)
+    return _is_in(column.strip().lower(), [_fold(str(value).strip()) for value in values]).fill_null(False)
+
+
+def _is_in(column: Any, values: list[Any]) -> ir.BooleanValue:
+    """Test whether a value is in a list, of which a long one is a table: constants take seconds to plan."""
+    if len(values) <= _FEW or any(isinstance(value, ir.Value) for value in values):
+        return column.isin(values)
+    by_type: dict[type, list[str]] = {}
+    for value in dict.fromkeys(values):
+        by_type.setdefault(type(value), []).append(str(value))
+    types = {**_IBIS_TYPES, datetime: column.type()}
+    return reduce(operator.or_, (column.isin(_table(texts, types[kind])) for kind, texts in by_type.items()))
+
+
+def _table(texts: list[str], held: Any) -> Any:
+    """Return values as the column of a table, made from one constant on any engine."""
+    used = set().union(*texts)
+    # Spark takes the separator as a regular expression, in which these letters have no meaning.
+    separator = next(letter for letter in map(chr, _PRIVATE_USE) if letter not in used)
+    constants = ibis.literal(separator.join(texts)).split(separator).unnest().cast(held)
+    return constants.name("value").as_table()["value"]
 
 
 #: Test of a column and a value, by positive operator; null for null.
 _TESTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "equals": lambda column, value: column == value,
-    "in": lambda column, values: column.isin(values),
+    "in": _is_in,
     "contains": lambda column, text: column.lower().contains(_fold(text)),
     "startsWith": lambda column, text: column.lower().startswith(_fold(text)),
     "endsWith": lambda column, text: column.lower().endswith(_fold(text)),

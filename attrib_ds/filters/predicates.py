@@ -10,7 +10,8 @@ from typing import ClassVar, Final, Literal, NoReturn
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import draw
 from attrib_ds.filters.operators import OPERATORS
-from attrib_ds.filters.values import Names, Scalar, Value, infer_type, settle
+from attrib_ds.filters.patterns import expanded_size
+from attrib_ds.filters.values import LARGEST_PATTERN, Names, Scalar, Value, infer_type, settle
 from attrib_ds.filters.vocabulary import Kind, check_kind, is_open
 
 Combinator = Literal["AND", "OR"]
@@ -18,6 +19,8 @@ Combinator = Literal["AND", "OR"]
 #: Maximum size of a predicate (G-087); conditions and comparisons both count as levels and nodes.
 MOST_LEVELS: Final = 10
 MOST_NODES: Final = 200
+#: Maximum expanded size of all regular expressions together.
+MOST_PATTERNS: Final = 4 * LARGEST_PATTERN
 
 _SYMBOLS: Final = {"AND": "&", "OR": "|"}
 _LABELS: Final = {
@@ -211,7 +214,7 @@ class Condition(Predicate):
                     "to its own argument (interaction predicates to where=, node predicates to nodes=)",
                     field="rules",
                 )
-        levels, nodes = _measure(self)
+        levels, nodes = measure(self)
         if levels > MOST_LEVELS:
             raise InvalidRequest(
                 f"rules: a predicate may have at most {MOST_LEVELS} levels, this one has {levels}; join "
@@ -222,6 +225,13 @@ class Condition(Predicate):
             raise InvalidRequest(
                 f"rules: a predicate may have at most {MOST_NODES} comparisons and conditions, this one has "
                 f"{nodes}; use .isin([...]) instead of many comparisons of one field",
+                field="rules",
+            )
+        size = _pattern_size(self)
+        if size > MOST_PATTERNS:
+            raise InvalidRequest(
+                f"rules: the patterns of a predicate stand for {size:,} characters and classes, and are "
+                f"slow; allowed: {MOST_PATTERNS:,}; use fewer, or .isin([...]) or .contains(...)",
                 field="rules",
             )
 
@@ -337,12 +347,21 @@ def _is_ordering(predicate: Predicate) -> bool:
     return isinstance(predicate, Comparison) and OPERATORS[predicate.operator].complement is None
 
 
-def _measure(predicate: Predicate) -> tuple[int, int]:
+def measure(predicate: Predicate) -> tuple[int, int]:
     """Count levels and nodes."""
     if not isinstance(predicate, Condition):
         return 1, 1
-    sizes = [_measure(rule) for rule in predicate.rules]
+    sizes = [measure(rule) for rule in predicate.rules]
     return 1 + max((levels for levels, _ in sizes), default=0), 1 + sum(nodes for _, nodes in sizes)
+
+
+def _pattern_size(predicate: Predicate) -> int:
+    """Add up the sizes of the regular expressions."""
+    if isinstance(predicate, Condition):
+        return sum(_pattern_size(rule) for rule in predicate.rules)
+    if isinstance(predicate, Comparison) and OPERATORS[predicate.operator].positive == "matches":
+        return expanded_size(str(predicate.value))
+    return 0
 
 
 def _operand(rule: Predicate) -> str:

@@ -17,6 +17,7 @@ import pyarrow.compute
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.operators import Operator, check_type, lookup
+from attrib_ds.filters.patterns import expanded_size
 from attrib_ds.filters.vocabulary import FieldType, read_as, resolve
 from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber, plain, whole
 
@@ -28,6 +29,8 @@ Value = Scalar | tuple[Scalar, ...] | None
 
 MOST_VALUES: Final = 10_000
 LONGEST_PATTERN: Final = 512
+#: Maximum expanded size of a pattern: at worst a second for a megabyte of text.
+LARGEST_PATTERN: Final = 600
 _NOUNS: Final[Mapping[FieldType, str]] = {
     FieldType.TEXT: "text",
     FieldType.TEXTS: "text",
@@ -260,6 +263,14 @@ def _check_pattern(pattern: str, argument: str) -> None:
         raise InvalidRequest(
             f"{argument}: a pattern may have at most {LONGEST_PATTERN} characters, this one has "
             f"{len(pattern)}",
+            field=argument,
+        )
+    size = expanded_size(pattern)
+    if size > LARGEST_PATTERN:
+        raise InvalidRequest(
+            f"{argument}: {reprlib.repr(pattern)} stands for {size:,} characters and classes once its "
+            f"repetitions are written out, and is slow; allowed: {LARGEST_PATTERN}; "
+            "repeat less, or with * or +",
             field=argument,
         )
     try:

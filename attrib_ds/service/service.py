@@ -80,9 +80,10 @@ if TYPE_CHECKING:
     from attrib_ds.contract.administration import RestoreProject
     from attrib_ds.contract.loading import LoadRecords
     from attrib_ds.service.store.audit import Line
+    from attrib_ds.service.store.cancellation import Cancellation
     from attrib_ds.service.store.settings import ProjectSettings
 
-    Handler: TypeAlias = Callable[["Service", Any, Line | None], Answer]
+    Handler: TypeAlias = Callable[["Service", Any, Line | None, Cancellation | None], Answer]
 
 #: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
@@ -222,13 +223,22 @@ class Service:
         """
         return self.stream(operation, request, account).whole()
 
-    def stream(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
+    def stream(
+        self,
+        operation: Operation,
+        request: Any,
+        account: str | None = None,
+        *,
+        cancellation: Cancellation | None = None,
+    ) -> Answer:
         """Carry out one operation and stream its records.
 
         Parameters
         ----------
         operation, request, account
             As for :meth:`send`, which raises the same errors.
+        cancellation : Cancellation, optional
+            Interrupts its queries, which then fail.
 
         Returns
         -------
@@ -243,7 +253,7 @@ class Service:
         leave = self._enter()
         try:
             with self._translated_errors():
-                answer = self._carry_out(operation.name, request, line)
+                answer = self._carry_out(operation.name, request, line, cancellation)
         except BaseException:
             leave()
             raise
@@ -261,12 +271,14 @@ class Service:
 
         return replace(answer, tables=tables, close=close)
 
-    def _carry_out(self, name: str, request: Any, line: Line | None) -> Answer:
+    def _carry_out(
+        self, name: str, request: Any, line: Line | None, cancellation: Cancellation | None
+    ) -> Answer:
         handler = _HANDLERS.get(name)
         if handler is None:
             raise NotSupported(f"{name}: not supported by embedded projects in this version")
         self._check_project(request)
-        answer = handler(self, request, line)
+        answer = handler(self, request, line, cancellation)
         try:
             self._log_read(line)
         except BaseException:
@@ -409,8 +421,12 @@ def _load(store: Store, request: LoadRecords) -> Answer:
 
 
 def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
-    def handler(service: Service, request: Any, line: Line | None) -> Answer:
+    def handler(
+        service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
+    ) -> Answer:
         store = service._store
+        if cancellation is not None:
+            store = store.with_cancellation(cancellation)
         if line is not None and not line.is_read:
             # The audit line is written in the same transaction.
             store = store.with_extra_job(lambda connection: audit.append(connection, [line]))
@@ -420,11 +436,11 @@ def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
 
 
 def _with_ingestion(handle: Callable[..., Answer]) -> Handler:
-    return lambda service, request, line: handle(service._ingestion, request, line=line)
+    return lambda service, request, line, _: handle(service._ingestion, request, line=line)
 
 
 def _with_states(handle: Callable[..., Answer]) -> Handler:
-    return lambda service, request, line: handle(service._states, request, line=line)
+    return lambda service, request, line, _: handle(service._states, request, line=line)
 
 
 #: The handler of every operation of an open project.

@@ -19,6 +19,7 @@ from attrib_ds.service.http.body_memory import BodyBudget
 from attrib_ds.service.http.dispatch import Dispatcher
 from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.health import Health
+from attrib_ds.service.http.reads import Reads
 from attrib_ds.service.http.routing import Route, Routes, allowed
 from attrib_ds.service.http.server_options import ServerOptions
 from attrib_ds.service.http.thread_pool import ThreadPool
@@ -75,8 +76,11 @@ class _Application:
         self, projects: Projects, accounts: Accounts, token_urls: Collection[str], options: ServerOptions
     ) -> None:
         self._pool = ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
+        self._reads = Reads(options)
         budget = BodyBudget(options.body_mebibytes * MEBIBYTE)
-        self._dispatcher = Dispatcher(projects, accounts, pool=self._pool, budget=budget, options=options)
+        self._dispatcher = Dispatcher(
+            projects, accounts, pool=self._pool, reads=self._reads, budget=budget, options=options
+        )
         self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
         self._health = Health(projects, accounts)
         self._routes = Routes(OPERATIONS.values())
@@ -100,6 +104,7 @@ class _Application:
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        self._reads.close()
         self._pool.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -129,8 +134,12 @@ class _Application:
             raise
         except Exception as error:  # noqa: BLE001  (the client always gets a response)
             failure = error_responses.to_http_error(error)
-            # A refusal, such as 503 under load, is not a fault of the server.
-            if failure.status >= 500 and not isinstance(error, NotSupported | HttpError):
+            if isinstance(error, HttpError):
+                # A limit, such as a full queue or a deadline: no fault, so no traceback.
+                if failure.status >= 500:
+                    _log.warning("request %s: %s", request.state.request_id, failure.message)
+            # An operation that is not supported is not a fault of the server.
+            elif failure.status >= 500 and not isinstance(error, NotSupported):
                 _log.error("request %s failed", request.state.request_id, exc_info=error)
             if not reply.status:
                 accept = request.headers.get("accept", "")

@@ -14,6 +14,7 @@ from attrib_ds.service.http import bodies, rate_limits, responses
 from attrib_ds.service.http.error_responses import HttpError, with_wire_names
 from attrib_ds.service.http.event_batches import create_events
 from attrib_ds.service.http.rate_limits import Claim, network_of
+from attrib_ds.service.http.reads import READS
 from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES, SQL_SCOPE
 from attrib_ds.service.store.ids import new_uuid
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from attrib_ds.service.http.body_memory import BodyBudget, BodyMemory
     from attrib_ds.service.http.projects import Projects
     from attrib_ds.service.http.rate_limits import Quota
+    from attrib_ds.service.http.reads import Read, Reads
     from attrib_ds.service.http.server_options import RateLimits, ServerOptions
     from attrib_ds.service.http.thread_pool import ThreadPool
     from attrib_ds.service.service import Service
@@ -49,7 +51,9 @@ class Dispatcher:
     accounts : Accounts
         Service accounts.
     pool : ThreadPool
-        Threads that carry out the operations.
+        Threads that carry out the operations that are not reads.
+    reads : Reads
+        Threads that carry out reads.
     budget : BodyBudget
         Memory for request bodies.
     options : ServerOptions
@@ -62,12 +66,14 @@ class Dispatcher:
         accounts: Accounts,
         *,
         pool: ThreadPool,
+        reads: Reads,
         budget: BodyBudget,
         options: ServerOptions,
     ) -> None:
         self._projects = projects
         self._accounts = accounts
         self._pool = pool
+        self._reads = reads
         self._limits = options.rate_limits
         self._has_sql = options.sql
         self._buckets = rate_limits.Buckets()
@@ -109,8 +115,12 @@ class Dispatcher:
             self._check_arguments(operation, access, arguments)
             quotas = self._count_arguments(request, operation, access, arguments) or quotas
             request.state.headers = rate_limits.headers(quotas)
+            carry_out = partial(self._carry_out, request, operation, arguments, access)
+            read = self._reads.begin(request.receive, is_limited=operation.name in READS)
             try:
-                return await self._pool.run_or_reject(self._carry_out, request, operation, arguments, access)
+                if operation.name in READS:
+                    return await self._reads.run(read, carry_out, read)
+                return await self._pool.run_or_reject(carry_out, read)
             finally:
                 if operation.upload:
                     await self._pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
@@ -191,10 +201,11 @@ class Dispatcher:
             most_bytes = _MOST_BYTES_WITHOUT_TOKEN
         content = await bodies.read(request, most_bytes=most_bytes, memory=memory)
         bodies.check_values(content, memory=memory)
+        pool = self._reads.steps if operation.name in READS else self._pool
         if len(content) <= bodies.MEBIBYTE:
-            return await self._pool.run_or_reject(_read_body, operation, path, query, content)
+            return await pool.run_or_reject(_read_body, operation, path, query, content)
         async with self._large_bodies:
-            return await self._pool.run_or_reject(_read_body, operation, path, query, content)
+            return await pool.run_or_reject(_read_body, operation, path, query, content)
 
     async def _receive_file(
         self, request: Request, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
@@ -224,23 +235,22 @@ class Dispatcher:
         return service
 
     def _carry_out(
-        self, request: Request, operation: Operation, arguments: Any, access: Access | None
+        self, request: Request, operation: Operation, arguments: Any, access: Access | None, read: Read
     ) -> Response:
         account = access.client_id if access else None
         if isinstance(arguments, CreateEvents):
             find = partial(self._service, operation, access=access)
             created = create_events(arguments, operation, find, account=account)
-            return responses.with_value(operation, arguments, created, pool=self._pool)
+            return responses.with_value(operation, arguments, created)
         service = self._service(operation, arguments.projectId, access)
         try:
+            answer = service.stream(operation, arguments, account, cancellation=read.cancellation)
             if operation.answer.resource is None:
-                answer = service.send(operation, arguments, account)
-                return responses.with_value(operation, arguments, answer, pool=self._pool)
-            answer = service.stream(operation, arguments, account)
+                return responses.with_value(operation, arguments, answer.whole(), read=read)
         except AttribError as error:
             raise with_wire_names(error, operation) from error
         accept = request.headers.get("accept", "")
-        response = responses.with_records(operation, answer, accept=accept, pool=self._pool)
+        response = responses.with_records(operation, answer, accept=accept, read=read)
         if answer.value is False:
             # The record existed already (G-143).
             response.status_code = 200

@@ -18,7 +18,7 @@ from attrib_ds.service.store.cursors import BATCH_ROWS
 
 if TYPE_CHECKING:
     from attrib_ds.contract import Answer, File, Operation
-    from attrib_ds.service.http.thread_pool import ThreadPool
+    from attrib_ds.service.http.reads import Read
 
 _FILES: Final = {
     "csv": "text/csv; charset=utf-8; header=present",
@@ -26,7 +26,7 @@ _FILES: Final = {
 }
 
 
-def with_records(operation: Operation, answer: Answer, *, accept: str, pool: ThreadPool) -> Response:
+def with_records(operation: Operation, answer: Answer, *, accept: str, read: Read) -> Response:
     """Build a response of records, streamed if there are many.
 
     Parameters
@@ -37,8 +37,8 @@ def with_records(operation: Operation, answer: Answer, *, accept: str, pool: Thr
         The records; closed here or at the end of the response.
     accept : str
         ``Accept`` header: Arrow if it is preferred, otherwise JSON.
-    pool : ThreadPool
-        Threads that serialize the records.
+    read : Read
+        The request.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def with_records(operation: Operation, answer: Answer, *, accept: str, pool: Thr
     try:
         if (answer.count or 0) > BATCH_ROWS:
             first = next(chunks)
-            return StreamedResponse(first, chunks, pool=pool, close=answer.close, headers=headers)
+            return StreamedResponse(first, chunks, read=read, close=answer.close, headers=headers)
         content = b"".join(chunks)
     except BaseException:
         answer.close()
@@ -61,9 +61,7 @@ def with_records(operation: Operation, answer: Answer, *, accept: str, pool: Thr
     return Response(content, operation.success, headers)
 
 
-def with_value(
-    operation: Operation, arguments: Any, answer: Answer, *, pool: ThreadPool | None = None
-) -> Response:
+def with_value(operation: Operation, arguments: Any, answer: Answer, *, read: Read | None = None) -> Response:
     """Build a response of a plain value.
 
     Parameters
@@ -74,8 +72,8 @@ def with_value(
         Its request, which names a file to download.
     answer : Answer
         The value.
-    pool : ThreadPool, optional
-        Threads that stream a file; by default it is read as a whole.
+    read : Read, optional
+        The request, to stream a file; by default the file is read as a whole.
 
     Returns
     -------
@@ -88,7 +86,7 @@ def with_value(
         name = f"{arguments.filename}.{form.type}" if form else f"{arguments.projectId}.duckdb"
         media = _FILES[form.type] if form else "application/octet-stream"
         headers = {"Content-Type": media, "Content-Disposition": attachment(name)}
-        return _with_file(value, headers, pool)
+        return _with_file(value, headers, read)
     shapes = {"id": {"id": value}, "modified": {"modifiedCount": value}, "errors": {"errors": value}}
     body = shapes.get(operation.answer.kind, value)
     if operation.answer.kind == "outcomes":
@@ -98,8 +96,8 @@ def with_value(
     return Response(encode(body), operation.success, media_type=serialization.JSON)
 
 
-def _with_file(file: File, headers: dict[str, str], pool: ThreadPool | None) -> Response:
-    if pool is None:
+def _with_file(file: File, headers: dict[str, str], read: Read | None) -> Response:
+    if read is None:
         with closing(file):
             return Response(b"".join(file.pieces), headers=headers)
     try:
@@ -108,7 +106,7 @@ def _with_file(file: File, headers: dict[str, str], pool: ThreadPool | None) -> 
     except BaseException:
         file.close()
         raise
-    return StreamedResponse(first, file.pieces, pool=pool, close=file.close, headers=headers)
+    return StreamedResponse(first, file.pieces, read=read, close=file.close, headers=headers)
 
 
 def _error(error: Exception) -> dict[str, Any]:

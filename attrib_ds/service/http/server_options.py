@@ -44,9 +44,14 @@ class ServerOptions:
     rate_limits : RateLimits, optional
         Rate limits; None for no limits.
     threads : int, default 32
-        Maximum number of concurrent requests.
+        Maximum number of concurrent requests that are not reads.
     most_waiting : int, default 1,000
-        Maximum number of requests waiting for a thread; further ones get 503 (G-140).
+        Maximum number of requests, and of reads, waiting for a thread; further ones get 503 (G-140).
+    reads : int, default 4
+        Maximum number of concurrent reads; they never use the threads above.
+    seconds_to_read : float, default 30
+        Time limit of a read until its answer begins, waiting included, and for each portion of a streamed
+        answer after that (G-230).
     most_connections : int, default 1,000
         Maximum number of open connections; further ones get 503 (G-229). The server also keeps some file
         descriptors free for its files.
@@ -71,6 +76,8 @@ class ServerOptions:
     rate_limits: RateLimits | None = field(default_factory=RateLimits)
     threads: int = 32
     most_waiting: int = 1_000
+    reads: int = 4
+    seconds_to_read: float = 30
     most_connections: int = 1_000
     most_connections_per_address: int = 250
     seconds_for_headers: float = 10

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from attrib_ds.service.http.error_responses import HttpError
+from attrib_ds.service.store.cancellation import Cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +29,14 @@ class ThreadPool:
         Number of threads.
     most_waiting : int
         Maximum number of requests waiting for a thread.
+    niceness : int, default 0
+        Lower priority of the threads by so much, on Linux; elsewhere it belongs to the whole process.
     """
 
-    def __init__(self, *, threads: int, most_waiting: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="attrib-ds http")
+    def __init__(self, *, threads: int, most_waiting: int, niceness: int = 0) -> None:
+        self._pool = ThreadPoolExecutor(
+            threads, "attrib-ds http", initializer=_lower_priority, initargs=(niceness,)
+        )
         self._most = threads + most_waiting
         self._accepted = 0
 
@@ -40,11 +48,25 @@ class ThreadPool:
         HttpError
             With 503 if the queue is full (G-140).
         """
+        return await self.run_cancellable(Cancellation(), function, *arguments, **named)
+
+    async def run_cancellable(
+        self, cancellation: Cancellation, function: Callable[P, T], *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        """Run a function as :meth:`run_or_reject`; on cancellation it leaves the queue.
+
+        Raises
+        ------
+        asyncio.CancelledError
+            If it was cancelled before it began.
+        """
         if self._accepted >= self._most:
             raise HttpError(503, headers={"Retry-After": "1"})
         self._accepted += 1
         try:
-            return await self.run(function, *arguments, **named)
+            work = self._pool.submit(function, *arguments, **named)
+            with cancellation.calling(work.cancel):
+                return await asyncio.wrap_future(work)
         finally:
             self._accepted -= 1
 
@@ -56,3 +78,8 @@ class ThreadPool:
     def close(self) -> None:
         """Finish accepted work, then end the threads."""
         self._pool.shutdown()
+
+
+def _lower_priority(niceness: int) -> None:
+    if sys.platform == "linux" and niceness:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

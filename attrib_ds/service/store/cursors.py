@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from attrib_ds.service.store.cancellation import Cancellation
+
 #: Message for the use of a closed project.
 CLOSED: Final = "the project is closed; connect to it again"
 
@@ -52,11 +54,12 @@ class Connections:
         return self._make(is_lent=False).connection
 
     @contextmanager
-    def lend(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lend a connection to the calling thread until the block ends."""
+    def lend(self, cancellation: Cancellation) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a connection until the block ends; cancellation interrupts its queries."""
         entry = self._make(is_lent=True)
         try:
-            yield entry.connection
+            with cancellation.calling(entry.connection.interrupt):
+                yield entry.connection
         finally:
             entry.connection.close()
             with self._changed:

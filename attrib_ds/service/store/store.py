@@ -21,6 +21,7 @@ from attrib_ds.contract.integrations import Currency
 from attrib_ds.contract.values import TimeZone
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.records.sources import quoted
+from attrib_ds.service.store.cancellation import Cancellation
 from attrib_ds.service.store.cursors import CLOSED, Connections
 from attrib_ds.service.store.file_errors import with_advice
 from attrib_ds.service.store.ids import HexIds
@@ -89,6 +90,8 @@ class Store:
         Generates the ids of new records.
     catalog : str
         Quoted name of the project's database.
+    cancellation : Cancellation
+        Interrupts the queries of :meth:`read`, :meth:`scratch` and :meth:`cursor`.
     query_cache : QueryCache
         Compiled queries.
     """
@@ -97,6 +100,7 @@ class Store:
         self.meta = meta
         self.ids = HexIds()
         self.query_cache = QueryCache()
+        self.cancellation = Cancellation()
         self.catalog = quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
         path = connection.execute(
             "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"
@@ -254,6 +258,34 @@ class Store:
         store._extra_jobs = (job,)
         return store
 
+    def with_cancellation(self, cancellation: Cancellation) -> Store:
+        """Return a copy of the store whose queries, but not its writes, can be cancelled.
+
+        Parameters
+        ----------
+        cancellation : Cancellation
+            Of one request.
+
+        Returns
+        -------
+        Store
+            For that request. Do not close it.
+
+        Examples
+        --------
+        >>> store, cancellation = Store.open(":memory:", "shop"), Cancellation()
+        >>> cancellation.cancel()
+        >>> with store.with_cancellation(cancellation).read():
+        ...     pass
+        Traceback (most recent call last):
+            ...
+        attrib_ds.errors.Unavailable: the request was cancelled
+        >>> store.close()
+        """
+        store = copy(self)
+        store.cancellation = cancellation
+        return store
+
     @contextmanager
     def read(self) -> Iterator[Backend]:
         """Open an Ibis backend whose queries all read one snapshot.
@@ -307,7 +339,7 @@ class Store:
 
     def cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """Open a connection for the calling thread until the block ends; queries see committed data."""
-        return self._connections.lend()
+        return self._connections.lend(self.cancellation)
 
     def open_cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection for the calling thread, which is closed with the store."""

@@ -37,6 +37,8 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "lessThan": operator.lt,
     "lessThanOrEquals": operator.le,
 }
+#: Maximum number of predicates of a condition and all the audiences that it names, each time it names them.
+_MOST_PARTS: Final = 200
 _PARTS: Final = {"condition": ("condition", "rules"), "operation": ("operator", "operands")}
 
 
@@ -102,6 +104,42 @@ def meets(
     return users["_id"].isin(matched["_id"])
 
 
+def check_size(backend: Backend, condition: str | Condition, *, argument: str) -> None:
+    """Refuse a condition that is too large with the audiences that it names, and those that they name.
+
+    Parameters
+    ----------
+    backend, condition, argument
+        As for :func:`meets`.
+
+    Raises
+    ------
+    NotFound
+        If there is no such audience.
+    InvalidRequest
+        If it has too many parts.
+    """
+    sizes: dict[str, int] = {}
+
+    def size_of(part: str | Condition) -> int:
+        if isinstance(part, str):
+            if part not in sizes:
+                sizes[part] = size_of(_condition_of(backend, part, argument))
+            return sizes[part]
+        return sum(
+            sum(map(size_of, dict.fromkeys(leaf["value"]))) if leaf["type"] == "audience" else 1
+            for leaf in leaves(part)
+        )
+
+    size = size_of(condition)
+    if size > _MOST_PARTS:
+        raise InvalidRequest(
+            f"{argument}: consists of {size:,} predicates with all the audiences it names; allowed: "
+            f"{_MOST_PARTS:,}",
+            field=argument,
+        )
+
+
 def check(backend: Backend, condition: Condition, *, argument: str) -> None:
     """Refuse a condition that an audience cannot have.
 
@@ -127,6 +165,7 @@ def check(backend: Backend, condition: Condition, *, argument: str) -> None:
                 "allowed: type 'audience'",
                 field=argument,
             )
+    check_size(backend, condition, argument=argument)
     meets(backend, backend.table("users").select("_id"), condition, argument=argument)
 
 

@@ -55,7 +55,9 @@ def _users(store: Store, request: ExportUsers) -> Answer:
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
         ProjectKeys(backend.con).check(config.columns, argument="columns")
-        users = select_users(backend, filters=config.filters, audience=config.audience)
+        users = select_users(
+            backend, cancellation=store.cancellation, filters=config.filters, audience=config.audience
+        )
         total = int(users.count().to_pyarrow().as_py())
         return users.mutate(place=ibis.row_number().over(order_by=users["_id"])), total
 

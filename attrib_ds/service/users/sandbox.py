@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.sql.admission import admit
+from attrib_ds.service.store.cancellation import Cancellation
 from attrib_ds.service.store.cursors import BATCH_ROWS
 from attrib_ds.service.store.ids import HEX_ID
 from attrib_ds.service.users.sql_views import VIEWS, query_of
@@ -60,7 +61,7 @@ _REPORTED: Final = (
 _LONGEST_MESSAGE: Final = 300
 
 
-def user_ids(backend: Backend, sql: str) -> pa.Table:
+def user_ids(backend: Backend, sql: str, cancellation: Cancellation | None = None) -> pa.Table:
     """Return the user ids in the first column of a query (R252).
 
     Parameters
@@ -69,6 +70,8 @@ def user_ids(backend: Backend, sql: str) -> pa.Table:
         From :meth:`Store.read`; must not be used concurrently.
     sql : str
         One SELECT over the views of :data:`attrib_ds.service.users.sql_views.VIEWS`.
+    cancellation : Cancellation, optional
+        Interrupts the query too.
 
     Returns
     -------
@@ -108,7 +111,11 @@ def user_ids(backend: Backend, sql: str) -> pa.Table:
             sandbox.register(view, _Scan(query, schema, free))
         for statement in _LOCKING:
             sandbox.execute(statement)
-        with _timed([sandbox, *readers], until) as is_over:
+        interrupts = [connection.interrupt for connection in (sandbox, *readers)]
+        with (
+            (cancellation or Cancellation()).calling(*interrupts),
+            _timed([sandbox, *readers], until) as is_over,
+        ):
             try:
                 ids = _run(sandbox, admitted.text)
             except duckdb.Error as error:

@@ -54,6 +54,7 @@ def search_users(store: Store, request: SearchUsers) -> Answer:
             project_keys.check_key(request.sort, argument="sort")
         users = select_users(
             backend,
+            cancellation=store.cancellation,
             filters=request.filters,
             audience=request.audienceCondition,
             sql=request.sqlQuery,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds.service.users.audience_conditions import meets
+from attrib_ds.service.users.audience_conditions import check_size, meets
 from attrib_ds.service.users.described_users import describe_users
 from attrib_ds.service.users.matching import match_users
 from attrib_ds.service.users.sandbox import user_ids
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ibis.backends.duckdb import Backend
 
     from attrib_ds.filters import Predicate
+    from attrib_ds.service.store.cancellation import Cancellation
 
 _LISTED: Final = "users_of_query"
 _SELECTED: Final = "selected_users"
@@ -24,6 +25,7 @@ _SELECTED: Final = "selected_users"
 def select_users(
     backend: Backend,
     *,
+    cancellation: Cancellation | None = None,
     filters: Predicate | None = None,
     audience: str | Mapping[str, Any] | None = None,
     sql: str | None = None,
@@ -37,6 +39,8 @@ def select_users(
     ----------
     backend : ibis.backends.duckdb.Backend
         From :meth:`Store.read`.
+    cancellation : Cancellation, optional
+        Interrupts ``sql`` too.
     filters : Predicate, optional
         On users.
     audience : str or mapping, optional
@@ -83,12 +87,13 @@ def select_users(
         return users
     if sql is not None:
         # A view of this connection, which ends with it.
-        backend.con.register(_LISTED, user_ids(backend, sql))
+        backend.con.register(_LISTED, user_ids(backend, sql, cancellation))
         listed = backend.table(_LISTED)
         users = users.semi_join(listed, users["_id"] == listed["_id"])
     if filters is not None:
         users = match_users(backend, users, filters, argument="where", describe=describe_users)
     if audience is not None:
+        check_size(backend, audience, argument="audience")
         is_member = meets(backend, users, audience, argument="audience", describe=describe_users)
         users = users.filter(is_member)
     return materialize(backend, users, _SELECTED)
