@@ -132,7 +132,8 @@ def read_ga4(
     _create_visits(connection, is_last_click=traffic == "last_click")
     _create_views(connection)
     _create_conversions(connection, references_by_name)
-    return assemble(connection, "ga4", stitch=stitch, currency=currency)
+    # Two accounts in one session are two on the device, though the session has the last one.
+    return assemble(connection, "ga4", stitch=stitch, currency=currency, sightings="source_events")
 
 
 def _columns(export: Export) -> dict[str, str]:
@@ -311,10 +312,10 @@ def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _create_conversions(connection: duckdb.DuckDBPyConnection, references_by_name: dict[str, str]) -> None:
-    transaction = "nullif(coalesce(transaction, p_transaction_id), '(not set)')"
+    named = [f"nullif({column}, '(not set)')" for column in ("transaction", "p_transaction_id")]
     in_usd = "purchase_revenue IS NOT NULL AND p_currency IS NULL AND revenue_in_usd IS NOT NULL"
     columns = {
-        "source_id": f"coalesce({transaction}, event_key)",
+        "source_id": f"coalesce({', '.join(named)}, event_key)",
         "kind": reference_sql("event_name", references_by_name),
         "name": "event_name",
         # A user who signed in later in the session has the account from the start.

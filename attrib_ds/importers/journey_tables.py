@@ -94,6 +94,7 @@ def assemble(
     stitch: bool,
     currency: str | None,
     has_units: bool = True,
+    sightings: str = "visits",
 ) -> Journeys:
     """Build the frames from the tables ``visits``, ``views``, ``conversions`` and ``rejected``.
 
@@ -110,6 +111,8 @@ def assemble(
         Currency of amounts that have none.
     has_units : bool, default True
         Whether amounts need a currency. Otherwise they are plain numbers if none has a currency.
+    sightings : str, default "visits"
+        Table whose columns ``device`` and ``account`` say which accounts were seen on which device.
 
     Returns
     -------
@@ -121,7 +124,7 @@ def assemble(
     InvalidRequest
         If an amount has no currency, or ``currency`` is not a currency code.
     """
-    _assign_users(connection, stitch=stitch)
+    _assign_users(connection, sightings, stitch=stitch)
     nodes = _create_nodes(connection)
     amount = _set_currencies(connection, currency, has_units=has_units)
     interactions = connection.execute(
@@ -175,11 +178,10 @@ def assemble(
     )
 
 
-def _assign_users(connection: duckdb.DuckDBPyConnection, *, stitch: bool) -> None:
+def _assign_users(connection: duckdb.DuckDBPyConnection, sightings: str, *, stitch: bool) -> None:
     """Create ``visit_users`` and ``user_conversions``; an account is the same user on every device."""
     connection.execute(
-        "CREATE TABLE accounts AS SELECT device, min(account) AS stitched FROM ("
-        "SELECT device, account FROM visits UNION ALL SELECT device, account FROM conversions) "
+        f"CREATE TABLE accounts AS SELECT device, min(account) AS stitched FROM {sightings} "
         "WHERE device IS NOT NULL AND account IS NOT NULL "
         f"AND {str(stitch).lower()} GROUP BY device HAVING count(DISTINCT account) = 1"
     )

@@ -134,7 +134,8 @@ def read_snowplow(
         "FROM source_events WHERE kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL",
     )
     _create_conversions(connection, references_by_name)
-    return assemble(connection, "snowplow", stitch=stitch, currency=currency)
+    # Two accounts in one session are two on the device, though the session has the last one.
+    return assemble(connection, "snowplow", stitch=stitch, currency=currency, sightings="source_events")
 
 
 def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from conformance.shop import (
@@ -12,9 +13,11 @@ from conformance.shop import (
     event,
     found,
     hit,
+    new,
     node,
     predicate,
     search,
+    send_event,
     table,
     trash,
     uuid,
@@ -70,6 +73,22 @@ def test_r010_any_offset_is_accepted_in_a_query(service, offset):
     assert service.send("list_outlays", {"vendorId": VENDOR, "parentCampaignId": "x"}, query).status == 200
 
 
+def test_r010_r011_the_offset_of_a_query_counts(fresh):
+    """Half an hour before and after, told by clocks two hours ahead and eleven and a half behind."""
+    record = trash(fresh, data={"mail": None})
+    moment = datetime.fromisoformat(record["processingDate"])
+    for hours in (2, -11.5):
+        zone = timezone(timedelta(hours=hours))
+        before, after = ((moment + timedelta(minutes=minutes)).astimezone(zone) for minutes in (-30, 30))
+        for query, expected in [
+            ({"since": before, "until": after}, [record]),
+            ({"until": before}, []),
+            ({"since": after}, []),
+        ]:
+            bounds = {name: bound.isoformat() for name, bound in query.items()}
+            assert fresh.send("list_trashed_events", query=bounds).ok()["data"] == expected
+
+
 @pytest.mark.parametrize("bound", SAME)
 def test_r011_one_instant_in_any_offset_selects_the_same(service, bound):
     assert found(service, since=bound, until=bound) == [2]
@@ -105,7 +124,16 @@ def test_r012_every_date_in_an_answer_is_rfc_3339(service):
         "vendorId": VENDOR,
         "id": service.send("create_campaign", {"vendorId": VENDOR}, body=campaign).ok()["id"],
     }
+    outlay = {"amount": 5, "startDate": SAME[2], "endDate": "2025-02-01T00:00:00+02:00"}
+    spent = {"vendorId": VENDOR, "parentCampaignId": place["id"]}
+    service.send("create_outlay", spent, body=outlay).ok()
+    user = {"id": computed(service, id)["userId"]}
     answers = {
+        "user": service.send("get_user", user).ok(),
+        "users": service.send("search_users", body={"fields": ["firstEventDate", "createdAt"]}).ok(),
+        "user's events": service.send("list_user_events", user).ok(),
+        "user's metrics": service.send("list_user_metrics", user).ok(),
+        "outlays": service.send("list_outlays", spent).ok(),
         "interactions": search(service),
         "hits": service.send("list_hits", {"firstHitId": uuid(1)}).ok(),
         "event": computed(service, id),
@@ -128,6 +156,13 @@ def test_r013_other_values_than_dates_are_refused_in_a_body(service, value):
     assert service.send("event_insights", body={**insights, "since": value}).status == 400
     offline = {"userData": {"email": email()}, "nodeData": {"vendorId": VENDOR}}
     assert service.send("create_offline_interaction", body={**offline, "date": value}).status == 400
+    state = {"id": send_event(service), "storageKey": "confirmed"}
+    assert service.send("update_event_state", state, body={"value": 1, "date": value}).status == 400
+    campaign = {"campaignSlug": new("dated"), "name": "Dated"}
+    id = service.send("create_campaign", {"vendorId": VENDOR}, body=campaign).ok()["id"]
+    outlay = {"amount": 5, "startDate": value, "endDate": "2025-02-01T00:00:00Z"}
+    place = {"vendorId": VENDOR, "parentCampaignId": id}
+    assert service.send("create_outlay", place, body=outlay).status == 400
 
 
 @pytest.mark.parametrize("value", ["yesterday", "5", "2025-02-30T00:00:00Z"])

@@ -111,6 +111,30 @@ def test_r212_thirteen_intervals_are_known(service, interval):
     assert sum(record["values"]["event-count"] for record in records) == 4
 
 
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        # Two Fridays (the 31st of January and the 28th of February), a Wednesday and a Saturday.
+        ("dayOfWeek", {"3": 1, "5": 2, "6": 1}),
+        ("dayOfMonth", {"1": 2, "28": 1, "31": 1}),
+        ("dayOfYear", {"1": 1, "31": 1, "32": 1, "59": 1}),
+        ("weekOfYear", {"1": 1, "5": 2, "9": 1}),
+        ("monthOfYear", {"1": 2, "2": 2}),
+        ("quarterOfYear", {"1": 4}),
+        ("semesterOfYear", {"1": 4}),
+        ("week", {"2025-W01": 1, "2025-W05": 2, "2025-W09": 1}),
+        ("quarter", {"2025-Q1": 4}),
+        ("semester", {"2025-S1": 4}),
+        ("year", {"2025": 4}),
+        ("month", {"2025-01": 2, "2025-02": 2}),
+        ("day", {"2025-01-01": 1, "2025-01-31": 1, "2025-02-01": 1, "2025-02-28": 1}),
+    ],
+)
+def test_r212_intervals_are_labelled(service, interval, expected):
+    counts = {label: values["event-count"] for (_, label), values in rows(service, interval=interval).items()}
+    assert {label: count for label, count in counts.items() if count} == expected
+
+
 @pytest.mark.parametrize("interval", ["hourOfDay", "custom", 5], ids=str)
 def test_r212_other_intervals_are_refused(service, interval):
     assert ask(service, interval=interval, segmentCount=2).status == 400

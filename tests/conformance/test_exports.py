@@ -83,8 +83,16 @@ def test_r257_the_answer_is_a_workbook(service, kind):
     assert "our users.xlsx" in reply.headers["Content-Disposition"]
     with zipfile.ZipFile(io.BytesIO(reply.ok())) as archive:
         sheet = next(name for name in archive.namelist() if name.startswith("xl/worksheets/"))
-        found = ElementTree.fromstring(archive.read(sheet)).iter(f"{_CELL}row")
-        assert len(list(found)) == 4
+        found = list(ElementTree.fromstring(archive.read(sheet)).iter(f"{_CELL}row"))
+    cells = [["".join(cell.itertext()) for cell in row] for row in found]
+    assert cells[0] == COLUMNS
+    shown = [(id, name, int(float(orders)), float(turnover)) for id, name, orders, turnover, _ in cells[1:]]
+    assert [(id, orders, turnover) for id, _, orders, turnover in shown] == [
+        (USERS[0], 1, 10.0),
+        (USERS[1], 2, 20.0),
+        (USERS[2], 3, 30.0),
+    ]
+    assert [name for _, name, *_ in shown[:2]] == ["Anna", 'Ben, "B"']
 
 
 @pytest.mark.parametrize("kind", ["pdf", "", "CSVX", None])

@@ -24,7 +24,7 @@ from conformance.shop import (
 )
 
 HEX_ID = re.compile("[a-f0-9]{24}")
-BAD_PROJECTS = ["sh--op", "Shop", "shöp", ""]
+BAD_PROJECTS = ["-shop", "shop-", "sh--op", "sh_op", "sh op", "sh.op", "Shop", "shöp", ""]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
-from conformance.shop import computed, email, event, eventually, new, trashed, uuid
+from conformance.shop import (
+    computed,
+    email,
+    event,
+    eventually,
+    hex_id,
+    new,
+    node,
+    search,
+    send_event,
+    table,
+    trashed,
+    uuid,
+    visit,
+)
 
 OPERATIONS = ["create_event", "create_event_sync"]
 
@@ -118,6 +132,24 @@ def test_r194_without_a_tracker_id_no_tracker_is_involved(service):
         users.append(computed(service, service.send("create_event_sync", body=body).ok())["userId"])
     assert users[0] == users[1]
     assert len(set(users)) == 3
+
+
+def test_r194_a_tracker_id_ties_an_event_to_the_interactions_of_its_tracker(new_project):
+    """An anonymous visit of a browser: the event that names the browser is of its user, the other is not."""
+    seen = visit(1, "2025-01-10T00:00:00Z", userId=hex_id(77), userData='{"trackerId":"browser-1"}')
+    project = new_project(nodes=table(node("ads")), interactions=table(seen))
+    tied, untied = (
+        computed(project, send_event(project, email(), **parts)) for parts in ({"trackerId": "browser-1"}, {})
+    )
+    rule = {"type": "predicate", "field": "_id", "operator": "equals", "value": hex_id(1)}
+    (owner,) = (record["userId"] for record in search(project, interactionFilter=rule)["data"])
+    assert (tied["userId"], tied["attributable"]) == (owner, True)
+    assert untied["userId"] != owner
+    assert untied["attributable"] is False
+    counts = [
+        project.send("get_user", {"id": shown["userId"]}).ok()["interactionCount"] for shown in (tied, untied)
+    ]
+    assert counts == [1, 0]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -17,6 +17,8 @@ from conformance.shop import (
     visit,
 )
 
+from attrib_ds.contract import OPERATIONS, build
+
 URL = {
     "protocol": "https:",
     "hostname": "shop.example",
@@ -211,6 +213,30 @@ def test_r038_the_lifetime_index_is_a_whole_number(service):
     indexes = {number: one(service, number)["userLifetimeIndex"] for number in range(1, 7)}
     assert indexes == {number: number for number in range(1, 7)}
     assert type(create_offline(service)["userLifetimeIndex"]) is int
+
+
+def test_r038_an_earlier_interaction_that_comes_late_moves_the_others(service):
+    user = {"email": email()}
+    second = create_offline(service, userData=user)
+    first = create_offline(service, userData=user, date="2024-06-01T00:00:00Z")
+    shown = [service.send("get_interaction", {"id": record["_id"]}).ok() for record in (first, second)]
+    assert [record["userLifetimeIndex"] for record in shown] == [1, 2]
+
+
+def test_r026_r037_other_interactions_are_not_stored(new_project):
+    """Neither an offline one that is a bot, nor one that ends before it starts."""
+    wrong = [visit(1, type="offline", isBot=True), visit(2, endDate="2025-01-31T11:59:59Z")]
+    rejected = []
+
+    def prepare(opened):
+        operation = OPERATIONS["load_records"]
+        arguments = {"resource": "interactions", "source": table(*wrong)}
+        request = build(operation, project_id=opened._store.meta.project_id, **arguments)
+        rejected.extend(opened.send(operation, request).read()["row"].to_pylist())
+
+    project = new_project(prepare=prepare, nodes=table(node("ads")))
+    assert rejected == [0, 1]
+    assert search(project, isBot=None, filtered=None)["total"] == 0
 
 
 def test_r160_an_interaction_has_every_property(service):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from conformance.shop import (
     condition,
@@ -201,7 +202,7 @@ def test_r142_an_empty_projection_is_refused(service):
     assert status(service, projection=[]) == 400
 
 
-@pytest.mark.parametrize("name", ["userData.email", "geo.", 5])
+@pytest.mark.parametrize("name", ["userData.email", "hits", "geo.country", "geo.", 5])
 def test_r143_another_property_is_refused(service, name):
     assert status(service, projection=["_id", name]) == 400
 
@@ -240,6 +241,7 @@ def test_r148_minus_one_is_descending(service):
     assert found(service, sort={"startDate": 1}) == [1, 2, 3, 4, 5, 6]
     # Those without a city come last; the second key decides between equals.
     assert found(service, sort={"geo.city": 1, "startDate": -1}) == [2, 4, 1, 6, 5, 3]
+    assert found(service, sort={"geo.city": -1, "startDate": 1}) == [1, 4, 2, 3, 5, 6]
     for wrong in ({"startDate": 2}, {"startDate": "desc"}, {"nonsense": 1}, ["startDate"], "startDate"):
         assert status(service, sort=wrong) == 400
 
@@ -250,12 +252,22 @@ def test_r149_without_a_sort_the_same_interactions_are_returned(service):
 
 @pytest.mark.slow
 def test_r150_without_a_limit_everything_is_returned(new_project):
-    many = [
-        visit(number, f"2025-01-01T00:{number // 60 % 60:02}:{number % 60:02}Z") for number in range(2_500)
-    ]
-    project = new_project(interactions=table(*many))
-    page = search(project, projection=["_id"])
-    assert (page["limit"], page["count"], page["total"], len(page["data"])) == (None, 2_500, 2_500, 2_500)
+    """More than any usual size of a page: 100,001 interactions, each of a user of its own."""
+    count = 100_001
+    many = pa.table(
+        {
+            "_id": [hex_id(number) for number in range(count)],
+            "userId": [hex_id(number) for number in range(count)],
+            "nodeId": ["ads"] * count,
+            "startDate": ["2025-01-01T00:00:00Z"] * count,
+        }
+    )
+    project = new_project(nodes=table(node("ads")), interactions=many)
+    interactions = search(project, projection=["_id"])
+    users = project.send("search_users", body={"fields": []}).ok()
+    for page in (interactions, users):
+        assert (page["limit"], page["count"], page["total"]) == (None, count, count)
+        assert len({record["_id"] for record in page["data"]}) == count
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ def records():
 
 @pytest.fixture(scope="module")
 def changing(new_project):
-    """A project with one user who had three names: "b" first, then "c", and "A" last."""
+    """A project with one user who had three names: "B" first, then "a", and "c" last."""
     project = new_project()
     mail = email()
-    for date, name in [("2025-01-02", "c"), ("2025-01-01", "b"), ("2025-01-03", "A")]:
+    for date, name in [("2025-01-02", "a"), ("2025-01-01", "B"), ("2025-01-03", "c")]:
         id = send_event(project, mail, eventDate=f"{date}T00:00:00Z", data={"firstName": name})
     other = send_event(project, email(), data={"firstName": "bb"})
     return project, computed(project, id)["userId"], computed(project, other)["userId"]
@@ -244,7 +244,7 @@ def test_r249_paging_returns_every_user_once_while_users_are_created(fresh):
 
 
 @pytest.mark.parametrize(
-    ("mode", "name"), [("latest", "A"), ("earliest", "b"), ("alphabetical", "A"), (None, "A")]
+    ("mode", "name"), [("latest", "c"), ("earliest", "B"), ("alphabetical", "a"), (None, "c")]
 )
 def test_r250_r251_the_mode_determines_the_returned_value(changing, mode, name):
     project, id, _ = changing
@@ -263,7 +263,7 @@ def test_r250_another_mode_is_refused(service, wrong):
 
 @pytest.mark.slow
 def test_r251_the_mode_determines_the_sort_value(changing):
-    """The other user is called "bb": after "A" and "b"."""
+    """The other user is called "bb": after "a" and "B", before "z"."""
     project, id, other = changing
     late = send_event(
         project, computed_mail(project, id), eventDate="2025-02-01T00:00:00Z", data={"firstName": "z"}

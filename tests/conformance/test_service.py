@@ -52,6 +52,9 @@ def test_r004_the_first_event_with_an_email_makes_its_user(service):
     first, second = email(), email()
     users = [computed(service, send_event(service, mail))["userId"] for mail in (first, second)]
     assert users[0] != users[1]
+    for mail, id in zip((first, second), users, strict=True):
+        fields = service.send("get_user", {"id": id}).ok()["fields"]
+        assert [value["current"] for value in fields["email"]] == [mail]
 
 
 def test_r005_further_events_with_the_email_are_of_the_same_user(service):
@@ -60,6 +63,21 @@ def test_r005_further_events_with_the_email_are_of_the_same_user(service):
         computed(service, send_event(service, record))["userId"] for record in (mail, mail, mail.upper())
     }
     assert len(users) == 1
+
+
+def test_r005_further_events_enrich_the_user(fresh):
+    mail = email()
+    for data in ({}, {"firstName": "Anna"}, {"phone": "0612345678"}):
+        id = send_event(fresh, mail, data=data)
+    (user,) = fresh.send("search_users", body={"fields": []}).ok()["data"]
+    assert user["_id"] == computed(fresh, id)["userId"]
+    shown = fresh.send("get_user", {"id": user["_id"]}).ok()
+    assert shown["eventCount"] == 3
+    assert {key: {value["current"] for value in values} for key, values in shown["fields"].items()} == {
+        "email": {mail},
+        "firstName": {"Anna"},
+        "phone": {"+33612345678"},
+    }
 
 
 def test_r006_two_events_at_once_with_a_new_email_make_one_user(service):

@@ -164,6 +164,8 @@ def test_r229_every_update_is_stored_with_its_date(service):
     for value, date in [(2, LATER), (3, NOON), (4, "2025-03-01T12:00:00Z")]:
         shown = put(service, id, "items", value, "statistic", date=date).ok()["data"]
         assert (shown["current"], shown["date"]) == (value, date.replace("Z", ".000Z"))
+        stored = metrics(service, id)["items"]["data"]
+        assert (stored["current"], stored["date"]) == (shown["current"], shown["date"])
 
 
 def test_r230_updated_at_increases_and_the_other_dates_stay(service):

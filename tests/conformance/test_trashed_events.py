@@ -115,6 +115,14 @@ def test_r074_a_trashed_event_creates_no_user(fresh):
     assert fresh.send("search_users", body={"fields": []}).ok()["total"] == 0
 
 
+def test_r074_a_trashed_event_changes_no_counter_of_its_user(fresh):
+    mail = email()
+    place = {"id": fresh.send("get_event", {"id": send_event(fresh, mail)}).ok()["userId"]}
+    before = fresh.send("get_user", place).ok()
+    trash(fresh, mail=mail, data={"turnover": "much", "confirmed": 1, "firstName": "Anna"})
+    assert fresh.send("get_user", place).ok() == before
+
+
 def test_r075_the_answered_id_is_that_of_the_trashed_event(service):
     id = service.send("create_event", body=event(service, eventType="nonsense")).ok()
     assert eventually(lambda: [entry for entry in listed(service) if entry["_id"] == id])

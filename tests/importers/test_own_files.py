@@ -76,6 +76,13 @@ def test_file_formats(write, tmp_path, kind):
     assert attribute(journeys.paths(), "last_touch")["conversions"].sum() == 2
 
 
+def test_touchpoints_that_are_alike_are_several(write):
+    line = "u,2025-01-01T10:00:00Z,search\n"
+    journeys = read_journeys(write("touches.csv", TOUCHES + line), write("orders.csv", ORDERS))
+    searches = journeys.interactions[journeys.interactions["nodeId"] == "search"]
+    assert searches["_id"].nunique() == 2
+
+
 def test_columns_without_common_names_can_be_named(write):
     touches = TOUCHES.replace("customer_id,time,channel", "kunde,wann,kanal")
     orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;kunde;am;umsatz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from contextlib import ExitStack
@@ -30,7 +31,7 @@ from support.journal_runs import (
 import attrib_ds as at
 from attrib_ds import connect
 from attrib_ds.errors import InvalidRequest, ServiceFailure, Unavailable
-from attrib_ds.sending.journal import Purpose, open_journal
+from attrib_ds.sending.journal import Purpose, Recording, Row, open_journal
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.server_options import ServerOptions
@@ -414,6 +415,24 @@ def test_a_row_is_in_it_before_it_is_sent(embedded, journal):
         with pytest.raises(Interrupted):
             function(project, path)
         assert lines_of(path) > 1
+
+
+def test_rows_are_on_the_disk_before_they_are_sent(journal, monkeypatch):
+    """A machine that loses its power keeps what was synced, and nothing else for sure."""
+    sizes, fsync = [], os.fsync
+
+    def watch(descriptor):
+        fsync(descriptor)
+        sizes.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    purpose = Purpose(function="send_events", project="my-shop", service="https://b.example/api/v1")
+    with open_journal(journal, purpose) as opened:
+        recording = Recording(opened, [Row("a", "1"), Row("b", "2")])
+        for position in (0, 1):
+            recording.start([position])
+            assert sizes[-1] == journal.stat().st_size
+            assert lines_of(journal) == position + 2
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,21 @@ def test_summary_lengths_and_lags():
     assert lags.loc["f", ["first_lag_days", "last_lag_days"]].isna().all()
 
 
+@pytest.mark.parametrize("name", ["direct", "Direct", "(DIRECT)", "(direct) / (none)", "Direct / none"])
+def test_direct_traffic_is_recognised_in_any_case(name):
+    sequences = pd.DataFrame({"path": [f"search > {name}"], "n": [1]})
+    touches = pd.DataFrame(
+        {"user_id": "u", "node_id": ["search", name], "date": ["2025-01-01", "2025-01-02"]}
+    )
+    orders = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": ["2025-01-03"]})
+    for paths in (
+        Paths.from_frames(touches, orders),
+        Paths.from_sequences(sequences, path="path", conversions="n"),
+    ):
+        credited = attribute(paths, "last_non_direct").set_index("node_id")["conversions"]
+        assert credited[credited > 0].to_dict() == {"search": 1.0}
+
+
 def test_paths_with_equal_names_are_distinguished():
     rows = [(["a > b", "c"], 3), (["a", "b > c"], 2), (["x", "y"], 1), (["x", "z"], 1)]
     touchpoints = [

@@ -109,8 +109,9 @@ def test_any_conversion_of_the_user_resets():
     assert paths_of_events(reset="same") == reset
 
 
-def test_simultaneous_conversions_are_ordered_by_id():
-    both = SEVERAL.assign(date=days("04", "08", "08", "08"))
+@pytest.mark.parametrize("step", [1, -1])
+def test_simultaneous_conversions_are_ordered_by_id(step):
+    both = SEVERAL.assign(date=days("04", "08", "08", "08"))[::step]
     rows = Paths.from_frames(VISITS, both, reset="any").to_pandas()
     assert rows[rows["event_id"] == "first"]["node_id"].tolist() == ["b", "c", "d"]
     assert rows[rows["event_id"] == "second"]["length"].tolist() == [0]

@@ -1,0 +1,481 @@
+"""Exports with all columns of their published schemas, and without each of them.
+
+Whatever is missing, the importers find what a plain reading of the schema's documentation finds.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+
+import pytest
+from support import reference_exports
+from support.export_schemas import GA4, MATOMO_ACTION, MATOMO_VISIT, SNOWPLOW, arrow, leaves, without
+
+import attrib_ds as at
+
+NEW_YEAR = 1_735_689_600
+SOURCES = [
+    ("google", "organic", "(organic)"),
+    ("google", "cpc", "spring"),
+    ("facebook.com", "referral", "(referral)"),
+    ("forum.example", "referral", None),
+    ("newsletter", "email", "january"),
+    ("partner", "affiliate", None),
+    ("(direct)", "(none)", "(direct)"),
+]
+GROUPS = {"organic": "Organic Search", "cpc": "Paid Search", "email": "Email", "affiliate": "Affiliates"}
+
+
+def found_by(journeys):
+    """Return the sessions and conversions of journeys as a reading, with hashed users."""
+    sessions = [
+        reference_exports.Session(
+            row["startDate"].to_pydatetime().replace(tzinfo=None),
+            row["endDate"].to_pydatetime().replace(tzinfo=None),
+            row["nodeId"],
+            row["userId"],
+            bool(row["isBot"]),
+            int(row["hitCount"]),
+            row,
+        )
+        for row in plain(journeys.interactions)
+    ]
+    conversions = [
+        reference_exports.Conversion(
+            row["eventType"],
+            row["eventDate"].to_pydatetime().replace(tzinfo=None),
+            row["userId"],
+            row["event.sourceId"],
+            row["statistics.revenue.amount"],
+            row["statistics.revenue.currency"],
+        )
+        for row in plain(journeys.events)
+    ]
+    return reference_exports.Reading(sessions, conversions)
+
+
+def plain(frame):
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def assert_same(journeys, expected):
+    """Compare journeys with what the reference reads; users are the same if they have the same records."""
+    found = found_by(journeys)
+    expected_sessions = sorted(expected.sessions, key=lambda each: each.started)
+    assert len({each.started for each in expected_sessions}) == len(expected_sessions)
+    names = {}
+
+    def check_user(hashed, user):
+        assert names.setdefault(user, hashed) == hashed, f"{user} has two ids"
+
+    for session, wanted in zip(found.sessions, expected_sessions, strict=True):
+        for name in ("started", "ended", "node", "is_bot", "hits"):
+            assert getattr(session, name) == getattr(wanted, name), (name, wanted)
+        assert {name: session.details[name] for name in wanted.details} == wanted.details
+        check_user(session.user, wanted.user)
+    for conversion, wanted in zip(found.conversions, expected.conversions, strict=True):
+        for name in ("kind", "occurred", "amount", "currency"):
+            assert getattr(conversion, name) == getattr(wanted, name), (name, wanted)
+        if wanted.source_id is not None:
+            assert conversion.source_id == wanted.source_id
+        check_user(conversion.user, wanted.user)
+    assert len(set(names.values())) == len(names), "two users have one id"
+
+
+# GA4 ------------------------------------------------------------------------------------------------------
+
+
+def ga4_rows(seed):
+    """Return rows of an export: sessions of browsers, of which some are signed in, some twice."""
+    draw = random.Random(seed)
+    rows = []
+    for browser in range(12):
+        accounts = draw.choice(
+            [[None], ["anna"], [None, "ben"], ["anna", "ben"], [None, None, "dora", "emil"]]
+        )
+        device = None if accounts == ["anna"] and draw.random() < 0.5 else f"{browser}.{seed}"
+        for visit in range(draw.randint(1, 4)):
+            second = NEW_YEAR + browser * 50_000 + visit * 9_000 + draw.randrange(1_000)
+            number = draw.choice([second, second - 5, second - 86_500, second + 30, 7 + visit])
+            if device is None:
+                # Sessions are told apart by who has them.
+                number = second
+            last_click = ga4_last_click(draw)
+            for position in range(draw.randint(1, 5)):
+                micros = second * 10**6 + draw.randrange(9) + position * 10**7
+                row = ga4_row(draw, device, draw.choice(accounts), number, visit + 1, micros)
+                # Google finds it for the session; some events lack it.
+                rows.append(row | {"session_traffic_source_last_click": draw.choice([None, last_click])})
+    draw.shuffle(rows)
+    # Days overlap.
+    return rows + rows[:5]
+
+
+def ga4_last_click(draw):
+    source, medium, campaign = draw.choice(SOURCES)
+    names = {"source": source, "medium": medium, "campaign_name": campaign}
+    return {
+        "manual_campaign": names | {"content": draw.choice([None, "c"]), "term": draw.choice([None, "t"])},
+        "google_ads_campaign": draw.choice([None, {"campaign_name": "Ads", "ad_group_name": "Group"}]),
+        "cross_channel_campaign": names | {"default_channel_group": GROUPS.get(medium)},
+    }
+
+
+def ga4_row(draw, device, account, number, visit, micros):
+    name = draw.choice(["page_view", "page_view", "screen_view", "purchase", "purchase", "lead", "scroll"])
+    texts = {"page_location": f"https://shop.example/{draw.randrange(99)}", "page_title": "Shop"}
+    if draw.random() < 0.3:
+        texts["page_referrer"] = "https://www.google.com/"
+    row = {
+        "event_date": "20250101",
+        "event_timestamp": micros,
+        "event_name": name,
+        "event_bundle_sequence_id": draw.randrange(10**6),
+        "batch_page_id": draw.randrange(10**6),
+        "batch_ordering_id": 1,
+        "batch_event_index": draw.randrange(5),
+        "user_id": account or ("anna" if device is None else None),
+        "user_pseudo_id": device,
+        "traffic_source": dict(zip(("source", "medium", "name"), draw.choice(SOURCES), strict=True)),
+        "device": {
+            "category": draw.choice(["mobile", "desktop", None]),
+            "operating_system": draw.choice(["iOS", None]),
+            "operating_system_version": "17.1",
+            "browser": draw.choice(["Safari", None]),
+            "browser_version": "17",
+            "web_info": draw.choice([None, {"browser": "Chrome", "browser_version": "120"}]),
+        },
+        "geo": {"city": draw.choice(["Oslo", ""]), "region": "Oslo", "country": "Norway"},
+    }
+    source, medium, campaign = draw.choice(SOURCES)
+    if draw.random() < 0.4:
+        row["collected_traffic_source"] = {
+            "manual_source": source,
+            "manual_medium": medium,
+            "manual_campaign_name": campaign,
+            "manual_content": draw.choice([None, "banner"]),
+            "manual_term": draw.choice([None, "boots"]),
+            "manual_campaign_id": draw.choice([None, "17"]),
+            "gclid": draw.choice([None, None, "Cj0K"]),
+        }
+    if draw.random() < 0.4:
+        other = draw.choice(SOURCES)
+        texts |= {
+            key: value for key, value in zip(("source", "medium", "campaign"), other, strict=True) if value
+        }
+        if draw.random() < 0.3:
+            texts["ignore_referrer"] = draw.choice(["true", "false"])
+    params = [{"key": key, "value": {"string_value": text}} for key, text in texts.items()]
+    if draw.random() < 0.9:
+        params.append({"key": "ga_session_id", "value": {"int_value": number}})
+        params.append({"key": "ga_session_number", "value": {"int_value": visit}})
+    if name in ("purchase", "lead"):
+        kind = draw.choice(["int_value", "double_value", "float_value", "string_value"])
+        value = {"int_value": 20, "double_value": 20.25, "float_value": 19.5, "string_value": "18.75"}[kind]
+        if draw.random() < 0.6:
+            params.append({"key": "value", "value": {kind: value}})
+        if draw.random() < 0.5:
+            params.append({"key": "currency", "value": {"string_value": draw.choice(["EUR", "SEK"])}})
+        if draw.random() < 0.6:
+            params.append({"key": "transaction_id", "value": {"string_value": f"P{draw.randrange(9)}"}})
+        row["ecommerce"] = draw.choice(
+            [
+                None,
+                {"transaction_id": f"T{draw.randrange(9)}", "purchase_revenue": 99.5},
+                {"transaction_id": "(not set)", "purchase_revenue": 12.0, "purchase_revenue_in_usd": 13.5},
+                {"purchase_revenue_in_usd": 5.0},
+            ]
+        )
+    draw.shuffle(params)
+    return row | {"event_params": params}
+
+
+def check_ga4(rows, schema, traffic="session", *, stitch=True):
+    names = {"purchase", "lead"}
+    read = at.read_ga4(
+        arrow(rows, schema), conversions=sorted(names), traffic=traffic, stitch=stitch, currency="GBP"
+    )
+    expected = reference_exports.ga4(rows, conversions=names, traffic=traffic, stitch=stitch, currency="GBP")
+    assert_same(read, expected)
+    return expected
+
+
+@pytest.mark.parametrize("traffic", ["session", "last_click"])
+@pytest.mark.parametrize("seed", range(3))
+def test_ga4_with_all_columns(seed, traffic):
+    expected = check_ga4(ga4_rows(seed), GA4, traffic, stitch=seed != 2)
+    # The generated days contain what the columns are about.
+    assert len({session.node for session in expected.sessions}) > 5
+    assert {conversion.currency for conversion in expected.conversions} >= {"EUR", "GBP", "USD"}
+
+
+def test_ga4_with_the_required_columns_only():
+    required = {
+        name: GA4[name] for name in ("event_timestamp", "event_name", "event_params", "user_pseudo_id")
+    }
+    rows = [{name: row[name] for name in required} for row in ga4_rows(4)]
+    check_ga4(rows, required)
+
+
+OPTIONAL = [path for path in leaves(GA4) if path[-1] not in ("event_timestamp", "event_name", "event_params")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", OPTIONAL, ids=".".join)
+def test_ga4_without_each_column(path):
+    rows = [without(row, path) for row in ga4_rows(5)]
+    # The session's source in the reports is read in this way only.
+    traffic = "last_click" if path[0] == "session_traffic_source_last_click" else "session"
+    check_ga4(rows, without(GA4, path), traffic)
+
+
+# Snowplow -------------------------------------------------------------------------------------------------
+
+
+def snowplow_rows(seed):
+    """Return rows of ``atomic.events``: page views, pings and orders of browsers."""
+    draw = random.Random(seed)
+    rows = []
+    for browser in range(10):
+        accounts = draw.choice(
+            [[None], ["anna"], [None, "ben"], ["anna", "ben"], [None, None, "dora", "emil"]]
+        )
+        for visit in range(draw.randint(1, 4)):
+            start = datetime(2025, 1, 1 + browser) + timedelta(hours=3 * visit, seconds=draw.randrange(999))
+            usual = {
+                "domain_userid": draw.choice([f"d{browser}"] * 4 + [None]),
+                "network_userid": f"n{browser}",
+                "domain_sessionidx": visit + 1,
+                "domain_sessionid": f"s{browser}.{visit}",
+                "br_type": draw.choice(["Browser"] * 5 + ["Robot"]),
+            }
+            if draw.random() < 0.2:
+                of_client = {
+                    "user_id": f"c{browser}",
+                    "session_id": f"cs{browser}.{visit}",
+                    "session_index": 1,
+                }
+                usual |= {"domain_sessionid": None, "domain_userid": None}
+                usual["contexts_com_snowplowanalytics_snowplow_client_session_1"] = [of_client]
+            for at_ in range(draw.randint(1, 5)):
+                moment = start + timedelta(seconds=60 * at_, milliseconds=draw.randrange(900))
+                rows.append(
+                    usual
+                    | {"user_id": draw.choice(accounts)}
+                    | snowplow_row(draw, moment, f"{seed}-{len(rows):04}")
+                )
+    draw.shuffle(rows)
+    # The pipeline delivers at least once.
+    return rows + rows[:4]
+
+
+def snowplow_row(draw, moment, event_id):
+    kind = draw.choice(
+        ["page_view", "page_view", "page_ping", "transaction", "snowplow_ecommerce_action", "struct"]
+    )
+    row = {
+        "event_id": event_id,
+        "event": kind if kind != "snowplow_ecommerce_action" else "unstruct",
+        "event_name": kind,
+        "collector_tstamp": moment,
+        "derived_tstamp": draw.choice([None, moment - timedelta(milliseconds=40)]),
+        "true_tstamp": draw.choice([None, None, moment - timedelta(milliseconds=70)]),
+        "page_url": f"https://shop.example/{draw.randrange(99)}",
+        "page_referrer": draw.choice([None, "https://www.google.com/"]),
+        "useragent": "Mozilla/5.0",
+        "br_family": draw.choice(["Firefox", None]),
+        "br_name": "Firefox 128",
+        "os_family": draw.choice(["Linux", None]),
+        "os_name": "Linux x",
+        "dvce_type": "Computer",
+        "geo_country": "NO",
+        "geo_region": "03",
+        "geo_region_name": draw.choice(["Oslo", None]),
+        "geo_city": draw.choice(["Oslo", None]),
+        "contexts_com_iab_snowplow_spiders_and_robots_1": draw.choice(
+            [None, [{"spider_or_robot": False}], [{"spider_or_robot": False}], [{"spider_or_robot": True}]]
+        ),
+    }
+    if draw.random() < 0.3:
+        source, medium, campaign = draw.choice(SOURCES)
+        row |= {"mkt_source": source, "mkt_medium": medium, "mkt_campaign": campaign}
+        row |= {"mkt_content": draw.choice([None, "banner"]), "mkt_term": draw.choice([None, "boots"])}
+    if draw.random() < 0.2:
+        row |= {"mkt_clickid": "Cj0K", "mkt_network": draw.choice(["Google", None])}
+    if draw.random() < 0.7:
+        medium = draw.choice(["search", "social", "email", "paid", "unknown", "internal"])
+        site = {"search": "Google", "social": "Facebook"}.get(medium)
+        row |= {"refr_medium": medium, "refr_source": site, "refr_urlhost": f"{medium}.example"}
+    if kind == "transaction":
+        row |= {
+            "tr_orderid": draw.choice([None, f"T{draw.randrange(9)}"]),
+            "tr_total": draw.choice([None, 30.5]),
+            "tr_currency": draw.choice([None, "EUR"]),
+            "se_value": draw.choice([None, 4.5]),
+        }
+    if kind == "snowplow_ecommerce_action" and draw.random() < 0.7:
+        order = {
+            "transaction_id": f"E{draw.randrange(9)}",
+            "revenue": 20.25,
+            "currency": draw.choice([None, "USD"]),
+        }
+        row["contexts_com_snowplowanalytics_snowplow_ecommerce_transaction_1"] = [order]
+    if kind == "struct":
+        row |= {"se_category": "shop", "se_action": "lead", "se_value": draw.choice([None, 4.5])}
+    return row
+
+
+def check_snowplow(rows, schema, *, stitch=True):
+    names = {"transaction", "struct"}
+    read = at.read_snowplow(arrow(rows, schema), conversions=sorted(names), stitch=stitch, currency="GBP")
+    expected = reference_exports.snowplow(rows, conversions=names, stitch=stitch, currency="GBP")
+    assert_same(read, expected)
+    return expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_snowplow_with_all_columns(seed):
+    expected = check_snowplow(snowplow_rows(seed), SNOWPLOW, stitch=seed != 2)
+    assert {session.is_bot for session in expected.sessions} == {True, False}
+    assert len({session.node for session in expected.sessions}) > 5
+    assert {conversion.currency for conversion in expected.conversions} >= {"GBP", None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SNOWPLOW if name != "event_id"])
+def test_snowplow_without_each_column(name):
+    rows = [without(row, (name,)) for row in snowplow_rows(5)]
+    check_snowplow(rows, without(SNOWPLOW, (name,)))
+
+
+# Matomo ---------------------------------------------------------------------------------------------------
+
+
+def matomo_visits(seed):
+    """Return visits of two sites as responses tell them; some are told twice, the second time with more."""
+    draw = random.Random(seed)
+    visits = []
+    for number in range(25):
+        start = NEW_YEAR + number * 5_000 + draw.randrange(999)
+        actions = [matomo_action(draw, start + 60 * at_, at_) for at_ in range(draw.randint(0, 6))]
+        kind = draw.choice(["direct", "search", "social", "website", "campaign", "campaign"])
+        name = {
+            "search": "Google",
+            "social": "Facebook",
+            "website": "forum.example",
+            "campaign": "spring",
+        }.get(kind)
+        visitor = draw.randrange(8)
+        visit = dict.fromkeys(MATOMO_VISIT) | {
+            "idSite": draw.choice([1, 2]),
+            "idVisit": number // 2 + 1 if number % 5 == 0 else 100 + number,
+            "visitorId": f"{visitor:016x}",
+            "userId": draw.choice([None, None, f"user-{visitor % 3}"]),
+            "actionDetails": actions,
+            "siteCurrency": draw.choice(["EUR", "EUR", None]),
+            "serverTimestamp": start + 400,
+            "firstActionTimestamp": start,
+            "lastActionTimestamp": start + 60 * len(actions),
+            "visitDuration": draw.choice([60 * len(actions), str(60 * len(actions))]),
+            "referrerType": kind,
+            "referrerName": name,
+            "referrerKeyword": draw.choice([None, "boots"]),
+            "referrerUrl": None if kind == "direct" else "https://example.com/",
+            "browserName": "Firefox",
+            "operatingSystemName": "Linux",
+            "deviceType": draw.choice(["Desktop", "Smartphone", None]),
+            "countryCode": draw.choice(["no", "xx", None]),
+            "region": "Oslo",
+            "city": draw.choice(["Oslo", ""]),
+        }
+        if kind == "campaign" and draw.random() < 0.6:
+            source, medium, campaign = draw.choice(SOURCES[:6])
+            visit |= {"campaignSource": source, "campaignMedium": medium, "campaignName": campaign}
+            visit |= {
+                "campaignContent": draw.choice([None, "banner"]),
+                "campaignKeyword": draw.choice([None, "word"]),
+            }
+        visits.append(visit)
+        if draw.random() < 0.2 and actions:
+            shorter = {"actionDetails": actions[:-1], "lastActionTimestamp": start + 60 * len(actions) - 60}
+            visits.insert(draw.randrange(len(visits)), visit | shorter)
+    return visits
+
+
+def matomo_action(draw, moment, position):
+    kind = draw.choice(
+        ["action", "action", "ecommerceOrder", "goal", "goal", "event", "ecommerceAbandonedCart"]
+    )
+    action = {"type": kind, "timestamp": draw.choice([moment, str(moment)])}
+    action |= {
+        "url": f"https://shop.example/{position}",
+        "pageId": draw.choice([str(moment), None]),
+        "idpageview": f"p{position % 3}",
+    }
+    if kind == "goal":
+        action |= {"goalId": draw.choice([4, 5]), "goalName": "Lead", "goalPageId": draw.choice([None, "9"])}
+        action["revenue"] = draw.choice([0, "0", 5, "7.5"])
+    elif kind != "action":
+        action |= {
+            "orderId": draw.choice([None, f"T{draw.randrange(9)}"]),
+            "revenue": draw.choice([0, 30, "99.90"]),
+        }
+    return action
+
+
+def check_matomo(visits, *, stitch=True):
+    expected = reference_exports.matomo(visits, stitch=stitch, currency="GBP")
+    assert_same(at.read_matomo(visits, stitch=stitch, currency="GBP"), expected)
+    return expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_matomo_with_all_members(seed):
+    expected = check_matomo(matomo_visits(seed), stitch=seed != 2)
+    assert {conversion.currency for conversion in expected.conversions} == {"EUR", "GBP", None}
+    assert {conversion.kind for conversion in expected.conversions} == {"goal_4", "goal_5", "order"}
+    assert len({session.node for session in expected.sessions}) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in MATOMO_VISIT if name != "idVisit"])
+def test_matomo_without_each_member_of_a_visit(name):
+    check_matomo([without(visit, (name,)) for visit in matomo_visits(5)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MATOMO_ACTION)
+def test_matomo_without_each_member_of_an_action(name):
+    visits = matomo_visits(6)
+    for visit in visits:
+        visit["actionDetails"] = [without(action, (name,)) for action in visit["actionDetails"]]
+    check_matomo(visits)
+
+
+# Users ----------------------------------------------------------------------------------------------------
+
+
+def test_a_device_with_two_accounts_in_one_session_belongs_to_neither():
+    """Dora and Emil sign in within the first session; nobody does in the second."""
+    rows = []
+    for number, account in enumerate(["dora", "emil", None]):
+        session = NEW_YEAR + 9_000 * (number == 2)
+        row = ga4_row(random.Random(0), "1.1", account, session, 1, (session + number) * 10**6)
+        params = [{"key": "ga_session_id", "value": {"int_value": session}}]
+        rows.append(row | {"event_name": "page_view", "user_id": account, "event_params": params})
+    expected = check_ga4(rows, GA4)
+    assert [session.user for session in expected.sessions] == [("account", "emil"), ("device", "1.1")]
+    events = [
+        {
+            "event_id": str(number),
+            "event_name": "page_view",
+            "domain_userid": "d",
+            "domain_sessionid": f"s{number // 2}",
+            "user_id": account,
+            "collector_tstamp": datetime(2025, 1, 1, number),
+        }
+        for number, account in enumerate(["dora", "emil", None])
+    ]
+    expected = check_snowplow(events, SNOWPLOW)
+    assert [session.user for session in expected.sessions] == [("account", "emil"), ("device", "d")]
