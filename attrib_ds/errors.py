@@ -23,6 +23,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from attrib_ds.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -54,7 +56,7 @@ class AttribError(Exception):
     Parameters
     ----------
     message : str
-        What went wrong and what to do about it.
+        What went wrong and what to do about it; control characters are escaped.
     field : str, optional
         The argument or property the error is about.
     request_id : str, optional
@@ -84,10 +86,12 @@ class AttribError(Exception):
         details: list[dict[str, Any]] | None = None,
         retry_after: float | None = None,
     ) -> None:
+        # A message may repeat what a service or a file contains.
+        message = printable(message)
         super().__init__(message)
         self.message = message
         self.field = field
-        self.request_id = request_id
+        self.request_id = None if request_id is None else printable(request_id)
         self.details = details or []
         self.retry_after = retry_after
 

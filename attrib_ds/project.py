@@ -13,7 +13,7 @@ import platformdirs
 from attrib_ds import instants
 from attrib_ds.contract import OPERATIONS, build, wire_order
 from attrib_ds.display import card
-from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
+from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported, Unavailable
 from attrib_ds.transports.http.configuration import find_remote
 
 if TYPE_CHECKING:
@@ -42,14 +42,17 @@ class Project:
 
     project_id: str
     transport: Transport = field(repr=False)
+    _process: int = field(default_factory=os.getpid, init=False, repr=False, compare=False)
 
     def send(self, operation: str, **arguments: Any) -> Answer:
         """Validate the arguments of an operation and carry it out."""
+        self._refuse_fork()
         declared = OPERATIONS[operation]
         return self.transport.send(declared, self._request(declared, arguments))
 
     def stream(self, operation: str, **arguments: Any) -> Answer:
         """Build and check the request of an operation, and stream its records; the answer is to be closed."""
+        self._refuse_fork()
         declared = OPERATIONS[operation]
         return self.transport.stream(declared, self._request(declared, arguments))
 
@@ -82,11 +85,21 @@ class Project:
 
     def tables(self) -> Tables:
         """Return the tables that attribution reads."""
+        self._refuse_fork()
         return self.transport.tables()
 
     def close(self) -> None:
-        """Release the project; closing twice does nothing."""
-        self.transport.close()
+        """Release the project; closing twice does nothing, nor does closing it in a forked process."""
+        if os.getpid() == self._process:
+            self.transport.close()
+
+    def _refuse_fork(self) -> None:
+        """Raise in a forked process: it shares connections with its parent, but has none of its threads."""
+        if os.getpid() != self._process:
+            raise Unavailable(
+                "the project was opened in another process; call connect() in the process that needs it, or "
+                "start processes with multiprocessing.get_context('spawn')"
+            )
 
     def _request(self, operation: Operation, arguments: dict[str, Any]) -> Request:
         if "sort" in arguments:

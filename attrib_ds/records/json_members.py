@@ -15,6 +15,8 @@ from attrib_ds.records.json_records import decode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+#: Maximum number of members outside the schema, each a column; others are left out.
+_MOST_NEW: Final = 1_000
 #: Shorter texts cannot contain a number with too many digits for Python.
 _SURELY_SHORT: Final = 4_000
 _JSON: Final = {"json": "true"}
@@ -158,27 +160,27 @@ def _walk(content: bytes, names: Names, texts: Texts, row: int, path: str) -> No
             text = None
         if key in names.objects:
             if text is not None and text.startswith(b"{"):
-                _walk(text, names.objects[key], texts, row, _path(path, key))
+                _walk(text, names.objects[key], texts, row, member_path(path, key))
             elif text is not None and names.objects[key].has_texts:
-                raise NotAnObject(_path(path, key))
+                raise NotAnObject(member_path(path, key))
             continue
         if names.is_open and key not in names.texts:
             continue
         if text is not None:
-            _check(text)
+            check_text(text)
         if key in names.texts:
             texts.by_column.setdefault(names.texts[key], {})[row] = text
-        else:
-            texts.new.setdefault(_path(path, key), {})[row] = text
+        elif (name := member_path(path, key)) in texts.new or len(texts.new) < _MOST_NEW:
+            texts.new.setdefault(name, {})[row] = text
 
 
-def _path(path: str, key: str) -> str:
+def member_path(path: str, key: str) -> str:
     """Return the dotted path of a member; a key with a dot is quoted."""
     part = json.dumps(key, ensure_ascii=False) if "." in key else key
     return f"{path}.{part}" if path else part
 
 
-def _check(text: bytes) -> None:
+def check_text(text: bytes) -> None:
     """Refuse text that could not be read back; short text with few brackets is fine."""
     if len(text) >= _SURELY_SHORT or text.count(b"{") + text.count(b"[") > DEEPEST:
         encode(decode(text))

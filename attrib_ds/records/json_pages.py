@@ -23,6 +23,7 @@ from attrib_ds.contract.rule import Refused, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.records.json_members import Names, NotAnObject, Texts, walk
 from attrib_ds.records.json_records import decode, from_json
+from attrib_ds.records.json_structs import TooManyNewMembers, read_structs, whole
 from attrib_ds.schema import is_json
 
 if TYPE_CHECKING:
@@ -168,6 +169,9 @@ LEFT_TO_THE_REFERENCE: Final = (
     RecursionError,
     InvalidRequest,
     Refused,
+    TooManyNewMembers,
+    OverflowError,
+    ValueError,
 )
 
 
@@ -179,12 +183,9 @@ def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Names) 
     try:
         # Stops at the first undeclared member, so the attempt is cheap.
         counters, records = _parse_whole(content, columns, kind)
-        texts = Texts()
     except (pa.ArrowInvalid, InexactError):
-        answer = _opened(content, kind)
-        counters = {name: getattr(answer, name) for name in _COUNTERS}
-        records = _parse_members(answer.data, columns)
-        texts = walk(msgspec.json.decode(answer.data, type=list[msgspec.Raw]), names)
+        return _read_structs(content, columns, kind, names)
+    texts = Texts()
     rows = len(records)
     arrays = [
         _from_texts(field, texts.column(field.name, rows=rows))
@@ -193,6 +194,47 @@ def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Names) 
         for field in columns
     ]
     return _page(pa.table(arrays, schema=columns), texts.new_fields(rows=rows), counters)
+
+
+def _read_structs(content: bytes, columns: pa.Schema, kind: Kind, names: Names) -> Page:
+    """Read an answer with msgspec, whatever its records have."""
+    answer = _opened(content, kind)
+
+    def decode_records(record: Any) -> list[Any]:
+        found: list[Any] = msgspec.json.decode(answer.data, type=list[record])
+        return found
+
+    types = {field.name: _python_type(field.type) for field in columns if not _is_cut_out(field)}
+    values, texts, rows = read_structs(decode_records, names, types)
+    arrays = [
+        _from_texts(field, texts.column(field.name, rows=rows))
+        if _is_cut_out(field)
+        else _typed(field, values[field.name])
+        for field in columns
+    ]
+    counters = {name: getattr(answer, name) for name in _COUNTERS}
+    return _page(pa.table(arrays, schema=columns), texts.new_fields(rows=rows), counters)
+
+
+def _python_type(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return list[_python_type(kind.value_type)]  # type: ignore[misc]
+    if pa.types.is_boolean(kind):
+        return bool
+    return int | float if pa.types.is_integer(kind) or pa.types.is_floating(kind) else str
+
+
+def _typed(field: pa.Field, values: list[Any]) -> pa.Array:
+    """Return decoded values as a column."""
+    if pa.types.is_timestamp(field.type):
+        return _instants(field, pa.array(values, pa.string()))
+    if pa.types.is_integer(field.type):
+        # Arrow would cut fractions off.
+        array = pa.array(map(whole, values) if float in set(map(type, values)) else values, field.type)
+        return array if field.nullable else array.fill_null(0)
+    if pa.types.is_floating(field.type):
+        return pa.array([None if value is None else float(value) for value in values], field.type)
+    return pa.array(values, field.type)
 
 
 def _text(content: bytes) -> pa.Array:
@@ -230,11 +272,6 @@ def _parse_whole(
     if parsed.num_rows != 1 or (kind == "record" and len(records) != 1):
         raise InexactError
     return {name: parsed[name][0].as_py() for name in counters}, records
-
-
-def _parse_members(data: msgspec.Raw, columns: pa.Schema) -> pa.StructArray:
-    """Parse the plain columns of a list of records, which is valid JSON."""
-    return _records(_parse(b"".join((b'{"data":', data, b"}")), columns, others="ignore"))
 
 
 def _parse(

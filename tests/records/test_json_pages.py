@@ -692,3 +692,13 @@ def test_one_record_is_an_answer_too():
     assert page.table["event"].to_pylist() == ['{"n":0.10}']
     assert native(b'{"_id":"a"}', CITIES, kind="record").table["_id"].to_pylist() == ["a"]
     assert read_page(b'{"hitCount":1.0}', HITS, kind="record").table["hitCount"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "odd", ['"hitCount":2.0', '"hitCount":1,"hitCount":2', '"hitCount":2e0', '"hitCount":2,"later":[1]']
+)
+def test_an_odd_record_does_not_send_its_page_to_the_reference(odd):
+    columns = pa.schema([INTERACTION.field("_id"), INTERACTION.field("hitCount")])
+    page = native(paged('{"_id":"a","hitCount":1}', f'{{"_id":"b",{odd}}}'), columns)
+    assert page is not None
+    assert page.table["hitCount"].to_pylist() == [1, 2]

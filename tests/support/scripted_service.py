@@ -22,7 +22,10 @@ TOKEN = "canary-token"
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer; ``cut`` sends only so many bytes of the body, ``after`` says what happens then."""
+    """One answer; ``cut`` sends only so many bytes of the body, ``after`` says what happens then.
+
+    A body that is a function yields chunks, until the client has enough.
+    """
 
     status: int = 200
     body: object = b""
@@ -121,6 +124,8 @@ class Scripted:
     def play(self, handler: BaseHTTPRequestHandler, reply: Reply) -> None:
         if reply.after == "reset" and not reply.status:
             return reset(handler)
+        if callable(reply.body):
+            return self.pour(handler, reply)
         content = reply.content
         handler.send_response(reply.status)
         if reply.media is not None:
@@ -140,6 +145,20 @@ class Scripted:
         if reply.cut is not None:
             handler.close_connection = True
         return None
+
+    def pour(self, handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+        handler.close_connection = True
+        handler.send_response(reply.status)
+        handler.send_header("Content-Type", reply.media)
+        handler.send_header("Connection", "close")
+        for name, value in reply.headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            for chunk in reply.body():
+                if self.released.is_set():
+                    return
+                handler.wfile.write(chunk)
 
 
 def reset(handler) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import Unavailable
+from attrib_ds.service.store.forks import FORKED, abandon_after_fork, leak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,17 @@ class Connections:
         self._root: duckdb.DuckDBPyConnection | None = root
         self._open: list[_Open] = []
         self._changed = threading.Condition()
+        self._is_forked = False
+        abandon_after_fork(self)
+
+    def abandon(self) -> None:
+        """Refuse any further use, in a forked process."""
+        self._is_forked = True
+        self._changed = threading.Condition()
+        for connection in (self._root, *(entry.connection for entry in self._open)):
+            leak(connection)
+        self._root = None
+        self._open = []
 
     def keep(self) -> duckdb.DuckDBPyConnection:
         """Return a connection for the calling thread, until the store is closed."""
@@ -100,7 +112,7 @@ class Connections:
     def _make(self, *, is_lent: bool) -> _Open:
         with self._changed:
             if self._root is None:
-                raise Unavailable(CLOSED)
+                raise Unavailable(FORKED if self._is_forked else CLOSED)
             entry = _Open(self._root.cursor(), threading.current_thread(), is_lent)
             self._open.append(entry)
             return entry

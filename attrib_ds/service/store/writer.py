@@ -16,6 +16,7 @@ import duckdb
 from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
 from attrib_ds.service.store.cursors import CLOSED
 from attrib_ds.service.store.file_errors import with_advice
+from attrib_ds.service.store.forks import FORKED, abandon_after_fork, leak
 from attrib_ds.service.store.private_files import create_private_file
 from attrib_ds.service.store.write_counter import WriteCounter
 
@@ -79,6 +80,15 @@ class Writer:
         # A daemon, since the interpreter joins other threads before it runs finalizers.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
+        self._is_forked = False
+        abandon_after_fork(self)
+
+    def abandon(self) -> None:
+        """Refuse any further job, in a forked process: the thread exists in its parent only."""
+        self._is_forked = self._is_closed = True
+        self._changed = threading.Condition()
+        self._queue.clear()
+        leak(self._connection)
 
     def submit(self, job: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         """Run a job in a transaction and return its result after the commit.
@@ -108,7 +118,7 @@ class Writer:
                 lambda: self._is_closed or len(self._queue) < _MAX_QUEUED, timeout=_SECONDS_TO_QUEUE
             )
             if self._is_closed:
-                raise Unavailable(CLOSED)
+                raise Unavailable(FORKED if self._is_forked else CLOSED)
             if not has_room:
                 raise Unavailable(f"{_MAX_QUEUED} writes are queued; try again later")
             self._queue.append(entry)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attrib_ds.contract import Answer
 from attrib_ds.contract.columns import columns
+from attrib_ds.contract.rule import shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import whole
 from attrib_ds.records.json_pages import read_page
 from attrib_ds.records.json_records import decode, from_json
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.arrow_spool import ArrowSpool
-from attrib_ds.transports.http.json_stream import Unreadable, read_records
+from attrib_ds.transports.http.arrow_stream import open_stream
+from attrib_ds.transports.http.bodies import LARGE, MEDIUM, Unreadable
+from attrib_ds.transports.http.json_stream import read_records
 from attrib_ds.transports.http.plain_answers import read_value
 from attrib_ds.transports.http.retrying import AttemptFailed
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from attrib_ds.contract import Operation, Request
+    from attrib_ds.transports.http.arrow_stream import ArrowStream
     from attrib_ds.transports.http.session import Response
 
 T = TypeVar("T")
@@ -32,6 +37,11 @@ JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 #: JSON bodies of up to this many bytes are parsed as a whole.
 _MOST_BYTES_AT_ONCE: Final = 2**26
+#: Maximum number of records of an answer that states no limit.
+_MOST_RECORDS: Final = 2**20
+#: Maximum number of bytes that the columns of a page may take in Arrow, by the number of its braces.
+_MOST_CELL_BYTES: Final = 2**30
+_CELL_BYTES: Final = 8
 #: Arrow if the service offers it, otherwise JSON.
 EITHER: Final = f"{ARROW}, {JSON};q=0.9"
 
@@ -62,7 +72,7 @@ def read_answer(response: Response, operation: Operation, request: Request) -> A
     def read() -> Answer:
         if operation.answer.resource is not None:
             return _records(response, operation, request)
-        return Answer(value=read_value(response, operation))
+        return Answer(value=read_value(response, operation, request))
 
     return _readable(response, operation, read)
 
@@ -88,11 +98,12 @@ def read_first_page(response: Response, operation: Operation, request: Request) 
 
     def read() -> Answer | None:
         expected = columns(operation, request)
-        with _arrow_reader(response) as (reader, counters):
-            total = counters.get("total")
-            if total is not None and total - page.offset > page.limit:
-                return None
-            table = pa.concat_tables([expected.empty_table(), *_tables(reader, counters, expected)])
+        stream = open_stream(response.pieces(LARGE))
+        total = stream.counters.get("total")
+        if total is not None and total - page.offset > page.limit:
+            return None
+        table = pa.concat_tables([expected.empty_table(), *_tables(stream, expected, most=page.limit)])
+        check_keys(table)
         return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
 
     return _readable(response, operation, read)
@@ -114,31 +125,60 @@ def _readable(response: Response, operation: Operation, read: Callable[[], T]) -
 
 def _records(response: Response, operation: Operation, request: Request) -> Answer:
     kind, expected = operation.answer.kind, columns(operation, request)
+    page: Any = request if kind == "page" else None
+    most = _MOST_RECORDS if page is None or page.limit is None else page.limit
     if response.media == ARROW:
-        table, counters = _arrow(response, expected)
+        stream = open_stream(response.pieces(LARGE))
+        table = pa.concat_tables([expected.empty_table(), *_tables(stream, expected, most=most)])
+        counters = stream.counters
     elif kind == "record":
         table, counters = _one(response, expected), {}
     else:
-        table, counters = _json(response, expected, RESOURCES[str(operation.answer.resource)])
-        count = whole(counters.get("count"))
-        if count is not None and count != table.num_rows:
-            raise ServiceFailure(f"the response has {table.num_rows} records, but its count is {count}")
+        table, counters = _json(response, expected, RESOURCES[str(operation.answer.resource)], most=most)
+    check_keys(table)
     if kind == "record":
         if table.num_rows != 1:
             raise ServiceFailure(f"the response has {table.num_rows} records; expected one")
         # 200 instead of 201: the record existed already (G-143).
         may_be_present = operation.success == 201 and 200 in operation.also
         return Answer.of(table, value=response.status == 201 if may_be_present else None)
-    if kind == "array":
+    if page is None:
         return Answer.of(table)
-    page: Any = request
-    return Answer.of(table, total=whole(counters.get("total")), offset=page.offset, limit=page.limit)
+    total = _check_counters(counters, page, table.num_rows)
+    return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
 
 
-def _arrow(response: Response, expected: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
-    with _arrow_reader(response) as (reader, counters):
-        table = pa.concat_tables([expected.empty_table(), *_tables(reader, counters, expected)])
-    return table, counters
+def check_keys(table: pa.Table) -> None:
+    """Raise :exc:`ServiceFailure` if records lack their id, or if two have the same.
+
+    Examples
+    --------
+    >>> check_keys(pa.table({"_id": ["a", "b"]}))
+    """
+    name = next((name for name in ("_id", "id") if name in table.column_names), None)
+    if name is None:
+        return
+    keys = table[name]
+    if keys.null_count:
+        raise ServiceFailure(f"the response has {keys.null_count} of {len(keys)} records without {name}")
+    if pc.count_distinct(keys).as_py() < len(keys):
+        counts = keys.value_counts()
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")[0].as_py()
+        raise ServiceFailure(f"the response has {name} {shown(repeated)} more than once")
+
+
+def _check_counters(counters: Mapping[str, Any], page: Any, rows: int) -> int | None:
+    """Return the total; raise if the counters of a page contradict its records or its request."""
+    count, offset, total = (whole(counters.get(name)) for name in ("count", "offset", "total"))
+    if count is not None and count != rows:
+        raise ServiceFailure(f"the response has {rows} records, but its count is {count}")
+    if rows and offset is not None and offset != page.offset:
+        raise ServiceFailure(f"the response begins at offset {offset}, but {page.offset} was requested")
+    if total is not None and (total < 0 or (rows and total < page.offset + rows)):
+        raise ServiceFailure(
+            f"the response has {rows} records from offset {page.offset} on, but its total is {total}"
+        )
+    return total
 
 
 def spool_answer(
@@ -166,57 +206,40 @@ def spool_answer(
         return None
     page: Any = request
     expected = columns(operation, request)
-    spool = ArrowSpool(expected)
 
     def read() -> Answer:
-        with _arrow_reader(response) as (reader, counters):
-            total = counters.get("total")
+        stream = open_stream(response.pieces(None))
+        spool = ArrowSpool(expected)
+        total = stream.counters.get("total")
 
-            def tables() -> Iterator[pa.Table]:
-                for table in _tables(reader, counters, expected):
-                    yield table
-                    advance(table.num_rows, total)
+        def tables() -> Iterator[pa.Table]:
+            for table in _tables(stream, expected, most=page.limit):
+                check_keys(table)
+                yield table
+                advance(table.num_rows, total)
 
-            rows = spool.fill(tables())
+        rows = spool.fill(tables())
         return Answer(expected, spool.tables(), rows, total, page.offset, page.limit, close=spool.close)
 
     return _readable(response, operation, read)
 
 
-@contextmanager
-def _arrow_reader(response: Response) -> Iterator[tuple[pa.RecordBatchStreamReader, dict[str, int]]]:
-    """Open an Arrow stream; yield its reader and the counters in its schema metadata."""
-    try:
-        with pa.ipc.open_stream(pa.PythonFile(response.file(), mode="r")) as reader:
-            metadata = (reader.schema.metadata or {}).items()
-            yield (
-                reader,
-                {
-                    name.decode(): int(number)
-                    for name, number in metadata
-                    if len(number) < 20 and number.isdigit()
-                },
-            )
-    except OSError as error:
-        # Arrow raises OSError itself; connection errors are subclasses.
-        if type(error) is not OSError:
-            raise
-        raise Unreadable(str(error)) from None
-
-
-def _tables(
-    reader: pa.RecordBatchStreamReader, counters: Mapping[str, int], expected: pa.Schema
-) -> Iterator[pa.Table]:
-    """Yield the tables of an Arrow stream as they arrive."""
+def _tables(stream: ArrowStream, expected: pa.Schema, *, most: int | None) -> Iterator[pa.Table]:
+    """Yield the tables of an Arrow stream as they arrive; at most ``most`` rows in all."""
     rows = 0
-    for batch in reader:
+    total = stream.counters.get("total")
+    if total is not None:
+        left = max(total - stream.counters.get("offset", 0), 0)
+        promised = min(left, stream.counters.get("limit", left))
+        most = promised if most is None else min(promised, most)
+    for batch in stream.batches:
         rows += batch.num_rows
+        if most is not None and rows > most:
+            raise ServiceFailure(f"the response has more than the {most} records that were requested")
         yield _as_expected(batch, expected)
-    if "total" in counters:
+    if total is not None and rows != promised:
         # A stream truncated between two batches looks complete.
-        left = max(counters["total"] - counters.get("offset", 0), 0)
-        if rows != min(left, counters.get("limit", left)):
-            raise Unreadable("it is truncated")
+        raise Unreadable("it is truncated")
 
 
 def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
@@ -236,32 +259,34 @@ def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
 
 
 def _json(
-    response: Response, expected: pa.Schema, record_schema: pa.Schema
+    response: Response, expected: pa.Schema, record_schema: pa.Schema, *, most: int
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Parse a short body as a whole and a long one as a stream, to bound memory."""
-    chunks = response.chunks()
-    head: list[bytes] = []
-    while sum(map(len, head)) < _MOST_BYTES_AT_ONCE:
-        chunk = next(chunks, None)
-        if chunk is None:
-            break
-        head.append(chunk)
-    else:
-        return read_records(itertools.chain(head, chunks), expected)
-    content = b"".join(head)
+    pieces = response.pieces(LARGE)
+    head = bytearray()
+    for piece in pieces:
+        head += piece
+        if len(head) >= _MOST_BYTES_AT_ONCE:
+            return read_records(itertools.chain([bytes(head)], pieces), expected, most=most)
+    content = bytes(head)
+    if content.count(b"{") * len(expected) * _CELL_BYTES > _MOST_CELL_BYTES:
+        # Records such as {} take a hundred times their bytes in Arrow; their number is checked on the way.
+        return read_records([content], expected, most=most)
     with suppress(ServiceFailure):
         is_array = content.lstrip()[:1] == b"["
         page = read_page(content, expected, kind="array" if is_array else "page", known=record_schema)
         table = page.table
+        if table.num_rows > most:
+            raise Unreadable(f"it has more than the {most} records that were requested")
         for field, texts in zip(page.unknown.schema, page.unknown.columns, strict=True):
             table = table.append_column(field, texts)
-        return table, {"total": page.total, "count": page.count}
+        return table, {"total": page.total, "count": page.count, "offset": page.offset}
     # The slow parser finds out what is wrong, and whether the body is merely truncated.
-    return read_records([content], expected)
+    return read_records([content], expected, most=most)
 
 
 def _one(response: Response, expected: pa.Schema) -> pa.Table:
-    record = decode(response.content())
+    record = decode(response.content(MEDIUM))
     if not isinstance(record, dict):
         raise Unreadable("it is not an object")
     return from_json([record], expected)

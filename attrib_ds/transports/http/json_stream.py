@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
+from attrib_ds.errors import ServiceFailure
 from attrib_ds.json_numbers import exact_number
 from attrib_ds.records.json_records import from_json
+from attrib_ds.transports.http.bodies import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: Records converted to columns at a time.
 _BATCH: Final = 2_048
+#: Characters after which fewer records are converted.
+_LONGEST_BATCH: Final = 2**23
 #: Maximum number of characters of a single value.
-_LONGEST_VALUE: Final = 2**27
-_BLANK: Final = " \t\n\r"
+_LONGEST_VALUE: Final = 2**24
+#: Members of the object besides ``data``.
+_MOST_OTHERS: Final = 100
+_BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _TRUNCATED: Final = "it is truncated"
 
 
-class Unreadable(ValueError):
-    """A body is not a valid response, or is truncated."""
-
-
-def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table, dict[str, Any]]:
+def read_records(
+    chunks: Iterable[bytes], columns: pa.Schema, *, most: int
+) -> tuple[pa.Table, dict[str, Any]]:
     """Read a page of records, or an array of them.
 
     Parameters
@@ -35,6 +40,8 @@ def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table,
         JSON text in chunks: an object with records in ``data``, or an array of records.
     columns : pyarrow.Schema
         Schema of the table.
+    most : int
+        Maximum number of records.
 
     Returns
     -------
@@ -48,12 +55,12 @@ def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table,
     Unreadable
         If the text is not such JSON.
     ServiceFailure
-        If a value does not fit its column.
+        If a value does not fit its column, or there are more records.
 
     Examples
     --------
     >>> columns = pa.schema([("n", pa.int64())])
-    >>> table, others = read_records([b'{"total": 2, "da', b'ta": [{"n": 1}, {"n": 2.0}]}'], columns)
+    >>> table, others = read_records([b'{"total": 2, "da', b'ta": [{"n": 1}, {"n": 2.0}]}'], columns, most=2)
     >>> table["n"].to_pylist(), others
     ([1, 2], {'total': 2})
     """
@@ -61,7 +68,7 @@ def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table,
     batches: list[pa.RecordBatch] = []
     others: dict[str, Any] = {}
     if text.peek() == "[":
-        _read_array(text, columns, batches)
+        _read_array(text, columns, batches, most)
     else:
         text.take("{")
         has_records = False
@@ -72,9 +79,11 @@ def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table,
             if name == "data" and text.peek() == "[":
                 batches.clear()
                 has_records = True
-                _read_array(text, columns, batches)
+                _read_array(text, columns, batches, most)
             else:
                 others[name] = text.value()
+                if len(others) > _MOST_OTHERS:
+                    raise Unreadable(f"it has more than {_MOST_OTHERS} members")
             if text.peek() != "}":
                 text.take(",")
                 if text.peek() == "}":
@@ -87,14 +96,18 @@ def read_records(chunks: Iterable[bytes], columns: pa.Schema) -> tuple[pa.Table,
     return pa.Table.from_batches(batches, columns), others
 
 
-def _read_array(text: _Text, columns: pa.Schema, batches: list[pa.RecordBatch]) -> None:
+def _read_array(text: _Text, columns: pa.Schema, batches: list[pa.RecordBatch], most: int) -> None:
     text.take("[")
     records: list[Any] = []
+    count, start = 0, text.read
     while text.peek() != "]":
         records.append(text.value())
-        if len(records) == _BATCH:
+        count += 1
+        if count > most:
+            raise ServiceFailure(f"the response has more than the {most} records that were requested")
+        if len(records) == _BATCH or text.read - start > _LONGEST_BATCH:
             batches += from_json(records, columns).to_batches()
-            records = []
+            records, start = [], text.read
         if text.peek() != "]":
             text.take(",")
             if text.peek() == "]":
@@ -113,13 +126,14 @@ class _Text:
         self._text = ""
         self._at = 0
         self._is_all = False
+        #: Characters of the values read so far.
+        self.read = 0
         self._json = json.JSONDecoder(parse_float=exact_number, parse_constant=_refuse)
 
     def peek(self) -> str:
         """Return the next character that is not whitespace; "" at the end."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _BLANK:
-                self._at += 1
+            self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
                 return self._text[self._at]
             if not self._more(1):
@@ -155,6 +169,7 @@ class _Text:
                     break
                 raise Unreadable(problem.partition(":")[0])
             wanted = len(self._text) - self._at
+        self.read += end - self._at
         self._at = end
         return value
 

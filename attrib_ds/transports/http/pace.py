@@ -19,6 +19,8 @@ _LONGEST_INTERVAL: Final = 5.0
 #: Factor of the interval after each success; below the shortest interval it becomes 0.
 _RECOVERY: Final = 0.9
 _SHORTEST_INTERVAL: Final = 0.01
+#: Longest pause after a rejection, in seconds; a service that asks for more is asked again after it.
+_LONGEST_PAUSE: Final = 300.0
 #: Rejections within this many seconds count as one.
 _SHORTEST_PAUSE: Final = 0.5
 #: Shorter waits are not reported, in seconds.
@@ -44,16 +46,21 @@ class Pace:
         self._paused_until = 0.0
         self._reported_until = 0.0
 
-    def turn(self) -> float:
-        """Reserve the next slot and return the seconds until it."""
+    def turn(self, *, within: float) -> float:
+        """Reserve the next slot and return the seconds until it; none beyond ``within`` is reserved.
+
+        Otherwise calls that fail at once would take slots, each further in the future than the last.
+        """
         with self._lock:
             now = self._clock.monotonic()
             start = max(now, self._next)
-            self._next = start + self._interval
+            if start - now <= within:
+                self._next = start + self._interval
             return start - now
 
     def slow_down(self, seconds: float) -> None:
-        """Pause all requests for a number of seconds, and space them out afterwards."""
+        """Pause all requests for a number of seconds, five minutes at most, and space them out afterwards."""
+        seconds = min(seconds, _LONGEST_PAUSE)
         with self._lock:
             now = self._clock.monotonic()
             # Concurrent requests that were rejected together count once.

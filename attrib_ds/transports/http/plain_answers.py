@@ -7,9 +7,10 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import OPERATIONS, File
+from attrib_ds.errors import ServiceFailure
 from attrib_ds.json_numbers import whole
 from attrib_ds.records.json_records import decode
-from attrib_ds.transports.http.json_stream import Unreadable
+from attrib_ds.transports.http.bodies import MEDIUM, SMALL, Unreadable
 from attrib_ds.transports.http.remote_errors import item_error
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def read_value(response: Response, operation: Operation) -> object:
+def read_value(response: Response, operation: Operation, request: Any) -> object:
     """Read the value of a successful response.
 
     Parameters
@@ -31,6 +32,8 @@ def read_value(response: Response, operation: Operation) -> object:
         Its body has not been read.
     operation : Operation
         The operation.
+    request : Request
+        Its request.
 
     Returns
     -------
@@ -41,8 +44,13 @@ def read_value(response: Response, operation: Operation) -> object:
     ------
     Unreadable, InvalidRequest
         If the body is not a value of this kind.
+    ServiceFailure
+        If there are more or fewer outcomes than events.
     """
-    return _READERS[operation.answer.kind](response)
+    value = _READERS[operation.answer.kind](response)
+    if operation.answer.kind == "outcomes" and isinstance(value, list) and len(value) != len(request.events):
+        raise ServiceFailure(f"the response has {len(value)} outcomes of {len(request.events)} events")
+    return value
 
 
 def _id(response: Response) -> str:
@@ -61,20 +69,20 @@ def _errors(response: Response) -> list[Any]:
     return errors
 
 
-def _object(response: Response) -> dict[str, Any]:
-    body = decode(response.content())
+def _object(response: Response, most: int = MEDIUM) -> dict[str, Any]:
+    body = decode(response.content(most))
     if not isinstance(body, dict):
         raise Unreadable("it is not an object")
     return body
 
 
 def _counts(response: Response) -> dict[str, int]:
-    counts = {name: whole(value) for name, value in _object(response).items()}
+    counts = {name: whole(value) for name, value in _object(response, SMALL).items()}
     return {name: value for name, value in counts.items() if value is not None}
 
 
 def _member(response: Response, name: str, kind: Any) -> Any:
-    body = _object(response)
+    body = _object(response, SMALL)
     if not isinstance(body.get(name), kind):
         raise Unreadable(f"it has no {name}")
     return body[name]
@@ -89,7 +97,7 @@ def _uuid(response: Response) -> str:
 
 
 def _outcomes(response: Response) -> list[str | AttribError]:
-    items = decode(response.content())
+    items = decode(response.content(MEDIUM))
     if not isinstance(items, list):
         raise Unreadable("it is not an array")
     return [_outcome(item) for item in items]
@@ -107,8 +115,8 @@ def _file(response: Response) -> File:
     """Spool a file to disk, so that a truncated download can be retried."""
     spool = tempfile.TemporaryFile()  # noqa: SIM115  (the reader closes it, which deletes it)
     try:
-        for chunk in response.chunks():
-            spool.write(chunk)
+        for piece in response.pieces(None):
+            spool.write(piece)
         spool.seek(0)
     except BaseException:
         spool.close()

@@ -15,6 +15,7 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract.columns import columns
 from attrib_ds.display import progress
 from attrib_ds.errors import UnknownFields
+from attrib_ds.printable import printable
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.answers import read_first_page, spool_answer
 from attrib_ds.transports.http.paging.by_id import in_order_of_id, is_by_id, read_by_id
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 #: A search whose limit is at most this many pages is one request.
 _PAGES_OF_ONE_REQUEST: Final = 4
+#: Fields that a warning names, and characters of each.
+_MOST_NAMES: Final = 20
+_LONGEST_NAME: Final = 80
 
 
 def has_pages(operation: Operation, request: Any, *, page_size: int) -> bool:
@@ -38,6 +42,14 @@ def has_pages(operation: Operation, request: Any, *, page_size: int) -> bool:
     if operation.answer.kind != "page":
         return False
     return request.limit is None or request.limit > _PAGES_OF_ONE_REQUEST * page_size
+
+
+def is_incomplete(answer: Answer) -> bool:
+    """Return whether a page has fewer records than its request and its total allow."""
+    if answer.total is None or answer.count is None:
+        return False
+    left = max(answer.total - answer.offset, 0)
+    return answer.count < (left if answer.limit is None else min(left, answer.limit))
 
 
 def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answer:
@@ -115,12 +127,12 @@ def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> A
 
 def warn_of_unknown_fields(operation: Operation, unknown: Iterable[str], *, are_kept: bool) -> None:
     """Warn of fields that are missing in the schema, if there are any."""
-    names = list(unknown)
+    names = [printable(name)[:_LONGEST_NAME] for name in unknown]
     if names:
         effect = "they are the last columns, as JSON text" if are_kept else "they are left out"
         warnings.warn(
             f"{operation.name}: the response has fields that this version does not support: "
-            f"{', '.join(names)}; {effect}",
+            f"{', '.join(names[:_MOST_NAMES])}{', …' if len(names) > _MOST_NAMES else ''}; {effect}",
             UnknownFields,
             stacklevel=2,
         )

@@ -54,7 +54,10 @@ _ADVICE: Final[dict[int, str]] = {
     429: "send fewer requests",
 }
 _LONGEST: Final = 4_000
+_MOST_PARTS: Final = 100
 _LONGEST_FOREIGN: Final = 200
+#: Characters of a web page in which its title is searched; in longer ones, a search could take minutes.
+_LONGEST_HEAD: Final = 8_192
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _POINTER: Final = re.compile(r"(/?)([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: )")
 
@@ -158,7 +161,7 @@ def _error(
 def _message(body: Mapping[str, Any]) -> str:
     message = body.get("message")
     if isinstance(message, list):
-        return "; ".join(map(str, message))
+        return "; ".join(part[:_LONGEST] for part in message[:_MOST_PARTS] if isinstance(part, str))
     return message if isinstance(message, str) else ""
 
 
@@ -189,8 +192,8 @@ def _read_body(response: Response, secrets: list[Secret[str]]) -> dict[str, Any]
 
 def _foreign_error(body: Mapping[str, Any]) -> str:
     """Describe an error that does not come from the service, such as the page of a proxy."""
-    page = body.get("", "")
-    title = _TITLE.search(page)
+    page = body.get("")
+    title = _TITLE.search(page[:_LONGEST_HEAD]) if isinstance(page, str) else None
     if title:
         return f": {' '.join(unescape(title[1]).split())[:_LONGEST_FOREIGN]}"
     for name in ("error_description", "error", "detail", "title"):

@@ -106,7 +106,8 @@ class Retrying:
             The error of the last attempt.
         """
         deadline = self._clock.monotonic() + self._retry_policy.seconds
-        wait, reason = self._pace.turn(), "the service limits the rate of requests"
+        wait = self._pace.turn(within=self._retry_policy.seconds)
+        reason = "the service limits the rate of requests"
         error: AttribError = TooManyRequests(
             f"the service limits the rate of requests; try again in {wait:.0f} s", retry_after=wait
         )
@@ -127,7 +128,12 @@ class Retrying:
                     break
                 if number == self._retry_policy.attempts:
                     break
-                wait = max(wait, self._pace.turn())
+                left = deadline - self._clock.monotonic()
+                if wait > left:
+                    if error.retry_after is not None:
+                        error.message += f"; the service asks to wait {error.retry_after:,.0f} s"
+                    break
+                wait = max(wait, self._pace.turn(within=left))
                 reason = error.message.partition("\n")[0][:200]
             else:
                 self._pace.speed_up()

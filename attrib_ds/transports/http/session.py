@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import http.cookiejar
 import importlib.metadata
-import io
 import platform
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
 from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.transports.http.bodies import SMALL, read_pieces
 from attrib_ds.transports.http.retrying import AttemptFailed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ T = TypeVar("T")
 #: Maximum number of connections per host; further threads wait for a free one.
 _CONNECTIONS: Final = 32
 _CHUNK: Final = 2**16
-_LARGEST_ERROR: Final = 2**20
+_LONGEST_MEDIA: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +43,13 @@ class Timeouts:
         Time to establish a connection.
     read : float, default 120
         Time between two bytes of the response.
+    body : float, default 600
+        Time within which a body that is read into memory must be complete.
     """
 
     connect: float = 10.0
     read: float = 120.0
+    body: float = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,58 +86,59 @@ class Response:
     ----------
     response : requests.Response
         Opened with ``stream=True``.
+    seconds : float
+        Time within which a body that is read into memory must be complete.
     """
 
-    def __init__(self, response: requests.Response) -> None:
+    def __init__(self, response: requests.Response, *, seconds: float) -> None:
         self._response = response
+        self._seconds = seconds
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
 
     @property
     def media(self) -> str:
         """Media type in lower case, without parameters; empty if there is none."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()[:_LONGEST_MEDIA]
 
-    def chunks(self) -> Iterator[bytes]:
-        """Read the decompressed body in chunks."""
-        return self._response.iter_content(_CHUNK)
+    def pieces(self, most: int | None) -> Iterator[bytes]:
+        """Read the body in pieces, decompressed.
 
-    def content(self) -> bytes:
-        """Read the whole body."""
-        return b"".join(self.chunks())
+        Parameters
+        ----------
+        most : int or None
+            Maximum number of bytes; None for a body that goes to disk.
+        """
+        return read_pieces(
+            self._chunks(),
+            encoding=self.headers.get("Content-Encoding", ""),
+            most=most,
+            seconds=None if most is None else self._seconds,
+        )
+
+    def _chunks(self) -> Iterator[bytes]:
+        """Yield what has arrived, as it was sent; read() would wait until a chunk is full, however slowly."""
+        while chunk := self._response.raw.read1(_CHUNK, decode_content=False):
+            yield chunk
+
+    def content(self, most: int) -> bytes:
+        """Read the whole body, of at most this many bytes."""
+        return b"".join(self.pieces(most))
 
     def beginning(self) -> bytes:
-        """Read at most about a mebibyte of the body, enough for any error."""
-        read = b""
-        for chunk in self.chunks():
-            read += chunk
-            if len(read) > _LARGEST_ERROR:
-                break
-        return read
-
-    def file(self) -> io.BufferedIOBase:
-        """Return the body as a file object."""
-        return io.BufferedReader(_File(self.chunks()), _CHUNK)
+        """Read at most a mebibyte of the body, enough for any error."""
+        read = bytearray()
+        with suppress(AttemptFailed):
+            for piece in self.pieces(SMALL):
+                read += piece
+        return bytes(read)
 
 
-class _File(io.RawIOBase):
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._buffered = b""
+class _Requests(requests.Session):
+    """A session that leaves redirects alone: requests would read their bodies, however large."""
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._buffered:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._buffered = chunk
-        part = self._buffered[: len(buffer)]
-        buffer[: len(part)] = part
-        self._buffered = self._buffered[len(part) :]
-        return len(part)
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Return None, as for a response that is no redirect."""
 
 
 class Session:
@@ -148,8 +152,9 @@ class Session:
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
-        self._session = requests.Session()
+        self._session = _Requests()
         self._session.headers["User-Agent"] = _user_agent()
+        self._session.headers["Accept-Encoding"] = "gzip"
         # Tokens authenticate the caller; cookies are never stored.
         self._session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
         adapter = HTTPAdapter(pool_connections=4, pool_maxsize=_CONNECTIONS, pool_block=True, max_retries=0)
@@ -196,7 +201,7 @@ class Session:
                     stream=True,
                 ) as response,
             ):
-                return read(Response(response))
+                return read(Response(response, seconds=self._timeouts.body))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             problem, retry, reached_service = _diagnose(error, call, self._timeouts)
         raise AttemptFailed(Unavailable(problem), retry, reached_service=reached_service)

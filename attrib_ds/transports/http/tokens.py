@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Lifetime in seconds if the response states none.
 _DEFAULT_LIFETIME: Final = 300.0
+#: A token that is said to live longer is renewed after a day.
+_LONGEST_LIFETIME: Final = 86_400
 _LONGEST_MARGIN: Final = 60.0
 _MARGIN: Final = 0.1
 #: Characters that a header can carry; slightly more than RFC 6750, section 2.1 allows.
@@ -169,7 +171,7 @@ def is_clock_error(result: Grant | AttemptFailed) -> bool:
 
 def _lifetime(seconds: Any) -> float:
     is_number = isinstance(seconds, int | Decimal) and not isinstance(seconds, bool)
-    return float(seconds) if is_number and seconds > 0 else _DEFAULT_LIFETIME
+    return float(min(seconds, _LONGEST_LIFETIME)) if is_number and seconds > 0 else _DEFAULT_LIFETIME
 
 
 def _read_failure(

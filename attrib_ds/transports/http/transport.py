@@ -18,7 +18,13 @@ from attrib_ds.transports.http.assertions import make_assertion
 from attrib_ds.transports.http.clock import Clock, ServiceTime
 from attrib_ds.transports.http.pace import Pace
 from attrib_ds.transports.http.paging.search import Search
-from attrib_ds.transports.http.record_streams import has_pages, open_stream, read_all, warn_of_unknown_fields
+from attrib_ds.transports.http.record_streams import (
+    has_pages,
+    is_incomplete,
+    open_stream,
+    read_all,
+    warn_of_unknown_fields,
+)
 from attrib_ds.transports.http.remote_errors import read_failure
 from attrib_ds.transports.http.retrying import AttemptFailed, Retrying, RetryPolicy
 from attrib_ds.transports.http.session import Call, Session, Timeouts
@@ -148,6 +154,9 @@ class Http:
         if has_pages(operation, request, page_size=self._page):
             return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
         answer = self._fetch(operation, request, answers.read_answer)
+        if is_incomplete(answer):
+            # The service has a smaller maximum page size.
+            return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
         if operation.answer.resource is not None:
             warn_of_unknown_fields(
                 operation, answer.columns.names[len(columns(operation, request)) :], are_kept=True
@@ -170,6 +179,8 @@ class Http:
         if has_pages(operation, request, page_size=self._page):
             return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
         answer = self._fetch(operation, request, answers.read_answer)
+        if is_incomplete(answer):
+            return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
         expected = columns(operation, request)
         warn_of_unknown_fields(operation, answer.columns.names[len(expected) :], are_kept=False)
         return replace(answer, columns=expected)

@@ -12,7 +12,8 @@ from support.json_values import NUMBERS
 from attrib_ds import errors
 from attrib_ds.json_numbers import whole
 from attrib_ds.records.json_records import decode, from_json
-from attrib_ds.transports.http.json_stream import Unreadable, read_records
+from attrib_ds.transports.http.bodies import Unreadable
+from attrib_ds.transports.http.json_stream import read_records
 
 COLUMNS = pa.schema([("_id", pa.string()), ("n", pa.int64()), ("geo.x", pa.float64())])
 records = st.lists(
@@ -40,7 +41,7 @@ def pieces(content, sizes):
 def test_pieces_make_no_difference(found, sizes, indent, escapes):
     page = {"total": len(found), "data": found, "next": [1, {"data": []}], "last": 12}
     content = json.dumps(page, indent=indent, ensure_ascii=escapes).encode()
-    table, others = read_records(pieces(content, sizes), COLUMNS)
+    table, others = read_records(pieces(content, sizes), COLUMNS, most=10**6)
     assert table.equals(from_json(decode(content)["data"], COLUMNS))
     assert others == {"total": len(found), "next": [1, {"data": []}], "last": 12}
 
@@ -50,7 +51,7 @@ def test_pieces_make_no_difference(found, sizes, indent, escapes):
 def test_what_breaks_off_anywhere_is_told(found, sizes, missing):
     content = json.dumps({"total": len(found), "data": found}).encode()[:-missing]
     with pytest.raises(Unreadable):
-        read_records(pieces(content, sizes), COLUMNS)
+        read_records(pieces(content, sizes), COLUMNS, most=10**6)
 
 
 def test_every_split_in_two_of_a_page():
@@ -58,7 +59,7 @@ def test_every_split_in_two_of_a_page():
         '{"total": 12, "data": [{"_id": "ü💡\\u00e9", "n": 1234}, {"n": -5, "geo": {"x": 1.5e3}}]} '.encode()
     )
     for split in range(len(content)):
-        table, others = read_records([content[:split], content[split:]], COLUMNS)
+        table, others = read_records([content[:split], content[split:]], COLUMNS, most=10**6)
         assert table.to_pylist() == [
             {"_id": "ü💡é", "n": 1234, "geo.x": None},
             {"_id": None, "n": -5, "geo.x": 1500.0},
@@ -77,7 +78,7 @@ def test_many_batches_keep_their_order_and_few_are_held():
             yield b'%s{"n": %d}' % (b"," if number else b"", number)
         yield b"]}"
 
-    table, _ = read_records(arriving(), COLUMNS)
+    table, _ = read_records(arriving(), COLUMNS, most=10**6)
     assert table["n"].to_pylist() == list(range(count))
     assert ahead == count - 1
     assert len(table.to_batches()) > 4
@@ -85,7 +86,7 @@ def test_many_batches_keep_their_order_and_few_are_held():
 
 def test_values_that_do_not_fit_are_told():
     with pytest.raises(errors.ServiceFailure, match="'x' for n; expected a whole number"):
-        read_records([b'[{"n": "x"}]'], COLUMNS)
+        read_records([b'[{"n": "x"}]'], COLUMNS, most=10**6)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_values_that_do_not_fit_are_told():
 def test_what_is_no_json_of_records_is_told(text):
     for sizes in ([], [1] * len(text)):
         with pytest.raises((Unreadable, errors.ServiceFailure)):
-            read_records(pieces(text, sizes), COLUMNS)
+            read_records(pieces(text, sizes), COLUMNS, most=10**6)
 
 
 @pytest.mark.timeout(60)
@@ -105,7 +106,7 @@ def test_what_is_no_json_of_records_is_told(text):
 def test_any_number_is_read_or_refused_at_once(number):  # G-221
     content = f'{{"total": {number}, "data": [{{"n": {number}, "geo": {{"x": {number}}}}}]}}'.encode()
     with suppress(Unreadable, errors.ServiceFailure):
-        table, others = read_records([content[:20], content[20:]], COLUMNS)
+        table, others = read_records([content[:20], content[20:]], COLUMNS, most=10**6)
         assert abs(table["n"][0].as_py()) < 2**63
         assert whole(others["total"]) == table["n"][0].as_py()
 
@@ -122,4 +123,4 @@ def test_any_number_is_read_or_refused_at_once(number):  # G-221
 )
 def test_any_pieces_are_read_or_refused(pieces):
     with suppress(Unreadable, errors.ServiceFailure):
-        read_records([piece.encode() for piece in pieces], COLUMNS)
+        read_records([piece.encode() for piece in pieces], COLUMNS, most=10**6)
