@@ -20,20 +20,22 @@ _RFC_3339: Final = re.compile(
 )
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DATE_ONLY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
-#: Precision of instants.
+#: Precision of instants in Python, and in tables of other engines.
 RESOLUTION: Final = timedelta(microseconds=1)
+#: Precision of the instants that the service keeps (G-224).
+KEPT_RESOLUTION: Final = timedelta(milliseconds=1)
 _EXAMPLE: Final = "2025-01-31T12:00:00Z"
 
 
 def parse(value: object, *, argument: str) -> datetime:
-    """Read an instant and return it in UTC, at microsecond precision.
+    """Read an instant and return it in UTC, truncated to milliseconds (G-224).
 
     Parameters
     ----------
     value : str, datetime, pandas.Timestamp or numpy.datetime64
         Text follows RFC 3339; lower-case ``t`` and ``z``, and a space for ``T``, are accepted. A value
-        without an offset is UTC. Digits beyond microseconds are cut off, and the leap second ``:60`` is
-        read as ``:59.999999`` (G-038).
+        without an offset is UTC. Digits beyond milliseconds are cut off, and the leap second ``:60`` is
+        read as ``:59.999`` (G-038).
     argument : str
         What the value is called in an error message.
 
@@ -57,6 +59,17 @@ def parse(value: object, *, argument: str) -> datetime:
         ...
     attrib_ds.errors.InvalidRequest: since: '2025-01-31' is a date without a time; write ...
     """
+    return truncate(parse_exact(value, argument=argument))
+
+
+def parse_exact(value: object, *, argument: str) -> datetime:
+    """Read an instant as :func:`parse` does, but keep microseconds: in requests, nonces and answers.
+
+    Examples
+    --------
+    >>> parse_exact("2025-01-31T12:00:00.1234567Z", argument="since")
+    datetime.datetime(2025, 1, 31, 12, 0, 0, 123456, tzinfo=datetime.timezone.utc)
+    """
     if isinstance(value, np.datetime64):
         local = _from_numpy(value, argument)
     elif isinstance(value, datetime):
@@ -71,6 +84,28 @@ def parse(value: object, *, argument: str) -> datetime:
         return local.astimezone(UTC)
     except OverflowError:
         raise _refusal(value, argument, "is outside the years 0001 to 9999 in UTC") from None
+
+
+def truncate(instant: datetime) -> datetime:
+    """Return an instant without its digits beyond milliseconds.
+
+    Examples
+    --------
+    >>> truncate(datetime(2025, 1, 31, 12, 0, 0, 123999, tzinfo=UTC))
+    datetime.datetime(2025, 1, 31, 12, 0, 0, 123000, tzinfo=datetime.timezone.utc)
+    """
+    return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+
+
+def now() -> datetime:
+    """Return the present instant, in UTC and truncated to milliseconds.
+
+    Examples
+    --------
+    >>> now().microsecond % 1000
+    0
+    """
+    return truncate(datetime.now(UTC))
 
 
 def parse_day(value: object, *, argument: str) -> date | None:

@@ -244,6 +244,8 @@ SETTINGS: Final = pa.schema(
         *_counts("retentionDurationInDays"),
         pa.field("piiFields", _TEXTS),
         *_flags("requireTokenForEvents"),
+        pa.field("ingestKeys", _TEXTS),
+        pa.field("allowedOrigins", _TEXTS),
         *_text("currency", "timezone"),
     ]
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -232,7 +232,9 @@ def _naive(project: Project, value: datetime | date | str | None, argument: str)
     if value is None:
         return None
     bound = project.bound(value, argument=argument)
-    return instants.parse(bound, argument=argument).astimezone(UTC).replace(tzinfo=None)
+    instant = instants.parse_exact(bound, argument=argument)
+    # The service keeps milliseconds: an event is found from the instant on that was sent (G-224).
+    return instants.naive(instants.truncate(instant) if argument == "since" else instant)
 
 
 def _split(where: Predicate | None) -> tuple[Predicate | None, Predicate | None]:

@@ -640,7 +640,7 @@ def _nested(cells: Mapping[str, Any]) -> dict[str, Any]:
 def _json_value(value: Any) -> Any:
     """Return a cell as JSON can hold it."""
     if isinstance(value, datetime | np.datetime64):
-        return instants.format(instants.parse(value, argument="events"))
+        return instants.format(instants.parse_exact(value, argument="events"))
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, np.ndarray):

@@ -286,6 +286,9 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         metavar="N",
         help="seconds a stopping server gives running requests (default 30)",
     )
+    serve.add_argument(
+        "--max-page-size", type=_positive, metavar="N", help="records per page at most (default: no maximum)"
+    )
     serve.set_defaults(run=lambda options: commands.serving.serve(options))
     yield serve
 
@@ -301,6 +304,9 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
     )
     create.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="the key file; keep it secret"
+    )
+    create.add_argument(
+        "--expires", metavar="DATE", help="first day or instant on which the key is refused (default: never)"
     )
     create.set_defaults(run=lambda options: commands.serving.create_key(options))
     yield create

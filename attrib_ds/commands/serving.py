@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
 
+from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.project import home
 
 if TYPE_CHECKING:
     import argparse
+    from datetime import datetime
 
     from attrib_ds.service.http.server_options import RateLimits
 
@@ -23,6 +26,7 @@ _LIMITS: Final = (
     "most_connections_per_address",
     "body_mebibytes",
     "seconds_to_stop",
+    "max_page_size",
 )
 
 
@@ -70,7 +74,11 @@ def create_key(options: argparse.Namespace) -> None:
     if not (home() / f"{options.project}.duckdb").exists():
         raise InvalidRequest(f"there is no project {options.project!r} in {home()}; create it first")
     key = create_key(
-        home(), options.out, projects=[options.project], scopes=options.scope or ("full_access",)
+        home(),
+        options.out,
+        projects=[options.project],
+        scopes=options.scope or ("full_access",),
+        expires_at=_expiry(options.expires),
     )
     print(f"Key {key.privateKeyId} of {key.serviceAccountEmail}: {options.out}")
 
@@ -81,8 +89,27 @@ def list_keys(_: argparse.Namespace) -> None:
 
     for key in list_keys(home()):
         projects = "all projects" if key.projects is None else " ".join(key.projects)
-        state = "revoked" if key.revoked_at is not None else "valid"
-        print(f"{key.key_id}\t{state}\t{projects}\t{' '.join(key.scopes)}")
+        print(f"{key.key_id}\t{_state(key.revoked_at, key.expires_at)}\t{projects}\t{' '.join(key.scopes)}")
+
+
+def _expiry(text: str | None) -> datetime | None:
+    """Read a day, which starts in UTC, or an instant."""
+    if text is None:
+        return None
+    day = instants.parse_day(text, argument="--expires")
+    if day is not None:
+        return instants.first_instant(day, ZoneInfo("UTC"), argument="--expires")
+    return instants.parse(text, argument="--expires")
+
+
+def _state(revoked_at: datetime | None, expires_at: datetime | None) -> str:
+    if revoked_at is not None:
+        return "revoked"
+    if expires_at is None:
+        return "valid"
+    if expires_at <= instants.now():
+        return "expired"
+    return f"valid until {instants.format(expires_at)}"
 
 
 def revoke_key(options: argparse.Namespace) -> None:

@@ -232,7 +232,8 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             exports.ExportUsers,
             Answering("file"),
             statuses=(400, 401, 403, 429),
-            also=(200, 413),
+            # 404: an unknown audience, as in a search (G-231).
+            also=(200, 404, 413),
             idempotent=True,
             arguments={
                 "filename": "path",

@@ -2,14 +2,28 @@
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+from attrib_ds.contract.currencies import CURRENCIES, EXPECTED
 from attrib_ds.contract.identifiers import Name, VendorId
 from attrib_ds.contract.request import ProjectRequest
-from attrib_ds.contract.rule import pattern
+from attrib_ds.contract.rule import Refused, Rule
 
+
+def _check_currency(value: Any) -> str:
+    if not isinstance(value, str) or value not in CURRENCIES:
+        raise Refused
+    return str(value)
+
+
+#: In force or withdrawn (G-226).
 Currency: TypeAlias = Annotated[
-    str, pattern("[A-Z]{3}", shortest=3, longest=3, expected="three capital letters, as in ISO 4217")
+    str,
+    Rule(
+        check=_check_currency,
+        expected=EXPECTED,
+        json_schema={"type": "string", "pattern": "^[A-Z]{3}$", "minLength": 3, "maxLength": 3},
+    ),
 ]
 
 

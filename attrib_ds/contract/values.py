@@ -32,7 +32,7 @@ def _check_instant(value: Any) -> datetime:
     is_long = isinstance(value, str) and len(value) > _LONGEST_INSTANT
     if is_long or not isinstance(value, str | date | np.datetime64):
         raise Refused
-    return instants.parse(value, argument="value")
+    return instants.parse_exact(value, argument="value")
 
 
 def _check_past(value: Any) -> datetime:
@@ -46,7 +46,7 @@ def _check_past(value: Any) -> datetime:
 
 def _check_event_date(value: Any) -> Any:
     try:
-        return instants.parse(value, argument="value")
+        return instants.parse_exact(value, argument="value")
     except InvalidRequest:
         if value is not None and not isinstance(
             value, str | int | float | Decimal | ExtremeNumber | list | dict

@@ -226,7 +226,7 @@ def _constant(leaf: Comparison, column: Any) -> Any:
 
 
 def _instant(text: object, column: Any) -> ir.TimestampScalar:
-    instant: datetime = instants.parse(text, argument="value")
+    instant: datetime = instants.parse_exact(text, argument="value")
     # Beside a timestamp with a zone, engines take a naive one to be in the zone of the session.
     if column.type().timezone is None:
         return ibis.literal(instant.replace(tzinfo=None), type="timestamp(6)")

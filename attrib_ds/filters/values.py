@@ -222,7 +222,7 @@ def _scalar(value: object, operator: Operator, field_type: FieldType, argument: 
             field=argument,
         )
     if field_type is FieldType.INSTANT:
-        return instants.format(instants.parse(value, argument=argument))
+        return instants.format(instants.parse_exact(value, argument=argument))
     if field_type is FieldType.FLAG and isinstance(value, bool):
         return value
     if field_type is FieldType.NUMBER:

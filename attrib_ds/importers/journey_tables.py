@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from attrib_ds.contract.currencies import CURRENCIES, EXPECTED
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.journeys import REVENUE, SOURCE_ID, Journeys
 from attrib_ds.importers.traffic import Traffic, chain, referrer_type, tree
@@ -250,9 +250,9 @@ def _create_nodes(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 
 def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:
     """Set the currency of every amount; return SQL for the columns of the statistic."""
-    if currency is not None and not re.fullmatch("[A-Z]{3}", currency):
+    if currency is not None and currency not in CURRENCIES:
         raise InvalidRequest(
-            f"currency: {currency!r} is not allowed; allowed: three capital letters, as in ISO 4217",
+            f"currency: {currency!r} is not allowed; expected {EXPECTED}",
             field="currency",
         )
     connection.execute("UPDATE user_conversions SET currency = upper(currency)")

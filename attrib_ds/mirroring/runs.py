@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds import instants
@@ -11,7 +10,7 @@ from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from attrib_ds.project import Project
 
@@ -90,7 +89,7 @@ def plan_run(state: Mapping[str, Any], period: Period, overlap: timedelta) -> di
         changed -= overlap
     return {
         "asked": period.as_json(),
-        "began": format_instant(datetime.now(UTC)),
+        "began": format_instant(instants.now()),
         "since": format_instant(since),
         "changed": format_instant(changed),
         "scope": format_instant(scope),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import ibis
@@ -18,10 +17,12 @@ from attrib_ds.queries.expressions import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     import ibis.expr.types as ir
 
-_MICROSECOND: Final = timedelta(microseconds=1)
+#: Microseconds of a millisecond.
+_PER_MILLISECOND: Final = 1_000
 
 
 def as_text(number: Any) -> Any:
@@ -142,7 +143,7 @@ def _quotient(dividend: Any, divisor: int) -> Any:
 class Segments:
     """A date range divided into segments of equal length (G-110).
 
-    Segment ``i`` is ``[start_i, start_i+1)``, the last one closed; ``start_i`` is the first microsecond at
+    Segment ``i`` is ``[start_i, start_i+1)``, the last one closed; ``start_i`` is the first millisecond at
     or after ``i / count`` of the range.
 
     Parameters
@@ -161,20 +162,17 @@ class Segments:
         """Return the index, from 0, of the segment that contains an instant between the bounds."""
         if self._span <= 0:
             return ibis.literal(self.count - 1)
-        elapsed = start.delta(timestamp(self.since), unit="microsecond")
-        # Microseconds of three centuries, times a thousand segments, overflow 64 bits; use milliseconds then.
-        unit = 1 if self._span * self.count < 2**63 else 1_000
-        whole = elapsed if unit == 1 else _quotient(elapsed, unit)
-        return _quotient(whole * self.count, self._span // unit).clip(upper=self.count - 1)
+        elapsed = _quotient(start.delta(timestamp(self.since), unit="microsecond"), _PER_MILLISECOND)
+        return _quotient(elapsed * self.count, self._span).clip(upper=self.count - 1)
 
     def label(self, records: pa.Table) -> pa.Table:
         """Replace the index of each segment by its start (G-036)."""
         offsets = (-(-index * self._span // self.count) for index in range(self.count))
-        starts = [instants.format(self.since + offset * _MICROSECOND) for offset in offsets]
+        starts = [instants.format(self.since + offset * instants.KEPT_RESOLUTION) for offset in offsets]
         positions = records["interval"].cast(pa.int64())
         labels = pa.compute.take(pa.array(starts, pa.string()), positions)
         return records.set_column(records.schema.get_field_index("interval"), "interval", labels)
 
     @property
     def _span(self) -> int:
-        return max((self.until - self.since) // _MICROSECOND, 0)
+        return max((self.until - self.since) // instants.KEPT_RESOLUTION, 0)

@@ -354,7 +354,9 @@ def _instants(field: pa.Field, texts: pa.Array) -> pa.Array:
             first = pc.min(moments.cast(pa.int64())).as_py()
             if first is None or first >= pa.scalar(_FIRST_INSTANT, field.type).value:
                 return moments
-    parsed = [None if text is None else instants.parse(text, argument="value") for text in texts.to_pylist()]
+    parsed = [
+        None if text is None else instants.parse_exact(text, argument="value") for text in texts.to_pylist()
+    ]
     return pa.array(parsed, field.type)
 
 

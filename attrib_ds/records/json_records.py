@@ -276,7 +276,7 @@ def _column(field: pa.Field, values: list[Any]) -> pa.Array:
 def _instant(value: Any) -> Any:
     if not isinstance(value, str):
         raise Refused
-    return instants.parse(value, argument="value")
+    return instants.parse_exact(value, argument="value")
 
 
 def _whole(value: Any) -> int | None:

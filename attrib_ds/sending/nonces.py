@@ -169,7 +169,7 @@ def _cell(row: Mapping[str, Any], name: str) -> Any:
 
 def _cell_text(cell: Any) -> str:
     if isinstance(cell, datetime | np.datetime64):
-        return instants.format(instants.parse(cell, argument="nonce_columns"))
+        return instants.format(instants.parse_exact(cell, argument="nonce_columns"))
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return cell.isoformat() if isinstance(cell, date) else str(cell)
@@ -177,6 +177,6 @@ def _cell_text(cell: Any) -> str:
 
 def _date_text(value: Any) -> Any:
     try:
-        return instants.format(instants.parse(value, argument="eventDate"))
+        return instants.format(instants.parse_exact(value, argument="eventDate"))
     except InvalidRequest:
         return str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +14,7 @@ import ibis
 
 from attrib_ds.attribution.paths.tables import Tables
 from attrib_ds.contract import Answer, File
+from attrib_ds.contract.precision import in_milliseconds
 from attrib_ds.errors import AttribError, InvalidRequest, NotSupported, ServiceFailure
 from attrib_ds.service.campaigns.campaigns import (
     create_campaign,
@@ -57,7 +57,7 @@ from attrib_ds.service.loading.mirroring import begin_mirror, keep_mirror, mirro
 from attrib_ds.service.store import audit
 from attrib_ds.service.store.file_errors import is_final, with_advice
 from attrib_ds.service.store.readers_writer_lock import ReadersWriterLock
-from attrib_ds.service.store.settings import get_settings, read_settings, update_settings
+from attrib_ds.service.store.settings import SettingsCache, get_settings, update_settings
 from attrib_ds.service.store.store import MEMORY, Store
 from attrib_ds.service.upkeep.backup import back_up_project
 from attrib_ds.service.upkeep.consistency_check import check_project
@@ -87,8 +87,6 @@ if TYPE_CHECKING:
 
 #: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
-#: How long the settings of a project are cached.
-_SETTINGS_CACHE_SECONDS: Final = 1.0
 
 
 class Service:
@@ -109,7 +107,7 @@ class Service:
         self._states = States(store)
         self._expirations = Expirations(store)
         self._thread_local = threading.local()
-        self._settings: tuple[float, ProjectSettings | None] = (0.0, None)
+        self._settings = SettingsCache(store)
 
     @classmethod
     def open(
@@ -293,12 +291,11 @@ class Service:
             yield from answer.tables
 
     def settings(self) -> ProjectSettings:
-        """Return the project's settings, cached for a second."""
-        until, settings = self._settings
-        if settings is None or time.monotonic() > until:
-            with self._lock.shared(), self._store.cursor() as cursor:
-                settings = read_settings(cursor)
-            self._settings = (time.monotonic() + _SETTINGS_CACHE_SECONDS, settings)
+        """Return the project's settings, cached until they change."""
+        settings = self._settings.cached
+        if settings is None:
+            with self._lock.shared():
+                settings = self._settings.read()
         return settings
 
     def probe(self) -> None:
@@ -430,9 +427,18 @@ def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
         if line is not None and not line.is_read:
             # The audit line is written in the same transaction.
             store = store.with_extra_job(lambda connection: audit.append(connection, [line]))
-        return handle(store, request)
+        return handle(store, in_milliseconds(request))
 
     return handler
+
+
+def _update_settings(
+    service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
+) -> Answer:
+    try:
+        return _with_store(update_settings)(service, request, line, cancellation)
+    finally:
+        service._settings.clear()
 
 
 def _with_ingestion(handle: Callable[..., Answer]) -> Handler:
@@ -440,7 +446,7 @@ def _with_ingestion(handle: Callable[..., Answer]) -> Handler:
 
 
 def _with_states(handle: Callable[..., Answer]) -> Handler:
-    return lambda service, request, line, _: handle(service._states, request, line=line)
+    return lambda service, request, line, _: handle(service._states, in_milliseconds(request), line=line)
 
 
 #: The handler of every operation of an open project.
@@ -470,7 +476,7 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "update_outlay": _with_store(update_outlay),
     "delete_outlay": _with_store(delete_outlay),
     "get_settings": _with_store(get_settings),
-    "update_settings": _with_store(update_settings),
+    "update_settings": _update_settings,
     "list_rates": _with_store(list_rates),
     "set_rates": _with_store(set_rates),
     "create_integration": _with_store(create_integration),

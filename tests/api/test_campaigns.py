@@ -271,3 +271,15 @@ def test_what_can_be_done_for_no_row_is_raised(ads, tmp_path):
     days = ("2025-03-03T00:00:00Z", "2025-03-10T00:00:00Z")
     with at.connect("my-shop", path=path, read_only=True) as reading, pytest.raises(NotSupported):
         at.create_outlays(reading, "my-ads", spend(("c", 1, *days)))
+
+
+def test_the_campaigns_of_the_sample_are_listed_with_their_spend():
+    with at.sample_project() as shop:
+        campaigns = at.list_campaigns(shop, "google-ads").set_index("campaignSlug")
+        assert sorted(campaigns.index) == ["brand", "camping", "display", "hiking", "shopping"]
+        assert campaigns["explicit"].all()
+        outlays = at.list_outlays(shop, "google-ads", campaigns.loc["brand", "id"])
+        # One outlay for each week of the half year.
+        assert len(outlays) == 26
+        with pytest.raises(Conflict, match="'brand' is taken"):
+            at.create_campaign(shop, "google-ads", "brand", name="Again")

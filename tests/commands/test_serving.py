@@ -4,13 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.http_caller import TIMEOUT, Caller, token_of
+from support.http_caller import TIMEOUT, Caller, ask_token, token_of
 
 from attrib_ds.commands.cli import main
+from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.http.server import running
+from attrib_ds.service.http.server_options import ServerOptions
 
 SEARCH = {"fields": [], "sqlQuery": "SELECT _id FROM users"}
 
@@ -84,3 +89,43 @@ def test_an_option_that_is_not_a_number_is_wrong_usage(tmp_path, capsys):
         "argument --threads: 'none' is not allowed; expected a whole number above 0"
         in capsys.readouterr().err
     )
+
+
+def test_a_key_expires_on_the_day_given(tmp_path, capsys):
+    home = ["--home", str(tmp_path)]
+    assert main(["projects", "create", "shop", *home]) == 0
+    days = {
+        "past": "2020-01-01",
+        "wrong": "soon",
+        "later": "2099-01-01",
+        "exact": "2099-01-01T12:00:00+01:00",
+    }
+    codes = {
+        name: main(
+            ["keys", "create", "shop", "--out", str(tmp_path / f"{name}.json"), "--expires", day, *home]
+        )
+        for name, day in days.items()
+    }
+    assert codes == {"past": 1, "wrong": 1, "later": 0, "exact": 0}
+    assert "is in the past" in capsys.readouterr().err
+    assert main(["keys", "list", *home]) == 0
+    listed = capsys.readouterr().out
+    assert "valid until 2099-01-01T00:00:00.000Z" in listed
+    assert "valid until 2099-01-01T11:00:00.000Z" in listed
+
+
+@pytest.mark.slow
+def test_an_expired_key_is_refused_and_so_are_its_tokens(tmp_path, capsys):
+    Service.open("shop", tmp_path / "shop.duckdb").close()
+    end = datetime.now(UTC) + timedelta(seconds=2)
+    key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"], expires_at=end)
+    with running(tmp_path, options=ServerOptions(rate_limits=None)) as url:
+        token = token_of(url, key)
+        call = Caller(url, token)
+        assert call("GET", "/api/v1/projects/shop/nodes").status == 200
+        time.sleep(max((end - datetime.now(UTC)).total_seconds(), 0) + 0.05)
+        assert call("GET", "/api/v1/projects/shop/nodes").status == 401
+        # RFC 6749: the assertion of an expired key is an invalid grant.
+        assert ask_token(Caller(url), key).status == 400
+    assert main(["keys", "list", "--home", str(tmp_path)]) == 0
+    assert "\texpired\t" in capsys.readouterr().out

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conformance.shop import NOON, VENDOR, email, new
-from conformance.transports import carry_out
+from conformance.shop import NOON, VENDOR, email, new, node, table
+from conformance.transports import carry_out, load
 
 PLACE = {"vendorId": VENDOR}
 
@@ -66,6 +66,79 @@ def test_r096_a_slug_is_unique_within_its_integration(listed, fresh):
 def test_r097_campaigns_of_people_are_explicit_and_those_of_traffic_are_not(service):
     assert get(service, create(service).ok()["id"]).ok()["explicit"] is True
     assert get(service, implicit(service, new("seen"))).ok()["explicit"] is False
+
+
+def loaded_campaigns(opened):
+    """Load a tree of an ad platform: two campaigns, one of them without a slug, and an ad set."""
+    tree = [
+        node("tv", "integration", vendorId="tv-ads", integrationId="tv-integration"),
+        node("tv/derby", parent="tv", campaignSlug="derby"),
+        node("tv/news", parent="tv", active=False),
+        node("tv/derby/evening", "adset", parent="tv/derby"),
+    ]
+    spend = {
+        "campaignId": "tv/derby",
+        "amount.amount": "10.00",
+        "amount.currency": "EUR",
+        "startDate": "2025-01-01T00:00:00Z",
+        "endDate": "2025-01-02T00:00:00Z",
+    }
+    load(opened, opened._store.meta.project_id, nodes=table(*tree), spend=table(spend))
+
+
+@pytest.fixture(scope="module")
+def loaded(new_project):
+    return new_project(prepare=loaded_campaigns)
+
+
+def test_r097_loaded_campaigns_are_listed_and_explicit(loaded):
+    page = loaded.send("list_campaigns", {"vendorId": "tv-ads"}).ok()["data"]
+    assert [(each["id"], each["campaignSlug"], each["active"], each["explicit"]) for each in page] == [
+        ("tv/derby", "derby", True, True),
+        ("tv/news", None, False, True),
+    ]
+    assert {each["integrationId"] for each in page} == {"tv-integration"}
+
+
+def test_r284_the_slug_of_a_loaded_campaign_is_taken(loaded):
+    assert create(loaded, "derby", "tv-ads").status == 409
+    assert create(loaded, new("slug"), "tv-ads").status == 200
+
+
+def test_r286_a_loaded_campaign_is_read_and_renamed(new_project):
+    project = new_project(prepare=loaded_campaigns)
+    path = {"vendorId": "tv-ads", "id": "tv/derby"}
+    assert project.send("update_campaign", path, body={"name": "Final"}).ok() == {"modifiedCount": 1}
+    assert get(project, "tv/derby", "tv-ads").ok()["name"] == "Final"
+    assert project.send("get_node", {"id": "tv/derby"}).ok()["name"] == "Final"
+
+
+def test_r286_outlays_are_made_for_a_loaded_campaign(loaded):
+    place = {"vendorId": "tv-ads", "parentCampaignId": "tv/derby"}
+    assert loaded.send("list_outlays", place).ok()["data"][0]["amount"]["amount"] == 10
+    period = {"startDate": "2025-02-01T00:00:00Z", "endDate": "2025-02-02T00:00:00Z"}
+    id = loaded.send("create_outlay", place, body={"amount": 5, **period}).ok()["id"]
+    record = loaded.send("get_outlay", {**place, "outlayId": id}).ok()
+    assert record["amount"] == {"amount": 5, "currency": "EUR"}
+
+
+def test_r097_a_campaign_that_traffic_named_by_its_id_is_listed(service):
+    id = new("platform")
+    node_data = {"vendorId": VENDOR, "campaignId": id}
+    body = {"date": NOON, "userData": {"email": email()}, "nodeData": node_data}
+    service.send("create_offline_interaction", body=body).ok()
+    (record,) = service.send("list_campaigns", PLACE, {"campaignId": id}).ok()["data"]
+    assert (record["explicit"], record["active"], record["campaignSlug"]) == (False, True, None)
+    assert service.send("update_campaign", {**PLACE, "id": id}, body={"name": "Mine"}).ok() == {
+        "modifiedCount": 1
+    }
+    assert get(service, id).ok()["name"] == "Mine"
+
+
+def test_r284_the_slug_of_an_implicit_campaign_is_taken(service):
+    slug = new("seen")
+    implicit(service, slug)
+    assert create(service, slug).status == 409
 
 
 def test_r118_a_campaign_can_be_deactivated_and_activated(service):

@@ -12,6 +12,7 @@ from conformance.shop import (
     email,
     event,
     found,
+    hex_id,
     hit,
     new,
     node,
@@ -54,6 +55,60 @@ def records():
 def test_r009_without_an_offset_a_value_is_utc(service):
     assert found(service, until="2025-01-01T00:00:00", sort={"_id": 1}) == [1, 2]
     assert found(service, since="2025-01-01T00:00:00", sort={"_id": 1}) == [2, 3, 4]
+
+
+FINE = "2025-01-31T12:00:00.1239999Z"
+KEPT = "2025-01-31T12:00:00.123Z"
+
+
+def test_r012_a_loaded_instant_is_kept_in_milliseconds(new_project):
+    """G-224: truncated when it is kept, and when a filter or a bound is read."""
+    project = new_project(
+        nodes=table(node("ads")),
+        interactions=table(
+            visit(
+                1,
+                FINE,
+                firstHitId=uuid(1),
+                hitCount=1,
+                endDate=FINE,
+                createdAt=FINE,
+                updateDate=FINE,
+                ingestedAt=FINE,
+            )
+        ),
+        hits=table(hit(1, 1, FINE)),
+    )
+    record = project.send("get_interaction", {"id": hex_id(1)}).ok()
+    names = ("startDate", "endDate", "createdAt", "updateDate", "ingestedAt")
+    assert {record[name] for name in names} == {KEPT}
+    (first,) = project.send("list_hits", {"firstHitId": uuid(1)}).ok()
+    assert first["serverDate"] == KEPT
+    for bounds in ({"since": FINE}, {"until": FINE}, {"since": KEPT, "until": KEPT}):
+        assert found(project, **bounds) == [1]
+    same = {"type": "predicate", "field": "startDate", "operator": "equals", "value": FINE}
+    assert found(project, interactionFilter=same) == [1]
+
+
+def test_r012_an_event_is_kept_in_milliseconds(service):
+    body = event(service, eventDate=FINE)
+    id = service.send("create_event_sync", body=body).ok()
+    record = computed(service, id)
+    assert record["eventDate"] == KEPT
+    assert all(re.search(r"\.\d{3}Z$", record[name]) for name in ("createdAt", "updatedAt"))
+    # Digits that are not kept do not make it another event.
+    assert service.send("create_event_sync", body={**body, "eventDate": KEPT}).ok() == id
+    assert (
+        service.send("create_event_sync", body={**body, "eventDate": "2025-01-31T12:00:00.124Z"}).status
+        == 409
+    )
+
+
+def test_r012_an_offline_interaction_is_kept_in_milliseconds(fresh):
+    body = {"date": FINE, "userData": {"email": email()}, "nodeData": {"vendorId": VENDOR}}
+    record = fresh.send("create_offline_interaction", body=body).ok()
+    assert (record["startDate"], record["endDate"]) == (KEPT, KEPT)
+    assert re.search(r"\.\d{3}Z$", record["createdAt"])
 
 
 def test_r009_also_where_it_is_stored(service):

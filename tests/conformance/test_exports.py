@@ -55,6 +55,13 @@ def rows(project, *columns, **parts):
     return list(csv.reader(io.StringIO(ask(project, *columns, **parts).ok().decode(), newline="")))
 
 
+def test_r262_an_unknown_audience_is_not_found(service):
+    """G-231: as for a search."""
+    assert ask(service, data={"audience": hex_id(0x99)}).status == 404
+    unknown = {"type": "audience", "operator": "in", "value": [hex_id(0x99)]}
+    assert ask(service, data={"audience": unknown}).status == 404
+
+
 @pytest.mark.parametrize("missing", REQUIRED)
 def test_r256_four_members_are_required(service, missing):
     assert ask(service, **{missing: ...}).status == 400

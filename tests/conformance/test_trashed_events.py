@@ -77,6 +77,32 @@ def test_r071_r326_the_field_of_an_error_is_an_object(service):
     assert set(error["field"]) == FIELD_KEYS
 
 
+@pytest.mark.http_only
+def test_r326_the_field_is_text_on_request(project):
+    """G-212: over HTTP only, since it is chosen by a header."""
+    id = trash(project, data={"mail": "no email"})["_id"]
+    headers = {"X-Trashed-Field": "string"}
+    listed = project.send("list_trashed_events", headers=headers).ok()["data"]
+    (record,) = [record for record in listed if record["_id"] == id]
+    assert problems_as_text(record) == [("invalid-field", "email", "no email")]
+    body = event(project, data={"mail": "no email"})
+    refused = project.send("create_event_sync", body=body, headers=headers)
+    assert (refused.status, problems_as_text(refused.body)) == (400, [("invalid-field", "email", "no email")])
+    checked = project.send("validate_event", body=body, headers=headers).ok()
+    assert problems_as_text(checked) == [("invalid-field", "email", "no email")]
+
+
+def problems_as_text(record):
+    return [(entry["type"], entry["field"], entry["value"]) for entry in record["errors"]]
+
+
+def test_r069_a_currency_that_iso_4217_does_not_list_trashes_the_event(service):
+    """G-226: withdrawn ones count as known."""
+    send_event(service, data={"turnover": {"amount": 5, "currency": "DEM"}})
+    money = {"amount": 5, "currency": "ZZZ"}
+    assert problems(trash(service, data={"turnover": money})) == [("invalid-field", "turnover", money)]
+
+
 def test_r073_a_trashed_event_has_seven_keys(service):
     before = service.send("get_event_type", {"id": "order"}).ok()
     record = trash(service, data={"mail": None}, eventDate="2025-01-31T13:00:00+01:00")

@@ -213,6 +213,28 @@ def test_r087_counters_equal_a_recount(service):
     assert get(service)["interactionCount"] == page["total"] == 3
 
 
+def test_r087_counters_count_what_a_default_search_returns(new_project):
+    """G-222: neither bots nor filtered traffic; userLifetimeIndex numbers all interactions."""
+    own = {"userId": ANNA, "nodeId": "ads"}
+    visits = [
+        visit(1, "2025-01-01T00:00:00Z", isBot=True, hitCount=5, **own),
+        visit(2, "2025-01-02T00:00:00Z", hitCount=2, **own),
+        visit(3, "2025-01-03T00:00:00Z", hitCount=4, **own),
+        visit(4, "2025-01-04T00:00:00Z", trafficFilterId="office", hitCount=7, **own | {"nodeId": "letter"}),
+    ]
+    nodes = table(node("ads"), node("letter"))
+    project = new_project(nodes=nodes, interactions=table(*visits))
+    user = get(project)
+    assert (user["interactionCount"], user["hitCount"]) == (2, 6)
+    assert (user["firstInteractionDate"], user["lastInteractionDate"]) == (
+        "2025-01-02T00:00:00.000Z",
+        "2025-01-03T00:00:00.000Z",
+    )
+    assert user["lastInteractionNodeId"] == "ads"
+    page = project.send("search_interactions", body={"sort": {"startDate": 1}}).ok()["data"]
+    assert [record["userLifetimeIndex"] for record in page] == [2, 3]
+
+
 def test_r255_the_user_is_returned_whole(service):
     kind = {"reference": "lead", "name": "Lead", "fields": [declared("string", "user", "email")]}
     assert service.send("create_event_type", body=kind).status == 201

@@ -23,8 +23,8 @@ def create_integration(
     name : str
         Display name.
     currency : str, optional
-        Currency of its outlays: three capital letters, as in ISO 4217; by default that of the project. Never
-        changed.
+        Currency of its outlays: an ISO 4217 code, in force or withdrawn; by default that of the project.
+        Never changed.
     channel : str, optional
         Channel of its node and of the campaigns below, such as ``"Offline"``. A node that was loaded with a
         channel keeps it.
@@ -32,8 +32,8 @@ def create_integration(
     Returns
     -------
     str
-        The integration's id, which is also the id of its node; but if a node of type ``integration`` with
-        this ``vendorId`` was loaded before, that is its node.
+        The integration's id, which is also the id of its node. If a node of type ``integration`` with this
+        ``vendorId`` was loaded before, that is its node; name and currency are those given here.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def create_integration(
     NotSupported
         If the project is remote.
     Conflict
-        If an integration with this ``vendor_id`` exists.
+        If an integration with this ``vendor_id`` was created before.
 
     Examples
     --------

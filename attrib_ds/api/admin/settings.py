@@ -25,9 +25,9 @@ def get_settings(project: Project) -> pd.Series[Any]:
     Returns
     -------
     Series
-        ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields`` and ``requireTokenForEvents``,
-        as in :func:`attrib_ds.admin.update_settings`; ``currency`` and ``timezone``, which never
-        change.
+        ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields``, ``requireTokenForEvents``,
+        ``ingestKeys`` and ``allowedOrigins``, as in :func:`attrib_ds.admin.update_settings`; ``currency`` and
+        ``timezone``, which never change.
 
     Examples
     --------
@@ -46,6 +46,8 @@ def update_settings(
     retention_duration_in_days: int | None = None,
     pii_fields: Sequence[str] | None = None,
     require_token_for_events: bool | None = None,
+    ingest_keys: Sequence[str] | None = None,
+    allowed_origins: Sequence[str] | None = None,
 ) -> pd.Series[Any]:
     """Change settings of a project; omitted settings keep their values.
 
@@ -57,13 +59,18 @@ def update_settings(
         Whether to process an event with an invalid value in an optional field; the value is stored as
         invalid. By default (False) the event is trashed.
     retention_duration_in_days : int, optional
-        Number of days after an event for which its personal values are kept, at most 36,525. By default 0: no
-        limit.
+        Number of days after an event for which its personal values are kept, at most 36,525; 0, the default,
+        for no limit. Over HTTP, null does the same.
     pii_fields : sequence of str, optional
         Storage keys of the fields whose values are personal; none by default.
     require_token_for_events : bool, optional
-        Whether a served project accepts events only with a token; False by default. A change takes effect
-        within a second.
+        Whether a served project accepts events only with a token; False by default.
+    ingest_keys : sequence of str, optional
+        Keys for events without a token: a served project then accepts them only with one of these in the
+        header ``X-Ingest-Key``. A key can only send events, so it may stand in a web page. None by default.
+    allowed_origins : sequence of str, optional
+        Origins, such as ``"https://shop.example"``: a served project then accepts events without a token
+        only from pages of these. Any by default.
 
     Returns
     -------
@@ -82,11 +89,14 @@ def update_settings(
     ...     int(at.admin.update_settings(shop, retention_duration_in_days=365)["retentionDurationInDays"])
     365
     """
-    answer = project.send(
-        "update_settings",
-        lenient_optional_fields=lenient_optional_fields,
-        retention_duration_in_days=retention_duration_in_days,
-        pii_fields=pii_fields,
-        require_token_for_events=require_token_for_events,
-    )
-    return to_record(answer.read())
+    changes = {
+        "lenient_optional_fields": lenient_optional_fields,
+        "retention_duration_in_days": retention_duration_in_days,
+        "pii_fields": pii_fields,
+        "require_token_for_events": require_token_for_events,
+        "ingest_keys": ingest_keys,
+        "allowed_origins": allowed_origins,
+    }
+    # None would clear a setting.
+    given = {name: value for name, value in changes.items() if value is not None}
+    return to_record(project.send("update_settings", **given).read())

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Conflict, NotFound
 from attrib_ds.service.campaigns.integrations import find, insert_campaign_node, require
@@ -116,7 +115,7 @@ def update_campaign(store: Store, request: UpdateCampaign) -> Answer:
         changes = changes_of(stored, {"name": request.name, "active": request.active})
         if not changes:
             return 0
-        changes["updatedAt"] = datetime.now(UTC)
+        changes["updatedAt"] = instants.now()
         update_record(connection, "campaigns", "id", request.id, changes)
         update_record(connection, "nodes", "_id", request.id, changes)
         return 1
@@ -146,10 +145,12 @@ def insert_campaign(
     *,
     project_id: str,
     id: str,
-    slug: str,
+    slug: str | None,
     name: str,
-    active: bool,
     explicit: bool,
+    active: bool = True,
+    external_id: str | None = None,
+    implicit: bool = False,
 ) -> None:
     """Insert a campaign with its node, which has the same id (G-218).
 
@@ -160,11 +161,13 @@ def insert_campaign(
     integration : Integration
         Must have no campaign with the slug.
     project_id, id, slug, name : str
+        Properties of the campaign; traffic that names an id has no slug.
+    explicit, active : bool
         Properties of the campaign.
-    active, explicit : bool
-        Properties of the campaign.
+    external_id, implicit
+        Properties of the node; see :func:`insert_campaign_node`.
     """
-    now = datetime.now(UTC)
+    now = instants.now()
     campaign = {
         "id": id,
         "integrationId": integration.id,
@@ -184,6 +187,8 @@ def insert_campaign(
         id=id,
         name=name,
         slug=slug,
+        external_id=external_id,
         active=active,
+        implicit=implicit,
         now=now,
     )

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import Conflict, InvalidRequest
-from attrib_ds.service.store.table_access import insert_record, read_record, read_table
+from attrib_ds.service.store.table_access import insert_record, read_record, read_table, update_record
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import duckdb
 
     from attrib_ds.contract.integrations import CreateIntegration, ListIntegrations
     from attrib_ds.service.store.store import Store
 
 CUSTOM_ADS: Final = "custom-ads"
+#: Parameters of an integration that a loaded node made, until somebody creates it.
+LOADED: Final = {"loaded": True}
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Integration:
         Ids of the ancestors of the root.
     channel : str or None
         Channel of the nodes below the root.
+    is_loaded : bool
+        Whether a loaded node made it, and nobody created it since.
     """
 
     id: str
@@ -42,27 +48,22 @@ class Integration:
     node_id: str
     path: tuple[str, ...]
     channel: str | None
-
-
-@dataclass(frozen=True)
-class _Root:
-    node_id: str
-    integration_id: str
+    is_loaded: bool
 
 
 def create_integration(store: Store, request: CreateIntegration) -> Answer:
     """Create an integration and return its id.
 
-    A loaded node of type ``integration`` with the same ``vendorId`` becomes its root, and the
-    ``integrationId`` of that node its id; otherwise a root is created.
+    An integration that a loaded node made keeps its id, its nodes and their channels; name and currency are
+    replaced. Otherwise a root is created.
 
     Raises
     ------
     Conflict
-        If the project has an integration with that ``vendorId``.
+        If somebody created an integration with that ``vendorId``.
     """
     new_id = store.ids.new()
-    now = datetime.now(UTC)
+    now = instants.now()
     record = {
         "projectId": request.projectId,
         "vendorId": request.vendorId,
@@ -75,29 +76,34 @@ def create_integration(store: Store, request: CreateIntegration) -> Answer:
     }
 
     def job(connection: duckdb.DuckDBPyConnection) -> str:
-        if find(connection, request.vendorId) is not None:
-            raise Conflict(
-                f"vendor_id: an integration {request.vendorId!r} exists already; choose another id",
-                field="vendor_id",
+        existing = find(connection, request.vendorId)
+        if existing is not None:
+            if not existing.is_loaded:
+                raise Conflict(
+                    f"vendor_id: an integration {request.vendorId!r} exists already; choose another id",
+                    field="vendor_id",
+                )
+            changed = {name: record[name] for name in ("name", "currency", "parameters", "updatedAt")}
+            update_record(connection, "integrations", "_id", existing.id, changed)
+            connection.execute(
+                "UPDATE nodes SET channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",
+                [request.channel, existing.node_id, existing.node_id],
             )
-        root = _adopt(connection, request.vendorId, new_id, request.channel)
-        if root is None:
-            root = _Root(new_id, new_id)
-            names = ("projectId", "vendorId", "name", "createdAt", "updatedAt")
-            node = {
-                "_id": new_id,
-                "integrationId": new_id,
-                "type": "integration",
-                "channel": request.channel,
-                "path": [],
-                "active": True,
-                "implicit": False,
-                **{name: record[name] for name in names},
-            }
-            insert_record(connection, "nodes", node)
-        stored = {"_id": root.integration_id, **record, "nodeId": root.node_id}
-        insert_record(connection, "integrations", stored)
-        return root.integration_id
+            return existing.id
+        names = ("projectId", "vendorId", "name", "createdAt", "updatedAt")
+        node = {
+            "_id": new_id,
+            "integrationId": new_id,
+            "type": "integration",
+            "channel": request.channel,
+            "path": [],
+            "active": True,
+            "implicit": False,
+            **{name: record[name] for name in names},
+        }
+        insert_record(connection, "nodes", node)
+        insert_record(connection, "integrations", {"_id": new_id, **record, "nodeId": new_id})
+        return new_id
 
     return Answer(value=store.write(job))
 
@@ -113,8 +119,9 @@ def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration |
     """Return the integration with a ``vendorId``, or None."""
     record = read_record(
         connection,
-        "SELECT integration._id, integration.currency, nodes._id AS nodeId, nodes.path, nodes.channel "
-        "FROM integrations AS integration JOIN nodes ON nodes._id = integration.nodeId "
+        "SELECT integration._id, integration.currency, integration.parameters, nodes._id AS nodeId, "
+        "nodes.path, nodes.channel FROM integrations AS integration "
+        "JOIN nodes ON nodes._id = integration.nodeId "
         "WHERE integration.vendorId = ? AND integration.deletedAt IS NULL",
         vendor_id,
     )
@@ -127,6 +134,7 @@ def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration |
         node_id=record["nodeId"],
         path=tuple(record["path"]),
         channel=record["channel"],
+        is_loaded=record["parameters"] == encode(LOADED),
     )
 
 
@@ -193,24 +201,3 @@ def insert_campaign_node(
         "implicit": implicit,
     }
     insert_record(connection, "nodes", node)
-
-
-def _adopt(
-    connection: duckdb.DuckDBPyConnection, vendor_id: str, new_id: str, channel: str | None
-) -> _Root | None:
-    """Make a loaded node the root of the integration; return None if there is none."""
-    node = read_record(
-        connection,
-        "SELECT _id, integrationId FROM nodes WHERE type = 'integration' AND vendorId = ? "
-        "ORDER BY len(path), _id LIMIT 1",
-        vendor_id,
-    )
-    if node is None:
-        return None
-    root = _Root(node["_id"], node["integrationId"] or new_id)
-    connection.execute(
-        "UPDATE nodes SET integrationId = coalesce(integrationId, ?), vendorId = coalesce(vendorId, ?), "
-        "channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",
-        [root.integration_id, vendor_id, channel, root.node_id, root.node_id],
-    )
-    return root

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants, schema
@@ -91,7 +90,7 @@ def create_outlay(store: Store, request: CreateOutlay) -> Answer:
     def job(connection: duckdb.DuckDBPyConnection) -> None:
         integration = require(connection, request.vendorId, argument="vendor_id")
         _require_campaign(connection, integration, request.parentCampaignId, argument="campaign_id")
-        now = datetime.now(UTC)
+        now = instants.now()
         outlay = {
             "_id": id,
             "projectId": request.projectId,
@@ -143,7 +142,7 @@ def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
         _check_period({**stored, **changes}, changed="startDate" if "startDate" in changes else "endDate")
         if not changes:
             return 0
-        changes["updatedAt"] = datetime.now(UTC)
+        changes["updatedAt"] = instants.now()
         update_record(connection, "outlays", "_id", request.outlayId, changes)
         return 1
 
@@ -163,7 +162,7 @@ def delete_outlay(store: Store, request: DeleteOutlay) -> Answer:
         integration = find(connection, request.vendorId)
         if not integration or not _find(connection, integration, request):
             raise _unknown(request)
-        now = datetime.now(UTC)
+        now = instants.now()
         update_record(connection, "outlays", "_id", request.outlayId, {"deletedAt": now, "updatedAt": now})
         return 1
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.event_types import ExpirationPolicy, GetEventType
 from attrib_ds.contract.json_text import encode
@@ -24,6 +23,7 @@ from attrib_ds.service.store.table_access import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     import duckdb
     import ibis.expr.types as ir
@@ -108,7 +108,7 @@ def get_event_type(store: Store, request: GetEventType) -> Answer:
 
 def create_event_type(store: Store, request: CreateEventType) -> Answer:
     """Create and return an event type; references are never reused, even of archived types (G-155)."""
-    now = datetime.now(UTC)
+    now = instants.now()
     fields = encode([_shown(field) for field in request.fields])
     record = {
         "_id": store.ids.new(),
@@ -149,7 +149,7 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
     Conflict
         If the type or entity of a storage key would change.
     """
-    now = naive(datetime.now(UTC))
+    now = naive(instants.now())
     requested: dict[str, Any] = {"name": request.name}
     if request.metadata is not None:
         requested["metadata"] = encode(request.metadata)
@@ -170,7 +170,7 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
             changes["version"] = stored["version"] + 1
             _insert_version(connection, stored["_id"], request.id, changes["version"], fields, now)
         if changes:
-            changes["updatedAt"] = datetime.now(UTC)
+            changes["updatedAt"] = instants.now()
             update_record(connection, "event_types", "reference", request.id, changes)
 
     store.write(write)
@@ -202,7 +202,7 @@ def restore_event_type(store: Store, request: RestoreEventType) -> Answer:
 
 
 def _set_archived(store: Store, request: GetEventType, *, archived: bool) -> Answer:
-    now = naive(datetime.now(UTC))
+    now = naive(instants.now())
 
     def write(connection: duckdb.DuckDBPyConnection) -> None:
         if (_existing(connection, request.id)["archivedAt"] is not None) != archived:

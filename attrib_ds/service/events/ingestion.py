@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -295,17 +295,19 @@ def _write(
 
 
 def _record(request: CreateEvent) -> dict[str, Any]:
-    date = request.eventDate
+    date = kept = request.eventDate
     if isinstance(date, datetime):
+        # Sends that differ only in digits that are not kept have the same content (G-224).
+        kept = instants.format(instants.truncate(date))
         date = instants.format(date)
-    content = [request.eventType, date, request.trackerId, request.data.members]
+    content = [request.eventType, kept, request.trackerId, request.data.members]
     return {
         "_id": new_uuid(),
         "projectId": request.projectId,
         "nonce": request.nonce,
         "eventType": request.eventType,
         "trackerId": request.trackerId,
-        "createdAt": naive(datetime.now(UTC)),
+        "createdAt": naive(instants.now()),
         "data": request.data.text,
         "eventDate": None if date is None else encode(date),
         "fingerprint": hashlib.sha256(json.dumps(_canonical(content)).encode()).hexdigest(),

@@ -15,6 +15,7 @@ import phonenumbers
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
+from attrib_ds.contract.currencies import CURRENCIES
 from attrib_ds.contract.values import Amount
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import exact_number, whole
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _LENGTHS: Final = {"string": 1_024, "message": 65_536, "url": 8_192}
 _LONGEST_NUMBER: Final = 400
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_CURRENCY: Final = re.compile("[A-Z]{3}")
 _FLAGS: Final = {"true": True, "false": False}
 _AMOUNT: Final = TypeAdapter(Amount)
 #: Properties of a location that are text.
@@ -150,7 +150,7 @@ def _number(value: Any, _: Settings) -> Any:
 def _currency(value: Any, settings: Settings) -> dict[str, Any]:
     money = value if isinstance(value, dict) else {"amount": value, "currency": settings.currency}
     currency = money.get("currency")
-    if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
+    if not isinstance(currency, str) or currency not in CURRENCIES:
         raise InvalidValue
     try:
         amount = _AMOUNT.validate_python(money.get("amount"))

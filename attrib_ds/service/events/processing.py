@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pyarrow as pa
 
+from attrib_ds import instants
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import AttribError, Unavailable
 from attrib_ds.instants import naive
@@ -226,7 +227,7 @@ def _write(
     pending = {id for (id,) in rows}
     # A replayed event is in the trash, and stays there only if it is still invalid (G-057).
     connection.execute("DELETE FROM trashed_events WHERE _id IN (SELECT unnest(?))", [list(pending)])
-    now = naive(datetime.now(UTC))
+    now = naive(instants.now())
     valid = [result for result in results if isinstance(result, ValidEvent) and result.raw.id in pending]
     trash = [result for result in results if isinstance(result, InvalidEvent) and result.raw.id in pending]
     valid = _without_erased(connection, valid, now)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Unavailable
 from attrib_ds.instants import naive
 from attrib_ds.service.events.redaction import Field, redact
+from attrib_ds.service.events.trashed_retention import find_expired, redact_trashed
 from attrib_ds.service.identity.loaded_identities import identities_query, of_events, of_interactions
 from attrib_ds.service.store.settings import read_settings
 
@@ -163,7 +165,7 @@ def _lacking(connection: duckdb.DuckDBPyConnection) -> dict[str, Policy]:
 
 def anonymise_expired(store: Store, request: AnonymiseExpired) -> Answer:
     """Anonymise expired events; return their number."""
-    return Answer(value=anonymise(store, request.now or datetime.now(UTC)))
+    return Answer(value=anonymise(store, request.now or instants.now()))
 
 
 def anonymise(store: Store, now: datetime) -> int:
@@ -187,16 +189,49 @@ def anonymise(store: Store, now: datetime) -> int:
     while ids := _expired(store, cutoff):
         store.write(lambda connection, ids=ids: _anonymise(connection, ids, cutoff))  # type: ignore[misc]
         count += len(ids)
-    return count
+    return count + _anonymise_trashed(store, cutoff)
 
 
 def is_due(store: Store, now: datetime) -> bool:
     """Return whether events have expired, or have no policy yet; reads only."""
+    cutoff = naive(now.astimezone(UTC))
     with store.cursor() as cursor:
         if _lacking(cursor):
             return True
         expired = f"SELECT 1 FROM events WHERE {_EXPIRED} LIMIT 1"
-        return cursor.execute(expired, [naive(now.astimezone(UTC))]).fetchone() is not None
+        if cursor.execute(expired, [cutoff]).fetchone() is not None:
+            return True
+        return bool(find_expired(cursor, _periods_of_trashed(cursor), cutoff))
+
+
+def _anonymise_trashed(store: Store, now: datetime) -> int:
+    """Anonymise expired trashed events; return their number."""
+
+    def redact_next(connection: duckdb.DuckDBPyConnection) -> int:
+        periods = _periods_of_trashed(connection)
+        expired = find_expired(connection, periods, now)
+        redact_trashed(connection, expired, periods)
+        return len(expired)
+
+    with store.cursor() as cursor:
+        if not find_expired(cursor, _periods_of_trashed(cursor), now):
+            return 0
+    total = 0
+    while count := store.write(redact_next):
+        total += count
+    return total
+
+
+def _periods_of_trashed(connection: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Return days and personal fields by event type, for types of trashed events with a policy."""
+    policies = read_policies(connection)
+    if policies.others is None and not any(policies.by_type.values()):
+        return {}
+    rows = connection.execute(
+        "SELECT DISTINCT eventTypeRef FROM trashed_events WHERE eventTypeRef IS NOT NULL"
+    ).fetchall()
+    of_types = {reference: policies.of(reference) for (reference,) in rows}
+    return {reference: (policy.days, policy.fields) for reference, policy in of_types.items() if policy}
 
 
 def _expired(store: Store, now: datetime) -> list[str]:
@@ -277,7 +312,7 @@ class Expirations:
             if store is None:
                 return
             try:
-                now = datetime.now(UTC)
+                now = instants.now()
                 if is_due(store, now):
                     anonymise(store, now)
             except Unavailable:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.contract.events import UpdateEventState
 from attrib_ds.errors import NotFound
@@ -35,7 +36,6 @@ _COLUMNS: Final = tuple(TABLES["metrics"])
 #: Columns that an update changes.
 _CHANGED: Final = ("date", "number", "amount", "currency", "invalid", "updatedAt", "deletedAt")
 _DELAY: Final = "state-delay-"
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class States:
         return self._update(request, line)
 
     def _update(self, request: UpdateEventState | UpdateEventStatistic, line: Line | None) -> Answer:
-        row = self._batcher.submit(_Update(request, naive(datetime.now(UTC)), line))
+        row = self._batcher.submit(_Update(request, naive(instants.now()), line))
         return Answer.of(as_resource([row]))
 
     def _write_all(self, updates: Sequence[_Update]) -> list[Row | Exception]:
@@ -138,7 +138,7 @@ class _Event:
             }
         else:
             self.replaced.append(stored)
-            later = max(now, stored["updatedAt"] + _MICROSECOND)
+            later = max(now, stored["updatedAt"] + instants.KEPT_RESOLUTION)
             row = {**stored, "invalid": False, "updatedAt": later, "deletedAt": None, **values}
         self.metrics[key] = row
         self.changed.add(key)
@@ -171,7 +171,7 @@ def _apply(update: _Update, event: _Event, declarations: Declarations, store: St
     is_state = isinstance(request, UpdateEventState)
     kind = _kind(declarations, event, key, ("state",) if is_state else ("number", "currency"))
     # Monotonic, even if the clock steps back.
-    now = max(received, event.updated_at + _MICROSECOND)
+    now = max(received, event.updated_at + instants.KEPT_RESOLUTION)
     date = naive(request.date) if request.date else received
     if kind == "currency":
         currency = event.metrics.get(key, {}).get("currency") or store.meta.currency

@@ -215,7 +215,8 @@ def _preflight(methods: str) -> Response:
         headers={
             "Allow": methods,
             "Access-Control-Allow-Methods": methods,
-            "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, X-Request-Id",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, X-Request-Id, "
+            "X-Ingest-Key, X-Trashed-Field",
             "Access-Control-Max-Age": "7200",
         },
     )

@@ -16,6 +16,8 @@ from attrib_ds.service.http.event_batches import create_events
 from attrib_ds.service.http.rate_limits import Claim, network_of
 from attrib_ds.service.http.reads import READS
 from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES, SQL_SCOPE
+from attrib_ds.service.http.senders import check_sender
+from attrib_ds.service.http.trashed_fields import text_fields, wants_text, with_text_fields
 from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from attrib_ds.contract import Operation
+    from attrib_ds.contract import Answer, Operation
     from attrib_ds.service.accounts import Access, Accounts
     from attrib_ds.service.http.body_memory import BodyBudget, BodyMemory
     from attrib_ds.service.http.projects import Projects
@@ -76,6 +78,7 @@ class Dispatcher:
         self._reads = reads
         self._limits = options.rate_limits
         self._has_sql = options.sql
+        self._max_page_size = options.max_page_size
         self._buckets = rate_limits.Buckets()
         self._budget = budget
         # Large bodies are parsed one at a time: each takes a multiple of its size and holds up the others.
@@ -113,6 +116,7 @@ class Dispatcher:
         with self._budget.request(has_token=access is not None) as memory:
             arguments = await self._read_arguments(request, operation, path, memory=memory)
             self._check_arguments(operation, access, arguments)
+            arguments = self._with_page_size(arguments)
             quotas = self._count_arguments(request, operation, access, arguments) or quotas
             request.state.headers = rate_limits.headers(quotas)
             carry_out = partial(self._carry_out, request, operation, arguments, access)
@@ -180,6 +184,14 @@ class Dispatcher:
             return self._take([Claim(self._limits.requests, caller, 0), Claim(self._limits.heavy, caller)])
         return []
 
+    def _with_page_size(self, arguments: Any) -> Any:
+        """Cap the number of records of a page (G-101)."""
+        most = self._max_page_size
+        if most is None or "limit" not in type(arguments).model_fields:
+            return arguments
+        limit = most if arguments.limit is None else min(arguments.limit, most)
+        return arguments.model_copy(update={"limit": limit})
+
     def _take(self, claims: list[Claim]) -> list[Quota]:
         quotas = self._buckets.take(claims)
         if any(quota.seconds_to_wait for quota in quotas):
@@ -220,7 +232,9 @@ class Dispatcher:
             await self._pool.run(file.unlink, missing_ok=True)
             raise
 
-    def _service(self, operation: Operation, project_id: str, access: Access | None) -> Service:
+    def _service(
+        self, request: Request, operation: Operation, project_id: str, access: Access | None
+    ) -> Service:
         is_event = operation.name in EVENT_OPERATIONS
         try:
             service = self._projects.get(project_id)
@@ -230,8 +244,8 @@ class Dispatcher:
                 problem = f"/projectId: there is no project {project_id!r}"
                 raise InvalidRequest(problem, field="/projectId") from error
             raise
-        if is_event and access is None and service.settings().require_token_for_events:
-            raise HttpError(401)
+        if is_event and access is None:
+            check_sender(request.headers, service.settings())
         return service
 
     def _carry_out(
@@ -239,15 +253,19 @@ class Dispatcher:
     ) -> Response:
         account = access.client_id if access else None
         if isinstance(arguments, CreateEvents):
-            find = partial(self._service, operation, access=access)
+            find = partial(self._service, request, operation, access=access)
             created = create_events(arguments, operation, find, account=account)
             return responses.with_value(operation, arguments, created)
-        service = self._service(operation, arguments.projectId, access)
+        service = self._service(request, operation, arguments.projectId, access)
+        shorten = partial(with_text_fields, operation) if wants_text(request.headers) else _unchanged
         try:
             answer = service.stream(operation, arguments, account, cancellation=read.cancellation)
             if operation.answer.resource is None:
-                return responses.with_value(operation, arguments, answer.whole(), read=read)
+                return responses.with_value(operation, arguments, shorten(answer.whole()), read=read)
+            answer = shorten(answer)
         except AttribError as error:
+            if error.details and wants_text(request.headers):
+                error.details = text_fields(error.details)
             raise with_wire_names(error, operation) from error
         accept = request.headers.get("accept", "")
         response = responses.with_records(operation, answer, accept=accept, read=read)
@@ -290,6 +308,10 @@ def _event_claims(
     # The first event was counted before the body was read.
     by_address = Claim(limits.events_by_address, address, max(len(events) - 1, 0))
     return [by_address, *(Claim(limits.events, project_id, count) for project_id, count in counts.items())]
+
+
+def _unchanged(answer: Answer) -> Answer:
+    return answer
 
 
 def _check_path(operation: Operation, path: Mapping[str, str]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
@@ -17,6 +17,7 @@ from attrib_ds.service.store.table_access import arrow_view
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from datetime import datetime
 
     import duckdb
 
@@ -203,7 +204,7 @@ def split_off(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> 
 
 def merge_users(store: Store, request: MergeUsers) -> Answer:
     """Merge a user into another one by request; return 1 (G-149)."""
-    now = naive(datetime.now(UTC))
+    now = naive(instants.now())
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
         survivor = _existing(connection, request.id, argument="id")
@@ -221,7 +222,7 @@ def merge_users(store: Store, request: MergeUsers) -> Answer:
 
 def split_user(store: Store, request: SplitUser) -> Answer:
     """Split a merged user from its survivor; return 1 (G-149)."""
-    now = naive(datetime.now(UTC))
+    now = naive(instants.now())
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
         survivor = _existing(connection, request.id, argument="id")

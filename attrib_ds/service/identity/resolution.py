@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from attrib_ds import instants
 from attrib_ds.instants import naive
 from attrib_ds.service.identity.merging import merge
 from attrib_ds.service.store.table_access import arrow_view, insert_records
@@ -83,7 +83,7 @@ def resolve_many(
     users = [resolution.resolve(ids, pairs) for pairs in people]
     # Users created and merged within this batch were never stored.
     stored = resolution.merged.keys() & set(before.values())
-    merge(connection, {gone: resolution.final(gone) for gone in stored}, naive(datetime.now(UTC)))
+    merge(connection, {gone: resolution.final(gone) for gone in stored}, naive(instants.now()))
     _store(connection, resolution, before)
     return [resolution.final(user) for user in users]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -11,8 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from attrib_ds.contract.identifiers import Slug
 from attrib_ds.contract.rule import shown
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.campaigns.campaigns import insert_campaign
-from attrib_ds.service.campaigns.integrations import insert_campaign_node
+from attrib_ds.service.campaigns.campaigns import find_by_id, find_by_slug, insert_campaign
 from attrib_ds.service.store.table_access import read_record
 
 if TYPE_CHECKING:
@@ -128,31 +126,31 @@ def _create_campaign(
 ) -> str | None:
     """Create the campaign of a campaign property and return its node; None for other properties."""
     if name == "campaignSlug":
+        # A campaign of the integration may lie outside the tree of its root.
+        existing = find_by_slug(connection, integration, value)
+        if existing is not None:
+            return str(existing["id"])
         insert_campaign(
-            connection,
-            integration,
-            project_id=project_id,
-            id=new_id,
-            slug=value,
-            name=value,
-            active=True,
-            explicit=False,
+            connection, integration, project_id=project_id, id=new_id, slug=value, name=value, explicit=False
         )
         return new_id
     if name != "campaignId":
         return None
+    if find_by_id(connection, integration, value) is not None:
+        return value
     # Use the ad platform's id, so that a tree loaded later replaces this node.
     is_free = read_record(connection, "SELECT _id FROM nodes WHERE _id = ?", value) is None
     id = value if is_free else new_id
-    insert_campaign_node(
+    insert_campaign(
         connection,
         integration,
         project_id=project_id,
         id=id,
+        slug=None,
         name=value,
+        explicit=False,
         external_id=value,
         implicit=True,
-        now=datetime.now(UTC),
     )
     return id
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants, schema
@@ -53,7 +53,7 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
         If the date is more than 24 hours ahead, there is no such integration, or ``userData`` has a key that
         is not an identity field; nothing is stored.
     """
-    now = datetime.now(UTC)
+    now = instants.now()
     if request.date > now + _AHEAD:
         date = instants.format(request.date)
         raise InvalidRequest(

@@ -12,7 +12,7 @@ from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.table_definitions import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     import duckdb
 
@@ -110,7 +110,13 @@ class ValidRows:
 
     @contextmanager
     def replace_stored(
-        self, connection: duckdb.DuckDBPyConnection, table: str, name: str, *, changed: str | None = None
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        table: str,
+        name: str,
+        *,
+        changed: str | None = None,
+        filled: Collection[str] = (),
     ) -> Iterator[str]:
         """Delete stored records that rows replace, and skip unchanged rows.
 
@@ -124,6 +130,8 @@ class ValidRows:
             Table of the stored records, and column of their ids.
         changed : str, optional
             Column with the date of the last change.
+        filled : collection of str
+            Columns that the service fills where a row has null.
 
         Yields
         ------
@@ -143,7 +151,9 @@ class ValidRows:
                 if column in self.staged.columns and column not in _CREATION_DATES
             ]
             is_equal = " AND ".join(
-                f"stored.{quoted(column)} IS NOT DISTINCT FROM loaded.{quoted(column)}" for column in compared
+                f"(stored.{quoted(column)} IS NOT DISTINCT FROM loaded.{quoted(column)}"
+                f"{f' OR loaded.{quoted(column)} IS NULL' if column in filled else ''})"
+                for column in compared
             )
             is_unchanged = f"({is_equal})"
             if changed in self.staged.columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.contract import currencies
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 
@@ -23,8 +24,8 @@ _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 #: Pattern of the ids of nodes, campaigns and outlays (G-217).
 NAME: Final = ".{1,128}"
 NAME_FORM: Final = "text of 1 to 128 characters"
-CURRENCY: Final = "[A-Z]{3}"
-CURRENCY_FORM: Final = "a currency of three upper-case letters"
+CURRENCY: Final = currencies.PATTERN
+CURRENCY_FORM: Final = "a currency of ISO 4217, such as EUR"
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Checks:
         self, name: str, *, required: bool = False, recent: bool = False, default: str | None = None
     ) -> None:
         """Add a column of UTC instants; ``recent`` refuses those before 1990."""
-        value = self.source.instant(name) if self.has(name) else "CAST(NULL AS TIMESTAMP)"
+        value = truncated(self.source.instant(name)) if self.has(name) else "CAST(NULL AS TIMESTAMP)"
         final = f"coalesce({quoted(name)}, {default})" if default else None
         self.column(name, value, final=final, always=required)
         if required:
@@ -341,6 +342,11 @@ def quote_text(text: str) -> str:
     """Return SQL for the text in quotation marks, shortened for a message."""
     short = f"left({text}, {_LONGEST_SHOWN - 1}) || '…'"
     return f"'''' || CASE WHEN length({text}) > {_LONGEST_SHOWN} THEN {short} ELSE {text} END || ''''"
+
+
+def truncated(moment: str) -> str:
+    """Return SQL for an instant of type TIMESTAMP, truncated to milliseconds (G-224)."""
+    return f"date_trunc('milliseconds', {moment})"
 
 
 def labelled_value(column: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import Source, literal, quoted
@@ -92,7 +91,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
             register(writer, f"(SELECT userId, createdAt AS seen FROM {rows})")
             remove_absent(writer, replaced)
         # Replacing records come from a service that has merged users already.
-        assign_identities(writer, of_events(rows), naive(datetime.now(UTC)), may_merge=not valid.is_replacing)
+        assign_identities(writer, of_events(rows), naive(instants.now()), may_merge=not valid.is_replacing)
         assign_policies(writer)
         return {"events": loaded, "metrics": metrics.insert(writer, valid, table, project, count=count)}
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.identity.lifetime_index import renumber
@@ -15,8 +14,9 @@ from attrib_ds.service.identity.loaded_identities import assign_identities, of_i
 from attrib_ds.service.identity.merging import surviving
 from attrib_ds.service.identity.registry import register, remove_absent
 from attrib_ds.service.loading.batch import Batch, Project, ValidRows, insert_implicit_nodes
-from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, labelled_value
+from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, labelled_value, truncated
 from attrib_ds.service.loading.erased import reject_erased
+from attrib_ds.service.loading.node_integrations import INTEGRATIONS
 from attrib_ds.service.store.ids import HEX_ID, UUID
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def _check_times(checks: Checks) -> None:
         f"{start} <= {end} AND abs({length} - {duration}) > {_TOLERANCE}",
         f"{labelled_value('duration')} || ' is not the ' || {length} || ' seconds from startDate to endDate'",
     )
-    # Stored in microseconds, so that duration is exactly endDate minus startDate.
+    # Truncated too, so that duration is exactly endDate minus startDate.
     microseconds = f"TRY_CAST(round(CASE WHEN isfinite({duration}) THEN {duration} END * 1e6) AS BIGINT)"
-    by_duration = f"TRY({start} + to_microseconds({microseconds}))"
+    by_duration = truncated(f"TRY({start} + to_microseconds({microseconds}))")
     ending = f"coalesce({end}, {by_duration}, {start})"
     checks.derive("endDate", ending)
     checks.derive("duration", f"(epoch_us({ending}) - epoch_us({start})) / 1e6")
@@ -117,7 +117,9 @@ def _check_properties(checks: Checks) -> None:
 def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project) -> dict[str, int]:
     valid.reject_stored(connection, "interactions", "_id")
     reject_erased(connection, valid, of_interactions(valid.rows))
-    with valid.replace_stored(connection, "interactions", "_id", changed="updateDate") as replaced:
+    with valid.replace_stored(
+        connection, "interactions", "_id", changed="updateDate", filled=("integrationId",)
+    ) as replaced:
         _delete_hits(connection, valid, replaced)
         implicit = insert_implicit_nodes(connection, valid, project, column="nodeId", kind="channel")
         rows = surviving(connection, valid.rows)
@@ -126,7 +128,8 @@ def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Pr
             f"WHERE userId IN (SELECT userId FROM {rows}) UNION SELECT userId FROM {replaced}"
         )
         position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
-        loaded = valid.insert(connection, "interactions", values={"userLifetimeIndex": position}, rows=rows)
+        values = {"userLifetimeIndex": position, "integrationId": _integration(valid)}
+        loaded = valid.insert(connection, "interactions", values=values, rows=rows)
         register(connection, f"(SELECT userId, ingestedAt AS seen FROM {rows})")
         # Renumber users who have stored interactions.
         renumber(connection, "SELECT userId FROM temp.returning_users")
@@ -135,9 +138,18 @@ def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Pr
     if "userData" in valid.staged.columns:
         # Replacing records come from a service that has merged users already.
         assign_identities(
-            connection, of_interactions(rows), naive(datetime.now(UTC)), may_merge=not valid.is_replacing
+            connection, of_interactions(rows), naive(instants.now()), may_merge=not valid.is_replacing
         )
     return {"interactions": loaded, "implicit_nodes": implicit}
+
+
+def _integration(valid: ValidRows) -> str:
+    """Return SQL for the integration of a row: its own, else that of a session's node (G-225)."""
+    of_node = (
+        f"CASE WHEN valid.type = 'session' THEN (SELECT owner.integrationId FROM {INTEGRATIONS} AS owner "
+        "WHERE owner._id = valid.nodeId) END"
+    )
+    return f"coalesce(valid.integrationId, {of_node})" if "integrationId" in valid.staged.columns else of_node
 
 
 def _delete_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows, replaced: str) -> None:

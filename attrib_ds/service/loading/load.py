@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import ROW, open_source, quoted
 from attrib_ds.service.loading import events, hits, interactions, nodes, spend
@@ -85,7 +84,7 @@ def load_records(
         raise InvalidRequest.choice("resource", resource, _CHECKS)
     check, columns = _CHECKS[resource]
     opaque = {field.name for field in columns if schema.is_json(field)}
-    now = datetime.now(UTC).strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
+    now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     project = Project(store.meta.project_id, store.meta.currency, now, store.ids)
     with store.scratch() as connection:
         opened = open_source(connection, source, argument=resource, opaque=opaque)

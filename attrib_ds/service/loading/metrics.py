@@ -18,6 +18,7 @@ from attrib_ds.service.loading.checks import (
     not_json,
     original,
     quote_text,
+    truncated,
 )
 from attrib_ds.service.store.ids import HEX_ID
 from attrib_ds.service.store.table_definitions import TABLES
@@ -271,12 +272,12 @@ def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project:
             SELECT row, eventDate, metric._id, metric.key, metric.type, metric.data.type AS given_type,
                 CASE WHEN json_type(metric.data.current) <> 'NULL' THEN metric.data.current
                     ELSE metric.data.raw END AS value,
-                metric.data.date AS given_date, {instant("metric.data.date")} AS read_date,
+                metric.data.date AS given_date, {_instant("metric.data.date")} AS read_date,
                 coalesce(metric.data.anonymized, false) AS anonymized,
                 coalesce(metric.data.invalid, false) AS invalid,
-                metric.createdAt AS given_created, {instant("metric.createdAt")} AS createdAt,
-                metric.updatedAt AS given_updated, {instant("metric.updatedAt")} AS updatedAt,
-                metric.deletedAt AS given_deleted, {instant("metric.deletedAt")} AS deletedAt
+                metric.createdAt AS given_created, {_instant("metric.createdAt")} AS createdAt,
+                metric.updatedAt AS given_updated, {_instant("metric.updatedAt")} AS updatedAt,
+                metric.deletedAt AS given_deleted, {_instant("metric.deletedAt")} AS deletedAt
             FROM listed
             -- Built-in metrics of exported events are recomputed.
             WHERE metric.key IS NULL
@@ -308,6 +309,10 @@ def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project:
     return table
 
 
+def _instant(text: str) -> str:
+    return truncated(instant(text))
+
+
 def _restore_built_in(connection: duckdb.DuckDBPyConnection, staged: Staged, table: str) -> None:
     """Restore ids and dates of exported built-in metrics, and deleted delays."""
     built_in = f"{staged.relation.rsplit('.', 1)[0]}.built_in_metrics"
@@ -318,8 +323,8 @@ def _restore_built_in(connection: duckdb.DuckDBPyConnection, staged: Staged, tab
             SELECT row, unnest(from_json(metrics, '{_SHAPE}')) AS metric FROM {staged.relation}
         )
         SELECT row, metric._id AS _id, metric.key AS key,
-            {instant("metric.createdAt")} AS createdAt, {instant("metric.updatedAt")} AS updatedAt,
-            {instant("metric.deletedAt")} AS deletedAt, {instant("metric.data.date")} AS date,
+            {_instant("metric.createdAt")} AS createdAt, {_instant("metric.updatedAt")} AS updatedAt,
+            {_instant("metric.deletedAt")} AS deletedAt, {_instant("metric.data.date")} AS date,
             TRY_CAST(json_extract_string(metric.data.current, '$') AS DOUBLE) AS number
         FROM listed WHERE metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-')
         QUALIFY count(*) OVER (PARTITION BY row, metric.key) = 1

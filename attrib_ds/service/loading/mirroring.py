@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import InvalidRequest
@@ -156,7 +157,7 @@ def _insert_version(
 
 def _store_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, store: Store) -> None:
     """Store campaigns, with their integrations, which are derived from nodes."""
-    now = datetime.now(UTC)
+    now = instants.now()
     for integration_id in sorted(set(campaigns["integrationId"].to_pylist())):
         _store_integration(connection, integration_id, store, now)
     rows = connection.execute("SELECT _id, vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()

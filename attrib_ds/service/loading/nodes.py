@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
+from attrib_ds.service.campaigns.loaded_trees import register_campaigns, register_integrations
 from attrib_ds.service.loading.batch import Batch, Project, ValidRows
 from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, quote_text
+from attrib_ds.service.loading.node_integrations import fill_integrations
 
 if TYPE_CHECKING:
     import duckdb
@@ -52,15 +54,17 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
         checks.instant(name, default=project.now)
     staged = checks.stage(connection)
     checks.unique(connection, staged, "_id")
-    return Batch(staged, "_id", _insert)
+    return Batch(staged, "_id", lambda writer, valid: _insert(writer, valid, project))
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
+def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project) -> dict[str, int]:
     # A loaded node replaces the implicit node with its id.
     valid.reject_stored(connection, "(SELECT * FROM nodes WHERE NOT implicit)", "_id")
+    _reject_taken_slugs(connection, valid)
     _reject_unrooted(connection, valid)
     connection.execute(f"DELETE FROM nodes WHERE implicit AND _id IN (SELECT _id FROM {valid.rows})")
-    with valid.replace_stored(connection, "nodes", "_id", changed="updatedAt"):
+    filled = ("integrationId", "vendorId")
+    with valid.replace_stored(connection, "nodes", "_id", changed="updatedAt", filled=filled):
         loaded = valid.insert(connection, "nodes", values={"path": "[]", "implicit": "false"})
     connection.execute(
         "WITH RECURSIVE tree AS ("
@@ -70,7 +74,43 @@ def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str
         "UPDATE nodes SET path = tree.path FROM tree "
         "WHERE nodes._id = tree._id AND nodes.path IS DISTINCT FROM tree.path"
     )
+    register_integrations(
+        connection,
+        project_id=project.project_id,
+        currency=project.currency,
+        now=project.now,
+        new_id=project.ids.new,
+    )
+    register_campaigns(connection)
+    fill_integrations(connection)
     return {"nodes": loaded}
+
+
+def _reject_taken_slugs(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:
+    """Reject campaigns whose slug another campaign of their integration has (G-223)."""
+    slug = '"campaignSlug"'
+    if "campaignSlug" not in valid.staged.columns:
+        return
+    names = "_id, parentId, type, vendorId, campaignSlug"
+    vendor = "vendorId" if "vendorId" in valid.staged.columns else "CAST(NULL AS VARCHAR) AS vendorId"
+    integration = "CASE WHEN {0}.type = 'integration' THEN coalesce({0}.vendorId, {0}._id) {1} END"
+    valid.reject(
+        connection,
+        "WITH RECURSIVE "
+        f"loaded AS (SELECT row, {names.replace('vendorId', vendor)} FROM {valid.rows}), "
+        f"together AS (SELECT * FROM loaded UNION ALL SELECT NULL AS row, {names} FROM nodes "
+        "WHERE _id NOT IN (SELECT _id FROM loaded)), "
+        f"tree AS (SELECT *, {integration.format('together', '')} AS integration FROM together "
+        "WHERE parentId IS NULL UNION ALL "
+        f"SELECT child.*, {integration.format('child', 'ELSE tree.integration')} "
+        "FROM together AS child JOIN tree ON child.parentId = tree._id) "
+        f"SELECT row, 'campaignSlug: ' || {quote_text(slug)} || "
+        "' is the slug of another campaign of its integration' "
+        "FROM tree WHERE type = 'campaign' AND campaignSlug IS NOT NULL AND integration IS NOT NULL "
+        # A stored campaign keeps its slug, and then the first row.
+        "QUALIFY row_number() OVER (PARTITION BY integration, campaignSlug ORDER BY row NULLS FIRST) > 1 "
+        "AND row IS NOT NULL",
+    )
 
 
 def _reject_unrooted(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:

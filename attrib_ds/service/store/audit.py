@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.contract.json_text import encode
 from attrib_ds.instants import naive
 from attrib_ds.service.sql.admission import without_literals
@@ -43,6 +42,7 @@ _DETAILS: Final = {
         "retentionDurationInDays",
         "piiFields",
         "requireTokenForEvents",
+        "allowedOrigins",
     ),
 }
 
@@ -132,7 +132,7 @@ def append(connection: duckdb.DuckDBPyConnection, lines: Sequence[Line]) -> None
     [('{"mode":"delete"}',)]
     >>> store.close()
     """
-    now = naive(datetime.now(UTC))
+    now = naive(instants.now())
     records = [
         {
             "_id": new_uuid(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,8 @@ _ATTRIBUTES: Final = {
     "retentionDurationInDays": "retention_duration_in_days",
     "piiFields": "pii_fields",
     "requireTokenForEvents": "require_token_for_events",
+    "ingestKeys": "ingest_keys",
+    "allowedOrigins": "allowed_origins",
 }
 
 
@@ -41,12 +44,47 @@ class ProjectSettings:
         Storage keys of personal fields.
     require_token_for_events : bool, default False
         Accept events only with a token (G-175).
+    ingest_keys : tuple of str
+        Without a token, accept events only with one of these keys; empty for no key.
+    allowed_origins : tuple of str
+        Without a token, accept events only from these origins; empty for any.
     """
 
     lenient_optional_fields: bool = False
     retention_duration_in_days: int = 0
     pii_fields: tuple[str, ...] = ()
     require_token_for_events: bool = False
+    ingest_keys: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+
+
+class SettingsCache:
+    """Hold the settings of a project, which every event asks for; thread-safe.
+
+    Parameters
+    ----------
+    store : Store
+        The project.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self.cached: ProjectSettings | None = None
+
+    def read(self) -> ProjectSettings:
+        """Read the settings and hold them."""
+        with self._lock:
+            if self.cached is None:
+                with self._store.cursor() as cursor:
+                    self.cached = read_settings(cursor)
+            return self.cached
+
+    def clear(self) -> None:
+        """Forget the settings after a change, before it is answered (G-227)."""
+        # A reader that still saw the old settings holds the lock until it has stored them.
+        with self._lock:
+            self.cached = None
 
 
 def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
@@ -83,15 +121,16 @@ def get_settings(store: Store, request: GetSettings) -> Answer:  # noqa: ARG001 
 
 def update_settings(store: Store, request: UpdateSettings) -> Answer:
     """Update settings of the project and return all of them."""
-    arguments = {name: getattr(request, name) for name in _ATTRIBUTES}
-    requested = {name: value for name, value in arguments.items() if value is not None}
+    requested = {name: getattr(request, name) for name in _ATTRIBUTES if name in request.model_fields_set}
 
     def write(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
         before = asdict(read_settings(connection))
         changes = {name: value for name, value in requested.items() if value != before[_ATTRIBUTES[name]]}
         for name, value in changes.items():
             connection.execute("DELETE FROM settings WHERE name = ?", [name])
-            connection.execute("INSERT INTO settings VALUES (?, ?)", [name, encode(value)])
+            # Null clears a setting (G-227).
+            if value is not None:
+                connection.execute("INSERT INTO settings VALUES (?, ?)", [name, encode(value)])
         return read_settings(connection)
 
     return _answer(store, store.write(write))

@@ -16,6 +16,7 @@ import duckdb
 import ibis
 from pydantic import TypeAdapter, ValidationError
 
+from attrib_ds import instants
 from attrib_ds.contract.identifiers import ProjectId
 from attrib_ds.contract.integrations import Currency
 from attrib_ds.contract.values import TimeZone
@@ -179,7 +180,9 @@ class Store:
             meta = read_meta(connection, path)
             if meta is None and read_only:
                 raise _not_a_project(path)
-            meta = meta or _create(connection, path, Meta(VERSION, project_id, currency, timezone, _now()))
+            if meta is None:
+                new = Meta(VERSION, project_id, currency, timezone, instants.now())
+                meta = _create(connection, path, new)
             check_meta(meta, path, project_id)
             if file is not None:
                 ((writes,),) = connection.execute("SELECT writes FROM meta").fetchall()
@@ -522,7 +525,3 @@ def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
 
 def _not_a_project(path: str | Path) -> InvalidRequest:
     return InvalidRequest(f"path: {str(path)!r} is not the file of a project", field="path")
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

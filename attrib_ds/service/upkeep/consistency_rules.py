@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from attrib_ds.contract.currencies import PATTERN
 from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.campaigns.loaded_trees import CAMPAIGN_NODES
 from attrib_ds.service.store.table_definitions import TABLES
 
 
@@ -42,7 +44,6 @@ _UNIQUE: Final[dict[str, tuple[str, ...]]] = {
     "metrics": ("eventId", "key"),
     "raw_events": ("nonce",),
     "event_types": ("reference",),
-    "campaigns": ("integrationId", "campaignSlug"),
 }
 #: Tables without a primary key.
 _WITHOUT_KEY: Final = frozenset({"metric_history", "tombstones", "meta"})
@@ -113,6 +114,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *(_unique(table, _KEYS.get(table, ("_id",))) for table in TABLES if table not in _WITHOUT_KEY),
     *(_unique(table, columns) for table, columns in _UNIQUE.items()),
     _unique("integrations", ("vendorId",), "deletedAt IS NULL"),
+    _unique("campaigns", ("integrationId", "campaignSlug"), "campaignSlug IS NOT NULL"),
     _unique(
         "interactions",
         ("integrationId", "externalId"),
@@ -168,6 +170,11 @@ RULES: Final[tuple[Rule, ...]] = (
     _foreign_key("nodes", "outlays", "campaignId", "nodes"),
     _foreign_key("nodes", "campaigns", "id", "nodes"),
     _foreign_key("campaigns", "campaigns", "integrationId", "integrations"),
+    Rule(
+        "campaigns",
+        "campaign nodes of an integration that are not listed as campaigns",
+        f"SELECT _id FROM {CAMPAIGN_NODES} WHERE _id NOT IN (SELECT id FROM campaigns)",
+    ),
     _foreign_key("hits", "hits", "sessionId", "interactions"),
     Rule(
         "hits",
@@ -205,7 +212,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "amounts",
         "outlays without an amount of 0 or more in a currency",
         f"SELECT _id FROM outlays WHERE coalesce({quoted('amount.amount')} < 0, true) "
-        f"OR NOT coalesce(regexp_full_match({quoted('amount.currency')}, {literal('[A-Z]{3}')}), false)",
+        f"OR NOT coalesce(regexp_full_match({quoted('amount.currency')}, {literal(PATTERN)}), false)",
     ),
     Rule(
         "amounts",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ibis
 
 from attrib_ds import instants
+from attrib_ds.contract.precision import truncate
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import from_json
 from attrib_ds.filters.ibis_form import to_ibis
@@ -230,7 +231,7 @@ def _interactions(backend: Backend, condition: Condition) -> ir.Table:
     interactions = countable_interactions(backend)
     if condition.get("filter") is not None:
         predicate = from_json(condition["filter"], kind="interaction")
-        interactions = interactions.filter(to_ibis(predicate, interactions))
+        interactions = interactions.filter(to_ibis(truncate(predicate), interactions))
     return interactions.select("userId")
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import Conflict, NotFound
@@ -40,7 +39,7 @@ def create_audience(store: Store, request: CreateAudience) -> Answer:
     """
     with store.read() as backend:
         check(backend, request.condition, argument="condition")
-    now, new_id = datetime.now(UTC), store.ids.new()
+    now, new_id = instants.now(), store.ids.new()
     record = {
         "_id": new_id,
         "projectId": request.projectId,
@@ -113,7 +112,7 @@ def _read(store: Store, id: str) -> Answer:
 
 def _table(backend: Backend, rows: Sequence[tuple[str, str, str, str]]) -> pa.Table:
     users = backend.table("users").select("_id")
-    now = datetime.now(UTC)
+    now = instants.now()
     records = [
         {
             "_id": id,

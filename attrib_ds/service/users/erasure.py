@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
@@ -19,6 +19,7 @@ from attrib_ds.service.identity.merging import find_survivor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     import duckdb
 
@@ -52,7 +53,7 @@ class _Person:
 
 def delete_user(store: Store, request: DeleteUser) -> Answer:
     """Erase a user; return 1."""
-    now = naive(datetime.now(UTC))
+    now = naive(instants.now())
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
         id = find_survivor(connection, request.id)

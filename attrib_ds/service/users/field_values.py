@@ -119,7 +119,7 @@ def object_of(key: str, value: str) -> str:
 
 def instant_text(instant: str) -> str:
     """Return a SQL expression that formats an instant as :func:`attrib_ds.instants.format` does (G-036)."""
-    return f"regexp_replace(strftime({instant}, '%Y-%m-%dT%H:%M:%S.%f'), '000$', '') || 'Z'"
+    return f"strftime({instant}, '%Y-%m-%dT%H:%M:%S.%gZ')"
 
 
 def text_of(current: str) -> str:

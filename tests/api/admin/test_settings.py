@@ -21,12 +21,16 @@ def test_choices_are_read_and_changed():
             retention_duration_in_days=365,
             pii_fields=["email"],
             require_token_for_events=True,
+            ingest_keys=["k" * 16],
+            allowed_origins=["https://shop.example"],
         )
         assert changed.to_dict() == {
             "lenientOptionalFields": True,
             "retentionDurationInDays": 365,
             "piiFields": ["email"],
             "requireTokenForEvents": True,
+            "ingestKeys": ["k" * 16],
+            "allowedOrigins": ["https://shop.example"],
             "currency": "EUR",
             "timezone": "UTC",
         }

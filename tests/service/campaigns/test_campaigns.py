@@ -72,9 +72,9 @@ def test_the_currency_of_an_integration_is_that_of_the_project():
     service.close()
 
 
-@pytest.mark.parametrize("currency", ["eur", "EURO", "E1R", ""])
+@pytest.mark.parametrize("currency", ["eur", "EURO", "E1R", "", "ZZZ"])
 def test_a_currency_is_three_capital_letters(service, currency):
-    with pytest.raises(InvalidRequest, match="currency: .* three capital letters"):
+    with pytest.raises(InvalidRequest, match="currency: .* ISO 4217"):
         send(service, "create_integration", vendorId="other", name="Other", currency=currency)
 
 
@@ -115,6 +115,60 @@ def test_the_integration_id_of_a_loaded_node_stays(service):
     send(service, "load_records", resource="nodes", source=table(loaded, below))
     assert send(service, "create_integration", vendorId="tv-ads", name="Television").value == "i-7"
     assert (node(service, "tv")["integrationId"], node(service, "spot")["integrationId"]) == ("i-7", "i-8")
+
+
+def test_a_campaign_loaded_twice_with_one_slug_is_rejected(service):
+    """G-223: below one integration the slug is taken; another integration is free to use it."""
+    trees = [
+        {"_id": root, "parentId": None, "type": "integration", "name": root, "vendorId": root}
+        for root in ("tv-ads", "radio-ads")
+    ]
+    campaigns = [
+        {"_id": id, "parentId": parent, "type": "campaign", "name": id, "campaignSlug": "derby"}
+        for id, parent in [("c1", "tv-ads"), ("c2", "tv-ads"), ("c3", "radio-ads")]
+    ]
+    rejected = send(service, "load_records", resource="nodes", source=table(*trees, *campaigns)).tables
+    assert [row for batch in rejected for row in batch.to_pylist()] == [
+        {
+            "row": 3,
+            "id": "c2",
+            "reason": "campaignSlug: 'derby' is the slug of another campaign of its integration",
+        }
+    ]
+    later = {"_id": "c4", "parentId": "tv-ads", "type": "campaign", "name": "c4", "campaignSlug": "derby"}
+    assert send(service, "load_records", resource="nodes", source=table(later)).value == {"nodes": 0}
+
+
+def test_a_loaded_integration_gets_the_currency_of_its_creation(service):
+    root = {"_id": "tv", "parentId": None, "type": "integration", "name": "TV", "vendorId": "tv-ads"}
+    send(service, "load_records", resource="nodes", source=table(root))
+    assert (integrations(service)["tv-ads"]["currency"], integrations(service)["tv-ads"]["name"]) == (
+        "EUR",
+        "TV",
+    )
+    id = send(service, "create_integration", vendorId="tv-ads", name="Television", currency="NOK").value
+    created = integrations(service)["tv-ads"]
+    assert (created["_id"], created["currency"], created["name"]) == (id, "NOK", "Television")
+    with pytest.raises(Conflict, match="exists already"):
+        send(service, "create_integration", vendorId="tv-ads", name="Again")
+
+
+def test_a_campaign_follows_its_node_when_the_tree_is_loaded_again(service):
+    dated = {"updatedAt": "2025-01-31T12:00:00Z"}
+    root = {"_id": "tv", "parentId": None, "type": "integration", "name": "TV", "vendorId": "tv-ads", **dated}
+    spot = {
+        "_id": "spot",
+        "parentId": "tv",
+        "type": "campaign",
+        "name": "Spot",
+        "campaignSlug": "spot",
+        **dated,
+    }
+    tree = {"resource": "nodes", "replace": True}
+    send(service, "load_records", source=table(root, spot), **tree)
+    assert send(service, "load_records", source=table(root, spot), **tree).value == {"nodes": 0}
+    send(service, "load_records", source=table({**spot, "name": "Derby"}), **tree)
+    assert get(service, "spot", vendor="tv-ads")["name"] == "Derby"
 
 
 # -- create and get ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from support.order_events import declare_order, declared, order
 from support.service_records import order as loaded_order
 from support.service_records import send, table, utc
 
+from attrib_ds import instants
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported, ServiceFailure
 from attrib_ds.service import Service
 from attrib_ds.service.events.ingestion import Ingestion
@@ -133,7 +134,7 @@ def test_r094_values_are_read_from_the_ingestion_key_and_null_is_never_read(serv
 
 
 def test_g134_without_a_date_it_is_the_moment_of_reception(service):
-    before = datetime.now(UTC)
+    before = instants.now()
     event = get(service, process(service, "n1", event_date=None))
     assert before <= event["eventDate"] == event["createdAt"] <= datetime.now(UTC)
 

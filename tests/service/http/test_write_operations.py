@@ -8,6 +8,8 @@ from contextlib import closing
 import pytest
 from support.http_caller import Caller, token_of
 
+from attrib_ds import connect
+from attrib_ds.api.admin import list_rates
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.administration import create_key
@@ -349,6 +351,82 @@ def test_g175_a_project_may_take_events_from_holders_of_a_token_alone(tmp_path):
         changed = holder("PATCH", f"{PROJECT}/settings", {"requireTokenForEvents": False})
         assert changed.json()["requireTokenForEvents"] is False
         assert holder("GET", f"{PROJECT}/settings").json() == changed.json()
+
+
+KEY = "ingest-key-of-the-shop"
+ORIGIN = "https://shop.example"
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "status"),
+    [
+        ({"ingestKeys": [KEY]}, {}, 401),
+        ({"ingestKeys": [KEY]}, {"X-Ingest-Key": "another-key-entirely"}, 401),
+        ({"ingestKeys": ["another-key-entirely", KEY]}, {"X-Ingest-Key": KEY}, 200),
+        ({"allowedOrigins": [ORIGIN]}, {}, 403),
+        ({"allowedOrigins": [ORIGIN]}, {"Origin": "https://shop.example.evil"}, 403),
+        ({"allowedOrigins": [ORIGIN]}, {"Origin": ORIGIN}, 200),
+        ({"ingestKeys": [KEY], "allowedOrigins": [ORIGIN]}, {"Origin": ORIGIN}, 401),
+        ({"ingestKeys": [KEY], "allowedOrigins": [ORIGIN]}, {"X-Ingest-Key": KEY, "Origin": ORIGIN}, 200),
+        ({"ingestKeys": [KEY], "requireTokenForEvents": True}, {"X-Ingest-Key": KEY}, 401),
+    ],
+)
+def test_g175_events_without_a_token_need_a_key_and_an_origin(write, anonymous, settings, headers, status):
+    usual = {"ingestKeys": [], "allowedOrigins": [], "requireTokenForEvents": False}
+    write("PATCH", f"{PROJECT}/settings", usual | settings)
+    try:
+        assert anonymous("POST", "/api/v1/events", sent(f"k-{uuid.uuid4()}"), **headers).status == status
+        batch = [sent(f"k-{uuid.uuid4()}")]
+        assert anonymous("POST", "/api/v1/events/batch", batch, **headers).status == status
+        # A token is enough.
+        assert write("POST", "/api/v1/events", sent(f"k-{uuid.uuid4()}")).status == 200
+    finally:
+        write("PATCH", f"{PROJECT}/settings", usual)
+
+
+def test_g101_the_page_size_of_a_server_is_capped(tmp_path):
+    with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
+        rates = [{"currency": code, "date": "2025-01-01", "rate": 2} for code in ("NOK", "SEK", "USD")]
+        operation = OPERATIONS["set_rates"]
+        service.send(operation, build(operation, project_id="shop", rates=rates))
+    key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"])
+    with running(tmp_path, options=ServerOptions(rate_limits=None, max_page_size=2)) as url:
+        holder = Caller(url, token_of(url, key))
+        for query, count in [("", 2), ("?limit=3", 2), ("?limit=1", 1), ("?offset=2", 1), ("?limit=0", 0)]:
+            page = holder("GET", f"{PROJECT}/rates{query}").json()
+            assert (page["count"], page["total"]) == (count, 3), query
+        with connect("shop", url=f"{url}/api/v1", key=tmp_path / "key.json") as shop:
+            assert list_rates(shop)["currency"].tolist() == ["NOK", "SEK", "USD"]
+
+
+def test_g227_a_changed_setting_holds_from_its_answer_on(tmp_path):
+    Service.open("shop", tmp_path / "shop.duckdb").close()
+    key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"])
+    with running(tmp_path, options=ServerOptions(rate_limits=None)) as url:
+        anyone, holder = Caller(url), Caller(url, token_of(url, key))
+        statuses = []
+        for number in range(6):
+            required = number % 2 == 0
+            assert holder("PATCH", f"{PROJECT}/settings", {"requireTokenForEvents": required}).status == 200
+            statuses.append(anyone("POST", "/api/v1/events", sent(f"t-{number}")).status)
+        assert statuses == [401, 200] * 3
+
+
+def test_g227_null_clears_the_retention_period(write):
+    path = f"{PROJECT}/settings"
+    kept = write("PATCH", path, {"retentionDurationInDays": 30, "piiFields": ["email"]}).json()
+    assert (kept["retentionDurationInDays"], kept["piiFields"]) == (30, ["email"])
+    cleared = write("PATCH", path, {"retentionDurationInDays": None}).json()
+    assert (cleared["retentionDurationInDays"], cleared["piiFields"]) == (0, ["email"])
+    assert write("PATCH", path, {"lenientOptionalFields": None, "piiFields": []}).json()["piiFields"] == []
+
+
+def test_g227_null_clears_the_retention_period_of_an_event_type(write):
+    created = {"reference": "lead", "name": "Lead", "expirationPolicy": {"retentionDurationInDays": 30}}
+    assert write("POST", f"{PROJECT}/event-types", created).status == 201
+    path = f"{PROJECT}/event-types/lead"
+    changed = write("PATCH", path, {"expirationPolicy": {"retentionDurationInDays": None}}).json()
+    assert changed.get("expirationPolicy") is None
 
 
 @pytest.mark.slow

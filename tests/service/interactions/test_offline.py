@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support.service_records import hex_id, send, table, utc, visit
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
 
@@ -71,7 +71,7 @@ def declare_discriminant(service, key):
 
 def test_the_answer_is_the_interaction_as_it_is_got(service):
     """G-141, R185, R187: readable at once; type, date and duration of an offline interaction."""
-    before = datetime.now(UTC)
+    before = instants.now()
     answer = answer_to(service, date="2025-01-31T13:00:00+01:00", external="call-1")
     assert answer.read().schema == schema.INTERACTION
     (record,) = answer.read().to_pylist()

@@ -153,7 +153,7 @@ def test_the_policy_is_kept_and_attributable_is_not(load, rows):
         ({"statistics.turnover.amount": "5"}, "statistics.turnover.currency: is missing"),
         (
             {"statistics.turnover.amount": "5", "statistics.turnover.currency": "Euro"},
-            "statistics.turnover.currency: 'Euro' is not a currency of three upper-case letters",
+            "statistics.turnover.currency: 'Euro' is not a currency of ISO 4217, such as EUR",
         ),
         (
             {"statistics.turnover.amount": "x", "statistics.turnover.currency": "EUR"},

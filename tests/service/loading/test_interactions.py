@@ -37,6 +37,43 @@ def test_a_plain_session_gets_its_defaults(memory_store, rows):
     assert ingested
 
 
+TREE = [
+    {"_id": "tv", "parentId": None, "type": "integration", "name": "TV", "integrationId": "i-7"},
+    {"_id": "spot", "parentId": "tv", "type": "campaign", "name": "Spot", "integrationId": None},
+]
+
+
+@pytest.mark.parametrize("order", ["nodes first", "sessions first"])
+def test_a_session_takes_the_integration_of_its_nodes_root(memory_store, rows, order):
+    """G-225: whichever is loaded first; one that is given stays, and offline interactions get none."""
+    loads = [
+        lambda: load_records(memory_store, "nodes", table(*TREE)),
+        lambda: load(
+            memory_store,
+            visit(1, nodeId="spot"),
+            visit(2, nodeId="spot", integrationId="own"),
+            visit(3, nodeId="spot", type="offline"),
+            visit(4, nodeId="elsewhere"),
+        ),
+    ]
+    for step in loads if order == "nodes first" else reversed(loads):
+        step()
+    assert rows("SELECT integrationId FROM interactions ORDER BY _id") == [
+        ("i-7",),
+        ("own",),
+        (None,),
+        (None,),
+    ]
+
+
+def test_sessions_without_an_integration_are_unchanged_when_loaded_again(memory_store):
+    load_records(memory_store, "nodes", table(*TREE))
+    sessions = table(visit(1, nodeId="spot", integrationId=None, ingestedAt="2025-02-01T00:00:00Z"))
+    for count in (1, 0):
+        counts, _ = load_records(memory_store, "interactions", sessions, replace=True)
+        assert counts["interactions"] == count
+
+
 def test_every_property_is_kept(memory_store, rows, tmp_path):
     session = {
         "_id": hex_id(1),
@@ -126,7 +163,7 @@ def test_an_offline_interaction_has_no_session_only_properties(memory_store, row
         ({"duration": 1.5}, "2025-01-31 12:00:01.5", 1.5),
         ({"duration": 0.1}, "2025-01-31 12:00:00.1", 0.1),
         ({"endDate": "2025-01-31T12:00:02Z"}, "2025-01-31 12:00:02", 2.0),
-        ({"endDate": "2025-01-31T12:00:02.0004Z", "duration": 2.0}, "2025-01-31 12:00:02.0004", 2.0004),
+        ({"endDate": "2025-01-31T12:00:02.0004Z", "duration": 2.0}, "2025-01-31 12:00:02", 2.0),
     ],
 )
 def test_end_and_duration_follow_from_each_other(memory_store, rows, times, end, duration):

@@ -259,7 +259,7 @@ def test_a_described_node_keeps_its_type_under_spend(load, rows):
         ({"amount.amount": None}, "amount.amount: is missing"),
         ({"amount.amount": "-0.01"}, "amount.amount: '-0.01' is negative"),
         ({"amount.currency": None}, "amount.currency: is missing"),
-        ({"amount.currency": "eur"}, "amount.currency: 'eur' is not a currency of three upper-case letters"),
+        ({"amount.currency": "eur"}, "amount.currency: 'eur' is not a currency of ISO 4217, such as EUR"),
         ({"startDate": "2025-02-01T00:00:00Z"}, "startDate: is not before endDate"),
         ({"endDate": None}, "endDate: is missing"),
         (

@@ -14,6 +14,8 @@ DEFAULTS = {
     "retentionDurationInDays": 0,
     "piiFields": [],
     "requireTokenForEvents": False,
+    "ingestKeys": [],
+    "allowedOrigins": [],
     "currency": "EUR",
     "timezone": "UTC",
 }
@@ -59,6 +61,9 @@ def test_omitted_settings_keep_their_values(service):
         {"lenient_optional_fields": 1},
         {"pii_fields": ["no key"]},
         {"require_token_for_events": "yes"},
+        {"ingest_keys": ["short"]},
+        {"allowed_origins": ["https://shop.example/page"]},
+        {"allowed_origins": ["*"]},
     ],
     ids=lambda value: "".join(map(str, value.items())),
 )

@@ -248,6 +248,10 @@ DAMAGES = {
         "DELETE FROM nodes WHERE campaignSlug = 'shoes'",
         [("nodes", "campaigns: id", 1)],
     ),
+    "a campaign node that is not listed": (
+        "DELETE FROM campaigns WHERE campaignSlug = 'shoes'",
+        [("campaigns", "not listed as campaigns", 1)],
+    ),
     "a campaign of no integration": (
         "UPDATE campaigns SET integrationId = 'x' WHERE campaignSlug = 'shoes'",
         [("campaigns", "integrationId", 1)],

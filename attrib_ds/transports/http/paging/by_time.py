@@ -274,7 +274,8 @@ def _cuts(search: Search, request: Any, low: datetime, high: datetime, pages: in
     )
     try:
         counts = search.fetch(OPERATIONS["interaction_insights"], insights, read_answer).read()
-        begins = [instants.parse(label, argument="interval") for label in counts["interval"].to_pylist()]
+        labels = counts["interval"].to_pylist()
+        begins = [instants.parse_exact(label, argument="interval") for label in labels]
     except (TooManyRequests, Unavailable):
         raise
     except AttribError:
