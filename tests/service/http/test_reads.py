@@ -126,19 +126,21 @@ def test_a_read_ends_at_its_deadline(shops, path, body):
         assert lent() == 0
 
 
+@pytest.mark.slow
 def test_waiting_for_a_thread_counts(shops):
-    with serving(shops, seconds_to_read=0.5, reads=1) as (call, _):
+    with serving(shops, seconds_to_read=1, reads=1) as (call, _):
         started_at = time.monotonic()
         statuses = []
         threads = [
-            threading.Thread(target=lambda: statuses.append(call("POST", SEARCH, LONG).status))
-            for _ in range(4)
+            threading.Thread(target=lambda: statuses.append(call("POST", USERS, LONG_SQL).status))
+            for _ in range(8)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert statuses == [503] * 4
+        assert statuses == [503] * 8
+        # One after another they would take eight seconds.
         assert time.monotonic() - started_at < 5
 
 
