@@ -48,7 +48,8 @@ LONG = {
 LONG_SQL = {
     "limit": 1,
     "fields": ["_id"],
-    "sqlQuery": "SELECT a._id FROM interactions a, interactions b, interactions c",
+    "sqlQuery": "SELECT a._id FROM interactions a, interactions b, interactions c "
+    "WHERE a._id || b._id || c._id = 'x'",
 }
 
 
