@@ -229,6 +229,7 @@ def open_tables(
     project_id: str = "tables",
     currency: str = "EUR",
     timezone: str = "UTC",
+    unchecked: bool = False,
 ) -> Project:
     """Open a read-only project over tables of Spark, a warehouse or another engine.
 
@@ -238,9 +239,9 @@ def open_tables(
     Parameters
     ----------
     backend : ibis backend
-        An Ibis connection, such as ``ibis.pyspark.connect(session)`` or
-        ``ibis.postgres.connect(host=..., database=...)``. Its session should be in UTC, since
-        it determines how instants with a time zone are read.
+        An Ibis connection to DuckDB, Spark, PostgreSQL or ClickHouse, such as
+        ``ibis.pyspark.connect(session)`` or ``ibis.postgres.connect(host=..., database=...)``. Its session
+        should be in UTC, since it determines how instants with a time zone are read.
     interactions : str or ibis.Table
         ``_id``, ``userId``, ``nodeId`` (text), ``startDate`` (timestamp); optionally ``type``,
         ``isBot``, ``trafficFilterId``, ``hitCount``, ``duration``, and the columns that filters use.
@@ -267,6 +268,10 @@ def open_tables(
         The project's currency (ISO 4217).
     timezone : str, default "UTC"
         The project's time zone (IANA).
+    unchecked : bool, default False
+        Whether to accept an engine on which the tests do not run. Its SQL may differ, so
+        :func:`attrib_ds.attribute` then checks that the credits of each model add up to the conversions;
+        insights are not checked.
 
     Returns
     -------
@@ -279,6 +284,8 @@ def open_tables(
     ------
     InvalidRequest
         If a table or column is missing, or a column has another type; the message names it.
+    NotSupported
+        If the tests do not run on the engine, and ``unchecked`` is false.
 
     Examples
     --------
@@ -301,7 +308,7 @@ def open_tables(
     from attrib_ds.attribution.paths.table_inputs import ExternalTables, read_tables
     from attrib_ds.transports.opened_tables import OpenedTables
 
-    external = ExternalTables(portable(backend), columns or {})
+    external = ExternalTables(portable(backend, unchecked=unchecked), columns or {})
     tables = read_tables(
         external,
         interactions=interactions,

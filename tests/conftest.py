@@ -62,6 +62,26 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def clickhouse_database():
+    """Return a function that makes a database of ClickHouse inside this process; a backend of Ibis."""
+    if importlib.util.find_spec("chdb") is None or importlib.util.find_spec("clickhouse_connect") is None:
+        pytest.skip("ClickHouse needs chdb and clickhouse-connect; pip install chdb 'attrib-ds[clickhouse]'")
+    import ibis
+    from support.chdb_client import ChdbClient
+
+    clients = []
+
+    def create(name):
+        # Instants without a zone are shown in that of the session.
+        clients.append(ChdbClient.connect(name, session_timezone="America/New_York"))
+        return ibis.clickhouse.from_connection(clients[-1])
+
+    yield create
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture(scope="session")
 def sample():
     """The sample project, for all tests that only read it."""
     with sample_project() as project:

@@ -116,19 +116,26 @@ def _from_utc(instant: Any, zone: Any) -> Any:
     """Convert an instant to local time: a built-in function of Spark."""
 
 
+@ibis.udf.scalar.builtin(name="toTimeZone", signature=((dt.timestamp, dt.string), dt.timestamp))  # type: ignore[untyped-decorator]
+def _shown_in(instant: Any, zone: Any) -> Any:
+    """Show an instant in local time: a built-in function of ClickHouse."""
+
+
 def local_time(start: ir.TimestampValue, zone: str | None) -> Any:
     """Convert an instant in UTC to the local time of a time zone; None is UTC.
 
     Raises
     ------
     NotSupported
-        If the engine is neither DuckDB nor PostgreSQL nor Spark.
+        If it is unknown how the engine converts them.
     """
     if zone is None or zone == "UTC":
         return start
     engine = dialect_of(start)
     if engine == "pyspark":
         return _from_utc(start, zone)
+    if engine == "clickhouse":
+        return _shown_in(start, zone)
     if engine not in ("duckdb", "postgres"):
         raise NotSupported(f"timezone: {engine} answers in UTC only; leave it out")
     return _in_zone(zone, start.cast("timestamp('UTC')"))

@@ -7,6 +7,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds import errors
+from attrib_ds.attribution.engines.engine import portable
 
 SINCE, UNTIL = "2025-01-01T00:00:00Z", "2025-06-30T23:59:59Z"
 
@@ -28,6 +29,7 @@ def written(tables):
                 pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
             ],
         ),
+        pytest.param("clickhouse", marks=pytest.mark.clickhouse),
     ],
 )
 def lent(request, sample):
@@ -37,6 +39,11 @@ def lent(request, sample):
         backend = ibis.duckdb.connect()
         for name, frame in frames.items():
             backend.create_table(name, frame)
+    elif request.param == "clickhouse":
+        backend = request.getfixturevalue("clickhouse_database")("sample")
+        for name, frame in frames.items():
+            columns = frame.select([each for each in frame.column_names if frame[each].type != pa.null()])
+            portable(backend).create_table(name, columns)
     else:
         backend = request.getfixturevalue("spark")
         for name, frame in frames.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from attrib_ds.attribution.credits.conservation import check_conservation
 from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.credits.path_credits import path_credits
 from attrib_ds.attribution.credits.returns import join_spend
@@ -80,6 +81,9 @@ def attribute(
     InvalidRequest
         If a model is unknown, occurs twice, or needs data that the paths do not have; if an argument is out
         of range; or if ``intervals="bootstrap"`` is used with an incremental model.
+    NotSupported
+        If credits do not add up to the conversions; this is checked on engines opened with
+        ``unchecked=True``.
 
     Notes
     -----
@@ -131,6 +135,7 @@ def attribute(
             strict=True,
         )
     )
+    check_conservation(paths, chosen, parts)
     credits = pd.concat([_rows(label, parts[label]) for label in chosen], ignore_index=True)
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
     outlays = paths.spend if spend is None else spend

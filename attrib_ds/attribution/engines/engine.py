@@ -11,10 +11,13 @@ import ibis
 import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, NotSupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+#: Ibis names of the engines on which the tests compare results with those of DuckDB.
+CHECKED: Final = ("clickhouse", "duckdb", "postgres", "pyspark")
 
 _MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B)")
 
@@ -48,13 +51,24 @@ def engine(memory: str | None = None) -> Any:
     return backend
 
 
-def engine_of(tables: Iterable[object], *, memory: str | None = None) -> Any:
+def engine_of(tables: Iterable[object], *, memory: str | None = None, unchecked: bool = False) -> Any:
     """Return the engine of the Ibis tables among some tables, or a new one if there are none.
+
+    Parameters
+    ----------
+    tables : iterable
+        Tables of any kind.
+    memory : str, optional
+        As in :func:`engine`.
+    unchecked : bool, default False
+        As in :func:`portable`.
 
     Raises
     ------
     InvalidRequest
         If the tables are in several engines, or ``memory`` is set for the user's own engine.
+    NotSupported
+        If the engine is not one of ``CHECKED``.
     """
     external = [table for table in tables if isinstance(table, ir.Table)]
     # By identity: Ibis considers two in-memory databases equal.
@@ -69,15 +83,33 @@ def engine_of(tables: Iterable[object], *, memory: str | None = None) -> Any:
         raise InvalidRequest(
             "memory: it cannot be set for tables in your own engine; set it there", field="memory"
         )
-    return portable(backends[0])
+    return portable(backends[0], unchecked=unchecked)
 
 
-def portable(backend: Any) -> Any:
+def portable(backend: Any, *, unchecked: bool = False) -> Any:
     """Return an engine with the results of DuckDB that exchanges Arrow tables.
 
     It is the backend itself, or a subclass of it with the same session.
+
+    Parameters
+    ----------
+    backend : ibis backend
+        The user's connection.
+    unchecked : bool, default False
+        Whether to accept an engine on which the tests do not run. Its results may differ, so
+        :func:`attrib_ds.attribute` then checks that credits add up to their conversions.
+
+    Raises
+    ------
+    NotSupported
+        If the engine is not one of ``CHECKED``.
     """
-    # Imported here because Spark and PostgreSQL are optional.
+    if backend.name not in CHECKED and not unchecked:
+        raise NotSupported(
+            f"tables: the results of {backend.name} are not checked against those of other engines; checked: "
+            f"{', '.join(CHECKED)}; with unchecked=True credits are computed and checked to add up"
+        )
+    # Imported here because other engines than DuckDB are optional.
     if backend.name == "pyspark":
         from attrib_ds.attribution.engines.spark import Spark
 
@@ -86,6 +118,10 @@ def portable(backend: Any) -> Any:
         from attrib_ds.attribution.engines.postgres import Postgres
 
         return backend if isinstance(backend, Postgres) else Postgres.from_connection(backend.con)
+    if backend.name == "clickhouse":
+        from attrib_ds.attribution.engines.clickhouse import ClickHouse
+
+        return backend if isinstance(backend, ClickHouse) else ClickHouse.from_connection(backend.con)
     return backend
 
 

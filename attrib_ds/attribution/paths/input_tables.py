@@ -14,7 +14,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
-from pyarrow.parquet import read_schema
+from pyarrow.parquet import read_schema, read_table
 
 from attrib_ds.attribution.engines.engine import rebound
 from attrib_ds.errors import InvalidRequest, closest
@@ -67,7 +67,11 @@ class Input:
         if isinstance(frame, ir.Table):
             return cls(rebound(frame, backend), argument, is_external=True, dialect=backend.name)
         if isinstance(frame, str | Path):
-            return cls(_parquet(backend, Path(frame), argument), argument)
+            files = _parquet_files(Path(frame), argument)
+            if backend.name == "duckdb":
+                return cls(backend.read_parquet(files, table_name=argument), argument)
+            # Other engines may be elsewhere, without access to the file.
+            frame = pa.concat_tables(map(read_table, files), promote_options="permissive")
         table: Any = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else frame
         if not isinstance(table, pa.Table):
             raise InvalidRequest(
@@ -206,7 +210,7 @@ class Input:
         )
 
 
-def _parquet(backend: Any, path: Path, argument: str) -> ir.Table:
+def _parquet_files(path: Path, argument: str) -> list[Path]:
     if not path.exists():
         raise InvalidRequest(f"{argument}: there is no file {str(path)!r}", field=argument)
     if path.is_file() and path.suffix not in (".parquet", ".pq"):
@@ -223,9 +227,7 @@ def _parquet(backend: Any, path: Path, argument: str) -> ir.Table:
         except (pa.ArrowException, OSError) as error:
             message = f"{argument}: {file.name!r} cannot be read: {error}"
             raise InvalidRequest(message, field=argument) from error
-    # File names rather than a glob pattern where possible: brackets in a path are pattern syntax.
-    given = path if path.is_file() else path / "*.parquet"
-    return backend.read_parquet(files if backend.name == "duckdb" else given, table_name=argument)
+    return files
 
 
 def _arrow(frame: pd.DataFrame, argument: str) -> pa.Table:

@@ -139,6 +139,7 @@ class Paths:
         rates: pd.DataFrame | None = None,
         later_rate: str = "original",
         memory: str | None = None,
+        unchecked: bool = False,
     ) -> Paths:
         """Make paths from your own tables of touchpoints and conversions.
 
@@ -202,6 +203,9 @@ class Paths:
         memory : str, optional
             Maximum memory of the engine, such as ``"4GB"``; larger data is spilled to a temporary folder. By
             default 80 % of the machine's memory.
+        unchecked : bool, default False
+            Whether to accept Ibis tables of an engine on which the tests do not run. Its SQL may differ, so
+            :func:`attrib_ds.attribute` then checks that the credits of each model add up to the conversions.
 
         Returns
         -------
@@ -213,6 +217,8 @@ class Paths:
         InvalidRequest
             If a column is missing, an identifier is missing or not unique, a number is not finite, a date
             cannot be read, a type has no lookback, or a currency has no rate at a date.
+        NotSupported
+            If the tests do not run on the engine of the tables, and ``unchecked`` is false.
 
         Examples
         --------
@@ -229,7 +235,8 @@ class Paths:
             lookback, of_nodes=node_lookbacks, precedence=precedence, reset=reset, anchor=anchor
         )
         money = Money.of(in_currency, rates, later_rate=later_rate)
-        backend = engine_of((touchpoints, conversions, users, adjustments), memory=memory)
+        tables = (touchpoints, conversions, users, adjustments)
+        backend = engine_of(tables, memory=memory, unchecked=unchecked)
         points = read_touchpoints(
             Input.open(backend, touchpoints, argument="touchpoints"),
             user=user,
