@@ -47,8 +47,8 @@ ExchangeRate: TypeAlias = Annotated[
     float,
     Rule(
         check=_check_rate,
-        expected="a number above 0",
-        json_schema={"type": "number", "exclusiveMinimum": 0},
+        expected="a number above 0 and below 1e18",
+        json_schema={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e18},
     ),
 ]
 
