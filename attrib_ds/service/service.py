@@ -72,13 +72,16 @@ from attrib_ds.service.users.search import search_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
     from typing import TypeAlias
 
     import pyarrow as pa
 
     from attrib_ds.contract import Operation
     from attrib_ds.contract.administration import RestoreProject
+    from attrib_ds.contract.events import CreateEvent
     from attrib_ds.contract.loading import LoadRecords
+    from attrib_ds.service.events.ingestion import Started
     from attrib_ds.service.store.audit import Line
     from attrib_ds.service.store.cancellation import Cancellation
     from attrib_ds.service.store.settings import ProjectSettings
@@ -269,6 +272,42 @@ class Service:
 
         return replace(answer, tables=tables, close=close)
 
+    def start(self, operation: Operation, request: CreateEvent, account: str | None = None) -> Started | None:
+        """Start to create one event, without making the thread wait.
+
+        Parameters
+        ----------
+        operation : Operation
+            ``create_event`` or ``create_event_sync``.
+        request : CreateEvent
+            Its request.
+        account : str, optional
+            As for :meth:`send`, which raises the same errors.
+
+        Returns
+        -------
+        Started, or None
+            None if the project is being restored or has to be opened again; :meth:`send` waits for that.
+        """
+        leave = None if self._is_broken else self._lock.try_acquire_shared()
+        if leave is None:
+            return None
+        try:
+            self._check_project(request)
+            line = audit.line_of(operation.name, request, account)
+            started = _STARTERS[operation.name](self._ingestion, request, line)
+        except BaseException:
+            leave()
+            raise
+
+        def end(done: Future[Answer | None]) -> None:
+            error = done.exception()
+            self._is_broken |= error is not None and is_final(error) and self._address != MEMORY
+            leave()
+
+        started.future.add_done_callback(end)
+        return started
+
     def _carry_out(
         self, name: str, request: Any, line: Line | None, cancellation: Cancellation | None
     ) -> Answer:
@@ -289,6 +328,10 @@ class Service:
     def _read(self, answer: Answer) -> Generator[pa.Table, None, None]:
         with self._translated_errors():
             yield from answer.tables
+
+    def cached_settings(self) -> ProjectSettings | None:
+        """Return what :meth:`settings` would return without reading the database, if there is such."""
+        return self._settings.cached
 
     def settings(self) -> ProjectSettings:
         """Return the project's settings, cached until they change."""
@@ -449,6 +492,11 @@ def _with_states(handle: Callable[..., Answer]) -> Handler:
     return lambda service, request, line, _: handle(service._states, in_milliseconds(request), line=line)
 
 
+#: How to create an event without waiting for it.
+_STARTERS: Final = {
+    "create_event": Ingestion.start_event,
+    "create_event_sync": Ingestion.start_event_sync,
+}
 #: The handler of every operation of an open project.
 _HANDLERS: Final[dict[str, Handler]] = {
     "search_interactions": _with_store(search_interactions),

@@ -1,38 +1,31 @@
-"""Accepts events: stores each raw event once per nonce and lists it for processing."""
+"""Creates events: accepts them, and waits for their processing where the caller asks for it."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import time
-from dataclasses import dataclass, replace
-from datetime import datetime
-from decimal import Decimal
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.contract.events import CreateEvent, Misfit
-from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import shown
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
-from attrib_ds.instants import naive
-from attrib_ds.json_numbers import ExtremeNumber, load_exact
+from attrib_ds.json_numbers import load_exact
+from attrib_ds.service.events.acceptance import Acceptance, raw_event
 from attrib_ds.service.events.processing import Processing
-from attrib_ds.service.identity.tombstones import find_erased
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.batching import Batcher
-from attrib_ds.service.store.ids import new_uuid
-from attrib_ds.service.store.table_access import insert_records
+from attrib_ds.service.store.ids import Uuids
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Callable, Mapping, Sequence
 
     import duckdb
 
     from attrib_ds.contract.events import CreateEvents, ReplayEvent, ValidateEvent
+    from attrib_ds.service.events.acceptance import Accepted
     from attrib_ds.service.events.processing import Outcome
     from attrib_ds.service.store.audit import Line
     from attrib_ds.service.store.store import Store
@@ -43,34 +36,23 @@ _SECONDS_TO_CLOSE: Final = 30.0
 
 
 @dataclass(frozen=True)
-class _Accepted:
-    """The event stored for a nonce, the id given to the event sent, and whether their contents agree."""
+class Started:
+    """An event whose creation was started.
 
-    id: str
-    sent_id: str
-    agrees: bool
+    Parameters
+    ----------
+    future : Future of Answer
+        The answer; None if the nonce is known and the request must be carried out by a thread that can
+        wait. Its callbacks run in other threads.
+    patience : float, optional
+        Seconds after which to call ``expire``.
+    expire : callable, optional
+        Sets the error of an event that was not processed in time.
+    """
 
-    @property
-    def is_new(self) -> bool:
-        """Whether the event sent was stored, rather than an earlier one with its nonce."""
-        return self.sent_id == self.id
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """The raw events of one request, and its audit entry."""
-
-    records: list[dict[str, Any]]
-    line: Line | None
-
-    @property
-    def entry(self) -> Line | None:
-        """The audit entry with the id of the event, or the number of events."""
-        if self.line is None:
-            return None
-        if len(self.records) == 1:
-            return replace(self.line, subject=self.records[0]["_id"])
-        return replace(self.line, details={"events": len(self.records)})
+    future: Future[Answer | None]
+    patience: float | None = None
+    expire: Callable[[], None] = lambda: None
 
 
 class Ingestion:
@@ -95,7 +77,8 @@ class Ingestion:
         self._patience = patience
         self._processing = Processing(store)
         self._lock = threading.Lock()
-        self._acceptance: Batcher[_Sent, list[_Accepted]] = Batcher(self._accept_all)
+        self._ids = Uuids()
+        self._acceptance = Acceptance(store, self._processing)
 
     def resume(self) -> None:
         """Process events that an earlier process accepted and left pending."""
@@ -104,7 +87,8 @@ class Ingestion:
                 self._processing.wake()
 
     def close(self) -> None:
-        """Process pending events, then stop; after a timeout the rest is left to the next process."""
+        """Store and process waiting events, then stop; after a timeout the next process goes on."""
+        self._acceptance.close(timeout=_SECONDS_TO_CLOSE)
         self._processing.close(timeout=_SECONDS_TO_CLOSE)
 
     def create_event(self, request: CreateEvent, line: Line | None = None) -> Answer:
@@ -118,6 +102,60 @@ class Ingestion:
         if isinstance(outcome, AttribError):
             raise outcome
         return Answer(value=outcome)
+
+    def start_event(self, request: CreateEvent, line: Line | None = None) -> Started:
+        """Start :meth:`create_event` without waiting for it."""
+        future: Future[Answer | None] = Future()
+
+        def on_accepted(done: Future[list[Accepted]]) -> None:
+            error = done.exception()
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(Answer(value=self._acknowledge(done.result()[0])))
+
+        self._acceptance.submit([raw_event(request, self._ids)], line).add_done_callback(on_accepted)
+        return Started(future)
+
+    def start_event_sync(self, request: CreateEvent, line: Line | None = None) -> Started:
+        """Start :meth:`create_event_sync` without waiting for it; a repeated nonce is left to that method."""
+        record = raw_event(request, self._ids)
+        id = record["_id"]
+        # Before it is accepted, so that no outcome is missed.
+        outcome = self._processing.expect(id)
+        future: Future[Answer | None] = Future()
+
+        def on_accepted(done: Future[list[Accepted]]) -> None:
+            error = done.exception()
+            if error is None and done.result()[0].is_new:
+                outcome.add_done_callback(on_processed)
+                return
+            self._processing.forget(id, outcome)
+            # The caller may have given up.
+            with suppress(InvalidStateError):
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(None)
+
+        def on_processed(done: Future[Outcome]) -> None:
+            error = done.exception()
+            errors = None if error else done.result()
+            if error is None and errors is not None:
+                error = _refusal(id, errors)
+            with suppress(InvalidStateError):
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(Answer(value=id))
+
+        try:
+            accepted = self._acceptance.submit([record], line, is_urgent=True)
+        except BaseException:
+            self._processing.forget(id, outcome)
+            raise
+        accepted.add_done_callback(on_accepted)
+        return Started(future, self._patience, lambda: _try_set(future, _late(id)))
 
     def create_events(self, request: CreateEvents, line: Line | None = None) -> Answer:
         """Accept many events and return the id or the error of each; errors do not affect other events."""
@@ -133,7 +171,7 @@ class Ingestion:
 
     def validate_event(self, request: ValidateEvent, line: Line | None = None) -> Answer:  # noqa: ARG002
         """Return the errors that would trash an event; nothing is stored (G-138)."""
-        return Answer(value=list(self._processing.errors_of(_record(request))))
+        return Answer(value=list(self._processing.errors_of(raw_event(request, self._ids))))
 
     def replay_event(self, request: ReplayEvent, line: Line | None = None) -> Answer:
         """Process a trashed event again, as it was sent, and return its id (G-057).
@@ -175,18 +213,22 @@ class Ingestion:
 
     def _accept_only(self, events: Sequence[CreateEvent], line: Line | None) -> list[str | AttribError]:
         """Accept events and return their ids; repeats with other content are counted (G-131)."""
-        accepted = self._accept(_Sent([_record(event) for event in events], line))
-        with self._lock:
-            self.nonce_conflicts += sum(not result.agrees for result in accepted)
-        return [result.id for result in accepted]
+        accepted = self._accept([raw_event(event, self._ids) for event in events], line)
+        return [self._acknowledge(result) for result in accepted]
+
+    def _acknowledge(self, accepted: Accepted) -> str:
+        if not accepted.agrees:
+            with self._lock:
+                self.nonce_conflicts += 1
+        return accepted.id
 
     def _accept_and_wait(self, events: Sequence[CreateEvent], line: Line | None) -> list[str | AttribError]:
         """Accept events and wait; return the ids of processed events and the errors of others."""
-        records = [_record(event) for event in events]
+        records = [raw_event(event, self._ids) for event in events]
         # Before they are accepted, so that no outcome is missed.
         expected = {record["_id"]: self._processing.expect(record["_id"]) for record in records}
         try:
-            accepted = self._accept(_Sent(records, line))
+            accepted = self._accept(records, line, is_urgent=True)
         except BaseException:
             for id, future in expected.items():
                 self._processing.forget(id, future)
@@ -204,7 +246,7 @@ class Ingestion:
         return outcomes
 
     def _settled(
-        self, event: CreateEvent, accepted: _Accepted, future: Future[Outcome], *, until: float
+        self, event: CreateEvent, accepted: Accepted, future: Future[Outcome], *, until: float
     ) -> str:
         """Return the id of an event once it is processed; raise its error if it is invalid."""
         if accepted.is_new:
@@ -236,100 +278,35 @@ class Ingestion:
         try:
             return expected.result(max(until - time.monotonic(), 0))
         except TimeoutError:
-            details = [{"eventId": id}]
             if is_repeat:
                 raise Conflict(
                     f"nonce: the event {id!r} with this nonce is still being processed; ask again later",
                     field="nonce",
-                    details=details,
+                    details=[{"eventId": id}],
                 ) from None
-            raise ServiceFailure(
-                f"the event was accepted as {id!r} and will be processed; sending it again with the same "
-                "nonce is safe",
-                details=details,
-            ) from None
+            raise _late(id) from None
 
-    def _accept(self, sent: _Sent) -> list[_Accepted]:
-        """Store raw events, in one batch with those that other threads submit meanwhile."""
-        if not sent.records:
+    def _accept(
+        self, records: Sequence[dict[str, Any]], line: Line | None, *, is_urgent: bool = False
+    ) -> list[Accepted]:
+        """Store raw events, in one transaction with those that other threads submit meanwhile."""
+        if not records:
             return []
-        accepted = self._acceptance.submit(sent)
-        if any(result.is_new for result in accepted):
-            self._processing.wake()
-        return accepted
-
-    def _accept_all(self, requests: Sequence[_Sent]) -> list[list[_Accepted]]:
-        records = [record for sent in requests for record in sent.records]
-        entries = [sent.entry for sent in requests if sent.entry is not None]
-        accepted = iter(self._store.write(lambda connection: _write(connection, records, entries)))
-        return [[next(accepted) for _ in sent.records] for sent in requests]
+        return self._acceptance.submit(records, line, is_urgent=is_urgent).result()
 
 
-def _write(
-    connection: duckdb.DuckDBPyConnection, records: Sequence[dict[str, Any]], lines: Sequence[Line]
-) -> list[_Accepted]:
-    """Store raw events with new nonces and list them as pending, in one transaction (G-129)."""
-    places = ", ".join("?" for _ in records)
-    rows = connection.execute(
-        f"SELECT nonce, _id, fingerprint FROM raw_events WHERE nonce IN ({places})",
-        [record["nonce"] for record in records],
-    ).fetchall()
-    first = {nonce: (id, fingerprint) for nonce, id, fingerprint in rows}
-    erased = find_erased(connection, [record["nonce"] for record in records])
-    new = []
-    accepted = []
-    for record in records:
-        if record["nonce"] in erased:
-            # The content was erased, so it cannot be compared (G-210).
-            accepted.append(_Accepted(erased[record["nonce"]], record["_id"], agrees=True))
-            continue
-        if record["nonce"] not in first:
-            first[record["nonce"]] = record["_id"], record["fingerprint"]
-            new.append(record)
-        id, fingerprint = first[record["nonce"]]
-        accepted.append(_Accepted(id, record["_id"], fingerprint == record["fingerprint"]))
-    insert_records(connection, "raw_events", new)
-    insert_records(connection, "pending_events", [{"_id": record["_id"]} for record in new])
-    audit.append(connection, lines)
-    return accepted
+def _late(id: str) -> ServiceFailure:
+    return ServiceFailure(
+        f"the event was accepted as {id!r} and will be processed; sending it again with the same "
+        "nonce is safe",
+        details=[{"eventId": id}],
+    )
 
 
-def _record(request: CreateEvent) -> dict[str, Any]:
-    date = kept = request.eventDate
-    if isinstance(date, datetime):
-        # Sends that differ only in digits that are not kept have the same content (G-224).
-        kept = instants.format(instants.truncate(date))
-        date = instants.format(date)
-    content = [request.eventType, kept, request.trackerId, request.data.members]
-    return {
-        "_id": new_uuid(),
-        "projectId": request.projectId,
-        "nonce": request.nonce,
-        "eventType": request.eventType,
-        "trackerId": request.trackerId,
-        "createdAt": naive(instants.now()),
-        "data": request.data.text,
-        "eventDate": None if date is None else encode(date),
-        "fingerprint": hashlib.sha256(json.dumps(_canonical(content)).encode()).hexdigest(),
-    }
-
-
-def _canonical(value: Any) -> Any:
-    """Return a canonical form: equal JSON values have equal forms, however numbers are written."""
-    if isinstance(value, dict):
-        return {key: _canonical(value[key]) for key in sorted(value)}
-    if isinstance(value, list | tuple):
-        return [_canonical(member) for member in value]
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return f"text {value}"
-    if isinstance(value, ExtremeNumber):
-        return f"number {value.text.lower()}"
-    sign, digits, exponent = Decimal(str(value)).as_tuple()
-    plain = "".join(map(str, digits)).lstrip("0")
-    whole = plain.rstrip("0")
-    return f"number {sign if whole else 0} {whole} {int(exponent) + len(plain) - len(whole) if whole else 0}"
+def _try_set(future: Future[Any], error: Exception) -> None:
+    # It may have been set meanwhile.
+    with suppress(InvalidStateError):
+        future.set_exception(error)
 
 
 def _refusal(id: str, outcome: str) -> InvalidRequest:

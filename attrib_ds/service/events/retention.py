@@ -17,6 +17,7 @@ from attrib_ds.instants import naive
 from attrib_ds.service.events.redaction import Field, redact
 from attrib_ds.service.events.trashed_retention import find_expired, redact_trashed
 from attrib_ds.service.identity.loaded_identities import identities_query, of_events, of_interactions
+from attrib_ds.service.store.background_threads import start_thread
 from attrib_ds.service.store.settings import read_settings
 
 if TYPE_CHECKING:
@@ -296,13 +297,16 @@ class Expirations:
 
     def start(self) -> None:
         """Start the thread."""
-        # A daemon: the next process resumes what an exiting interpreter leaves.
-        self._thread = threading.Thread(target=self._work, name="expiration", daemon=True)
-        self._thread.start()
+        # The next process resumes what an exiting interpreter leaves.
+        self._thread = start_thread(self, self._work, name="expiration")
+
+    def stop(self) -> None:
+        """Tell the thread to end after the current transaction."""
+        self._ended.set()
 
     def close(self) -> None:
         """Stop after the current transaction; closing again does nothing."""
-        self._ended.set()
+        self.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_SECONDS_TO_STOP)
 

@@ -24,7 +24,7 @@ from attrib_ds.service.http.routing import Route, Routes, allowed
 from attrib_ds.service.http.server_options import ServerOptions
 from attrib_ds.service.http.thread_pool import ThreadPool
 from attrib_ds.service.http.token_route import TokenRoute
-from attrib_ds.service.store.ids import new_uuid
+from attrib_ds.service.store.ids import Uuids
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -83,6 +83,7 @@ class _Application:
         )
         self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
         self._health = Health(projects, accounts)
+        self._ids = Uuids()
         self._routes = Routes(OPERATIONS.values())
         openapi, overview = documentation.openapi(), documentation.overview()
         self._fixed: dict[bytes, Callable[[], Awaitable[Response]]] = {
@@ -111,7 +112,7 @@ class _Application:
     async def _serve(self, request: Request, send: Send) -> None:
         started_at = time.monotonic()
         sent = request.headers.get("x-request-id", "")
-        request.state.request_id = sent if _REQUEST_ID.fullmatch(sent) else new_uuid()
+        request.state.request_id = sent if _REQUEST_ID.fullmatch(sent) else self._ids.new()
         request.state.headers = {}
         reply = _Reply(request, send)
         with contextlib.suppress(ClientDisconnect):

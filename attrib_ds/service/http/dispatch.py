@@ -11,13 +11,14 @@ from attrib_ds.contract import from_wire
 from attrib_ds.contract.events import CreateEvent, CreateEvents
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.http import bodies, rate_limits, responses
-from attrib_ds.service.http.error_responses import HttpError, with_wire_names
+from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.event_batches import create_events
 from attrib_ds.service.http.rate_limits import Claim, network_of
 from attrib_ds.service.http.reads import READS
 from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES, SQL_SCOPE
 from attrib_ds.service.http.senders import check_sender
-from attrib_ds.service.http.trashed_fields import text_fields, wants_text, with_text_fields
+from attrib_ds.service.http.single_events import ONE_EVENT, SingleEvents
+from attrib_ds.service.http.trashed_fields import wants_text, with_names_of_client, with_text_fields
 from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ EVENT_OPERATIONS: Final = frozenset({"create_event", "create_event_sync", "creat
 _MOST_BYTES: Final = 32 * bodies.MEBIBYTE
 _MOST_EVENT_BYTES: Final = bodies.MEBIBYTE
 _MOST_BYTES_WITHOUT_TOKEN: Final = bodies.MEBIBYTE // 4
+#: Bodies of this size are parsed faster than a thread takes them over.
+_MOST_BYTES_TO_PARSE: Final = 8_192
 
 
 class Dispatcher:
@@ -83,6 +86,7 @@ class Dispatcher:
         self._budget = budget
         # Large bodies are parsed one at a time: each takes a multiple of its size and holds up the others.
         self._large_bodies = asyncio.Semaphore(1)
+        self._events = SingleEvents(projects, pool=pool)
 
     async def answer(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Response:
         """Answer one request.
@@ -119,6 +123,10 @@ class Dispatcher:
             arguments = self._with_page_size(arguments)
             quotas = self._count_arguments(request, operation, access, arguments) or quotas
             request.state.headers = rate_limits.headers(quotas)
+            if operation.name in ONE_EVENT:
+                response = await self._events.create(request, operation, arguments, access)
+                if response is not None:
+                    return response
             carry_out = partial(self._carry_out, request, operation, arguments, access)
             read = self._reads.begin(request.receive, is_limited=operation.name in READS)
             try:
@@ -213,6 +221,8 @@ class Dispatcher:
             most_bytes = _MOST_BYTES_WITHOUT_TOKEN
         content = await bodies.read(request, most_bytes=most_bytes, memory=memory)
         bodies.check_values(content, memory=memory)
+        if is_event and len(content) <= _MOST_BYTES_TO_PARSE:
+            return _read_body(operation, path, query, content)
         pool = self._reads.steps if operation.name in READS else self._pool
         if len(content) <= bodies.MEBIBYTE:
             return await pool.run_or_reject(_read_body, operation, path, query, content)
@@ -264,9 +274,7 @@ class Dispatcher:
                 return responses.with_value(operation, arguments, shorten(answer.whole()), read=read)
             answer = shorten(answer)
         except AttribError as error:
-            if error.details and wants_text(request.headers):
-                error.details = text_fields(error.details)
-            raise with_wire_names(error, operation) from error
+            raise with_names_of_client(error, operation, request.headers) from error
         accept = request.headers.get("accept", "")
         response = responses.with_records(operation, answer, accept=accept, read=read)
         if answer.value is False:

@@ -69,6 +69,10 @@ class Projects:
         with opening:
             return self._open.get(project_id) or self._add(project_id)
 
+    def find_open(self, project_id: str) -> Service | None:
+        """Return a project if it is open, without making the thread wait."""
+        return self._open.get(project_id)
+
     def for_each(self, visit: Callable[[Service], object]) -> None:
         """Call a function with every open project."""
         with self._lock:

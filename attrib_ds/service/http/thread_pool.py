@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -14,7 +15,7 @@ from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.store.cancellation import Cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,13 +61,25 @@ class ThreadPool:
         asyncio.CancelledError
             If it was cancelled before it began.
         """
+        with self.admission():
+            work = self._pool.submit(function, *arguments, **named)
+            with cancellation.calling(work.cancel):
+                return await asyncio.wrap_future(work)
+
+    @contextmanager
+    def admission(self) -> Iterator[None]:
+        """Count a new request while the block runs, so that it takes a place in the queue.
+
+        Raises
+        ------
+        HttpError
+            With 503 if the queue is full (G-140).
+        """
         if self._accepted >= self._most:
             raise HttpError(503, headers={"Retry-After": "1"})
         self._accepted += 1
         try:
-            work = self._pool.submit(function, *arguments, **named)
-            with cancellation.calling(work.cancel):
-                return await asyncio.wrap_future(work)
+            yield
         finally:
             self._accepted -= 1
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from attrib_ds.contract.json_text import encode
+from attrib_ds.service.http.error_responses import with_wire_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
     from attrib_ds.contract import Answer, Operation
+    from attrib_ds.errors import AttribError
 
 
 def wants_text(headers: Headers) -> bool:
@@ -32,6 +34,13 @@ def with_text_fields(operation: Operation, answer: Answer) -> Answer:
     if operation.answer.resource != "TrashedEvent":
         return answer
     return replace(answer, tables=(_converted(table) for table in answer.tables))
+
+
+def with_names_of_client(error: AttribError, operation: Operation, headers: Headers) -> AttribError:
+    """Return an error that names arguments as the API does, and fields as the request asks for."""
+    if error.details and wants_text(headers):
+        error.details = text_fields(error.details)
+    return with_wire_names(error, operation)
 
 
 def text_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import duckdb
 
 
-def register(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
+def register(connection: duckdb.DuckDBPyConnection, rows: str, values: Sequence[object] = ()) -> None:
     """Add the users of new rows to the list.
 
     Parameters
@@ -17,6 +19,8 @@ def register(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
         Inside the transaction that writes the rows.
     rows : str
         Relation in SQL, for a FROM clause, with the columns ``userId`` and ``seen``, the time of receipt.
+    values : sequence of object, optional
+        Parameters of the relation.
 
     Examples
     --------
@@ -32,8 +36,9 @@ def register(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
     >>> store.close()
     """
     connection.execute(
-        f"INSERT INTO users SELECT userId, min(seen) FROM {rows} WHERE userId IS NOT NULL "
-        "AND userId NOT IN (SELECT _id FROM users) GROUP BY userId ORDER BY userId"
+        f"INSERT INTO users SELECT userId, min(seen) FROM (SELECT * FROM {rows}) AS rows "
+        "ANTI JOIN users ON users._id = rows.userId WHERE userId IS NOT NULL GROUP BY userId ORDER BY userId",
+        list(values),
     )
 
 

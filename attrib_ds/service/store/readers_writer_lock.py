@@ -42,6 +42,17 @@ class ReadersWriterLock:
         with self._changed:
             self._changed.wait_for(lambda: not self._is_exclusive)
             self._shared_count += 1
+        return self._release_once()
+
+    def try_acquire_shared(self) -> Callable[[], None] | None:
+        """Acquire the lock for shared use without waiting; None if it is held exclusively."""
+        with self._changed:
+            if self._is_exclusive:
+                return None
+            self._shared_count += 1
+        return self._release_once()
+
+    def _release_once(self) -> Callable[[], None]:
         is_held = True
 
         def release() -> None:

@@ -427,11 +427,11 @@ def test_g133_a_timeout_says_what_to_do(service):
 
 
 def test_processing_again_changes_nothing(service):
-    service._ingestion.close()
+    service._ingestion._processing.close(timeout=30)
     ids = [accept(service, f"n{i}", data={"items": i or "none", "confirmed": 1}) for i in range(3)]
     first, second = (Ingestion(service._store)._processing for _ in range(2))
-    batch = first._next(set())
-    assert [raw.id for raw in batch] == ids == [raw.id for raw in second._next(set())]
+    batch = first._next(set(), 10)
+    assert [raw.id for raw in batch] == ids == [raw.id for raw in second._next(set(), 10)]
     tables = ("events", "metrics", "trashed_events", "identities", "pending_events")
     assert first._process(batch) == set()
     before = [count(service, name) for name in tables]
@@ -441,7 +441,7 @@ def test_processing_again_changes_nothing(service):
 
 
 def test_an_event_that_cannot_be_written_does_not_hold_up_the_others(service):
-    service._ingestion.close()
+    service._ingestion._processing.close(timeout=30)
     bad, good = (accept(service, nonce) for nonce in ("bad", "good"))
     # Nothing like it is accepted: its event cannot be examined.
     service._store.write(

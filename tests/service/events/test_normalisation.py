@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from decimal import Decimal
 
+import email_validator
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from attrib_ds.service.events.countries import NAMES, country_code
@@ -183,3 +184,32 @@ def test_normalising_again_changes_nothing(kind, value):
 def test_every_country_is_found_by_code_and_by_name():
     assert len(NAMES) == 249
     assert all(len(code) == 2 and country_code(name) == code for code, name in NAMES.items())
+
+
+def by_the_library(text):
+    try:
+        address = email_validator.validate_email(text, check_deliverability=False, test_environment=True)
+    except email_validator.EmailNotValidError:
+        return None
+    return f"{address.local_part}@{address.domain.lower()}"
+
+
+PARTS = st.text("abZ09._+-@ \"'é", max_size=20) | st.sampled_from(["a" * 70, "a.b", "x" * 58])
+DOMAINS = st.sampled_from(
+    ["example.com", "Example.CO.uk", "localhost", "test", "a-.com", "-a.com", "a..b.com", "x" * 64 + ".com",
+     "bücher.example", "[127.0.0.1]", "", "1.2", "foo.invalid", "xn--bcher-kva.example", "a_b.com", " a.com"]
+)  # fmt: skip
+
+
+@given(PARTS, DOMAINS | PARTS)
+@example("a" * 60, "b" * 63 + ".com")
+@example("anna.", "example.com")
+@example(".anna", "example.com")
+def test_emails_are_read_as_the_library_reads_them(local, domain):
+    text = f"{local}@{domain}".strip()
+    expected = by_the_library(text)
+    if expected is None:
+        with pytest.raises(InvalidValue):
+            normalise("email", text, SETTINGS)
+    else:
+        assert normalise("email", text, SETTINGS) == expected

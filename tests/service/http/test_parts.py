@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import Future
 from contextlib import closing
 
 import pytest
@@ -17,6 +18,7 @@ from attrib_ds.service.http.error_responses import HttpError, to_http_error
 from attrib_ds.service.http.health import Health
 from attrib_ds.service.http.negotiation import prefers
 from attrib_ds.service.http.projects import Projects
+from attrib_ds.service.http.single_events import Arrivals
 from attrib_ds.service.http.thread_pool import ThreadPool
 from attrib_ds.service.store.store import Store
 
@@ -74,6 +76,46 @@ def test_g140_too_much_waiting_work_is_refused():
             pool.close()
 
     asyncio.run(crowd())
+
+
+def test_g140_an_event_without_a_thread_takes_a_place_too():
+    pool = ThreadPool(threads=1, most_waiting=0)
+    try:
+        with pool.admission():
+            with pytest.raises(HttpError) as caught, pool.admission():
+                raise AssertionError("admitted")
+            assert caught.value.status == 503
+        with pool.admission():
+            pass
+    finally:
+        pool.close()
+
+
+def test_results_of_other_threads_reach_the_loop_together():
+    async def receive():
+        futures = [Future() for _ in range(1_000)]
+        arrivals = Arrivals()
+        waiting = [asyncio.ensure_future(arrivals.wait(future, None, int)) for future in futures]
+        await asyncio.sleep(0)
+
+        def resolve():
+            for number, future in enumerate(futures):
+                future.set_result(number)
+
+        thread = threading.Thread(target=resolve)
+        thread.start()
+        assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == list(range(1_000))
+        thread.join()
+        # Who has left is not told, and one who is told nothing gives up.
+        left = asyncio.ensure_future(arrivals.wait(future := Future(), None, int))
+        await asyncio.sleep(0)
+        left.cancel()
+        future.set_result(1)
+        late = Future()
+        with pytest.raises(TimeoutError):
+            await arrivals.wait(late, 0.01, lambda: late.set_exception(TimeoutError()))
+
+    asyncio.run(receive())
 
 
 def test_g215_readiness_reads_and_writes(tmp_path):

@@ -375,7 +375,9 @@ def test_g175_events_without_a_token_need_a_key_and_an_origin(write, anonymous, 
     usual = {"ingestKeys": [], "allowedOrigins": [], "requireTokenForEvents": False}
     write("PATCH", f"{PROJECT}/settings", usual | settings)
     try:
-        assert anonymous("POST", "/api/v1/events", sent(f"k-{uuid.uuid4()}"), **headers).status == status
+        # The second one finds the settings in memory, and takes no thread.
+        for _ in range(2):
+            assert anonymous("POST", "/api/v1/events", sent(f"k-{uuid.uuid4()}"), **headers).status == status
         batch = [sent(f"k-{uuid.uuid4()}")]
         assert anonymous("POST", "/api/v1/events/batch", batch, **headers).status == status
         # A token is enough.

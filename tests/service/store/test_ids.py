@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 
-from attrib_ds.service.store.ids import HEX_ID, UUID, HexIds, new_uuid
+from attrib_ds.service.store.ids import HEX_ID, UUID, HexIds, Uuids, new_uuid
 
 
 def test_hex_ids_begin_with_the_second_and_grow():
@@ -60,3 +60,20 @@ def test_uuids_are_of_version_7_and_grow_by_the_millisecond():
     assert (read.version, read.variant) == (7, uuid.RFC_4122)
     assert before <= read.int >> 80 <= after
     assert len({new_uuid() for _ in range(1_000)}) == 1_000
+
+
+def test_uuids_of_one_generator_differ_and_are_of_version_7():
+    ids = Uuids()
+    before = time.time_ns() // 1_000_000
+    with ThreadPoolExecutor(8) as pool:
+        generated = list(pool.map(lambda _: ids.new(), range(5_000)))
+    assert len(set(generated)) == 5_000
+    assert all(re.fullmatch(UUID, value) for value in generated)
+    numbers = [uuid.UUID(value) for value in generated]
+    assert {(number.version, number.variant) for number in numbers} == {(7, uuid.RFC_4122)}
+    assert before <= min(number.int >> 80 for number in numbers)
+    assert max(number.int >> 80 for number in numbers) <= time.time_ns() // 1_000_000
+    # All random bits are used: 74, of which a constant one would show in 5,000 ids.
+    assert {number.int & (2**76 - 1) & 1 << bit for number in numbers for bit in (0, 61, 64, 75)} == {
+        0, 1, 1 << 61, 1 << 64, 1 << 75,
+    }  # fmt: skip

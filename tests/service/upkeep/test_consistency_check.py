@@ -68,7 +68,7 @@ def project(sound, tmp_path_factory):
     path.write_bytes(sound)
     service = Service.open("shop", path)
     # What is pending is a matter of the checks here.
-    service._ingestion.close()
+    service._ingestion._processing.close(timeout=30)
     yield service
     service.close()
 
