@@ -20,7 +20,15 @@ _ADVICE: Final = (
         "the file or its folder is not writable; change the permissions, then try again",
     ),
     (
-        ("does not match stored checksum", "Checksum", "Corrupt database file", "corrupt"),
+        (
+            "does not match stored checksum",
+            "Checksum",
+            "Corrupt database file",
+            "corrupt",
+            # The file is shorter than it says.
+            "Could not read enough bytes",
+            "Could not read all bytes",
+        ),
         DAMAGED,
     ),
     (

@@ -24,7 +24,7 @@ from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUs
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.store.cancellation import Cancellation
 from attrib_ds.service.store.cursors import CLOSED, Connections
-from attrib_ds.service.store.file_errors import with_advice
+from attrib_ds.service.store.file_errors import DAMAGED, with_advice
 from attrib_ds.service.store.ids import HexIds
 from attrib_ds.service.store.private_files import (
     create_private_file,
@@ -454,6 +454,9 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
             field="path",
         ) from error
     if "not a valid DuckDB database" in message or "Is a directory" in message:
+        if read_counter(file):
+            # Transactions were committed to it, so it was one.
+            raise Unavailable(f"path: {str(file)!r} cannot be opened: {DAMAGED}", field="path") from error
         raise _not_a_project(file) from error
     if "newer version" in message or "version number" in message:
         raise Unavailable(

@@ -95,3 +95,13 @@ def test_a_file_opened_again_while_it_is_written(killed):
         first.write(put(str(id)))
         Store.open(killed, "shop").close()
     first.close()
+
+
+@pytest.mark.parametrize("left", [0, 10, 20_000], ids=["emptied", "in its header", "in its blocks"])
+def test_a_cut_file_is_refused_with_advice(killed, left):
+    Store.open(killed, "shop").close()
+    content = killed.read_bytes()
+    assert len(content) > left
+    killed.write_bytes(content[:left])
+    with pytest.raises(Unavailable, match=r"cannot be opened: .*put a backup in its place"):
+        Store.open(killed, "shop")
