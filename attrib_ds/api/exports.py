@@ -72,12 +72,13 @@ def export_users(
     Raises
     ------
     InvalidRequest
-        If an argument is not allowed, or there are too many users for an XLSX file.
+        If an argument is not allowed, the folder does not exist, or there are too many users for an XLSX
+        file.
     NotFound
         If there is no such audience.
     NotSupported
         If the service cannot write XLSX.
-    OSError
+    Unavailable
         If the file cannot be written.
 
     Examples
@@ -98,6 +99,8 @@ def export_users(
     file = Path(path).expanduser()
     if not file.name:
         raise InvalidRequest(f"path: {str(path)!r} is not the name of a file", field="path")
+    if not file.parent.is_dir():
+        raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
     answer = project.send(
         "export_users",
         path=file.stem,

@@ -1,4 +1,4 @@
-"""Commands that administer an embedded project: event types, integrations, backup, restore and check."""
+"""Commands that administer an embedded project: event types, settings, backup, restore and others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import attrib_ds as at
+from attrib_ds.commands.output import show, show_row
 from attrib_ds.commands.projects import open_existing, project_in_use
+from attrib_ds.contract import OPERATIONS
 from attrib_ds.errors import AttribError, InvalidRequest, ProjectInUse
 from attrib_ds.project import home
 from attrib_ds.records.frames import to_pandas
@@ -34,7 +36,7 @@ def list_event_types(options: argparse.Namespace) -> None:
         event_types = at.list_event_types(project, archived=options.archived)
     for event_type in event_types.to_dict("records"):
         keys = " ".join(field["storageKey"] for field in json.loads(event_type["fields"]))
-        print(f"{event_type['reference']}\t{event_type['name']}\t{keys}")
+        show_row(event_type["reference"], event_type["name"], keys)
 
 
 def create_event_types(options: argparse.Namespace) -> None:
@@ -48,7 +50,7 @@ def create_event_types(options: argparse.Namespace) -> None:
     with open_existing(options.project) as project:
         for arguments in event_types:
             created = at.create_event_type(project, **arguments)
-            print(f"Created the event type {created['reference']} with the id {created['_id']}")
+            show(f"Created the event type {created['reference']} with the id {created['_id']}")
 
 
 def _event_type(file: Path, definition: object) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def create_integration(options: argparse.Namespace) -> None:
             currency=options.currency,
             channel=options.channel,
         )
-    print(f"Created the integration {options.vendor_id} with the id {integration_id}")
+    show(f"Created the integration {options.vendor_id} with the id {integration_id}")
 
 
 def list_integrations(options: argparse.Namespace) -> None:
@@ -86,14 +88,39 @@ def list_integrations(options: argparse.Namespace) -> None:
     with open_existing(options.project) as project:
         integrations = to_pandas(project.send("list_integrations").read())
     for integration in integrations.to_dict("records"):
-        print("\t".join(integration[name] for name in ("vendorId", "name", "currency", "_id")))
+        show_row(*(integration[name] for name in ("vendorId", "name", "currency", "_id")))
+
+
+def settings(options: argparse.Namespace) -> None:
+    """Print the settings of a project, after changing some of them."""
+    changes = dict(_setting(text) for text in options.set)
+    operation = "update_settings" if changes else "get_settings"
+    with open_existing(options.project, operation=operation) as project:
+        (record,) = project.send(operation, **changes).read().to_pylist()
+    for name, value in record.items():
+        show_row(name, json.dumps(value, ensure_ascii=False))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Read one change as an argument of ``update_settings``; null clears a setting."""
+    arguments = OPERATIONS["update_settings"].arguments
+    name, _, value = text.partition("=")
+    if name == "projectId" or name not in arguments:
+        raise InvalidRequest.choice("--set", name, arguments.keys() - {"projectId"})
+    try:
+        return arguments[name], json.loads(value)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"--set: {value!r} is not JSON; expected a value such as true, 365 or "
+            "'[\"https://shop.example\"]'"
+        ) from error
 
 
 def back_up(options: argparse.Namespace) -> None:
     """Copy a project to a file."""
     with open_existing(options.project, operation="back_up_project") as project:
         at.admin.back_up(project, options.file)
-    print(f"Copied {options.project} to {options.file}: {options.file.stat().st_size:,} bytes")
+    show(f"Copied {options.project} to {options.file}: {options.file.stat().st_size:,} bytes")
 
 
 def restore(options: argparse.Namespace) -> None:
@@ -109,8 +136,8 @@ def restore(options: argparse.Namespace) -> None:
             raise
         raise project_in_use(options.project, "restore_project") from error
     for table, count in counts.items():
-        print(f"{count:,} {table.replace('_', ' ')}")
-    print(f"Restored {options.project}: {file}")
+        show(f"{count:,} {table.replace('_', ' ')}")
+    show(f"Restored {options.project}: {file}")
 
 
 def check(options: argparse.Namespace) -> None:
@@ -119,7 +146,7 @@ def check(options: argparse.Namespace) -> None:
         findings = at.admin.check(project)
     for finding in findings.to_dict("records"):
         examples = ", ".join(finding["examples"])
-        print(f"{finding['check']}\t{finding['records']:,}\t{finding['problem']}: {examples}")
+        show_row(finding["check"], f"{finding['records']:,}", f"{finding['problem']}: {examples}")
     if len(findings):
         raise AttribError(f"{len(findings)} checks of the project {options.project!r} failed")
-    print(f"{options.project} is consistent")
+    show(f"{options.project} is consistent")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 import attrib_ds as at
+from attrib_ds.commands.output import show, show_error
 from attrib_ds.commands.report import side_by_side, write_report
 from attrib_ds.importers.column_options import OPTIONS
 from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
@@ -31,7 +31,7 @@ def demo(options: argparse.Namespace) -> None:
     with at.sample_project() as shop:
         paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
         credits = at.attribute(paths, _DEMO_MODELS)
-        print("Sample shop: orders of half a year, credited to campaigns (conversions)\n")
+        show("Sample shop: orders of half a year, credited to campaigns (conversions)\n")
         _print_credits(credits)
         notes = (
             "Orders of the shipped sample shop, January to June 2025, with a lookback of 30 days.",
@@ -40,7 +40,7 @@ def demo(options: argparse.Namespace) -> None:
         report = write_report(
             options.out, credits, paths, title="Where the sample shop's orders came from", notes=notes
         )
-    print(f"\nReport: {report.page}\nCredits: {report.credits}")
+    show(f"\nReport: {report.page}\nCredits: {report.credits}")
 
 
 def attribute(options: argparse.Namespace) -> None:
@@ -54,15 +54,15 @@ def attribute(options: argparse.Namespace) -> None:
         rejected = pd.concat([rejected, rejected_spend], ignore_index=True)
     credits = at.attribute(read.paths, models, confidence=options.confidence, spend=spend)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
-    print(f"Read {counts}.")
+    show(f"Read {counts}.")
     for kind, columns in read.columns.items():
-        print(f"Columns of {kind}: {', '.join(f'{role} = {column}' for role, column in columns.items())}")
+        show(f"Columns of {kind}: {', '.join(f'{role} = {column}' for role, column in columns.items())}")
     _report_rejected(rejected, options.out)
     _print_credited(credits, confidence=options.confidence)
     if options.out is not None:
         notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
         report = write_report(options.out, credits, read.paths, title="Credited conversions", notes=notes)
-        print(f"\nReport: {report.page}\nCredits: {report.credits}")
+        show(f"\nReport: {report.page}\nCredits: {report.credits}")
 
 
 def _read(options: argparse.Namespace) -> FilePaths:
@@ -89,24 +89,23 @@ def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
     write_csv(rejected, listed)
     first = rejected.iloc[0]
     count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    print(
-        f"attrib-ds: {count} could not be read, the first is row {first['row']} of "
+    show_error(
+        f"{count} could not be read, the first is row {first['row']} of "
         f"{first['file']} ({first['reason']}); all are listed in {listed}",
-        file=sys.stderr,
     )
 
 
 def _print_credited(credits: pd.DataFrame, *, confidence: float | None) -> None:
     if confidence is None:
-        print("\nCredited conversions\n")
+        show("\nCredited conversions\n")
         _print_credits(credits)
     else:
-        print(f"\nCredited conversions, with intervals at {confidence * 100:.6g} %\n")
+        show(f"\nCredited conversions, with intervals at {confidence * 100:.6g} %\n")
         _print_rows(_texts_side_by_side(credits, _with_bounds(credits)))
     for column, title in _RETURNS.items():
         if column in credits.columns and credits[column].notna().any():
             rows = credits[credits[column].notna()]
-            print(f"\n{title}\n")
+            show(f"\n{title}\n")
             _print_rows(_texts_side_by_side(rows, rows[column].map("{:,.2f}".format)))
 
 
@@ -144,6 +143,6 @@ def _print_credits(credits: pd.DataFrame) -> None:
 
 def _print_rows(rows: pd.DataFrame) -> None:
     shown = rows.head(_MAX_ROWS)
-    print(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}"))
+    show(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}"))
     if len(rows) > len(shown):
-        print(f"… and {len(rows) - len(shown):,} more rows")
+        show(f"… and {len(rows) - len(shown):,} more rows")

@@ -6,9 +6,9 @@ Exit codes: 0 success, 1 a failure reported in one line on standard error, 2 wro
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
+from attrib_ds.commands.output import show_error
 from attrib_ds.commands.parser import make_parser
 from attrib_ds.errors import AttribError
 
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
     except (AttribError, OSError) as error:
-        print(f"attrib-ds: {' '.join(str(error).split())}", file=sys.stderr)
+        show_error(str(error))
         return 1
     except KeyboardInterrupt:
-        print("attrib-ds: interrupted", file=sys.stderr)
+        show_error("interrupted")
         return 1
     return 0

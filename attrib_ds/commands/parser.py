@@ -210,6 +210,19 @@ def _administration_commands(actions: Actions) -> Iterator[argparse.ArgumentPars
     create.set_defaults(run=lambda options: commands.administration.create_event_types(options))
     yield create
 
+    settings = actions.add_parser("settings", help="show and change the settings of an embedded project")
+    settings.add_argument("project", metavar="PROJECT")
+    settings.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=JSON",
+        help="a setting to change, such as retentionDurationInDays=365, requireTokenForEvents=true or "
+        "allowedOrigins='[\"https://shop.example\"]'; null clears it; repeatable",
+    )
+    settings.set_defaults(run=lambda options: commands.administration.settings(options))
+    yield settings
+
     backup = actions.add_parser("backup", help="copy a project into a file, while it is in use")
     backup.add_argument("project", metavar="PROJECT")
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file")
@@ -273,6 +286,14 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         type=_positive,
         metavar="N",
         help="connections of one client address open at once (default 250)",
+    )
+    serve.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="address or network of your reverse proxy, whose last entry of X-Forwarded-For is the address "
+        "of the client (default: the header is ignored); repeatable",
     )
     serve.add_argument(
         "--body-mebibytes",

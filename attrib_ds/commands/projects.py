@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import attrib_ds as at
+from attrib_ds.commands.output import show, show_error, show_row
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, NotFound, ProjectInUse
 from attrib_ds.project import home
@@ -70,13 +70,13 @@ def create(options: argparse.Namespace) -> None:
     with at.connect(
         options.project, path=file, currency=options.currency, timezone=options.timezone
     ) as project:
-        print(f"Created {project!r}")
+        show(f"Created {project!r}")
 
 
 def list_all(_: argparse.Namespace) -> None:
     """Print the embedded projects."""
     for file in sorted(home().glob("*.duckdb")):
-        print(f"{file.stem}\t{file.stat().st_size:,} bytes\t{file}")
+        show_row(file.stem, f"{file.stat().st_size:,} bytes", str(file))
 
 
 def load(options: argparse.Namespace) -> None:
@@ -90,17 +90,16 @@ def load(options: argparse.Namespace) -> None:
     with at.connect(options.project) as project:
         report = at.load(project, **files)
     for kind, count in report.counts.items():
-        print(f"{count:,} {kind.replace('_', ' ')}")
+        show(f"{count:,} {kind.replace('_', ' ')}")
     if len(report.rejected):
         first = report.rejected.iloc[0]
         listing = ""
         if options.rejected is not None:
             write_csv(report.rejected, options.rejected)
             listing = f"; all are listed in {options.rejected}"
-        print(
-            f"attrib-ds: {len(report.rejected):,} rows were rejected, the first is row {first['row']} of "
+        show_error(
+            f"{len(report.rejected):,} rows were rejected, the first is row {first['row']} of "
             f"{first['table']} ({first['reason']}){listing}",
-            file=sys.stderr,
         )
 
 
@@ -121,7 +120,7 @@ def sync(options: argparse.Namespace) -> None:
     ):
         interactions = mirror.send("search_interactions", limit=0, filtered=None, bots=None).total
         users = mirror.send("search_users", columns=(), limit=0).total
-    print(f"{options.to} has {interactions:,} interactions and {users:,} users of {options.project}")
+    show(f"{options.to} has {interactions:,} interactions and {users:,} users of {options.project}")
 
 
 def _source(options: argparse.Namespace) -> at.Project:
@@ -148,7 +147,7 @@ def export(options: argparse.Namespace) -> None:
             sanitize_formulas=not options.keep_formulas,
             transformers=[_json(transformer, "--transform") for transformer in options.transform],
         )
-    print(f"Wrote {file}")
+    show(f"Wrote {file}")
 
 
 def _filter(text: str) -> Predicate:

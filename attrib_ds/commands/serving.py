@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from attrib_ds import instants
+from attrib_ds.commands.output import show, show_row
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.project import home
 
@@ -33,6 +34,7 @@ _LIMITS: Final = (
 def serve(options: argparse.Namespace) -> None:
     """Serve the embedded projects over HTTP."""
     # The client imports the service only inside functions.
+    from attrib_ds.service.http.client_addresses import parse_proxies
     from attrib_ds.service.http.server_options import RateLimits, ServerOptions
     from attrib_ds.service.http.serving import serve
 
@@ -42,7 +44,12 @@ def serve(options: argparse.Namespace) -> None:
     for text in options.rate:
         rates = _with_rate(rates or RateLimits(), text)
     limits = {name: getattr(options, name) for name in _LIMITS if getattr(options, name) is not None}
-    server_options = ServerOptions(rate_limits=rates, sql=not options.no_sql, **limits)
+    server_options = ServerOptions(
+        rate_limits=rates,
+        sql=not options.no_sql,
+        trusted_proxies=tuple(map(parse_proxies, options.trusted_proxy)),
+        **limits,
+    )
     serve(home(), host=options.host, port=options.port, url=options.url, options=server_options)
 
 
@@ -80,7 +87,7 @@ def create_key(options: argparse.Namespace) -> None:
         scopes=options.scope or ("full_access",),
         expires_at=_expiry(options.expires),
     )
-    print(f"Key {key.privateKeyId} of {key.serviceAccountEmail}: {options.out}")
+    show(f"Key {key.privateKeyId} of {key.serviceAccountEmail}: {options.out}")
 
 
 def list_keys(_: argparse.Namespace) -> None:
@@ -89,7 +96,7 @@ def list_keys(_: argparse.Namespace) -> None:
 
     for key in list_keys(home()):
         projects = "all projects" if key.projects is None else " ".join(key.projects)
-        print(f"{key.key_id}\t{_state(key.revoked_at, key.expires_at)}\t{projects}\t{' '.join(key.scopes)}")
+        show_row(key.key_id, _state(key.revoked_at, key.expires_at), projects, " ".join(key.scopes))
 
 
 def _expiry(text: str | None) -> datetime | None:
@@ -117,4 +124,4 @@ def revoke_key(options: argparse.Namespace) -> None:
     from attrib_ds.service.accounts.administration import revoke_key
 
     revoke_key(home(), options.key_id)
-    print(f"Revoked {options.key_id}")
+    show(f"Revoked {options.key_id}")

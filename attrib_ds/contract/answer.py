@@ -11,6 +11,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from attrib_ds.local_files import writing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
@@ -70,6 +72,11 @@ class File:
 
         A private file can be read by its owner only; any other has the usual permissions of new files.
 
+        Raises
+        ------
+        Unavailable
+            If the file cannot be written, such as on a full disk.
+
         Examples
         --------
         >>> import io, tempfile
@@ -80,7 +87,7 @@ class File:
         [('users.csv', b'_id')]
         """
         part = path.with_name(f".{uuid4().hex}.part")
-        with closing(self):
+        with closing(self), writing(path, argument="path"):
             try:
                 with open(part, "xb", opener=_open_private if private else None) as sink:
                     sink.writelines(self.pieces)

@@ -35,6 +35,23 @@ _PHRASES: Final = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
+#: Headers that change the answer of some operations, by the operations.
+_HEADERS: Final[dict[frozenset[str], dict[str, Any]]] = {
+    frozenset({"create_event", "create_event_sync", "create_events", "validate_event"}): {
+        "name": "X-Ingest-Key",
+        "in": "header",
+        "description": "One of the project's ingest keys, if it has any and there is no token",
+        "required": False,
+        "schema": {"type": "string"},
+    },
+    frozenset({"create_event_sync", "list_trashed_events", "replay_event", "validate_event"}): {
+        "name": "X-Trashed-Field",
+        "in": "header",
+        "description": "With `string`, errors name their field by its storage key, not as an object",
+        "required": False,
+        "schema": {"const": "string"},
+    },
+}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _ERROR: Final = {
     "type": "object",
@@ -122,7 +139,7 @@ def _path_item(operation: Operation, method: str, request: dict[str, Any]) -> di
         "operationId": f"{operation.name}_{method.lower()}" if is_synonym else operation.name,
         "summary": operation.title + (f" (synonym of {operation.method})" if is_synonym else ""),
         "description": request["description"],
-        "parameters": _parameters(operation, request),
+        "parameters": [*_parameters(operation, request), *_headers(operation)],
         "responses": _responses(operation),
         "security": _security(operation),
     }
@@ -149,6 +166,10 @@ def _parameters(operation: Operation, request: dict[str, Any]) -> list[dict[str,
         for name, schema in request["properties"].items()
         if operation.location(name) != "body"
     ]
+
+
+def _headers(operation: Operation) -> list[dict[str, Any]]:
+    return [deepcopy(header) for names, header in _HEADERS.items() if operation.name in names]
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:

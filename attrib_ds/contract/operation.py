@@ -18,6 +18,10 @@ Location = Literal["path", "query", "body"]
 #: Where the paths of each base begin, under the origin of the service.
 BASES: Final[dict[str, str]] = {"v1": "/api/v1", "v2": "/api/v2", "auth": "/auth"}
 
+#: Type of the entry in the details of an error 503 that tells a deadline from an overload: the same request
+#: would fail again (G-181, G-230).
+DEADLINE_EXCEEDED: Final = "deadline-exceeded"
+
 _PLACEHOLDER: Final = re.compile(r"{(\w+)}")
 
 

@@ -12,8 +12,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.local_files import writing
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
 #: Bytes of buffered tables per row group.
@@ -37,6 +39,8 @@ class ParquetSpool:
     ------
     InvalidRequest
         If the folder does not exist, or the path is a folder.
+    Unavailable
+        If the file cannot be written, such as on a full disk.
 
     Examples
     --------
@@ -69,7 +73,12 @@ class ParquetSpool:
     def __enter__(self) -> Self:
         # In the same folder, because renaming is only atomic within a file system.
         self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.part")
-        self._writer = parquet.ParquetWriter(self._part, self._columns)
+        try:
+            with self._writing():
+                self._writer = parquet.ParquetWriter(self._part, self._columns)
+        except BaseException:
+            self._part.unlink(missing_ok=True)
+            raise
         return self
 
     def append(self, table: pa.Table) -> None:
@@ -90,7 +99,11 @@ class ParquetSpool:
         group = pa.concat_tables(self._waiting)
         self._waiting, self._bytes = [], 0
         if group.num_rows:
-            self._writer.write_table(group, row_group_size=group.num_rows)
+            with self._writing():
+                self._writer.write_table(group, row_group_size=group.num_rows)
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(self._path, argument="path")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -100,11 +113,13 @@ class ParquetSpool:
                 if kind is None and self._waiting:
                     self._write()
             finally:
-                self._writer.close()
+                with self._writing():
+                    self._writer.close()
             if kind is None:
-                with self._part.open("rb+") as written:
-                    os.fsync(written.fileno())
-                self._part.replace(self._path)
+                with self._writing():
+                    with self._part.open("rb+") as written:
+                        os.fsync(written.fileno())
+                    self._part.replace(self._path)
         finally:
             with suppress(FileNotFoundError):
                 self._part.unlink()

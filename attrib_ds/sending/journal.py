@@ -25,6 +25,7 @@ from attrib_ds.errors import (
     Unauthorized,
     Unavailable,
 )
+from attrib_ds.local_files import writing
 
 if sys.platform == "win32":
     import msvcrt
@@ -454,14 +455,8 @@ class _LockedFile:
         finally:
             os.close(self._descriptor)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise Unavailable(
-                f"journal: {str(self._path)!r} cannot be written: {error.strerror}", field="journal"
-            ) from error
+    def _writing(self) -> contextlib.AbstractContextManager[None]:
+        return writing(self._path, argument="journal")
 
 
 def _open_locked(path: str | Path) -> _LockedFile:

@@ -1,17 +1,19 @@
 """Users as files, from Python and from the command."""
 
 import csv
+import gc
 import json
 from contextlib import closing
 
 import openpyxl
 import pytest
 from conftest import hexadecimal
+from support.limited_files import full_disk
 
 from attrib_ds import connect, export_users, load, search_users, user
 from attrib_ds.commands.cli import main
 from attrib_ds.contract import Answer, File
-from attrib_ds.errors import InvalidRequest, NotFound, ServiceFailure
+from attrib_ds.errors import InvalidRequest, NotFound, ServiceFailure, Unavailable
 from attrib_ds.project import Project
 from attrib_ds.service import Service
 
@@ -98,8 +100,21 @@ def test_what_breaks_off_leaves_nothing(tmp_path):
 
 
 def test_a_folder_that_is_not_there(shop, tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(InvalidRequest, match=r"path: the folder '.*nowhere' does not exist"):
         export_users(shop, tmp_path / "nowhere" / "users.csv", columns=["_id"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+# The zip file inside a failed XLSX file cannot be closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_full_disk_leaves_the_file_of_yesterday(shop, tmp_path, ending):
+    file = tmp_path / f"users.{ending}"
+    file.write_text("of yesterday", encoding="utf-8")
+    with full_disk(room=0), pytest.raises(Unavailable, match="cannot be written: File too large"):
+        export_users(shop, file, columns=["_id"])
+    gc.collect()
+    assert file.read_text(encoding="utf-8") == "of yesterday"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.fixture

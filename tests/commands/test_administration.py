@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from attrib_ds import connect, list_event_types
+from attrib_ds import connect, create_event_type, list_event_types
 from attrib_ds.commands.cli import main
 
 ORDER = {
@@ -118,6 +120,8 @@ def test_the_error_for_a_served_project_names_the_request(project, tmp_path, cap
         commands = {
             "GET /api/v1/projects/shop/backup": ["backup", "shop", tmp_path / "other.duckdb"],
             "GET /api/v1/projects/shop/check": ["check", "shop"],
+            "GET /api/v1/projects/shop/settings": ["settings", "shop"],
+            "PATCH /api/v1/projects/shop/settings": ["settings", "shop", "--set", "piiFields=[]"],
             "PUT /api/v1/projects/shop/backup": ["restore", "shop", backup, "--replace"],
         }
         for request, arguments in commands.items():
@@ -129,3 +133,67 @@ def test_wrong_usage_exits_with_2(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["restore", "shop"])
     assert ended.value.code == 2
+
+
+def test_settings_are_shown_and_changed(project, capsys):
+    assert main(["settings", "shop"]) == 0
+    shown = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert shown == {
+        "lenientOptionalFields": "false",
+        "retentionDurationInDays": "0",
+        "piiFields": "[]",
+        "requireTokenForEvents": "false",
+        "ingestKeys": "[]",
+        "allowedOrigins": "[]",
+        "currency": '"EUR"',
+        "timezone": '"UTC"',
+    }
+    origins = '["https://shop.example"]'
+    changes = ["--set", f"allowedOrigins={origins}", "--set", "retentionDurationInDays=365"]
+    assert main(["settings", "shop", *changes]) == 0
+    capsys.readouterr()
+    assert main(["settings", "shop", "--set", "retentionDurationInDays=null"]) == 0
+    changed = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert changed == shown | {"allowedOrigins": origins}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("allowedOrigin=[]", "--set: 'allowedOrigin' is not allowed (did you mean 'allowedOrigins'?)"),
+        ("projectId=1", "--set: 'projectId' is not allowed"),
+        ("piiFields", "--set: '' is not JSON"),
+        ("allowedOrigins=https://shop.example", "is not JSON; expected a value such as"),
+        ('allowedOrigins=["shop.example"]', "expected an origin, such as 'https://shop.example'"),
+        ("requireTokenForEvents=1", "require_token_for_events"),
+    ],
+)
+def test_invalid_settings_are_refused(project, capsys, change, expected):
+    assert expected in failure(capsys, "settings", "shop", "--set", change)
+
+
+ESCAPE = "\x1b[2Jcleared\x9b\u202e"
+
+
+def test_names_cannot_steer_the_terminal(project, capsys):
+    name = f"{ESCAPE}\tand\nmore"
+    assert main(["integrations", "create", "shop", "--vendor-id", "ads", "--name", name]) == 0
+    with connect("shop", path=project) as shop:
+        create_event_type(shop, "order", name=name)
+    capsys.readouterr()
+    for command in ("integrations", "event-types"):
+        assert main([command, "list", "shop"]) == 0
+        (line,) = capsys.readouterr().out.splitlines()
+        assert line.split("\t")[1] == "\\x1b[2Jcleared\\x9b\\u202e\\tand\\nmore"
+
+
+def test_errors_cannot_steer_the_terminal(project, tmp_path, capsys):
+    assert failure(capsys, "event-types", "create", "shop", tmp_path / ESCAPE).isprintable()
+
+
+def test_commands_print_in_one_place():
+    folder = Path(main.__code__.co_filename).parent
+    printing = [
+        file.name for file in folder.glob("*.py") if re.search(r"\bprint\(", file.read_text(encoding="utf-8"))
+    ]
+    assert printing == ["output.py"]

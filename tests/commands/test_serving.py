@@ -41,7 +41,10 @@ def serving(home, *options):
         (("--no-sql", "--rate", "heavy=1/60", "--threads", "2"), [403, 403, 429], 2),
         (("--no-rates", "--most-waiting", "5", "--seconds-to-stop", "1"), [200, 200, 200], 0),
         (
-            ("--most-connections", "9", "--most-connections-per-address", "3", "--body-mebibytes", "4"),
+            (
+                *("--most-connections", "9", "--most-connections-per-address", "3", "--body-mebibytes", "4"),
+                *("--trusted-proxy", "10.0.0.5", "--trusted-proxy", "fd00::/8"),
+            ),
             [200, 200, 200],
             2,
         ),
@@ -80,6 +83,11 @@ def test_the_server_has_the_settings_of_the_options(tmp_path, options, statuses,
 def test_invalid_rates_are_refused(tmp_path, capsys, options, message):
     assert main(["serve", "--home", str(tmp_path), *options]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_name_is_no_trusted_proxy(tmp_path, capsys):
+    assert main(["serve", "--home", str(tmp_path), "--trusted-proxy", "proxy.example"]) == 1
+    assert "trusted_proxies: 'proxy.example' is not an address" in capsys.readouterr().err
 
 
 def test_an_option_that_is_not_a_number_is_wrong_usage(tmp_path, capsys):

@@ -33,7 +33,7 @@ def test_each_operation_is_described(described: dict[str, Any], operation: Opera
     statuses = {int(status) for status in member["responses"] if status != "default"}
     of_project = {400, 404} if "{projectId}" in operation.path else set()
     assert statuses == {*operation.statuses, *operation.also, *of_project}
-    in_parameters = {record["name"] for record in member["parameters"]}
+    in_parameters = {record["name"] for record in member["parameters"] if record["in"] != "header"}
     media = next(iter(member.get("requestBody", {"content": {"": {}}})["content"].values()))
     in_body = set(media.get("schema", {}).get("properties", {})) | {operation.upload, operation.body} - {""}
     assert in_parameters | in_body == set(operation.request.model_fields)
@@ -51,6 +51,20 @@ def test_every_path_is_an_operation(described: dict[str, Any]) -> None:
 def test_users_are_searched_under_the_second_version_only(described: dict[str, Any]) -> None:  # R121, R325
     assert "/api/v2/projects/{projectId}/users/search" in described["paths"]
     assert "/api/v1/projects/{projectId}/users/search" not in described["paths"]
+
+
+def test_headers_that_change_an_answer_are_described(described: dict[str, Any]) -> None:  # G-175, G-212
+    headers: dict[str, set[str]] = {}
+    for path in described["paths"].values():
+        for member in path.values():
+            for parameter in member["parameters"]:
+                if parameter["in"] == "header":
+                    assert parameter["required"] is False
+                    headers.setdefault(parameter["name"], set()).add(member["operationId"])
+    assert headers == {
+        "X-Ingest-Key": {"create_event", "create_event_sync", "create_events", "validate_event"},
+        "X-Trashed-Field": {"create_event_sync", "list_trashed_events", "replay_event", "validate_event"},
+    }
 
 
 def test_tokens_are_asked_for(described: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
@@ -92,9 +92,5 @@ def back_up(project: Project, path: str | Path) -> Path:
         raise InvalidRequest(f"path: {str(file)!r} exists already; give the name of a new file", field="path")
     if not file.parent.is_dir():
         raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
-    content = cast("File", project.send("back_up_project").value)
-    try:
-        content.save(file, private=True)
-    except OSError as error:
-        raise Unavailable(f"path: {str(file)!r} cannot be written: {error}", field="path") from error
+    cast("File", project.send("back_up_project").value).save(file, private=True)
     return file

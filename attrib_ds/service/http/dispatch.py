@@ -11,9 +11,10 @@ from attrib_ds.contract import from_wire
 from attrib_ds.contract.events import CreateEvent, CreateEvents
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.http import bodies, rate_limits, responses
+from attrib_ds.service.http.client_addresses import network_of_client
 from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.event_batches import create_events
-from attrib_ds.service.http.rate_limits import Claim, network_of
+from attrib_ds.service.http.rate_limits import Claim
 from attrib_ds.service.http.reads import READS
 from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES, SQL_SCOPE
 from attrib_ds.service.http.senders import check_sender
@@ -80,6 +81,7 @@ class Dispatcher:
         self._pool = pool
         self._reads = reads
         self._limits = options.rate_limits
+        self._trusted_proxies = options.trusted_proxies
         self._has_sql = options.sql
         self._max_page_size = options.max_page_size
         self._buckets = rate_limits.Buckets()
@@ -173,7 +175,7 @@ class Dispatcher:
         if self._limits is None:
             return []
         if operation.name in EVENT_OPERATIONS:
-            return [] if access else [Claim(self._limits.events_by_address, _address(request))]
+            return [] if access else [Claim(self._limits.events_by_address, self._address(request))]
         caller = f"{access.client_id if access else ''} {project_id}"
         claims = [Claim(self._limits.requests, caller)]
         return [*claims, Claim(self._limits.heavy, caller)] if operation.name in rate_limits.HEAVY else claims
@@ -186,11 +188,14 @@ class Dispatcher:
             return []
         if operation.name in EVENT_OPERATIONS:
             events = arguments.events if isinstance(arguments, CreateEvents) else (arguments,)
-            return self._take(_event_claims(self._limits, events, access, _address(request)))
+            return self._take(_event_claims(self._limits, events, access, self._address(request)))
         if operation.name in rate_limits.HEAVY_UNLIMITED and arguments.limit is None and access is not None:
             caller = f"{access.client_id} {arguments.projectId}"
             return self._take([Claim(self._limits.requests, caller, 0), Claim(self._limits.heavy, caller)])
         return []
+
+    def _address(self, request: Request) -> str:
+        return network_of_client(request, self._trusted_proxies)
 
     def _with_page_size(self, arguments: Any) -> Any:
         """Cap the number of records of a page (G-101)."""
@@ -281,10 +286,6 @@ class Dispatcher:
             # The record existed already (G-143).
             response.status_code = 200
         return response
-
-
-def _address(request: Request) -> str:
-    return network_of(request.client.host) if request.client else ""
 
 
 def _event_claims(

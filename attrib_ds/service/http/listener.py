@@ -8,9 +8,9 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.service.http.client_addresses import is_proxy, network_of
 from attrib_ds.service.http.connections import last_response
 from attrib_ds.service.http.error_responses import HttpError
-from attrib_ds.service.http.rate_limits import network_of
 
 try:
     import resource
@@ -90,8 +90,12 @@ class Listener:
                     self._warn(str(error))
                     await asyncio.sleep(_SECONDS_TO_PAUSE)
                     continue
-                self._take(accepted, network_of(address[0]))
+                self._take(accepted, self._network_of(address[0]))
             await asyncio.sleep(0)
+
+    def _network_of(self, peer: str) -> str:
+        """Return whose connections are counted together; none of a trusted proxy, which has many clients."""
+        return "" if is_proxy(peer, self._options.trusted_proxies) else network_of(peer)
 
     def _take(self, accepted: socket.socket, network: str) -> None:
         reason = self._refusal(accepted, network)
@@ -110,7 +114,7 @@ class Listener:
         """Return why there is no room for a connection; empty if there is."""
         if len(self._open) >= self._options.most_connections:
             return "too many connections"
-        if self._by_network[network] >= self._options.most_connections_per_address:
+        if network and self._by_network[network] >= self._options.most_connections_per_address:
             return f"too many connections of {network}"
         # The system hands out the lowest free descriptor.
         return "too few file descriptors are left" if accepted.fileno() >= _most_descriptors() else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from dataclasses import dataclass
@@ -158,22 +157,6 @@ def _quota(limit: RateLimit, level: float, needed: int = 0) -> Quota:
     per_second = limit.amount / limit.seconds
     to_full = (limit.amount - level) / per_second
     return Quota(limit, max(int(level), 0), to_full, max(needed - level, 0.0) / per_second if needed else 0.0)
-
-
-def network_of(address: str) -> str:
-    """Return what counts as one client address: for IPv6 the 64 bits of a network, whose host picks the rest.
-
-    Examples
-    --------
-    >>> network_of("203.0.113.7"), network_of("2001:db8::7"), network_of("::ffff:203.0.113.7")
-    ('203.0.113.7', '2001:db8::', '203.0.113.7')
-    """
-    if ":" not in address:
-        return address
-    number = ipaddress.IPv6Address(address)
-    if number.ipv4_mapped:
-        return str(number.ipv4_mapped)
-    return str(ipaddress.IPv6Address(int(number) >> 64 << 64))
 
 
 def headers(quotas: Iterable[Quota]) -> dict[str, str]:

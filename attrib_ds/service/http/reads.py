@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from starlette.requests import ClientDisconnect
 
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract.operation import DEADLINE_EXCEEDED
 from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.thread_pool import ThreadPool
 from attrib_ds.service.store.cancellation import Cancellation
@@ -43,7 +44,6 @@ _THREADS_FOR_STEPS: Final = 2
 #: Lower priority of queries: on a busy machine, events come first.
 _NICENESS: Final = 10
 _SECONDS_BETWEEN_INTERRUPTS: Final = 0.1
-_SECONDS_TO_RETRY: Final = "5"
 
 
 class Read:
@@ -129,7 +129,9 @@ class Read:
                 f"the request takes longer than {self._seconds:g} seconds, the limit of this server; "
                 "ask for less at once"
             )
-            self._cause = HttpError(503, message, headers={"Retry-After": _SECONDS_TO_RETRY})
+            # Without Retry-After: the same request would take as long again.
+            details = [{"type": DEADLINE_EXCEEDED, "seconds": self._seconds}]
+            self._cause = HttpError(503, message, details=details)
         while True:
             self.cancellation.cancel()
             await asyncio.sleep(_SECONDS_BETWEEN_INTERRUPTS)

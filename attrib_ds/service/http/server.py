@@ -132,7 +132,7 @@ def _prepared(
                 lifespan="on",
                 log_config=None,
                 access_log=False,
-                # A client could forge its address with X-Forwarded-For.
+                # A client could forge its address; see client_addresses.
                 proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=options.seconds_to_stop,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrib_ds.service.http.rate_limits import RateLimit
+
+if TYPE_CHECKING:
+    from attrib_ds.service.http.client_addresses import Network
 
 _REQUESTS: Final = RateLimit("requests", 600, 60)
 _HEAVY: Final = RateLimit("heavy", 60, 60)
@@ -56,8 +59,10 @@ class ServerOptions:
         Maximum number of open connections; further ones get 503 (G-229). The server also keeps some file
         descriptors free for its files.
     most_connections_per_address : int, default 250
-        Maximum number of open connections per client address. Clients behind a reverse proxy share its
-        address.
+        Maximum number of open connections per client address; those of trusted proxies are not counted.
+    trusted_proxies : tuple of IPv4Network or IPv6Network
+        Reverse proxies whose last entry of ``X-Forwarded-For`` is the client's address. None by default: the
+        header is ignored, and clients behind a proxy share its address.
     seconds_for_headers : float, default 10
         Time for the headers of a request to arrive.
     seconds_for_body : float, default 60
@@ -82,6 +87,7 @@ class ServerOptions:
     seconds_to_read: float = 30
     most_connections: int = 1_000
     most_connections_per_address: int = 250
+    trusted_proxies: tuple[Network, ...] = ()
     seconds_for_headers: float = 10
     seconds_for_body: float = 60
     seconds_idle: int = 75

@@ -26,7 +26,10 @@ class Forkable(Protocol):
         ...
 
 
-#: What is open in this process. A fork hook cannot be unregistered, so there is one for all.
+#: What is open in this process. The module holds state, against the rules of this project, because a fork
+#: hook is state of the process: it cannot be unregistered, so one per project would stay for ever. To compare
+#: process ids on every use would not keep a destructor in the child from closing the database. Tests
+#: need no reset: the set keeps nothing alive.
 _OPEN: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
 
 

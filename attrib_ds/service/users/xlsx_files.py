@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.local_files import writing_temporarily
 from attrib_ds.records.spreadsheets import xlsxwriter
 from attrib_ds.service.users.cells import cell_text
 
@@ -66,12 +67,15 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
         If a text is too long for a cell.
     NotSupported
         If the extra ``[excel]`` is not installed.
+    Unavailable
+        If the file cannot be written, such as on a full disk.
     """
     library = xlsxwriter()
-    file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
+    with writing_temporarily():
+        file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
     try:
         # Also holds the parts of the sheet until the workbook is complete.
-        with tempfile.TemporaryDirectory() as folder:
+        with writing_temporarily(), tempfile.TemporaryDirectory() as folder:
             workbook = library.Workbook(file, {"constant_memory": True, "tmpdir": folder})
             sheet = workbook.add_worksheet("users")
             try:
@@ -79,7 +83,10 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
             except BaseException:
                 sheet.row_data_fh.close()
                 raise
-            workbook.close()
+            try:
+                workbook.close()
+            except library.exceptions.FileCreateError as error:
+                raise error.args[0] from None
         file.seek(0)
     except BaseException:
         file.close()

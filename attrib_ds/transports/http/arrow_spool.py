@@ -7,6 +7,8 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
+from attrib_ds.local_files import writing_temporarily
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
@@ -30,16 +32,29 @@ class ArrowSpool:
 
     def __init__(self, columns: pa.Schema) -> None:
         self._columns = columns
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        with writing_temporarily():
+            self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
 
     def fill(self, tables: Iterable[pa.Table]) -> int:
-        """Write tables and return their number of rows; close the file if one fails."""
+        """Write tables and return their number of rows; close the file if one fails.
+
+        Raises
+        ------
+        Unavailable
+            If the file cannot be written, such as on a full disk.
+        """
         rows = 0
         try:
-            with pa.ipc.new_file(self._file, self._columns) as writer:
-                for table in tables:
+            with writing_temporarily():
+                writer = pa.ipc.new_file(self._file, self._columns)
+            # Tables come from the network, whose errors are an OSError too.
+            for table in tables:
+                with writing_temporarily():
                     writer.write_table(table)
-                    rows += table.num_rows
+                rows += table.num_rows
+            with writing_temporarily():
+                writer.close()
+                self._file.flush()
         except BaseException:
             self.close()
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds.contract import OPERATIONS, File
 from attrib_ds.errors import ServiceFailure
 from attrib_ds.json_numbers import whole
+from attrib_ds.local_files import writing_temporarily
 from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.bodies import MEDIUM, SMALL, Unreadable
 from attrib_ds.transports.http.remote_errors import item_error
@@ -113,11 +114,14 @@ def _outcome(item: Any) -> str | AttribError:
 
 def _file(response: Response) -> File:
     """Spool a file to disk, so that a truncated download can be retried."""
-    spool = tempfile.TemporaryFile()  # noqa: SIM115  (the reader closes it, which deletes it)
+    with writing_temporarily():
+        spool = tempfile.TemporaryFile()  # noqa: SIM115  (the reader closes it, which deletes it)
     try:
         for piece in response.pieces(None):
-            spool.write(piece)
-        spool.seek(0)
+            with writing_temporarily():
+                spool.write(piece)
+        with writing_temporarily():
+            spool.seek(0)
     except BaseException:
         spool.close()
         raise

@@ -17,7 +17,7 @@ from attrib_ds.display import progress
 from attrib_ds.errors import UnknownFields
 from attrib_ds.printable import printable
 from attrib_ds.schema import RESOURCES
-from attrib_ds.transports.http.answers import read_first_page, spool_answer
+from attrib_ds.transports.http.answers import check_keys, read_first_page, spool_answer
 from attrib_ds.transports.http.paging.by_id import in_order_of_id, is_by_id, read_by_id
 from attrib_ds.transports.http.paging.by_offset import ByOffset
 from attrib_ds.transports.http.paging.by_time import in_order_of_time, is_by_time, read_by_time
@@ -84,6 +84,8 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
             tables = list(pages)
     empty = [] if tables else [columns(search.operation, request).empty_table()]
     table = pa.concat_tables([*tables, *empty], promote_options="default").combine_chunks()
+    # Each page was checked alone.
+    check_keys(table)
     if is_sorted_locally and whole is None:
         table = table.take(_sort_indices(table, request.sort)).slice(request.offset, request.limit)
     unknown = sorted(set(table.column_names) - set(_expected_names(search.operation, request)))

@@ -6,6 +6,7 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Any, Final
 
+from attrib_ds.contract.operation import DEADLINE_EXCEEDED
 from attrib_ds.errors import (
     AttribError,
     Conflict,
@@ -114,7 +115,10 @@ def read_failure(
         request_id=_redact(_request_id(body, response, request_id), secrets),
         retry_after=retry_after if status in (429, 503) else None,
     )
-    return AttemptFailed(error, _retry(status), reached_service=status != 429)
+    # The same request would exceed the deadline again.
+    is_too_long = any(entry.get("type") == DEADLINE_EXCEEDED for entry in error.details)
+    retry: Retry = "never" if is_too_long else _retry(status)
+    return AttemptFailed(error, retry, reached_service=status != 429)
 
 
 def item_error(body: Mapping[str, Any], operation: Operation) -> AttribError:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
 
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.transports.http.bodies import SMALL, read_pieces
+from attrib_ds.transports.http.response_heads import Adapter
 from attrib_ds.transports.http.retrying import AttemptFailed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Timeouts:
     connect : float, default 10
         Time to establish a connection.
     read : float, default 120
-        Time between two bytes of the response.
+        Time for the headers of the response, and then between two bytes of its body.
     body : float, default 600
         Time within which a body that is read into memory must be complete.
     """
@@ -157,7 +157,7 @@ class Session:
         self._session.headers["Accept-Encoding"] = "gzip"
         # Tokens authenticate the caller; cookies are never stored.
         self._session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-        adapter = HTTPAdapter(pool_connections=4, pool_maxsize=_CONNECTIONS, pool_block=True, max_retries=0)
+        adapter = Adapter(pool_connections=4, pool_maxsize=_CONNECTIONS, pool_block=True, max_retries=0)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
 

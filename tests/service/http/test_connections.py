@@ -17,7 +17,6 @@ from service.http.conftest import MANY
 from support.http_caller import TIMEOUT, Caller, answering, token_of
 
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.rate_limits import network_of
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.server_options import ServerOptions
 
@@ -309,21 +308,6 @@ def test_g229_another_address_has_connections_of_its_own(tmp_path):
 def is_served(url) -> bool:
     with connected(url, LIVE) as connection:
         return statuses(one_response(connection)) == [200]
-
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-        ("fe80::1%eth0", "fe80::"),
-        ("::1", "::"),
-        ("", ""),
-    ],
-)
-def test_addresses_of_one_ipv6_network_count_as_one(address, network):
-    assert network_of(address) == network
 
 
 FEW = """

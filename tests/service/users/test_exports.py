@@ -21,7 +21,7 @@ from support.service_records import hex_id, order, send, table, visit
 from support.sql_project import ANNA, BEN, CARL, DORA, fill
 
 from attrib_ds.contract.exports import OutputFormat, Transformer
-from attrib_ds.errors import InvalidRequest, NotFound, NotSupported
+from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, Unavailable
 from attrib_ds.filters import user
 from attrib_ds.service import Service
 from attrib_ds.service.users import xlsx_files
@@ -293,9 +293,9 @@ def test_nothing_is_left_of_an_xlsx_file_that_fails(tmp_path, monkeypatch):
 
     def rows():
         yield [("a",)]
-        raise OSError("no more")
+        raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="no more"):
+    with pytest.raises(Unavailable, match="cannot be written: No space left on device"):
         write_xlsx(["a"], rows())
     write_xlsx(["a"], [[("a",)]]).close()
     assert list(tmp_path.iterdir()) == []

@@ -454,6 +454,46 @@ def test_a_refusal_in_the_middle_is_told_and_ends_all(open_shop, shelf):
     assert not pulling()
 
 
+def test_a_total_that_keeps_growing_ends_in_an_error(open_shop, service):
+    def answer(asked):
+        parts = dict(part.split("=") for part in asked.path.partition("?")[2].split("&"))
+        offset, limit = int(parts["offset"]), int(parts["limit"])
+        nodes = [{"_id": f"n{number:06}"} for number in range(offset, offset + limit)]
+        return page(*nodes, total=offset + 2 * limit, offset=offset)
+
+    service.script = [answer]
+    with pytest.raises(errors.ServiceFailure, match=r"the total grows faster than its records are read"):
+        at.list_nodes(open_shop(page=5))
+    # Twice the first total and one page more, in pages of 5.
+    assert len(service.asked) < 10
+
+
+def test_a_walk_by_time_that_never_ends_is_an_error(open_shop, service):
+    def answer(asked):
+        body = json.loads(asked.body)
+        if "segmentCount" in body:
+            return Reply(403, {"message": "no insights"})
+        since = moment(body.get("since"))
+        start = 0 if since is None else int((since - BEGIN).total_seconds()) // 60
+        return page(*(record(number) for number in range(start, start + body["limit"])), total=15)
+
+    service.script = [answer]
+    with pytest.raises(errors.ServiceFailure, match=r"the total grows faster than its records are read"):
+        at.search_interactions(open_shop(page=5, workers=1), **OLDEST_FIRST)
+
+
+def test_an_id_that_comes_again_at_another_time_is_an_error(open_shop, shelf):
+    def repeat(number, reply):
+        again = [
+            each | {"_id": hex_id(0)} if each["_id"] == hex_id(30) else each for each in reply.body["data"]
+        ]
+        return page(*again, total=reply.body["total"])
+
+    shelf.alter = repeat
+    with pytest.raises(errors.ServiceFailure, match=r"has _id '0{24}' more than once"):
+        at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
+
+
 def test_a_list_that_moves_while_it_is_read_is_read_again(open_shop, service):
     nodes = [{"_id": f"n{number:02}", "name": f"N{number}"} for number in range(20)]
     served = itertools.count(1)

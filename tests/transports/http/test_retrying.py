@@ -93,6 +93,20 @@ def test_failures_of_the_service_pass(shop, service, time, status):
     assert time.slept == [0.5, 1.0]
 
 
+@pytest.mark.parametrize("media", ["application/json", "application/problem+json"])
+def test_a_read_that_takes_too_long_is_not_sent_again(shop, service, time, media):
+    details = [{"type": "deadline-exceeded", "seconds": 30}]
+    body = {"statusCode": 503, "message": "the request takes longer than 30 seconds; ask for less at once"}
+    service.script = [
+        Reply(503, body | {"details" if media == "application/json" else "errors": details}, media=media)
+    ]
+    with pytest.raises(errors.Unavailable, match="ask for less at once") as caught:
+        search(shop)
+    assert caught.value.details == details
+    assert len(service.asked) == 1
+    assert time.slept == []
+
+
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [

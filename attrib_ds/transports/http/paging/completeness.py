@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 3
 #: Pages of a part that are buffered until the part is complete.
 _PAGES_BUFFERED: Final = 2
+#: Growth of the total, by records that are added while others are read, until it is an error.
+_MOST_GROWTH: Final = 2
 
 
 class Changed(Exception):
@@ -61,15 +63,18 @@ def verified(make: Callable[[], Part], search: Search, *, is_whole: bool = False
     Raises
     ------
     ServiceFailure
-        If rows are still missing; the message states their number.
+        If rows are still missing, of which the message states the number, or never end.
     """
     problem = ""
     for _ in range(_ATTEMPTS):
         part = make()
         buffered: list[pa.Table] = []
         is_yielded = False
+        first_total: int | None = None
         try:
             for table in part.pages():
+                first_total = part.total if first_total is None else first_total
+                _check_growth(part.rows, first_total, search)
                 buffered.append(table)
                 if is_yielded or (not is_whole and part.total > _PAGES_BUFFERED * search.page_size):
                     is_yielded = True
@@ -96,12 +101,14 @@ def counted(tables: Pages, search: Search, recount: Callable[[], int]) -> Pages:
     Raises
     ------
     ServiceFailure
-        If rows are missing.
+        If rows are missing, or never end.
     """
     rows = 0
     with closing(tables):
         for table in tables:
             rows += table.num_rows
+            if search.total is not None:
+                _check_growth(rows, search.total, search)
             yield table
     if search.total is not None and rows < search.total:
         missing = recount() - rows
@@ -110,3 +117,12 @@ def counted(tables: Pages, search: Search, recount: Callable[[], int]) -> Pages:
                 f"{search.operation.name}: {missing} of {search.total} records are missing in the service's "
                 "responses; try again, or request fewer records"
             )
+
+
+def _check_growth(rows: int, first_total: int, search: Search) -> None:
+    """Raise if there are many more rows than the first page said, as new records alone would not explain."""
+    if rows > _MOST_GROWTH * first_total + search.page_size:
+        raise ServiceFailure(
+            f"{search.operation.name}: the total grows faster than its records are read: it was "
+            f"{first_total:,}, and {rows:,} have come so far"
+        )
