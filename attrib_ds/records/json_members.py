@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 #: Maximum number of members outside the schema, each a column; others are left out.
-_MOST_NEW: Final = 1_000
+MOST_NEW: Final = 1_000
 #: Shorter texts cannot contain a number with too many digits for Python.
 _SURELY_SHORT: Final = 4_000
 _JSON: Final = {"json": "true"}
@@ -54,6 +54,11 @@ class Names:
     def has_texts(self) -> bool:
         """Whether any member, at any depth, is kept as text."""
         return bool(self.texts) or any(names.has_texts for names in self.objects.values())
+
+    def text_columns(self) -> list[str]:
+        """Return the columns that are kept as text, at any depth."""
+        inner = [column for names in self.objects.values() for column in names.text_columns()]
+        return [*self.texts.values(), *inner]
 
     @classmethod
     def of(cls, names: Iterable[str], texts: Iterable[str] = ()) -> Names:
@@ -93,24 +98,22 @@ class Texts:
     Parameters
     ----------
     by_column : dict
-        Texts by column, then by position of the record.
+        Texts by column, one per record, None if absent or null.
     new : dict
         The same for members that are not in the schema, in order of appearance.
     """
 
-    by_column: dict[str, dict[int, bytes | None]] = field(default_factory=dict)
-    new: dict[str, dict[int, bytes | None]] = field(default_factory=dict)
+    by_column: dict[str, list[bytes | None]] = field(default_factory=dict)
+    new: dict[str, list[bytes | None]] = field(default_factory=dict)
 
     def column(self, name: str, *, rows: int) -> list[bytes | None]:
         """Return the text of a column per record, None if absent or null."""
-        texts = self.by_column.get(name, {})
-        return [texts.get(row) for row in range(rows)]
+        return self.by_column.get(name) or [None] * rows
 
-    def new_fields(self, *, rows: int) -> pa.Table:
+    def new_fields(self) -> pa.Table:
         """Return members outside the schema as columns of JSON text, named by their dotted paths."""
-        columns = [[texts.get(row) for row in range(rows)] for texts in self.new.values()]
         schema = pa.schema([pa.field(name, pa.string(), metadata=_JSON) for name in self.new])
-        return pa.table([pa.array(column, pa.string()) for column in columns], schema=schema)
+        return pa.table([pa.array(texts, pa.string()) for texts in self.new.values()], schema=schema)
 
 
 def walk(records: Sequence[msgspec.Raw], names: Names) -> Texts:
@@ -139,19 +142,20 @@ def walk(records: Sequence[msgspec.Raw], names: Names) -> Texts:
     --------
     >>> record = msgspec.Raw(b'{"_id": "a", "geo": {"mass": 5.970e24}}')
     >>> walk([record], Names.of(["_id", "geo.city"])).new
-    {'geo.mass': {0: b'5.970e24'}}
+    {'geo.mass': [b'5.970e24']}
     """
     texts = Texts()
     for row, record in enumerate(records):
         content = bytes(record)
         if not content.startswith(b"{"):
             raise NotAnObject("data")
-        _walk(content, names, texts, row, "")
+        _walk(content, names, texts, (row, len(records)), "")
     return texts
 
 
-def _walk(content: bytes, names: Names, texts: Texts, row: int, path: str) -> None:
+def _walk(content: bytes, names: Names, texts: Texts, row: tuple[int, int], path: str) -> None:
     members = _MEMBERS.decode(content)
+    position, rows = row
     # A set difference, because most members are plain.
     remaining = members.keys() - names.plain
     for key in [key for key in members if key in remaining] if remaining else ():
@@ -169,9 +173,22 @@ def _walk(content: bytes, names: Names, texts: Texts, row: int, path: str) -> No
         if text is not None:
             check_text(text)
         if key in names.texts:
-            texts.by_column.setdefault(names.texts[key], {})[row] = text
-        elif (name := member_path(path, key)) in texts.new or len(texts.new) < _MOST_NEW:
-            texts.new.setdefault(name, {})[row] = text
+            texts.by_column.setdefault(names.texts[key], [None] * rows)[position] = text
+        elif (name := member_path(path, key)) in texts.new or len(texts.new) < MOST_NEW:
+            texts.new.setdefault(name, [None] * rows)[position] = text
+
+
+def new_members(content: bytes, names: Names, new: dict[tuple[str, str], str], path: str = "") -> None:
+    """Add the dotted paths of members that are not in the schema, by their object and key."""
+    for key, raw in _MEMBERS.decode(content).items():
+        if key in names.plain or key in names.texts:
+            continue
+        if key in names.objects:
+            text = bytes(raw)
+            if text.startswith(b"{"):
+                new_members(text, names.objects[key], new, member_path(path, key))
+        elif not names.is_open:
+            new.setdefault((path, key), member_path(path, key))
 
 
 def member_path(path: str, key: str) -> str:
@@ -184,3 +201,11 @@ def check_text(text: bytes) -> None:
     """Refuse text that could not be read back; short text with few brackets is fine."""
     if len(text) >= _SURELY_SHORT or text.count(b"{") + text.count(b"[") > DEEPEST:
         encode(decode(text))
+
+
+def check_texts(texts: Iterable[bytes | None]) -> None:
+    """Refuse texts that could not be read back."""
+    for text in texts:
+        # A text that is no longer cannot be nested too deeply.
+        if text is not None and len(text) > DEEPEST:
+            check_text(text)

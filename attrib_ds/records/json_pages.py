@@ -23,21 +23,28 @@ from attrib_ds.contract.rule import Refused, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.records.json_members import Names, NotAnObject, Texts, walk
 from attrib_ds.records.json_records import decode, from_json
-from attrib_ds.records.json_structs import TooManyNewMembers, read_structs, whole
+from attrib_ds.records.json_structs import TooManyNewMembers, decode_structs, whole
 from attrib_ds.schema import is_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Kind = Literal["page", "array", "record"]
 
 _COUNTERS: Final = ("offset", "limit", "count", "total")
 #: The block size of Arrow is a signed 32-bit integer.
 _LARGEST: Final = 2**31 - 64
+_INTEGER: Final = pa.int64()
+#: Reads whole numbers exactly that are written with a point or an exponent.
+_WHOLE: Final = pa.decimal128(38)
+#: Arrow converts values after it has checked that all are of the right kind: no text is left among numbers.
+_MISCONVERTED: Final = "Failed to convert JSON"
+_TWICE: Final = "was specified twice"
 #: Length of ``2025-01-31T12:00:00Z``; Arrow also accepts shorter texts as instants.
 _SHORTEST_INSTANT: Final = 20
 _FIRST_INSTANT: Final = datetime(1, 1, 1, tzinfo=UTC)
 _BLANKS: Final = b" \t\n\r"
+_NANOSECONDS: Final = r"(\.\d{6})\d{1,3}Z$"
 #: Bytes within which a page must start.
 _LONGEST_START: Final = 64
 _NULL_AFTER_OBJECT: Final = r"\}[ \t\n\r]*null"
@@ -180,12 +187,20 @@ def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Names) 
     if _parts_of_others(columns):
         raise InexactError
     _text(content)  # Arrow's reader does not validate UTF-8
+    texts = Texts()
     try:
         # Stops at the first undeclared member, so the attempt is cheap.
         counters, records = _parse_whole(content, columns, kind)
-    except (pa.ArrowInvalid, InexactError):
-        return _read_structs(content, columns, kind, names)
-    texts = Texts()
+    except (pa.ArrowInvalid, InexactError) as error:
+        if _TWICE in str(error):
+            return _read_structs(content, columns, kind, names)
+        try:
+            if _MISCONVERTED in str(error):
+                counters, records = _parse_whole(content, columns, kind, wholes=_WHOLE)
+            else:
+                counters, records, texts = _parse_known(content, columns, kind, names)
+        except (pa.ArrowInvalid, InexactError):
+            return _read_structs(content, columns, kind, names)
     rows = len(records)
     arrays = [
         _from_texts(field, texts.column(field.name, rows=rows))
@@ -193,27 +208,53 @@ def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Names) 
         else _exact(field, _leaf(records, field.name))
         for field in columns
     ]
-    return _page(pa.table(arrays, schema=columns), texts.new_fields(rows=rows), counters)
+    return _page(pa.table(arrays, schema=columns), texts.new_fields(), counters)
+
+
+def _parse_known(
+    content: bytes, columns: pa.Schema, kind: Kind, names: Names
+) -> tuple[dict[str, int | None], pa.StructArray, Texts]:
+    """Parse an answer whose records have other members too, or whole numbers written as ``2.0``.
+
+    msgspec finds the other members, and checks that whole numbers are numbers: Arrow would parse text as a
+    decimal, too.
+    """
+    answer = _opened(content, kind)
+    numbers = {field.name: int | float for field in columns if pa.types.is_integer(field.type)}
+    structs = decode_structs(_decoder(answer), names, numbers)
+    texts = structs.texts(names)
+    whole = b"".join((b'{"data":', answer.data, b"}"))
+    records = _records(_parse(whole, columns, others="ignore", wholes=_WHOLE))
+    return _counters(answer), records, texts
 
 
 def _read_structs(content: bytes, columns: pa.Schema, kind: Kind, names: Names) -> Page:
     """Read an answer with msgspec, whatever its records have."""
     answer = _opened(content, kind)
+    types = {field.name: _python_type(field.type) for field in columns if not _is_cut_out(field)}
+    structs = decode_structs(_decoder(answer), names, types)
+    texts, rows = structs.texts(names), len(structs.records)
+    arrays = [
+        _from_texts(field, texts.column(field.name, rows=rows))
+        if _is_cut_out(field)
+        else _typed(field, structs.values(field.name))
+        for field in columns
+    ]
+    return _page(pa.table(arrays, schema=columns), texts.new_fields(), _counters(answer))
+
+
+def _decoder(answer: _Paged) -> Callable[[Any], list[Any]]:
+    """Return a function that decodes the records as values of a type."""
 
     def decode_records(record: Any) -> list[Any]:
         found: list[Any] = msgspec.json.decode(answer.data, type=list[record])
         return found
 
-    types = {field.name: _python_type(field.type) for field in columns if not _is_cut_out(field)}
-    values, texts, rows = read_structs(decode_records, names, types)
-    arrays = [
-        _from_texts(field, texts.column(field.name, rows=rows))
-        if _is_cut_out(field)
-        else _typed(field, values[field.name])
-        for field in columns
-    ]
-    counters = {name: getattr(answer, name) for name in _COUNTERS}
-    return _page(pa.table(arrays, schema=columns), texts.new_fields(rows=rows), counters)
+    return decode_records
+
+
+def _counters(answer: _Paged) -> dict[str, int | None]:
+    return {name: getattr(answer, name) for name in _COUNTERS}
 
 
 def _python_type(kind: pa.DataType) -> Any:
@@ -224,7 +265,7 @@ def _python_type(kind: pa.DataType) -> Any:
     return int | float if pa.types.is_integer(kind) or pa.types.is_floating(kind) else str
 
 
-def _typed(field: pa.Field, values: list[Any]) -> pa.Array:
+def _typed(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     """Return decoded values as a column."""
     if pa.types.is_timestamp(field.type):
         return _instants(field, pa.array(values, pa.string()))
@@ -253,9 +294,9 @@ def _opened(content: bytes, kind: Kind) -> _Paged:
 
 
 def _parse_whole(
-    content: bytes, columns: pa.Schema, kind: Kind
+    content: bytes, columns: pa.Schema, kind: Kind, wholes: pa.DataType = _INTEGER
 ) -> tuple[dict[str, int | None], pa.StructArray]:
-    """Parse an answer whose records have only plain columns."""
+    """Parse an answer whose records have only plain columns; ``wholes`` is how to read whole numbers."""
     if kind == "array":
         content = b"".join((b'{"data":', content, b"}"))
     elif kind == "record":
@@ -267,7 +308,7 @@ def _parse_whole(
     if pc.match_substring_regex(_text(content), pattern=_NULL_AFTER_OBJECT)[0].as_py():
         raise InexactError
     counters = _COUNTERS if kind == "page" else ()
-    parsed = _parse(content, columns, counters=counters, others="error")
+    parsed = _parse(content, columns, counters=counters, wholes=wholes)
     records = _records(parsed)
     if parsed.num_rows != 1 or (kind == "record" and len(records) != 1):
         raise InexactError
@@ -275,12 +316,17 @@ def _parse_whole(
 
 
 def _parse(
-    content: bytes, columns: pa.Schema, *, counters: Sequence[str] = (), others: Literal["error", "ignore"]
+    content: bytes,
+    columns: pa.Schema,
+    *,
+    counters: Sequence[str] = (),
+    others: Literal["error", "ignore"] = "error",
+    wholes: pa.DataType = _INTEGER,
 ) -> pa.Table:
     """Parse an object with counters and a list of records as one row."""
     if len(content) > _LARGEST:
         raise InexactError
-    record = _nested([field for field in columns if not _is_cut_out(field)])
+    record = _nested([field for field in columns if not _is_cut_out(field)], wholes)
     shape = pa.schema([*((name, pa.int64()) for name in counters), ("data", pa.list_(record))])
     return arrow_json.read_json(
         pa.BufferReader(content),
@@ -299,15 +345,16 @@ def _records(parsed: pa.Table) -> pa.StructArray:
     return records
 
 
-def _nested(fields: Sequence[pa.Field]) -> pa.DataType:
-    """Return the nested type of a record; instants are read as text first."""
+def _nested(fields: Sequence[pa.Field], wholes: pa.DataType) -> pa.DataType:
+    """Return the nested type of a record, whole numbers as a given type; instants are read as text first."""
     tree: dict[str, Any] = {}
     for field in fields:
         *parents, leaf = field.name.split(".")
         holder = tree
         for parent in parents:
             holder = holder.setdefault(parent, {})
-        holder[leaf] = pa.string() if pa.types.is_timestamp(field.type) else field.type
+        kind = wholes if pa.types.is_integer(field.type) else field.type
+        holder[leaf] = pa.string() if pa.types.is_timestamp(kind) else kind
     return _struct(tree)
 
 
@@ -330,8 +377,9 @@ def _exact(field: pa.Field, values: pa.Array) -> pa.Array:
     """Return the values of a column as the reference reads them, or raise."""
     if pa.types.is_timestamp(field.type):
         return _instants(field, values)
-    if pa.types.is_integer(field.type) and not field.nullable:
-        return values.fill_null(0)
+    if pa.types.is_integer(field.type):
+        values = values.cast(field.type)
+        return values if field.nullable else values.fill_null(0)
     numbers = values.flatten() if pa.types.is_list(field.type) else values
     # Arrow accepts NaN and Infinity as numbers, and reads an integer of 400 digits as infinite.
     if pa.types.is_floating(numbers.type) and pc.all(pc.is_finite(numbers)).as_py() is False:
@@ -346,7 +394,8 @@ def _instants(field: pa.Field, texts: pa.Array) -> pa.Array:
     )
     if pc.all(is_usual).as_py() is not False:
         try:
-            moments = texts.cast(field.type)
+            # Arrow refuses digits after the microseconds.
+            moments = pc.replace_substring_regex(texts, _NANOSECONDS, r"\1Z").cast(field.type)
         except pa.ArrowInvalid:
             pass
         else:
@@ -393,7 +442,7 @@ def _read_leniently(content: bytes, columns: pa.Schema, kind: Kind, names: Names
             # Keep the text as sent, like the native code.
             text = _from_texts(field, texts.column(field.name, rows=len(records)))
             table = table.set_column(position, field, text)
-    return _page(table, texts.new_fields(rows=len(records)), counters)
+    return _page(table, texts.new_fields(), counters)
 
 
 def _texts_of(content: bytes, kind: Kind, names: Names) -> Texts:

@@ -7,7 +7,6 @@ definitions do, and prints a Markdown table of medians. ``ours_as_...`` computes
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -17,25 +16,43 @@ from pathlib import Path
 
 from journeys import write_journeys
 from peers import PEERS, environment
+from results import Row, compared, parser, report
 
 HERE = Path(__file__).parent
 OURS = ("ours", "ours_as_numpy_floor", "ours_as_channel_attribution", "ours_rules", "numpy_floor")
 #: Number of journeys per conversion.
 CONVERTING = 20
+#: Contenders as they are called in the table.
+WHAT = {
+    "ours": "attrib_ds: ten rules, Markov 1 and 2, Shapley by conversion rates",
+    "ours_rules": "attrib_ds: ten rules",
+    "ours_as_numpy_floor": "attrib_ds: five rules, Markov 1 and 2",
+    "numpy_floor": "plain NumPy: the same seven",
+    "ours_as_channel_attribution": "attrib_ds: first, last, linear, Markov 1",
+    "channel_attribution": "ChannelAttribution: the same four",
+    "marketing_attribution_models": "marketing-attribution-models: six",
+}
+#: What each is compared with, and the goal for the ratio of processor seconds.
+PAIRS = {
+    "ours": ("numpy_floor", ""),
+    "ours_rules": ("numpy_floor", ""),
+    "ours_as_numpy_floor": ("numpy_floor", "≤ 0.5"),
+    "ours_as_channel_attribution": ("channel_attribution", "≤ 0.1"),
+    "marketing_attribution_models": ("ours", ""),
+}
 SAME = ("first_touch", "last_touch", "linear", "position_based", "time_decay", "markov_1", "markov_2")
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--journeys", type=int, nargs="*", default=[100_000, 1_000_000])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--timeout", type=int, default=900, help="maximum seconds per run")
-    parser.add_argument("--work", type=Path, help="folder for the other packages; temporary by default")
-    options = parser.parse_args()
-    print("| Journeys | Contender | Models | Seconds | Processor seconds | Whole process | Peak MB |")
-    print("|---|---|---|---|---|---|---|")
+    arguments = parser(__doc__)
+    arguments.add_argument("--journeys", type=int, nargs="*", default=[100_000, 1_000_000])
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    arguments.add_argument("--timeout", type=int, default=900, help="maximum seconds per run")
+    arguments.add_argument("--work", type=Path, help="folder for the other packages; temporary by default")
+    options = arguments.parse_args()
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
@@ -52,15 +69,34 @@ def main() -> None:
                     runs[name].append(_run(python, name, folder, options.timeout))
             _check_agreement(runs)
             for name, results in runs.items():
-                seconds, processor, process, peak = (
+                seconds, processor, peak = (
                     statistics.median(run[key] for run in results)
-                    for key in ("seconds", "processor", "process", "peak_mb")
+                    for key in ("seconds", "processor", "peak_mb")
                 )
-                print(
-                    f"| {journeys:,} | {name} | {len(results[0]['credited'])} | {seconds:.2f} | "
-                    f"{processor:.2f} | {process:.2f} | {peak:,.0f} |",
-                    flush=True,
+                models = {"Models": len(results[0]["credited"])}
+                rows.append(
+                    Row(
+                        "attribution",
+                        WHAT[name],
+                        f"{journeys:,} journeys",
+                        seconds,
+                        processor,
+                        peak,
+                        figures=models,
+                    )
                 )
+    report(_compared(rows), options.json)
+
+
+def _compared(rows: list[Row]) -> list[Row]:
+    for ours, (peer, goal) in PAIRS.items():
+        judged = {
+            (row.size, row.what): row
+            for row in compared(rows, WHAT[peer], goal=goal)
+            if row.what == WHAT[ours]
+        }
+        rows = [judged.get((row.size, row.what), row) for row in rows]
+    return rows
 
 
 def _run(python: str, name: str, folder: Path, timeout: int) -> dict:

@@ -6,29 +6,31 @@ intervals and with a bootstrap, in several rounds, and prints medians and their 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
-import pandas as pd
 from journeys import write_journeys
+from results import Row, compared, parser, report
 
 import attrib_ds as at
 from attrib_ds.attribution.models.named import rule_models
 
+#: Maximum cost of intervals aimed at, relative to a run without.
+GOAL = "≤ 10"
+
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--journeys", type=int, default=1_000_000)
-    parser.add_argument("--replicates", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--models", nargs="*", default=list(rule_models()))
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--journeys", type=int, default=1_000_000)
+    arguments.add_argument("--replicates", type=int, default=200)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--models", nargs="*", default=list(rule_models()))
+    options = arguments.parse_args()
     ways = {
-        "single run": {},
+        "without intervals": {},
         "closed form": {"confidence": 0.95},
         f"{options.replicates} replicates": {
             "confidence": 0.95,
@@ -38,23 +40,30 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        touches = write_journeys(folder, journeys=options.journeys, conversions=options.journeys // 20)
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(options.rounds):
-            for name, arguments in ways.items():
-                start = time.perf_counter()
+        write_journeys(folder, journeys=options.journeys, conversions=options.journeys // 20)
+        elapsed: dict[str, list[float]] = {name: [] for name in ways}
+        processor: dict[str, list[float]] = {name: [] for name in ways}
+        for round_number in range(options.rounds + 1):
+            for name, intervals in ways.items():
+                start, before = time.perf_counter(), time.process_time()
                 paths = at.Paths.from_frames(
                     folder / "touchpoints.parquet", folder / "conversions.parquet", lookback="40D"
                 )
-                at.attribute(paths, options.models, **arguments)
-                seconds[name].append(time.perf_counter() - start)
-    medians = {name: statistics.median(each) for name, each in seconds.items()}
+                at.attribute(paths, options.models, **intervals)
+                if round_number:  # the first one warms up
+                    elapsed[name].append(time.perf_counter() - start)
+                    processor[name].append(time.process_time() - before)
     rows = [
-        {"way": name, "seconds": round(each, 2), "ratio": round(each / medians["single run"], 1)}
-        for name, each in medians.items()
+        Row(
+            "intervals",
+            name,
+            f"{options.journeys:,} journeys",
+            seconds=statistics.median(elapsed[name]),
+            processor=statistics.median(processor[name]),
+        )
+        for name in ways
     ]
-    print(f"{touches:,} touchpoints of {options.journeys:,} journeys, {len(options.models)} models\n")
-    print(pd.DataFrame(rows).to_string(index=False))
+    report(compared(rows, "without intervals", goal=GOAL), options.json)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,20 @@ With 200 worlds, the standard error of a share is 1.5 points for one node, and s
 
 from __future__ import annotations
 
-import argparse
 import time
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import pandas as pd
+from results import Row, parser, report
 from tqdm import tqdm
 
 import attrib_ds as at
 from attrib_ds.attribution.models.incremental import IncrementalModel
 from attrib_ds.attribution.models.named import model_named, rule_models
+
+if TYPE_CHECKING:
+    import argparse
 
 BOUNDS = {
     "conversions": ("low", "high"),
@@ -31,21 +35,21 @@ BOUNDS = {
 
 def main() -> None:
     """Run the worlds and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--worlds", type=int, default=200)
-    parser.add_argument("--users", type=int, default=5_000)
-    parser.add_argument("--scenario", default="random")
-    parser.add_argument("--minutes", type=float, default=0.0, help="maximum minutes; 0 for no limit")
-    parser.add_argument("--nodes", action="store_true", help="also print a table by node")
-    parser.add_argument("--confidence", type=float, default=0.95)
-    parser.add_argument("--replicates", type=int, default=200)
-    parser.add_argument(
+    arguments = parser(__doc__)
+    arguments.add_argument("--worlds", type=int, default=200)
+    arguments.add_argument("--users", type=int, default=5_000)
+    arguments.add_argument("--scenario", default="random")
+    arguments.add_argument("--minutes", type=float, default=0.0, help="maximum minutes; 0 for no limit")
+    arguments.add_argument("--nodes", action="store_true", help="also print a table by node")
+    arguments.add_argument("--confidence", type=float, default=0.95)
+    arguments.add_argument("--replicates", type=int, default=200)
+    arguments.add_argument(
         "--models",
         nargs="*",
         default=[*rule_models(), "shapley", "markov", "markov_2", "conversion_rate_shapley", "fractribution"],
     )
-    parser.add_argument("--intervals", nargs="*", default=["closed_form", "bootstrap"])
-    options = parser.parse_args()
+    arguments.add_argument("--intervals", nargs="*", default=["closed_form", "bootstrap"])
+    options = arguments.parse_args()
     start, parts = time.monotonic(), []
     for world in tqdm(range(options.worlds), unit="world"):
         parts += [_credited(options, world, intervals) for intervals in options.intervals]
@@ -53,11 +57,28 @@ def main() -> None:
             break
     worlds = world + 1
     credits = pd.concat(parts)
-    print(f"{worlds} worlds of {options.users:,} users, {options.scenario}, {options.confidence:.0%}\n")
     by_node = _judged(credits, options.confidence, worlds)
     if options.nodes:
         print(by_node.round(3).to_string(index=False), "\n")
-    print(_summed(by_node).to_string(index=False))
+    size = f"{worlds} worlds of {options.users:,} users, {options.scenario}"
+    report([_row(cell, size, options.confidence) for _, cell in _summed(by_node).iterrows()], options.json)
+
+
+def _row(cell: pd.Series, size: str, confidence: float) -> Row:
+    figures = {
+        f"{name}{which}": round(float(cell[f"{column} {name}"]), 3)
+        for name in BOUNDS
+        for which, column in (("", "holds"), (", lowest node", "least"))
+    }
+    held = float(cell["holds conversions"])
+    return Row(
+        "coverage",
+        f"{cell['model']}, {cell['intervals'].replace('_', ' ')}",
+        size,
+        peer=f"nominal coverage of {confidence:.0%}",
+        ratio=held / confidence,
+        figures=figures,
+    )
 
 
 def _credited(options: argparse.Namespace, world: int, intervals: str) -> pd.DataFrame:

@@ -7,7 +7,6 @@ unlike elapsed time, they depend little on other programs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import subprocess
@@ -16,12 +15,21 @@ import tempfile
 from pathlib import Path
 
 from journeys import write_journeys
+from results import Row, parser, report
 
 #: A journey has four touchpoints on average, and one in twenty converts.
 TOUCHES = 4
 CONVERTING = 20
 #: Number of journeys generated and shuffled at a time, one Parquet file each.
 TOGETHER = 2_500_000
+#: Models as they are called in the table.
+NAMES = {
+    "rules": "ten rules",
+    "Markov 1": "Markov 1",
+    "Markov 2": "Markov 2",
+    "Shapley": "Shapley by conversion rates",
+    "all": "ten rules, Markov 1 and 2, Shapley by conversion rates",
+}
 
 PROGRAM = """
 import json, os, resource, sys, time
@@ -107,16 +115,15 @@ def run(engine: str, folder: Path, memory: str, wanted: str, limit: float) -> di
 
 def main() -> None:
     """Measure every size, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--millions", type=float, nargs="*", default=[1, 10, 100])
-    parser.add_argument("--spark", type=float, nargs="*", default=[], help="sizes for Spark; needs Java")
-    parser.add_argument("--memory", default="4GB")
-    parser.add_argument("--limit", type=float, default=900, help="maximum seconds per run")
-    parser.add_argument("--models", nargs="*", default=["rules", "Markov 1", "Markov 2", "Shapley", "all"])
-    parser.add_argument("--folder", type=Path, help="folder for the journeys; temporary by default")
-    chosen = parser.parse_args()
-    print("| Engine | Touchpoints | Models | Processor seconds | Seconds | Peak MB | Relative to n log n |")
-    print("|---|---|---|---|---|---|---|")
+    arguments = parser(__doc__)
+    arguments.add_argument("--millions", type=float, nargs="*", default=[1, 10, 100])
+    arguments.add_argument("--spark", type=float, nargs="*", default=[], help="sizes for Spark; needs Java")
+    arguments.add_argument("--memory", default="4GB")
+    arguments.add_argument("--limit", type=float, default=900, help="maximum seconds per run")
+    arguments.add_argument("--models", nargs="*", default=["rules", "Markov 1", "Markov 2", "Shapley", "all"])
+    arguments.add_argument("--folder", type=Path, help="folder for the journeys; temporary by default")
+    chosen = arguments.parse_args()
+    rows: list[Row] = []
     smallest: dict[tuple[str, str], tuple[int, float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for millions in sorted({*chosen.millions, *chosen.spark}):
@@ -131,20 +138,25 @@ def main() -> None:
                 for wanted in chosen.models:
                     found = run(engine, folder, chosen.memory, wanted, chosen.limit)
                     if found is None:
-                        print(
-                            f"| {engine} | {touches:,} | {wanted} | failed or over the limit | | | |",
-                            flush=True,
-                        )
                         continue
                     base, seconds = smallest.setdefault((engine, wanted), (touches, found["processor"]))
                     growth = (found["processor"] / seconds) / (
                         touches * math.log(touches) / (base * math.log(base))
                     )
-                    print(
-                        f"| {engine} | {touches:,} | {wanted} | {found['processor']:.1f} | {found['seconds']:.1f} | "
-                        f"{found['megabytes']:,.0f} | {growth:.2f} |",
-                        flush=True,
+                    rows.append(
+                        Row(
+                            "growth",
+                            f"{engine}: {NAMES[wanted]}",
+                            f"{touches:,} touchpoints",
+                            found["seconds"],
+                            found["processor"],
+                            found["megabytes"],
+                            peer="n log n from the smallest",
+                            ratio=growth,
+                            goal="≤ 1",
+                        )
                     )
+    report(rows, chosen.json)
 
 
 if __name__ == "__main__":

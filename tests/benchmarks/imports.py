@@ -1,27 +1,36 @@
-"""Time of ``import attrib_ds`` compared with ``import pandas``: medians and their ratio."""
+"""Processor time of ``import attrib_ds`` compared with ``import pandas``: medians and their ratio."""
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
-import time
 
-ROUNDS = 15
+from results import Row, compared, parser, report
+
+GOAL = "≤ 1.3"
 
 
 def main() -> None:
     """Run the benchmark."""
-    seconds: dict[str, list[float]] = {"pandas": [], "attrib_ds": []}
-    for _ in range(ROUNDS):
-        for name, found in seconds.items():
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
-            found.append(time.perf_counter() - start)
-    medians = {name: statistics.median(found) for name, found in seconds.items()}
-    for name, median in medians.items():
-        print(f"import {name}: {median:.3f} s")
-    print(f"ratio: {medians['attrib_ds'] / medians['pandas']:.2f}")
+    arguments = parser(__doc__)
+    arguments.add_argument("--rounds", type=int, default=15)
+    options = arguments.parse_args()
+    seconds: dict[str, list[float]] = {"import pandas": [], "import attrib_ds": []}
+    for _ in range(options.rounds):
+        for statement, found in seconds.items():
+            before = spent()
+            subprocess.run([sys.executable, "-c", statement], check=True)
+            found.append(spent() - before)
+    rows = [Row("imports", name, processor=statistics.median(found)) for name, found in seconds.items()]
+    report(compared(rows, "import pandas", goal=GOAL), options.json)
+
+
+def spent() -> float:
+    """Return the processor seconds of all processes that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

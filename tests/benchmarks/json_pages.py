@@ -1,22 +1,30 @@
 """Reading pages of JSON records into typed tables, compared with other readers.
 
 ``python tests/benchmarks/json_pages.py`` generates a million interactions with 27 leaf columns, as pages of 10,000 and as
-NDJSON. Each contender reads them in a separate process, in several rounds, and the table shows the minimum of CPU seconds
+NDJSON. Each contender reads them in a separate process, in several rounds, and the table shows medians of processor seconds
 (without imports, over all threads) and peak memory. Slow contenders read only the first pages; their seconds are scaled
 up, their memory is not.
 """
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import json
 import os
+import re
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from results import Row, compared, parser, report
+
+if TYPE_CHECKING:
+    import argparse
 
 COLUMNS = [
     *(
@@ -192,32 +200,62 @@ def parquet(folder: Path):
     return start, spool.rows
 
 
-def new_field(folder: Path):
-    """Ours, to an Arrow table, if every record has a field outside the schema."""
-    import pyarrow as pa
-
+def changed(folder: Path, change, columns):
+    """Ours, to an Arrow table, from the first pages with a change of their text."""
     from attrib_ds.records.json_pages import read_page
+
+    contents = [change(content) for content in pages(folder, FEW)]
+    start = time.process_time()
+    return start, sum(read_page(content, columns).table.num_rows for content in contents)
+
+
+def new_field(folder: Path):
+    """Ours, if every record has a field outside the schema."""
+    import pyarrow as pa
 
     columns = pa.schema([field for field in schema() if field.name != "referrerType"])
-    start = time.process_time()
-    read = [read_page(content, columns) for content in pages(folder)]
-    assert read[0].unknown.column_names == ["referrerType"]
-    return start, sum(page.table.num_rows for page in read)
+    return changed(folder, bytes, columns)
 
 
-def slow_way(folder: Path):
-    """Ours, if every page has a value that only the slow reader can parse."""
+def late_new_field(folder: Path):
+    """Ours, if the last record of every page has a field outside the schema."""
+    return changed(folder, lambda content: content[:-3] + b',"new":1}]}', schema())
+
+
+def open_object(folder: Path):
+    """Ours, with a column whose JSON text is kept."""
     import pyarrow as pa
 
-    from attrib_ds.records.json_pages import read_page
+    from attrib_ds.schema import INTERACTION
 
-    columns = schema()
-    start = time.process_time()
-    odd = (
-        content.replace(b'"hitCount":', b'"hitCount":1.0,"hitCount":', 1) for content in pages(folder, FEW)
+    columns = pa.schema([*schema(), INTERACTION.field("userData")])
+    added = b'"userData":{"a":[1,"x"]},"hitCount":'
+    return changed(folder, lambda content: content.replace(b'"hitCount":', added), columns)
+
+
+def odd_numbers(folder: Path):
+    """Ours, if every whole number is written with a point."""
+    return changed(
+        folder, lambda content: re.sub(rb'"hitCount":(\d+)', rb'"hitCount":\1.0', content), schema()
     )
-    whole = pa.concat_tables(read_page(content, columns).table for content in odd)
-    return start, whole.num_rows
+
+
+def large_numbers(folder: Path):
+    """Ours, if every record has a number from 2**53 on, with a point."""
+    large = b'"hitCount":9007199254740993.0'
+    return changed(folder, lambda content: re.sub(rb'"hitCount":(\d+)', large, content), schema())
+
+
+def odd_instants(folder: Path):
+    """Ours, if every record has an instant with an offset."""
+    odd = b'+00:00","duration"'
+    return changed(folder, lambda content: content.replace(b'Z","duration"', odd), schema())
+
+
+def repeated_member(folder: Path):
+    """Ours, if one record of every page has a member twice."""
+    twice = b'"hitCount":1.0,"hitCount":'
+    return changed(folder, lambda content: content.replace(b'"hitCount":', twice, 1), schema())
 
 
 def orjson(folder: Path):
@@ -241,25 +279,33 @@ def normalize(folder: Path):
 
 CONTENDERS = {
     "DuckDB read_json, columns given, ready NDJSON": duckdb,
-    "ours to a table": table,
-    "ours to a typed DataFrame": frame,
-    "ours spooled to Parquet": parquet,
-    "ours to a table, a new field in every record": new_field,
-    "ours to a table, an odd number in every page": slow_way,
-    "orjson + Table.from_pylist": orjson,
-    "json + pandas.json_normalize": normalize,
+    "attrib_ds, to an Arrow table": table,
+    "attrib_ds, to a typed DataFrame": frame,
+    "attrib_ds, spooled to Parquet": parquet,
+    "attrib_ds, a new field in every record": new_field,
+    "attrib_ds, a new field in the last record of a page": late_new_field,
+    "attrib_ds, an open object in every record": open_object,
+    "attrib_ds, a whole number with a point in every record": odd_numbers,
+    "attrib_ds, one from 2^53 on": large_numbers,
+    "attrib_ds, an instant with an offset in every record": odd_instants,
+    "attrib_ds, a member given twice in every page": repeated_member,
+    "orjson and Table.from_pylist": orjson,
+    "json and pandas.json_normalize": normalize,
 }
+MAIN = list(CONTENDERS)[1:3]
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--page", type=int, default=10_000, help="records per page")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--contender", choices=["make", *CONTENDERS], help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--records", type=int, default=1_000_000)
+    arguments.add_argument("--page", type=int, default=10_000, help="records per page")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument(
+        "--contender", choices=["make", *CONTENDERS], help="one contender only, in this process"
+    )
+    arguments.add_argument("--folder", type=Path, help="folder of the pages of a contender")
+    options = arguments.parse_args()
     if options.contender == "make":
         make(options.folder, options.records, options.page)
     elif options.contender:
@@ -299,22 +345,28 @@ def _compare(options: argparse.Namespace) -> None:
         # This process imports nothing large, because its memory counts towards the peak of its children.
         _run("make", folder, packages, "--records", str(options.records), "--page", str(options.page))
         bytes_made = sum(path.stat().st_size for path in folder.glob("page-*.json"))
-        print(
-            f"{options.records:,} records of {len(COLUMNS)} leaf columns, {bytes_made / 1e6:,.0f} MB of pages"
-        )
         runs: dict[str, list[dict]] = {name: [] for name in CONTENDERS}
         for _ in range(options.rounds):
             for name in CONTENDERS:
                 runs[name].append(json.loads(_run(name, folder, packages)))
-        print(f"minimum of {options.rounds} rounds\n\n{'':48}{'CPU s':>8}{'ratio':>8}{'peak MB':>9}")
-        base = None
-        for name, results in runs.items():
-            rows = results[0]["rows"]
-            seconds = min(run["seconds"] for run in results) * options.records / rows
-            base = base or seconds
-            peak = min(run["mb"] for run in results)
-            part = "" if rows == options.records else f"  scaled from {rows:,} records"
-            print(f"{name:48}{seconds:8.2f}{seconds / base:8.2f}{peak:9.0f}{part}")
+    rows = []
+    for name, results in runs.items():
+        scale = options.records / results[0]["rows"]
+        rows.append(
+            Row(
+                "json_pages",
+                name if scale == 1 else f"{name} (scaled from {results[0]['rows']:,} records)",
+                f"{options.records:,} records, {bytes_made / 1e6:,.0f} MB",
+                processor=scale * statistics.median(run["seconds"] for run in results),
+                peak_mb=statistics.median(run["mb"] for run in results),
+            )
+        )
+    goals = {name: "≤ 1.4" if name in MAIN else "≤ 3" for name in CONTENDERS if name.startswith("attrib_ds")}
+    judged = compared(rows, next(iter(CONTENDERS)))
+    report(
+        [dataclasses.replace(row, goal=goals.get(row.what.partition(" (")[0])) for row in judged],
+        options.json,
+    )
 
 
 def _run(name: str, folder: Path, packages: Path, *more: str) -> str:

@@ -6,7 +6,6 @@ measured separately.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import resource
@@ -15,7 +14,10 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+
+from results import Row, compared, parser, report
 
 
 def fill(folder: Path, rows: int) -> None:
@@ -93,13 +95,18 @@ def pull(url: str, folder: Path, way: str, until: str | None) -> dict:
         if kind == "pages":
             # As with a service without Arrow, which cannot stream all rows at once.
             shop.transport._offers_arrow = False
-        before, start = _peak(), time.perf_counter()
+        before, start, processor = _peak(), time.perf_counter(), time.process_time()
         if kind in ("frame", "pages"):
             rows = len(at.search_interactions(shop, until=until))
         else:
             at.search_interactions(shop, until=until, to=folder / "pulled.parquet")
             rows = None
-        return {"seconds": time.perf_counter() - start, "rows": rows, "mb": _peak() - before}
+        return {
+            "seconds": time.perf_counter() - start,
+            "processor": time.process_time() - processor,
+            "rows": rows,
+            "mb": _peak() - before,
+        }
 
 
 def _peak() -> float:
@@ -120,12 +127,12 @@ WAYS = (
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--ways", nargs="*", default=WAYS)
-    parser.add_argument("--pull", nargs=4, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--rows", type=int, default=300_000)
+    arguments.add_argument("--rounds", type=int, default=2)
+    arguments.add_argument("--ways", nargs="*", default=WAYS)
+    arguments.add_argument("--pull", nargs=4, help="one read only, in this process")
+    options = arguments.parse_args()
     if options.pull:
         url, folder, way, until = options.pull
         print(json.dumps(pull(url, Path(folder), way, until or None)))
@@ -137,18 +144,26 @@ def main() -> None:
         filling.start()
         filling.join()
         with served(folder) as url:
-            print(f"{options.rows:,} interactions; minimum of {options.rounds} rounds\n")
-            print(f"{'':20}{'seconds':>9}{'rows/s':>10}{'grew MB':>9}{'MB for a quarter':>18}")
+            rows = []
             for way in options.ways:
                 whole = [_run(url, folder, way, "") for _ in range(options.rounds)]
                 part = _run(url, folder, way, "2025-04-02T06:00:00Z")
                 seconds = min(each["seconds"] for each in whole)
                 assert whole[0]["rows"] in (None, options.rows)
                 grew = min(each["mb"] for each in whole)
-                print(
-                    f"{way:20}{seconds:9.2f}{options.rows / seconds:10,.0f}{grew:9.0f}{part['mb']:18.0f}",
-                    flush=True,
+                rows.append(
+                    Row(
+                        "remote_pull",
+                        way,
+                        f"{options.rows:,} interactions",
+                        seconds,
+                        min(each["processor"] for each in whole),
+                        grew,
+                        figures={"MB for a quarter of the rows": round(part["mb"])},
+                    )
                 )
+    judged = compared(rows, "json frame", by="seconds")
+    report([replace(row, goal="≤ 0.2") if row.what == "arrow frame" else row for row in judged], options.json)
 
 
 def _run(url: str, folder: Path, way: str, until: str) -> dict:

@@ -1,13 +1,11 @@
 """Reads of a large project: streaming over HTTP, insights, restart, consistency check and backup.
 
-    PYTHONPATH=tests python tests/benchmarks/service_reads.py [--interactions 2000000] [--events 1000000]
-
-Prints one table. Compare only ratios between machines.
+``python tests/benchmarks/service_reads.py --interactions 2000000 --events 1000000`` prints the table. Compare only ratios
+between machines.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -19,6 +17,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import psutil
+from results import Row, parser, report
+
+sys.path.append(str(Path(__file__).parents[1]))
 from support.http_caller import Caller, answering, token_of
 
 from attrib_ds.contract import OPERATIONS, build
@@ -112,30 +113,61 @@ def stream(home: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure reads from a large project.")
-    parser.add_argument("--interactions", type=int, default=2_000_000)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    options = parser.parse_args()
-    rows: list[tuple[str, str]] = []
+    arguments = parser(__doc__)
+    arguments.add_argument("--interactions", type=int, default=2_000_000)
+    arguments.add_argument("--events", type=int, default=1_000_000)
+    options = arguments.parse_args()
+    size = f"{options.interactions:,} interactions, {options.events:,} events"
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         path = home / f"{NAME}.duckdb"
-        rows.append(
-            ("load all records", f"{once(lambda: fill(path, options.interactions, options.events)):.1f} s")
-        )
-        rows.append(("open and close", f"{seconds(lambda: Service.open(NAME, path).close(), 3):.2f} s"))
+        loaded = once(lambda: fill(path, options.interactions, options.events))
+        opened = seconds(lambda: Service.open(NAME, path).close(), 3)
         with closing(Service.open(NAME, path)) as service:
             insight = seconds(lambda: ask(service, "interaction_insights", interval="day"))
             with service._store.cursor() as cursor:
                 bare = seconds(lambda: cursor.execute(BARE).fetchall())
-            rows.append(("insight by day", f"{insight * 1e3:.0f} ms, {insight / bare:.2f} of the bare query"))
-            rows.append(("check", f"{once(lambda: ask(service, 'check_project')):.1f} s"))
-            rows.append(("backup", f"{once(lambda: ask(service, 'back_up_project').value.close()):.1f} s"))
+            checked = once(lambda: ask(service, "check_project"))
+            backed_up = once(lambda: ask(service, "back_up_project").value.close())
         taken, growth = stream(home)
-        rows.append((f"stream {STREAMED:,} over HTTP", f"{taken:.1f} s, the server grows by {growth:.0f} MB"))
-    print(f"{options.interactions:,} interactions, {options.events:,} events")
-    for name, result in rows:
-        print(f"  {name:28} {result}")
+    report(
+        [
+            Row(
+                "service_reads",
+                "insight by day",
+                size,
+                insight,
+                peer="the bare query",
+                ratio=insight / bare,
+                goal="≤ 1.5",
+            ),
+            Row(
+                "service_reads",
+                "open and close",
+                size,
+                opened,
+                peer="target of 5 seconds",
+                ratio=opened / 5,
+                goal="≤ 1",
+            ),
+            Row(
+                "service_reads",
+                f"search of {min(STREAMED, options.interactions):,} interactions over HTTP",
+                size,
+                taken,
+                peak_mb=growth,
+                peer="target of 150 MB growth",
+                ratio=growth / 150,
+                goal="≤ 1",
+            ),
+            *(
+                Row("service_reads", what, size, spent, peer="load all records", ratio=spent / loaded)
+                for what, spent in (("check", checked), ("backup", backed_up))
+            ),
+            Row("service_reads", "load all records", size, loaded),
+        ],
+        options.json,
+    )
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """Credits against the simulated truth, of this package and two others.
 
 ``python tests/benchmarks/truth.py --users 300000 --seeds 2`` simulates the four scenarios (``--varied 3`` adds worlds with
-random parameters), credits them with every model, and prints Markdown tables. The cells show the mean absolute error of
-the paid channels' shares in percentage points; in brackets the level, the ratio of their credit to the conversions they
-caused (1 is right); the relative error of amounts; the rank correlation; and the credit of channels without an effect
-relative to that of the paid ones. All are means over worlds. The other packages are installed in environments below
-``--work``. ``--slow`` adds latent intent, which takes minutes per fit.
+random parameters) and credits them with every model. The rows show the mean absolute error of the paid channels' shares
+in percentage points; the level, the ratio of their credit to the conversions they caused (1 is right); the relative error
+of amounts; the rank correlation; and the credit of channels without an effect relative to that of the paid ones. All are
+means over worlds. The other packages are installed in environments below ``--work``. ``--slow`` adds latent intent, which
+takes minutes per fit.
 """
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import json
 import resource
 import subprocess
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from peers import PEERS, environment
+from results import Row, parser, report
 from scipy.stats import spearmanr
 
 import attrib_ds as at
@@ -29,7 +30,8 @@ from attrib_ds.attribution.models.named import rule_models
 from attrib_ds.simulation.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    import argparse
+    from collections.abc import Iterator
 
     from attrib_ds.attribution.models.model import Model
 
@@ -46,23 +48,35 @@ MODELS: dict[str, Model | str] = {name: name for name in rule_models() if name !
     "Fractribution (first)": at.models.Fractribution(transform="first"),
     "discrete hazard": at.models.DiscreteHazard(),
 }
+#: Titles of the means; the share error is in percentage points.
+FIGURES = {
+    "error": "Share error",
+    "level": "Level",
+    "amounts": "Error of amounts",
+    "rank": "Rank correlation",
+    "controls": "Credit of controls",
+    "held": "Coverage",
+    "warned": "Warned",
+}
 SLOW = {"latent intent with controls": at.models.LatentIntent(controls=tuple(CONTROLS))}
 
 
 def main() -> None:
     """Evaluate every model in every world, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--users", type=int, default=300_000)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--varied", type=int, default=0, help="number of worlds with random parameters")
-    parser.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--slow", action="store_true", help="include latent intent")
-    parser.add_argument("--only-slow", action="store_true", help="run latent intent only")
-    parser.add_argument("--timeout", type=int, default=900, help="maximum seconds per run of another package")
-    parser.add_argument("--work", type=Path, help="folder for the other packages; temporary by default")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--users", type=int, default=300_000)
+    arguments.add_argument("--seeds", type=int, default=2)
+    arguments.add_argument("--first-seed", type=int, default=1)
+    arguments.add_argument("--varied", type=int, default=0, help="number of worlds with random parameters")
+    arguments.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
+    arguments.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    arguments.add_argument("--slow", action="store_true", help="include latent intent")
+    arguments.add_argument("--only-slow", action="store_true", help="run latent intent only")
+    arguments.add_argument(
+        "--timeout", type=int, default=900, help="maximum seconds per run of another package"
+    )
+    arguments.add_argument("--work", type=Path, help="folder for the other packages; temporary by default")
+    options = arguments.parse_args()
     models = MODELS | (SLOW if options.slow else {})
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.work or Path(temporary)
@@ -80,7 +94,7 @@ def main() -> None:
                     *_experiments(world, options.users),
                 ]
             results += [{"kind": kind, "scenario": name, **row} for row in rows]
-    _print(pd.DataFrame(results), options)
+    report(_rows(pd.DataFrame(results), options), options.json)
 
 
 def _worlds(options: argparse.Namespace) -> Iterator[tuple[str, str, tuple[at.Scenario, int]]]:
@@ -187,44 +201,23 @@ def _processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _print(results: pd.DataFrame, options: argparse.Namespace) -> None:
-    for kind, rows in results.groupby("kind", sort=False):
+def _rows(results: pd.DataFrame, options: argparse.Namespace) -> Iterator[Row]:
+    """Return means over worlds, of the errors per scenario and of the cost per fit."""
+    for (kind, scenario), part in results.groupby(["kind", "scenario"], sort=False):
         worlds = options.seeds if kind == "fixed" else options.varied
-        print(f"\n{options.users:,} users; {kind} parameters; mean of {worlds} worlds each\n")
-        labels = list(dict.fromkeys(rows["model"]))
-        _table("share error [level]", rows, labels, options.scenarios, _error_and_level)
-        _table("amounts / rank / controls", rows, labels, options.scenarios, _others)
-        if "held" in rows:
-            some = list(dict.fromkeys(rows.loc[rows["held"].notna(), "model"]))
-            _table("coverage of 95 % intervals; warnings", rows, some, options.scenarios, _certainty)
-    if "processor" in results:
-        spent = results.groupby("model", sort=False)["processor"].mean().dropna()
-        print("\n| Model | Processor seconds per fit |\n|---|---|")
-        for label, seconds in spent.items():
-            print(f"| {label} | {seconds:.1f} |")
-
-
-def _table(title: str, rows: pd.DataFrame, labels: Sequence[str], scenarios: Sequence[str], cell) -> None:
-    print(f"| {title} | " + " | ".join(scenarios) + " |")
-    print("|---|" + "---|" * len(scenarios))
-    for label in labels:
-        cells = [cell(rows[(rows["model"] == label) & (rows["scenario"] == name)]) for name in scenarios]
-        print(f"| {label} | " + " | ".join(cells) + " |")
-    print(flush=True)
-
-
-def _error_and_level(rows: pd.DataFrame) -> str:
-    return f"{rows['error'].mean():.1f} [{rows['level'].mean():.2f}]"
-
-
-def _others(rows: pd.DataFrame) -> str:
-    return f"{rows['amounts'].mean():.2f} / {rows['rank'].mean():.2f} / {rows['controls'].mean():.2f}"
-
-
-def _certainty(rows: pd.DataFrame) -> str:
-    held = f"{100 * rows['held'].mean():.0f} %"
-    warned = rows["warned"].dropna() if "warned" in rows else []
-    return held if not len(warned) else f"{held}; warned in {int(sum(warned))} of {len(warned)}"
+        size = f"{scenario}, {kind} parameters, {worlds} worlds of {options.users:,} users"
+        for label, runs in part.groupby("model", sort=False):
+            means = runs[[name for name in FIGURES if name in runs]].mean()
+            figures = {FIGURES[name]: round(float(mean), 3) for name, mean in means.dropna().items()}
+            yield Row("truth", label, size, peer="conversions caused in the simulation", figures=figures)
+    fits = results.groupby("model", sort=False)["processor"].mean().dropna()
+    for label, seconds in fits.items():
+        row = Row("fit", label, f"{options.users:,} users", processor=seconds)
+        yield (
+            dataclasses.replace(row, peer="linear", ratio=seconds / fits["linear"])
+            if "linear" in fits
+            else row
+        )
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ def fitting(field):
         return st.sampled_from(["0.10", "1", "-3.5e1", "999999999999999999.999999", "1.50000000", "0", "-0"])
     if pa.types.is_integer(kind):
         return st.integers(-(2**63), 2**63 - 1).map(str) | st.sampled_from(
-            ["1.0", "-0", "1e3", "20E-1", "-2.00"]
+            ["1.0", "-0", "1e3", "20E-1", "-2.00", "9007199254740993.0"]
         )
     if pa.types.is_floating(kind):
         return st.floats(allow_nan=False, allow_infinity=False).map(repr) | st.sampled_from(
@@ -702,3 +702,62 @@ def test_an_odd_record_does_not_send_its_page_to_the_reference(odd):
     page = native(paged('{"_id":"a","hitCount":1}', f'{{"_id":"b",{odd}}}'), columns)
     assert page is not None
     assert page.table["hitCount"].to_pylist() == [1, 2]
+
+
+# Odd pages stay fast -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_structs(monkeypatch):
+    """Fail where records are decoded into Python values."""
+    monkeypatch.setattr(json_pages, "decode_structs", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("2.0", 2), ("12e1", 120), ("9007199254740993.0", 2**53 + 1), ("-9223372036854775808.0", -(2**63))],
+)
+@pytest.mark.usefixtures("without_structs")
+def test_whole_numbers_with_a_point_are_read_by_arrow(text, expected):
+    page = native(paged('{"hitCount":1}', f'{{"hitCount":{text}}}', "{}"), HITS)
+    assert values(page) == [1, expected, None]
+
+
+@pytest.mark.parametrize("member", ["", ',"new":1'])
+def test_numbers_with_a_point_let_no_text_pass_as_a_number(member):
+    for text in ('"1"', '"1.0"', "1.5", "9223372036854775808.0", "1e400"):
+        content = paged('{"hitCount":2.0}', f'{{"hitCount":{text}{member}}}')
+        assert native(content, HITS) is None
+        assert_as_reference(content, HITS)
+
+
+def test_many_new_members_are_read_by_native_code():
+    names = [f"new{number}" for number in range(40)]
+    content = paged("{}", *(f'{{"_id":"a","{name}":{{"n":1.0}}}}' for name in names))
+    page = native(content, CITIES)
+    assert page.unknown.column_names == names
+    assert page.unknown["new39"].to_pylist() == [None] * 40 + ['{"n":1.0}']
+
+
+def test_more_new_members_than_are_kept_are_left_out():
+    names = [f"new{number}" for number in range(1_001)]
+    content = paged("{" + ",".join(f'"{name}":1' for name in names) + "}")
+    assert read_page(content, CITIES).unknown.column_names == names[:-1]
+
+
+def test_new_members_are_in_their_order_of_appearance_whatever_object_has_them():
+    content = paged('{"geo":{"sea":1,"city":"Oslo"},"later":2}', '{"earlier":3,"geo":{"fjord":4}}')
+    for page in (native(content, CITIES), read_page(content, CITIES)):
+        assert page.unknown.column_names == ["geo.sea", "later", "earlier", "geo.fjord"]
+
+
+def test_a_member_given_twice_is_decoded_only_once(monkeypatch):
+    monkeypatch.setattr(json_pages, "_parse_known", None)
+    page = native(paged('{"hitCount":1}', '{"hitCount":1.0,"hitCount":2.0}'), HITS)
+    assert values(page) == [1, 2]
+
+
+@pytest.mark.usefixtures("without_structs")
+def test_digits_after_the_microseconds_are_cut_off():
+    page = native(paged('{"startDate":"2025-01-31T12:00:00.123456789Z"}'), START)
+    assert values(page) == [datetime(2025, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)]
