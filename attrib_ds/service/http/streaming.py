@@ -85,4 +85,9 @@ class StreamedResponse(Response):
 
     def _release(self) -> None:
         with self._source_lock:
-            self._close()
+            close, self._chunks, self._close = self._close, iter(()), _nothing
+            close()
+
+
+def _nothing() -> None:
+    """Close what was released."""

@@ -63,8 +63,12 @@ class ThreadPool:
         """
         with self.admission():
             work = self._pool.submit(function, *arguments, **named)
-            with cancellation.calling(work.cancel):
-                return await asyncio.wrap_future(work)
+            try:
+                with cancellation.calling(work.cancel):
+                    return await asyncio.wrap_future(work)
+            finally:
+                # Its error refers to this frame; a circle would keep the results of queries.
+                del work
 
     @contextmanager
     def admission(self) -> Iterator[None]:

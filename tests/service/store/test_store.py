@@ -391,6 +391,21 @@ def test_reading_a_closed_project_raises(path):
     assert "closed" in str(refusal.value)
 
 
+@pytest.mark.timeout(30)
+def test_a_file_opens_again_while_somebody_keeps_a_result_of_before(path):
+    store = Store.open(path, "shop")
+    add(store, "kept")
+    lent = store.cursor()
+    cursor = lent.__enter__()
+    result = cursor.execute("FROM range(1_000_000)").to_arrow_reader(10)
+    store.close()
+    again = Store.open(path, "shop")
+    assert ids(again) == ["kept"]
+    again.close()
+    lent.__exit__(None, None, None)
+    del result
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["", "raise ValueError('end')"])
 def test_the_interpreter_ends_without_closing(path, ending):
