@@ -25,9 +25,9 @@ def counter_of(file: Path) -> Path:
 
 def read_counter(file: Path) -> int:
     """Return the number of transactions counted beside a file; 0 if it is new, or was copied alone."""
-    if not file.exists():
-        return 0
     try:
+        if not file.exists():
+            return 0
         return int(counter_of(file).read_bytes()[:_WIDTH])
     except (OSError, ValueError):
         return 0
