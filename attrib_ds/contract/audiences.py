@@ -1,6 +1,6 @@
 """The condition that describes an audience (G-094), and requests about audiences (G-048)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 from attrib_ds import instants
@@ -9,7 +9,7 @@ from attrib_ds.contract.request import ProjectRequest
 from attrib_ds.contract.rule import Refused, Rule, listed, nearest, shown
 from attrib_ds.contract.values import Limit, Offset, whole
 from attrib_ds.filters import Predicate, from_json, to_json
-from attrib_ds.filters.predicates import measure
+from attrib_ds.filters.predicates import check_values, measure
 
 _DEEPEST: Final = 10
 _MOST_NODES: Final = 200
@@ -23,6 +23,8 @@ _COMPARISONS: Final = (
     "lessThan",
     "lessThanOrEquals",
 )
+#: Members with the rules, by type of node.
+_PARTS: Final = {"condition": "rules", "operation": "operands"}
 _COUNT: Final = whole(lowest=0, expected="a whole number, 0 or more")
 _TYPES: Final = ("audience", "event", "interaction", "condition", "operation", *_USER_TYPES)
 
@@ -36,7 +38,18 @@ def _check_condition(value: Any) -> dict[str, Any]:
         raise Refused
     if _check_node(value, level=1) > _MOST_NODES:
         raise Refused(f"has too many nodes; expected at most {_MOST_NODES}")
+    check_values(_predicates(value))
     return dict(value)
+
+
+def _predicates(node: Mapping[str, Any]) -> Iterator[Predicate]:
+    """Yield the predicates in a valid condition."""
+    if node["type"] in _USER_TYPES:
+        yield from_json(dict(node), kind="user")
+    elif node["type"] == "interaction" and node.get("filter") is not None:
+        yield from_json(node["filter"], kind="interaction")
+    for rule in node.get(_PARTS.get(node["type"], ""), ()):
+        yield from _predicates(rule)
 
 
 def _check_node(node: Any, *, level: int) -> int:

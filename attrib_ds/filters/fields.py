@@ -72,7 +72,7 @@ class Field:
         Parameters
         ----------
         values : list, tuple, set, Series or Index
-            1 to 10,000 values of the field's type.
+            1 to 10,000 values of the field's type; texts of at most 4,096 characters, 1,000,000 together.
 
         Returns
         -------
@@ -114,7 +114,7 @@ class Field:
         Parameters
         ----------
         text : str
-            Literal text, without wildcards.
+            Literal text, without wildcards, at most 4,096 characters. Searches as many of the field.
 
         Returns
         -------
@@ -346,7 +346,8 @@ class Field:
         Parameters
         ----------
         pattern : str
-            RE2 syntax, at most 512 characters; case-sensitive unless it starts with ``(?i)``.
+            RE2 syntax, at most 512 characters; case-sensitive unless it starts with ``(?i)``. Slow counted
+            repetitions, as in ``a.{40}c``, are refused. Searches the first 4,096 characters of the field.
 
         Returns
         -------
@@ -367,7 +368,7 @@ class Field:
         Parameters
         ----------
         pattern : str
-            RE2 syntax, at most 512 characters.
+            As for :meth:`matches`.
 
         Returns
         -------

@@ -15,6 +15,7 @@ from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.operators import OPERATORS
 from attrib_ds.filters.predicates import Comparison, Condition, Predicate
+from attrib_ds.filters.values import SEARCHED
 from attrib_ds.filters.vocabulary import FieldType
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ def _table(texts: list[str], held: Any) -> Any:
 _TESTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "equals": lambda column, value: column == value,
     "in": _is_in,
-    "contains": lambda column, text: column.lower().contains(_fold(text)),
+    "contains": lambda column, text: column.left(SEARCHED).lower().contains(_fold(text)),
     "startsWith": lambda column, text: column.lower().startswith(_fold(text)),
     "endsWith": lambda column, text: column.lower().endswith(_fold(text)),
     "greaterThan": lambda column, value: column > value,
@@ -280,5 +281,5 @@ _TESTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     # Two comparisons, since Polars refuses a bound of BETWEEN that does not fit the type of the column.
     "between": lambda column, pair: (column >= pair[0]) & (column <= pair[1]),
     "isNotEmpty": lambda column, _: column != "",
-    "matches": lambda column, pattern: column.re_search(pattern),
+    "matches": lambda column, pattern: column.left(SEARCHED).re_search(pattern),
 }

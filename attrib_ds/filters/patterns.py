@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 #: One part of a pattern in RE2 syntax: literal text, escape, class, group, repetition or any other letter.
-_PART: Final = re.compile(
+PART: Final = re.compile(
     r"""(?P<quoted>\\Q.*?(?:\\E|$))
     | (?P<property>\\[pP](?:\{[^}]*\}|.))
     | (?P<escape>\\(?:x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[0-7]{1,3}|.))
@@ -43,7 +43,7 @@ def expanded_size(pattern: str) -> int:
     """
     # Sizes of the open groups, and of the last part, which a repetition multiplies.
     sizes, last = [0], 0
-    for part in _PART.finditer(pattern):
+    for part in PART.finditer(pattern):
         kind = part.lastgroup
         text = part.group()
         if part["repetition"] is not None:

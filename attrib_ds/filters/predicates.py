@@ -5,22 +5,40 @@ from __future__ import annotations
 import json
 import reprlib
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import draw
 from attrib_ds.filters.operators import OPERATORS
 from attrib_ds.filters.patterns import expanded_size
-from attrib_ds.filters.values import LARGEST_PATTERN, Names, Scalar, Value, infer_type, settle
+from attrib_ds.filters.values import (
+    LARGEST_PATTERN,
+    LONGEST_LIST,
+    MOST_VALUES,
+    Names,
+    Scalar,
+    Value,
+    infer_type,
+    settle,
+)
 from attrib_ds.filters.vocabulary import Kind, check_kind, is_open
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 Combinator = Literal["AND", "OR"]
 
 #: Maximum size of a predicate (G-087); conditions and comparisons both count as levels and nodes.
 MOST_LEVELS: Final = 10
 MOST_NODES: Final = 200
-#: Maximum expanded size of all regular expressions together.
-MOST_PATTERNS: Final = 4 * LARGEST_PATTERN
+#: Maximum number of searches for a substring or pattern: each takes 40 to 100 ms for 2,048 long texts.
+MOST_SEARCHES: Final = 50
+#: Maximum number of regular expressions, and their maximum expanded size together.
+MOST_PATTERNS: Final = 20
+LARGEST_PATTERNS: Final = 4 * LARGEST_PATTERN
+#: Maximum number of values, and of characters of texts, of all comparisons together.
+MOST_VALUES_TOGETHER: Final = 2 * MOST_VALUES
+LONGEST_TOGETHER: Final = LONGEST_LIST
 
 _SYMBOLS: Final = {"AND": "&", "OR": "|"}
 _LABELS: Final = {
@@ -184,7 +202,8 @@ class Condition(Predicate):
     Raises
     ------
     InvalidRequest
-        If the kinds differ, or the tree has more than 10 levels or 200 nodes (G-087).
+        If the kinds differ, or the tree has more than 10 levels, 200 nodes, 50 searches for substrings or
+        patterns, 20 patterns, 20,000 values or 1,000,000 characters of text (G-087).
 
     Examples
     --------
@@ -227,13 +246,7 @@ class Condition(Predicate):
                 f"{nodes}; use .isin([...]) instead of many comparisons of one field",
                 field="rules",
             )
-        size = _pattern_size(self)
-        if size > MOST_PATTERNS:
-            raise InvalidRequest(
-                f"rules: the patterns of a predicate stand for {size:,} characters and classes, and are "
-                f"slow; allowed: {MOST_PATTERNS:,}; use fewer, or .isin([...]) or .contains(...)",
-                field="rules",
-            )
+        check_values([self])
 
     def __invert__(self) -> Predicate:
         if _is_ordering(self):
@@ -355,13 +368,36 @@ def measure(predicate: Predicate) -> tuple[int, int]:
     return 1 + max((levels for levels, _ in sizes), default=0), 1 + sum(nodes for _, nodes in sizes)
 
 
-def _pattern_size(predicate: Predicate) -> int:
-    """Add up the sizes of the regular expressions."""
+def check_values(predicates: Iterable[Predicate]) -> None:
+    """Refuse predicates whose values are together too many, too long or too slow."""
+    values = searches = patterns = size = length = 0
+    for leaf in (leaf for predicate in predicates for leaf in _comparisons(predicate)):
+        own = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+        values += len(own)
+        length += sum(len(value) for value in own if isinstance(value, str))
+        searches += OPERATORS[leaf.operator].positive in {"contains", "matches"}
+        if OPERATORS[leaf.operator].positive == "matches":
+            patterns += 1
+            size += expanded_size(str(leaf.value))
+    for got, most, noun in (
+        (patterns, MOST_PATTERNS, "patterns"),
+        (searches, MOST_SEARCHES, "patterns and substrings"),
+        (size, LARGEST_PATTERNS, "characters and classes in its patterns, their repetitions written out"),
+        (values, MOST_VALUES_TOGETHER, "values"),
+        (length, LONGEST_TOGETHER, "characters of text"),
+    ):
+        if got > most:
+            raise InvalidRequest(
+                f"rules: a predicate may have at most {most:,} {noun}, this one has {got:,}", field="rules"
+            )
+
+
+def _comparisons(predicate: Predicate) -> Iterator[Comparison]:
     if isinstance(predicate, Condition):
-        return sum(_pattern_size(rule) for rule in predicate.rules)
-    if isinstance(predicate, Comparison) and OPERATORS[predicate.operator].positive == "matches":
-        return expanded_size(str(predicate.value))
-    return 0
+        for rule in predicate.rules:
+            yield from _comparisons(rule)
+    elif isinstance(predicate, Comparison):
+        yield predicate
 
 
 def _operand(rule: Predicate) -> str:

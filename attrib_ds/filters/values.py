@@ -16,6 +16,7 @@ import pyarrow.compute
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.filters.automata import states
 from attrib_ds.filters.operators import Operator, check_type, lookup
 from attrib_ds.filters.patterns import expanded_size
 from attrib_ds.filters.vocabulary import FieldType, read_as, resolve
@@ -28,9 +29,17 @@ Scalar = str | int | float | bool
 Value = Scalar | tuple[Scalar, ...] | None
 
 MOST_VALUES: Final = 10_000
+LONGEST_TEXT: Final = 4_096
+#: Maximum number of characters of the texts of a list.
+LONGEST_LIST: Final = 1_000_000
+#: Characters of a record's text in which substrings and patterns are searched: DuckDB does not react to an
+#: interrupt within 2,048 texts.
+SEARCHED: Final = 4_096
 LONGEST_PATTERN: Final = 512
-#: Maximum expanded size of a pattern: at worst a second for a megabyte of text.
+#: Maximum expanded size of a pattern.
 LARGEST_PATTERN: Final = 600
+#: Maximum number of states of a pattern's automaton, which RE2 then keeps: 10 ns for a character.
+MOST_STATES: Final = 1_000
 _NOUNS: Final[Mapping[FieldType, str]] = {
     FieldType.TEXT: "text",
     FieldType.TEXTS: "text",
@@ -147,6 +156,13 @@ def normalise(value: object, *, operator: Operator, field_type: FieldType, argum
             _check_pattern(str(scalar), argument)
         return scalar
     scalars = [_scalar(item, operator, field_type, argument) for item in _items(value, operator, argument)]
+    length = sum(len(scalar) for scalar in scalars if isinstance(scalar, str))
+    if length > LONGEST_LIST:
+        raise InvalidRequest(
+            f"{argument}: {operator.name} ({operator.python}) takes texts of {LONGEST_LIST:,} characters "
+            f"together, got {length:,}",
+            field=argument,
+        )
     # The order of a set changes between runs; here all values have one type, so they can be sorted.
     return tuple(sorted(scalars) if isinstance(value, Set) else scalars)
 
@@ -255,6 +271,11 @@ def _text(value: str, argument: str) -> str:
             "expected text without them",
             field=argument,
         )
+    if len(plain) > LONGEST_TEXT:
+        raise InvalidRequest(
+            f"{argument}: a text may have at most {LONGEST_TEXT:,} characters, this one has {len(plain):,}",
+            field=argument,
+        )
     return plain
 
 
@@ -281,6 +302,12 @@ def _check_pattern(pattern: str, argument: str) -> None:
             f"{argument}: {reprlib.repr(pattern)} is not a regular expression in RE2 syntax: {error}",
             field=argument,
         ) from error
+    if states(pattern, MOST_STATES) > MOST_STATES:
+        raise InvalidRequest(
+            f"{argument}: {reprlib.repr(pattern)} can match in too many ways at once, and is slow; begin it "
+            "with ^, repeat less, or repeat with * or +",
+            field=argument,
+        )
 
 
 def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> InvalidRequest:

@@ -94,3 +94,17 @@ def test_predicates_of_users_are_conditions(ask: Ask, refusal: Refusal) -> None:
     assert request.audienceCondition == COUNTED | {"operatorType": "number"}
     other = interaction("type") == "session"
     assert refusal("search_users", fields=[], audience=other).startswith("audience: filters interactions")
+
+
+def test_the_values_of_a_condition_have_limits_together(ask: Ask, refusal: Refusal) -> None:
+    rules = [
+        {"type": "fields", "field": "note", "operatorType": "string", "operator": "contains", "value": "a"}
+    ]
+    searched = VISITORS | {
+        "filter": {"type": "predicate", "field": "geo.city", "operator": "matches", "value": "a"}
+    }
+    allowed = _all_of(_all_of(*rules * 30), *[searched] * 20)
+    assert ask("search_users", fields=[], audience=allowed).audienceCondition == allowed
+    for excessive in (_all_of(*rules * 51), _all_of(allowed, *rules)):
+        message = refusal("search_users", fields=[], audience=excessive)
+        assert "at most 50 patterns and substrings, this one has 51" in message

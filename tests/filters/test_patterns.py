@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters import interaction
+from attrib_ds.filters import Condition, interaction
 from attrib_ds.filters.patterns import expanded_size
 
 CITY = interaction("geo.city")
@@ -54,7 +54,19 @@ def test_usual_patterns_are_allowed(pattern):
 
 
 def test_the_patterns_of_a_predicate_have_a_limit_together():
-    slow = [CITY.matches(f"[ab]*a[ab]{{100}}{letter}") for letter in "uvwxyz"]
-    allowed = slow[0] | slow[1] | slow[2] | slow[3] | slow[4]
-    with pytest.raises(InvalidRequest, match=r"rules: the patterns .* allowed: 2,400"):
-        allowed | slow[5]
+    long = [CITY.matches(letter * 500) for letter in "uvwxy"]
+    allowed = long[0] | long[1] | long[2] | long[3]
+    with pytest.raises(InvalidRequest, match=r"rules: .* at most 2,400 characters and classes .* has 2,500"):
+        allowed | long[4]
+
+
+def test_a_predicate_has_a_limited_number_of_patterns():
+    allowed = Condition("interaction", "OR", (CITY.matches("a"),) * 10 + (CITY.not_matches("b"),) * 10)
+    with pytest.raises(InvalidRequest, match="rules: .* at most 20 patterns, this one has 21"):
+        allowed & CITY.matches("c")
+
+
+def test_a_predicate_has_a_limited_number_of_searches():
+    allowed = Condition("interaction", "OR", (CITY.contains("a"),) * 40 + (CITY.not_matches("b"),) * 10)
+    with pytest.raises(InvalidRequest, match="at most 50 patterns and substrings, this one has 51"):
+        allowed & ~CITY.contains("c")

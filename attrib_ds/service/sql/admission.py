@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from math import prod
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.filters.automata import states
+from attrib_ds.filters.patterns import expanded_size
+from attrib_ds.filters.predicates import LARGEST_PATTERNS
+from attrib_ds.filters.values import LARGEST_PATTERN, MOST_STATES, SEARCHED
 from attrib_ds.service.sql.functions import (
     CLAUSES,
     EXPRESSIONS,
@@ -20,13 +23,14 @@ from attrib_ds.service.sql.functions import (
     OVER_FRAMES,
     PATTERNED,
     REFUSED_VALUES,
+    SEARCHES,
     TYPES,
 )
 from attrib_ds.service.sql.limits import Limits, combined, limits_of
 from attrib_ds.service.sql.parsing import Node, nodes_of, open_parser, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 #: Total number of tables read, counting a CTE at each reference: nested CTEs that refer to each other twice
 #: grow exponentially.
@@ -37,7 +41,7 @@ _MOST_JOINED: Final = 8
 _LONGEST_LITERAL: Final = 1_024
 _LONGEST_PATTERN: Final = 256
 _LONGEST_FORMAT: Final = 64
-_MOST_REPETITIONS: Final = 1_000
+_MOST_SEARCHES: Final = 20
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _SIGNS: Final = re.compile(r"[-+*/%^~!<>=|&@]+")
 _PLACEHOLDER: Final = {
@@ -46,7 +50,6 @@ _PLACEHOLDER: Final = {
     "query_location": 0,
     "identifier": "value",
 }
-_REPETITION: Final = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
         query = parser.parse(sql)
         _check_all(query)
         _replace_like(query)
+        _shorten_searched(query)
         text = parser.write(query)
         # What runs is what is checked.
         again = parser.parse(text)
@@ -150,11 +154,19 @@ def _plain(name: str) -> str:
 
 
 def _check_all(query: Node) -> None:
-    joined = 0
+    joined = searches = size = 0
+    compared = _compared(query)
+    tables = _table_names(query)
     for node, _ in nodes_of(query):
         if "class" in node:
             _check_expression(node)
+            if node["class"] == "FUNCTION" and node["function_name"] == "row" and id(node) not in compared:
+                refuse("a row is only allowed beside IN or a comparison")
+            if node["class"] == "COLUMN_REF":
+                _check_whole_table(node["column_names"], tables)
             joined += _joined(node)
+            searches += _is_function(node, SEARCHES)
+            size += expanded_size(_pattern_of(node)) if _is_function(node, PATTERNED) else 0
         elif isinstance(node.get("type"), str):
             _check_clause(node)
         elif "id" in node and node["id"] not in TYPES:
@@ -166,6 +178,38 @@ def _check_all(query: Node) -> None:
             refuse("SAMPLE is not allowed")
     if joined > _MOST_JOINED:
         refuse(f"texts are joined too often; allowed: {_MOST_JOINED} of them in all")
+    if searches > _MOST_SEARCHES:
+        refuse(f"texts are searched too often; allowed: {_MOST_SEARCHES} patterns and substrings")
+    if size > LARGEST_PATTERNS:
+        refuse(f"the patterns are too large together; allowed: {LARGEST_PATTERNS:,} characters and classes")
+
+
+def _compared(query: Node) -> set[int]:
+    """Return the identities of the operands of comparisons and IN, which alone may be rows."""
+    operands: list[Node] = []
+    for node, _ in nodes_of(query):
+        if node.get("class") == "COMPARISON":
+            operands += [node["left"], node["right"]]
+        elif node.get("class") == "SUBQUERY" and node["child"] is not None:
+            operands.append(node["child"])
+        elif node.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN"):
+            operands += node["children"]
+    return {id(operand) for operand in operands}
+
+
+def _table_names(query: Node) -> set[str]:
+    """Return the names under which the query reads tables."""
+    names = set()
+    for node, _ in nodes_of(query):
+        if "class" not in node and isinstance(node.get("type"), str):
+            names.add(_folded(node.get("alias") or node.get("table_name") or ""))
+    return names - {""}
+
+
+def _check_whole_table(names: list[str], tables: set[str]) -> None:
+    # As a value, a table is a row of all its columns, whose text joins them.
+    if (len(names) == 1 and _folded(names[0]) in tables) or (len(names) == 2 and _folded(names[0]) == "main"):
+        refuse(f"{names[-1]!r} names a table, not a column; rename the table or the column")
 
 
 def _names(node: Node) -> list[str]:
@@ -234,6 +278,11 @@ def _check_function(node: Node) -> None:
         refuse("count(DISTINCT …) of several values is not allowed")
     if name in LIKES or name in PATTERNED:
         _check_pattern(name, arguments)
+    if name in {"json_extract_string", "->>"}:
+        path = _text_of(arguments[1]) if len(arguments) > 1 else None
+        # The members of members of an object are many times its text.
+        if path is None or "*" in path:
+            refuse("the path of a member must be a text in quotes without *")
     if name == "strftime":
         form = _text_of(arguments[1]) if len(arguments) > 1 else None
         if form is None or len(form) > _LONGEST_FORMAT:
@@ -260,9 +309,18 @@ def _check_pattern(name: str, arguments: list[Node]) -> None:
         refuse("a pattern must be a text in quotes")
     if len(pattern) > _LONGEST_PATTERN:
         refuse(f"a pattern is too long; allowed: {_LONGEST_PATTERN} characters")
-    times = (max(int(least), int(most or 0)) for least, most in _REPETITION.findall(pattern))
-    if name in PATTERNED and prod(max(count, 1) for count in times) > _MOST_REPETITIONS:
-        refuse(f"a pattern repeats too often; allowed: {_MOST_REPETITIONS:,} times in all")
+    if name not in PATTERNED:
+        return
+    if expanded_size(pattern) > LARGEST_PATTERN:
+        refuse(f"a pattern repeats too often; allowed: {LARGEST_PATTERN} characters and classes written out")
+    flags = "(?i)" if len(arguments) > 2 and "i" in str(_text_of(arguments[-1])) else ""
+    read = f"^(?:{pattern})" if name == "regexp_full_match" else pattern
+    if states(flags + read, MOST_STATES) > MOST_STATES:
+        refuse("a pattern can match in too many ways at once; begin it with ^, or repeat with * or +")
+
+
+def _pattern_of(node: Node) -> str:
+    return _text_of(node["children"][1]) or ""
 
 
 def _text_of(node: Node) -> str | None:
@@ -272,9 +330,11 @@ def _text_of(node: Node) -> str | None:
 
 
 def _joined(node: Node) -> int:
-    if node["class"] == "FUNCTION" and _folded(node["function_name"]) in {"concat", "||"}:
-        return len(node["children"])
-    return 0
+    return len(node["children"]) if _is_function(node, {"concat", "||", "row"}) else 0
+
+
+def _is_function(node: Node, names: Collection[str]) -> bool:
+    return node["class"] == "FUNCTION" and _folded(node["function_name"]) in names
 
 
 class _Reads:
@@ -378,6 +438,29 @@ def _replace_like(query: Node) -> None:
             matches = {"alias": node["alias"], "query_location": node["query_location"], **operation}
             node.clear()
         node.update(matches)
+
+
+def _shorten_searched(query: Node) -> None:
+    """Search only the beginning of texts, since the engine cannot be interrupted within 2,048 of them."""
+    for node, _ in list(nodes_of(query)):
+        if node.get("class") == "FUNCTION" and _folded(node["function_name"]) in SEARCHES:
+            text, *others = node["children"]
+            length = {
+                "class": "CONSTANT",
+                "type": "VALUE_CONSTANT",
+                "alias": "",
+                "query_location": node["query_location"],
+                "value": {"type": {"id": "INTEGER", "type_info": None}, "is_null": False, "value": SEARCHED},
+            }
+            shortened = {
+                **node,
+                "function_name": "left",
+                "schema": "",
+                "is_operator": False,
+                "alias": "",
+                "children": [text, length],
+            }
+            node["children"] = [shortened, *others]
 
 
 def _constant(pattern: Node, text: str) -> Node:

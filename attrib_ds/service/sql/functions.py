@@ -34,6 +34,8 @@ _OPERATORS: Final = frozenset({"+", "-", "*", "/", "//", "%", "**", "^", "||", "
 FUNCTIONS: Final = _AGGREGATES | _SCALARS | _OPERATORS
 #: Functions whose second argument is a regular expression.
 PATTERNED: Final = frozenset({"regexp_extract", "regexp_matches", "regexp_full_match"})
+#: Functions whose time grows with the text that they search in, their first argument.
+SEARCHES: Final = PATTERNED | {"contains", "strpos", "instr", "position", "split_part"}
 #: Functions without parentheses, which the tree has as columns, besides the current date and time.
 REFUSED_VALUES: Final = frozenset(
     {"current_catalog", "current_database", "current_role", "current_schema", "current_time", "current_user",

@@ -161,8 +161,26 @@ def test_time_to_validate_does_not_explode_with_copies(text):
         COPIES["constant_ctes"]: "reads too many tables",
         "SELECT session_user": "session_user is not allowed",
         "SELECT current_schema": "current_schema is not allowed",
+        "SELECT row(_id, _id)::VARCHAR FROM users": "a row is only allowed beside IN or a comparison",
+        "SELECT 1 IN (row(1, 2)::VARCHAR, 'a')": "a row is only allowed beside IN or a comparison",
+        "SELECT row(1, 2) = row(1, row(1, 2)) FROM users": "a row is only allowed beside IN or a comparison",
+        f"SELECT (_id{', _id' * 8}) IN (SELECT 1) FROM users": "texts are joined too often",
+        "SELECT users::VARCHAR FROM users": "'users' names a table",
+        "SELECT main.users FROM users": "'users' names a table",
+        "SELECT max(U) FROM users u": "'U' names a table",
+        "WITH w AS (SELECT * FROM users) SELECT w FROM w": "'w' names a table",
+        "SELECT t FROM (SELECT 1 AS a) t": "'t' names a table",
+        "SELECT t FROM (VALUES (1)) t(a)": "'t' names a table",
+        "SELECT event ->> '$..*' FROM events": "without [*]",
+        "SELECT json_extract_string(event, _id) FROM events": "a text in quotes",
+        "SELECT regexp_matches(_id, '[ab]*a[ab]{95}c') FROM users": "too many ways",
+        "SELECT regexp_matches(_id, 'a[^A]{12}b', 's') FROM users": "too many ways",
+        "SELECT _id LIKE '%a____________b' FROM users": "too many ways",
+        "SELECT regexp_matches(_id, '(?:.?x?){200}') FROM users": "repeats too often",
+        "SELECT 1 FROM users WHERE " + " OR ".join(["contains(_id, 'a')"] * 21): "searched too often",
+        "SELECT 1 FROM users WHERE " + " OR ".join([f"regexp_matches(_id, '{'a' * 250}')"] * 10): "together",
     }.items(),
-    ids=range(11),
+    ids=range(29),
 )
 def test_forms_that_grow_are_refused(sql, problem):
     with pytest.raises(InvalidRequest, match=problem):
@@ -177,11 +195,35 @@ def test_forms_that_grow_are_refused(sql, problem):
         "SELECT CASE eventCount WHEN 1 THEN _id WHEN 2 THEN CASE 1 WHEN 1 THEN _id END END FROM users",
         "SELECT current_date, current_timestamp",
         "SELECT _id FROM users AS case_when WHERE case_when.eventCount = 1",
+        "SELECT _id FROM users WHERE (_id, eventCount) IN (SELECT userId, 1 FROM events)",
+        "SELECT _id FROM users WHERE (_id, eventCount) = ('a', 1)",
+        "SELECT _id FROM users WHERE regexp_matches(_id, '(?i)a[^A]{12}b')",
+        "SELECT _id FROM users WHERE regexp_matches(_id, 'a[^A]{12}b', 'i')",
+        "SELECT _id FROM users WHERE regexp_full_match(_id, 'a.{12}b')",
     ],
-    ids=range(5),
+    ids=range(10),
 )
 def test_long_queries_are_admitted(sql):
     assert admit(sql, VIEWS).text
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "regexp_matches(v, 'z')",
+        "v LIKE '%z%'",
+        "contains(v, 'z')",
+        "strpos(v, 'z') > 0",
+        "split_part(v, 'z', 2) = 'y'",
+    ],
+)
+def test_texts_are_searched_to_the_4096th_character(condition):
+    text = admit(f"SELECT n FROM s WHERE {condition}", {"s": ("n", "v")}).text
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE s AS SELECT n, repeat('é', n) || 'zy' AS v FROM (VALUES (4094), (4096)) t(n)"
+        )
+        assert connection.execute(text).fetchall() == [(4094,)]
 
 
 def test_allowed_functions_exist():
