@@ -18,6 +18,8 @@ MOST_DIGITS: Final = 18
 _LARGEST_POWER: Final = 400
 #: Characters of a number; as many digits as Python reads in an integer.
 _LONGEST: Final = 4_300
+#: Characters of an integer. The time to read or write one grows with the square of its digits.
+_LONGEST_INTEGER: Final = 400
 
 
 class ExtremeNumber:
@@ -68,15 +70,35 @@ def exact_number(text: str) -> Decimal | ExtremeNumber:
     return ExtremeNumber(text)
 
 
+def exact_integer(text: str) -> int | ExtremeNumber:
+    """Return a JSON number without a decimal point or exponent: ``parse_int`` of every JSON parser here.
+
+    Raises
+    ------
+    ValueError
+        If it has more than 4,300 characters: Python, which reads it again, would refuse it.
+
+    Examples
+    --------
+    >>> exact_integer("-15")
+    -15
+    >>> type(exact_integer("1" * 500)).__name__
+    'ExtremeNumber'
+    """
+    if len(text) > _LONGEST:
+        raise ValueError("the integer has too many digits")
+    return int(text) if len(text) <= _LONGEST_INTEGER else ExtremeNumber(text)
+
+
 def load_exact(text: str | bytes) -> Any:
-    """Parse JSON text that the project stored, numbers as :func:`exact_number` reads them.
+    """Parse JSON text that the project stored, with exact numbers.
 
     Examples
     --------
     >>> load_exact('{"amount": 0.10}')
     {'amount': Decimal('0.10')}
     """
-    return json.loads(text, parse_float=exact_number)
+    return json.loads(text, parse_float=exact_number, parse_int=exact_integer)
 
 
 def whole(value: object) -> int | None:

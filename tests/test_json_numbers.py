@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attrib_ds.json_numbers import ExtremeNumber, exact_number, load_exact, plain, whole
+from attrib_ds.json_numbers import ExtremeNumber, exact_integer, exact_number, load_exact, plain, whole
 
 JSON_NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,25})?", fullmatch=True)
 
@@ -30,6 +30,19 @@ def test_arithmetic_with_a_number_is_fast(text):
         assert len(f"{number:f}") < 10_000
     else:
         assert number.text == text
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_integers_of_more_than_400_digits_stay_text(sign):
+    # To read and write 4,200 digits takes a hundred times as long as 400.
+    assert exact_integer(f"{sign}{'9' * 399}") == int(f"{sign}1{'0' * 399}") - int(f"{sign}1")
+    assert exact_integer(f"{sign}{'9' * 4_200}") == ExtremeNumber(f"{sign}{'9' * 4_200}")
+    assert load_exact(f"[{sign}{'9' * 401}]") == [ExtremeNumber(f"{sign}{'9' * 401}")]
+
+
+def test_integers_that_python_could_not_read_again_are_refused():
+    with pytest.raises(ValueError, match="too many digits"):
+        exact_integer("9" * 4_301)
 
 
 @given(JSON_NUMBERS)

@@ -14,6 +14,7 @@ from matplotlib import pyplot
 
 from attrib_ds import plots
 from attrib_ds.attribution.credits.returns import compare_models
+from attrib_ds.printable import printable
 from attrib_ds.records.spreadsheets import write_csv
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def write_report(
     target.mkdir(parents=True, exist_ok=True)
     report = Report(target / "report.html", target / "credits.csv")
     write_csv(credits, report.credits)
-    report.page.write_text(_page(credits, paths, title=title, notes=notes), encoding="utf-8")
+    page = _page(credits, paths, title=title, notes=notes)
+    report.page.write_text(printable(page), encoding="utf-8")
     return report
 
 

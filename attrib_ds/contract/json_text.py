@@ -13,7 +13,9 @@ from attrib_ds.json_numbers import ExtremeNumber
 
 #: Maximum levels of nesting (G-188).
 DEEPEST: Final = 64
-#: Python refuses to parse integers with more digits.
+#: Decimals up to this power of ten are written without an exponent, which would make `1e300` long.
+_LARGEST_PLAIN_POWER: Final = 30
+#: Python refuses to write integers with some more digits.
 _MOST_DIGITS: Final = 4_000
 _TOO_LARGE: Final = 10**_MOST_DIGITS
 
@@ -139,7 +141,7 @@ def _encode_text(value: str) -> str:
 def _encode_decimal(value: Decimal) -> str:
     if not value.is_finite():
         raise Refused(f"contains {value}, which JSON cannot represent; expected finite numbers")
-    if value.adjusted() > _MOST_DIGITS or value.as_tuple().exponent < -_MOST_DIGITS:  # type: ignore[operator]
+    if not -_LARGEST_PLAIN_POWER <= value.adjusted() <= _LARGEST_PLAIN_POWER:
         return str(value)
     plain = f"{value:f}"
     return plain.rstrip("0").rstrip(".") if "." in plain else plain

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 40
 _LONGEST: Final = 80
+_LONGEST_LINE: Final = 120
 
 
 class _Shortener(reprlib.Repr):
@@ -287,7 +288,7 @@ def listed(names: tuple[str, ...]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as one short line for an error message.
+    """Return a value as one line of at most 120 characters for an error message.
 
     Examples
     --------
@@ -298,6 +299,8 @@ def shown(value: object) -> str:
     >>> from decimal import Decimal
     >>> shown([Decimal("1.0")])
     '[1.0]'
+    >>> len(shown([["a" * 80] * 6] * 6))
+    120
     """
     if isinstance(value, str):
         return repr(value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…")
@@ -305,7 +308,9 @@ def shown(value: object) -> str:
         line = _SHORTENER.repr(value)
     except ValueError:  # Python refuses to write an integer of thousands of digits
         line = ""
-    return line if line and "\n" not in line else f"<{type(value).__name__}>"
+    if not line or "\n" in line:
+        return f"<{type(value).__name__}>"
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
 
 
 def _explained(problem: str, *, within: str = "") -> PydanticCustomError:

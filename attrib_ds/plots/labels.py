@@ -6,6 +6,8 @@ import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -22,7 +24,7 @@ def shorten(name: str, *, width: int = WIDTH) -> str:
     >>> shorten("Brand campaign, spring, all regions", width=20)
     'Brand camp…l regions'
     """
-    name = " ".join(name.split())
+    name = _on_one_line(name)
     if len(name) <= width:
         return name
     tail = (width - 1) // 2
@@ -50,9 +52,7 @@ def distinct(names: Mapping[str, str], *, width: int = WIDTH) -> dict[str, str]:
     {'a': 'Displa…01, returning', 'b': 'Displa…02, returning'}
     """
     uses = Counter(names.values())
-    full = {
-        key: " ".join((name if uses[name] == 1 else f"{name} ({key})").split()) for key, name in names.items()
-    }
+    full = {key: _on_one_line(name if uses[name] == 1 else f"{name} ({key})") for key, name in names.items()}
     alike: dict[str, list[str]] = {}
     for name in full.values():
         alike.setdefault(shorten(name, width=width), []).append(name)
@@ -68,6 +68,11 @@ def distinct(names: Mapping[str, str], *, width: int = WIDTH) -> dict[str, str]:
         labels[key] = next(text for text in itertools.chain([label], numbered) if text not in taken)
         taken.add(labels[key])
     return labels
+
+
+def _on_one_line(name: str) -> str:
+    """Return a name without line breaks; matplotlib repeats control characters in its warnings."""
+    return printable(" ".join(name.split()))
 
 
 def _keep_differences(names: list[str], width: int) -> dict[str, str]:

@@ -20,7 +20,7 @@ from attrib_ds import instants
 from attrib_ds.contract.json_text import encode
 from attrib_ds.contract.rule import Refused, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.json_numbers import ExtremeNumber, exact_number, whole
+from attrib_ds.json_numbers import ExtremeNumber, exact_integer, exact_number, whole
 from attrib_ds.schema import NULL_UNKNOWN, SESSION_ONLY, is_json
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _texts(field: pa.Field, column: pa.Array) -> list[str]:
 def _valid(text: str) -> str:
     """Return JSON text unchanged; text that only DuckDB accepts as JSON (NaN, ``[1,]``) becomes null."""
     try:
-        json.loads(text, parse_float=str, parse_constant=_refuse_constant)
+        json.loads(text, parse_float=str, parse_int=str, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return _NULL
     return text
@@ -164,7 +164,7 @@ def _stamps(column: pa.Array) -> list[str]:
 
 
 def decode(text: bytes) -> Any:
-    """Parse JSON text, numbers with a decimal point or exponent as :func:`exact_number` reads them.
+    """Parse JSON text; numbers are exact, and those beyond all bounds are an :class:`ExtremeNumber`.
 
     Parameters
     ----------
@@ -187,7 +187,12 @@ def decode(text: bytes) -> Any:
     {'amount': Decimal('0.10')}
     """
     try:
-        return json.loads(text.decode(), parse_float=exact_number, parse_constant=_refuse_constant)
+        return json.loads(
+            text.decode(),
+            parse_float=exact_number,
+            parse_int=exact_integer,
+            parse_constant=_refuse_constant,
+        )
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not UTF-8"
     except json.JSONDecodeError as error:

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 #: Prefixes that make spreadsheets evaluate a cell as a formula.
-_FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_PREFIXES: Final = (
+    *("=", "+", "-", "@", "\t", "\r", "\n"),
+    # The full-width forms of =, +, - and @, which some spreadsheets take for the same.
+    *("\uff1d", "\uff0b", "\uff0d", "\uff20"),
+)
+_BYTE_ORDER_MARK: Final = "\ufeff"
 #: Cells with such a prefix that are no formulas: numbers, and phone numbers in E.164 format.
 _HARMLESS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|\+[1-9][0-9]{1,14}")
 #: Text stays text: XlsxWriter would make formulas, links and numbers of some.
@@ -35,7 +40,10 @@ def escaped(text: str) -> str:
     >>> [escaped(text) for text in ("=1+1", "-3.5", "+4915112345678", "email")]
     ["'=1+1", '-3.5', '+4915112345678', 'email']
     """
-    return f"'{text}" if text.startswith(_FORMULA_PREFIXES) and not _HARMLESS.fullmatch(text) else text
+    # Spreadsheets drop the mark.
+    content = text.lstrip(_BYTE_ORDER_MARK)
+    is_formula = content.startswith(_FORMULA_PREFIXES) and not _HARMLESS.fullmatch(content)
+    return f"'{text}" if is_formula else text
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -9,8 +9,9 @@ import sys
 import pandas as pd
 import pytest
 
-from attrib_ds import connect, search_interactions
+from attrib_ds import Paths, attribute, connect, search_interactions
 from attrib_ds.commands.cli import main
+from attrib_ds.commands.report import write_report
 from attrib_ds.contract.scopes import SCOPES
 from attrib_ds.errors import InvalidRequest
 
@@ -280,3 +281,15 @@ def test_keys_are_created_listed_and_revoked(tmp_path, capsys, own_home):
     assert main(["keys", "revoke", written["privateKeyId"]]) == 0
     assert main(["keys", "list"]) == 0
     assert "\trevoked\t" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_names_in_a_report_cannot_steer_a_terminal_or_disguise_text(tmp_path, recwarn):
+    sequences = pd.DataFrame({"path": ["\x1b[2Jads\x07 > \u202eemail", "\u202eemail"], "conversions": [3, 1]})
+    paths = Paths.from_sequences(sequences, path="path", conversions="conversions")
+    report = write_report(tmp_path, attribute(paths, "linear"), paths, title="\x1b]0;title", notes=("\x9b",))
+    page = report.page.read_text(encoding="utf-8")
+    assert not set(page) & set("\x07\x1b\x9b\u202e")
+    assert "\\x1b[2Jads\\x07" in page
+    # matplotlib repeats a character without a glyph, which the terminal would obey.
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]

@@ -10,6 +10,12 @@ def test_short_names_are_kept_and_white_space_is_collapsed():
     assert shorten("abcdefgh", width=5) == "ab…gh"
 
 
+def test_control_characters_are_escaped():
+    # matplotlib repeats characters without a glyph in its warnings, which go to the terminal.
+    assert shorten("\x1b[2Jmail") == "\\x1b[2Jmail"
+    assert distinct({"a": "\x07mail\u202e"}) == {"a": "\\x07mail\\u202e"}
+
+
 def test_shortened_names_keep_the_part_that_differs():
     names = {str(year): f"Retargeting, spring {year}, all regions and devices" for year in (2023, 2024, 2025)}
     assert distinct(names, width=30) == {

@@ -8,8 +8,32 @@ import pytest
 
 from attrib_ds.records.spreadsheets import csv_text, escaped, write_excel
 
-FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("https://example.com","x")']
-PLAIN = ["email", "", "1=1", " =1", "-3.5", "+4915112345678", "-1e-3"]
+FORMULAS = [
+    *("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("https://example.com","x")'),
+    *(
+        "\uff1d1+1",
+        "\uff0b1+1",
+        "\uff0d1+1",
+        "\uff20SUM(A1)",
+        "\uff0d1",
+        "-\uff11",
+        "\ufeff=1",
+        "\ufeff\ufeff\t=1",
+    ),
+]
+PLAIN = [
+    "email",
+    "",
+    "1=1",
+    " =1",
+    "-3.5",
+    "+4915112345678",
+    "-1e-3",
+    "+1",
+    "\ufeffemail",
+    "\ufeff-1",
+    "\ufeff",
+]
 
 
 @pytest.mark.parametrize("text", FORMULAS)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract.json_text import encode
+from attrib_ds.json_numbers import load_exact
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -87,4 +86,4 @@ def _sent_keys(
 
 
 def _loaded(text: str | None) -> Any:
-    return json.loads(text or "[]", parse_float=Decimal)
+    return load_exact(text or "[]")

@@ -242,6 +242,10 @@ class Connection(HttpToolsProtocol):
             raise HttpError(400, "headers: exactly one Host is required")
         if b"transfer-encoding" in names and version == "1.0":
             raise HttpError(400, "headers: Transfer-Encoding is not allowed in HTTP/1.0")
+        codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if codings not in ([], [b"chunked"]):
+            # The parser removes the coding `chunked` alone; others would remain in the body.
+            raise HttpError(400, "headers: Transfer-Encoding is not allowed; expected chunked")
 
     def _refuse(self, failure: HttpError) -> None:
         """Refuse a request that cannot be read, and close the connection."""

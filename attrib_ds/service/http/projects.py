@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest, NotFound, Unavailable
+from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENDING: Final = ".duckdb"
+_log: Final = logging.getLogger(__name__)
 
 
 class Projects:
@@ -59,7 +62,9 @@ class Projects:
         NotFound
             If there is no such project.
         Unavailable
-            If its file cannot be opened, or the projects are closed.
+            If its file cannot be opened now, or the projects are closed.
+        HttpError
+            With 500 if its file is not that of this project.
         """
         with self._lock:
             if project_id in self._open:
@@ -99,8 +104,9 @@ class Projects:
         try:
             service = Service.open(project_id, path)
         except InvalidRequest as error:
-            # The file is not this project: a fault of the server, not of the request.
-            raise Unavailable(f"the project {project_id!r} cannot be opened") from error
+            # A fault of the server, not of the request, and one that lasts.
+            _log.error("the project %r cannot be opened: %s", project_id, error.message)
+            raise HttpError(500, f"the project {project_id!r} cannot be opened") from None
         with self._lock:
             if not self._is_closed:
                 self._open[project_id] = service

@@ -73,7 +73,7 @@ class Read:
         self._seconds = seconds
         self._deadline = self._later()
         self._timeout: asyncio.Timeout | None = None
-        self._is_late = self._has_left = False
+        self._cause: Exception | None = None
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -89,27 +89,18 @@ class Read:
         watching = asyncio.ensure_future(self._watch())
         try:
             yield
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError) as error:
             # Queries fail in many ways when they are interrupted.
-            self.check()
+            if self._cause is not None and self._cause is not error:
+                raise self._cause from error
             raise
         finally:
             watching.cancel()
 
     def check(self) -> None:
         """Raise if time is over or the client has left."""
-        # A new error each time: one kept here would keep the frames that it passed, and with them results of
-        # queries. DuckDB waits for those, without end, when the file is opened again.
-        if self._has_left:
-            raise ClientDisconnect
-        if self._is_late:
-            message = (
-                f"the request takes longer than {self._seconds:g} seconds, the limit of this server; "
-                "ask for less at once"
-            )
-            # Without Retry-After: the same request would take as long again.
-            details = [{"type": DEADLINE_EXCEEDED, "seconds": self._seconds}]
-            raise HttpError(503, message, details=details)
+        if self._cause is not None:
+            raise self._cause
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -132,9 +123,15 @@ class Read:
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
             self._timeout = None
-            self._has_left = True
+            self._cause = ClientDisconnect()
         except TimeoutError:
-            self._is_late = True
+            message = (
+                f"the request takes longer than {self._seconds:g} seconds, the limit of this server; "
+                "ask for less at once"
+            )
+            # Without Retry-After: the same request would take as long again.
+            details = [{"type": DEADLINE_EXCEEDED, "seconds": self._seconds}]
+            self._cause = HttpError(503, message, details=details)
         while True:
             self.cancellation.cancel()
             await asyncio.sleep(_SECONDS_BETWEEN_INTERRUPTS)

@@ -85,9 +85,4 @@ class StreamedResponse(Response):
 
     def _release(self) -> None:
         with self._source_lock:
-            close, self._chunks, self._close = self._close, iter(()), _nothing
-            close()
-
-
-def _nothing() -> None:
-    """Close what was released."""
+            self._close()

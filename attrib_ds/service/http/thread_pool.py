@@ -63,12 +63,8 @@ class ThreadPool:
         """
         with self.admission():
             work = self._pool.submit(function, *arguments, **named)
-            try:
-                with cancellation.calling(work.cancel):
-                    return await asyncio.wrap_future(work)
-            finally:
-                # Its error refers to this frame; a circle would keep the results of queries.
-                del work
+            with cancellation.calling(work.cancel):
+                return await asyncio.wrap_future(work)
 
     @contextmanager
     def admission(self) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from attrib_ds.contract.json_text import encode
+from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.http.error_responses import with_wire_names
 
 if TYPE_CHECKING:
@@ -59,6 +59,6 @@ def _text(field: Any) -> Any:
 
 
 def _converted(table: pa.Table) -> pa.Table:
-    texts = [encode(text_fields(json.loads(text))) for text in table["errors"].to_pylist()]
+    texts = [encode(text_fields(load_exact(text))) for text in table["errors"].to_pylist()]
     position = table.schema.get_field_index("errors")
     return table.set_column(position, table.schema.field("errors"), pa.array(texts, pa.string()))

@@ -48,8 +48,6 @@ class Connections:
     def __init__(self, root: duckdb.DuckDBPyConnection) -> None:
         self._root: duckdb.DuckDBPyConnection | None = root
         self._open: list[_Open] = []
-        self._unfinished: set[_Open] = set()
-        self._kept: duckdb.DuckDBPyConnection | None = None
         self._changed = threading.Condition()
         self._is_forked = False
         abandon_after_fork(self)
@@ -79,9 +77,6 @@ class Connections:
             with self._changed:
                 if entry in self._open:
                     self._open.remove(entry)
-                self._unfinished.discard(entry)
-                if not self._unfinished:
-                    self._kept = None
                 self._changed.notify_all()
 
     def close(self, *, timeout: float) -> None:
@@ -108,13 +103,9 @@ class Connections:
             idle = [entry for entry in self._open if entry.thread is own or not entry.thread.is_alive()]
             in_use = [entry for entry in self._open if entry not in idle]
             self._open.clear()
-            # Results that are not read to their end. Opening the file again would wait for them, and for ever
-            # if somebody keeps them; unless there still is a connection, which it then shares.
-            self._unfinished = {entry for entry in idle if entry.is_lent}
-            self._kept = root if self._unfinished else None
         for entry in idle:
             entry.connection.close()
-        if not in_use and not self._unfinished:
+        if not in_use:
             # Closes all connections created from it.
             root.close()
 

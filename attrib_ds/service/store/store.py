@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from attrib_ds import instants
 from attrib_ds.contract.identifiers import ProjectId
 from attrib_ds.contract.integrations import Currency
+from attrib_ds.contract.rule import listed
 from attrib_ds.contract.values import TimeZone
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.records.sources import quoted
@@ -33,8 +35,8 @@ from attrib_ds.service.store.private_files import (
     withdraw_permissions,
 )
 from attrib_ds.service.store.query_cache import QueryCache
-from attrib_ds.service.store.table_definitions import VERSION, create_statements
-from attrib_ds.service.store.write_counter import check_complete, counter_of, read_counter
+from attrib_ds.service.store.table_definitions import VERSION, create_statements, foreign
+from attrib_ds.service.store.write_counter import check_complete, counter_of, create_counter, read_counter
 from attrib_ds.service.store.writer import Writer, log_of
 
 if TYPE_CHECKING:
@@ -171,7 +173,7 @@ class Store:
                 expected = error.errors()[0]["msg"]
                 message = f"{name}: {value!r} is not allowed; expected {expected}"
                 raise InvalidRequest(message, field=name) from error
-        file = None if str(path) == MEMORY else Path(path).expanduser()
+        file = None if str(path) == MEMORY else _file(path)
         # Before the file is read, since another thread of this process may write to it meanwhile.
         counted = 0 if file is None else read_counter(file)
         connection = open_file(path, read_only=read_only)
@@ -185,8 +187,11 @@ class Store:
                 meta = _create(connection, path, new)
             check_meta(meta, path, project_id)
             if file is not None:
+                _check_objects(connection, path)
                 ((writes,),) = connection.execute("SELECT writes FROM meta").fetchall()
                 check_complete(file, counted=counted, writes=writes)
+                if not read_only:
+                    create_counter(file, writes=writes)
             return cls(connection, meta, read_only=read_only)
         except BaseException:
             connection.close()
@@ -413,7 +418,7 @@ def open_file(
         if read_only:
             raise InvalidRequest("read_only: a project in memory has nothing to read", field="read_only")
         return duckdb.connect(MEMORY, config=_SETTINGS)
-    file = Path(path).expanduser()
+    file = _file(path)
     if read_only and not file.exists():
         raise NotFound(f"path: {str(file)!r} does not exist; leave out read_only to create it", field="path")
     try:
@@ -426,6 +431,17 @@ def open_file(
         return _open_private(file, config)
     except (duckdb.Error, OSError) as error:
         _refuse(file, error)
+
+
+def _file(path: str | Path) -> Path:
+    """Return a path with the home folder in the place of ``~``; refuse what no file can be called."""
+    try:
+        file = Path(path).expanduser()
+        if b"\0" in os.fsencode(file):
+            raise InvalidRequest("path: contains a NUL character", field="path")
+    except (RuntimeError, UnicodeEncodeError) as error:
+        raise InvalidRequest(f"path: {str(path)!r} is not a path: {error}", field="path") from error
+    return file
 
 
 def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
@@ -523,6 +539,17 @@ def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
         raise InvalidRequest(
             f"project_id: {str(path)!r} holds the project {meta.project_id!r}, not {project_id!r}",
             field="project_id",
+        )
+
+
+def _check_objects(connection: duckdb.DuckDBPyConnection, path: str | Path) -> None:
+    """Refuse a file with objects that are not tables: a view or macro may read other files."""
+    names = foreign(connection)
+    if names:
+        raise InvalidRequest(
+            f"path: {str(path)!r} has views, macros or other objects that a project does not have: "
+            f"{listed(tuple(names))}; drop them, or put a backup in its place with `attrib-ds restore`",
+            field="path",
         )
 
 

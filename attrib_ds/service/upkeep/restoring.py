@@ -114,11 +114,12 @@ def _copy(source: Path, part: Path, project_id: str) -> None:
         problem = "source: the file is open; back it up and restore the backup"
         raise ProjectInUse(problem, field="source") from error
     except (InvalidRequest, Unavailable) as error:
-        if error.field == "path":
-            # Without the path: that of an uploaded file is a path of the server.
-            raise _refused(error.message.removeprefix(f"path: {str(source)!r} ")) from error
+        # Without the path, also within messages of DuckDB: that of an uploaded file is a path of the server.
         if DAMAGED in error.message:
             raise _refused(DAMAGED) from error
+        if error.field == "path":
+            problem = error.message.removeprefix(f"path: {str(source)!r} ")
+            raise _refused(problem.replace(str(source), "the file")) from error
         raise
 
 

@@ -42,6 +42,8 @@ _MOST_RECORDS: Final = 2**20
 #: Maximum number of bytes that the columns of a page may take in Arrow, by the number of its braces.
 _MOST_CELL_BYTES: Final = 2**30
 _CELL_BYTES: Final = 8
+#: Counters are 64-bit integers.
+_COUNTER_END: Final = 2**63
 #: Arrow if the service offers it, otherwise JSON.
 EITHER: Final = f"{ARROW}, {JSON};q=0.9"
 
@@ -130,11 +132,14 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
     if response.media == ARROW:
         stream = open_stream(response.pieces(LARGE))
         table = pa.concat_tables([expected.empty_table(), *_tables(stream, expected, most=most)])
-        counters = stream.counters
+        counters, is_json_object = stream.counters, False
     elif kind == "record":
-        table, counters = _one(response, expected), {}
+        table, counters, is_json_object = _one(response, expected), {}, True
     else:
-        table, counters = _json(response, expected, RESOURCES[str(operation.answer.resource)], most=most)
+        head, rest = _beginning(response.pieces(LARGE))
+        is_json_object = head.lstrip()[:1] != b"["
+        record_schema = RESOURCES[str(operation.answer.resource)]
+        table, counters = _json(head, rest, expected, record_schema, most=most)
     check_keys(table)
     if kind == "record":
         if table.num_rows != 1:
@@ -144,6 +149,9 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
         return Answer.of(table, value=response.status == 201 if may_be_present else None)
     if page is None:
         return Answer.of(table)
+    if is_json_object and counters.get("total") is None:
+        # Anything with an empty "data" would pass for an empty page.
+        raise ServiceFailure("the response has no total; expected a page of records with count and total")
     total = _check_counters(counters, page, table.num_rows)
     return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
 
@@ -167,9 +175,17 @@ def check_keys(table: pa.Table) -> None:
         raise ServiceFailure(f"the response has {name} {shown(repeated)} more than once")
 
 
+def _counter(counters: Mapping[str, Any], name: str) -> int | None:
+    value = counters.get(name)
+    number = whole(value)
+    if value is not None and (number is None or abs(number) >= _COUNTER_END):
+        raise ServiceFailure(f"the response has the {name} {shown(value)}; expected a whole number")
+    return number
+
+
 def _check_counters(counters: Mapping[str, Any], page: Any, rows: int) -> int | None:
     """Return the total; raise if the counters of a page contradict its records or its request."""
-    count, offset, total = (whole(counters.get(name)) for name in ("count", "offset", "total"))
+    count, offset, total = (_counter(counters, name) for name in ("count", "offset", "total"))
     if count is not None and count != rows:
         raise ServiceFailure(f"the response has {rows} records, but its count is {count}")
     if rows and offset is not None and offset != page.offset:
@@ -250,6 +266,9 @@ def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
             table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
         )
         try:
+            # Arrow would make text of numbers, and instants of text.
+            if not pa.types.is_null(array.type) and _family(array.type) != _family(field.type):
+                raise pa.ArrowInvalid
             arrays.append(array.cast(field.type))
         except pa.ArrowException:
             raise ServiceFailure(
@@ -258,20 +277,35 @@ def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=expected)
 
 
-def _json(
-    response: Response, expected: pa.Schema, record_schema: pa.Schema, *, most: int
-) -> tuple[pa.Table, dict[str, Any]]:
-    """Parse a short body as a whole and a long one as a stream, to bound memory."""
-    pieces = response.pieces(LARGE)
+def _family(kind: pa.DataType) -> str:
+    """Return what values of an Arrow type are, whatever their width."""
+    if pa.types.is_list(kind):
+        return f"list of {_family(kind.value_type)}"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    return "instant" if pa.types.is_timestamp(kind) else str(kind)
+
+
+def _beginning(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Return the whole of a short body, or the first part of a long one with the rest."""
     head = bytearray()
     for piece in pieces:
         head += piece
         if len(head) >= _MOST_BYTES_AT_ONCE:
-            return read_records(itertools.chain([bytes(head)], pieces), expected, most=most)
-    content = bytes(head)
-    if content.count(b"{") * len(expected) * _CELL_BYTES > _MOST_CELL_BYTES:
-        # Records such as {} take a hundred times their bytes in Arrow; their number is checked on the way.
-        return read_records([content], expected, most=most)
+            break
+    return bytes(head), pieces
+
+
+def _json(
+    content: bytes, rest: Iterator[bytes], expected: pa.Schema, record_schema: pa.Schema, *, most: int
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Parse a short body as a whole and a long one as a stream, to bound memory."""
+    # Records such as {} take a hundred times their bytes in Arrow; their number is checked on the way.
+    takes_more = content.count(b"{") * len(expected) * _CELL_BYTES > _MOST_CELL_BYTES
+    if len(content) >= _MOST_BYTES_AT_ONCE or takes_more:
+        return read_records(itertools.chain([content], rest), expected, most=most)
     with suppress(ServiceFailure):
         is_array = content.lstrip()[:1] == b"["
         page = read_page(content, expected, kind="array" if is_array else "page", known=record_schema)

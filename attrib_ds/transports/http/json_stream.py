@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pyarrow as pa
 
 from attrib_ds.errors import ServiceFailure
-from attrib_ds.json_numbers import exact_number
+from attrib_ds.json_numbers import exact_integer, exact_number
 from attrib_ds.records.json_records import from_json
 from attrib_ds.transports.http.bodies import Unreadable
 
@@ -128,7 +128,9 @@ class _Text:
         self._is_all = False
         #: Characters of the values read so far.
         self.read = 0
-        self._json = json.JSONDecoder(parse_float=exact_number, parse_constant=_refuse)
+        self._json = json.JSONDecoder(
+            parse_float=exact_number, parse_int=exact_integer, parse_constant=_refuse
+        )
 
     def peek(self) -> str:
         """Return the next character that is not whitespace; "" at the end."""

@@ -70,6 +70,8 @@ def statuses(received) -> list[int]:
         EVENTS + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
         EVENTS + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
         EVENTS + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        EVENTS + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + LIVE,
+        EVENTS + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n" + LIVE,
         EVENTS + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
         EVENTS.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         EVENTS + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
@@ -109,6 +111,14 @@ def test_g229_an_ambiguous_request_is_refused_and_its_connection_closed(server, 
     assert statuses(received) == [400]
     assert b"connection: close" in head
     assert json.loads(body)["error"] == "Bad Request"
+
+
+def test_the_name_of_a_transfer_coding_has_no_case(server):
+    request_ = EVENTS + b"Transfer-Encoding: Chunked \r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    with connected(server, request_) as connection:
+        assert statuses(one_response(connection)) == [400]  # the event, not the request
+        connection.sendall(LIVE)
+        assert statuses(one_response(connection)) == [200]
 
 
 def test_a_valid_request_before_an_invalid_one_is_answered(server):

@@ -133,6 +133,17 @@ def test_g215_readiness_reads_and_writes(tmp_path):
     assert not Health(projects, accounts).is_ready()
 
 
+def test_a_misnamed_file_is_told_in_one_line(tmp_path, caplog):
+    Service.open("shop", tmp_path / "other.duckdb").close()
+    with closing(Projects(tmp_path)) as projects, pytest.raises(HttpError) as raised:
+        projects.get("other")
+    # 503 would tell the client to try again.
+    assert (raised.value.status, raised.value.message) == (500, "the project 'other' cannot be opened")
+    (line,) = caplog.messages
+    assert "holds the project 'shop', not 'other'" in line
+    assert caplog.records[0].exc_info is None
+
+
 def test_readiness_is_found_out_once_a_second_at_most(tmp_path):
     with closing(Accounts.open(tmp_path)) as accounts, closing(Projects(tmp_path)) as projects:
         health = Health(projects, accounts)

@@ -28,6 +28,32 @@ from attrib_ds.errors import (
 from attrib_ds.service.store.store import Store
 
 
+@pytest.mark.parametrize(
+    ("statements", "name"),
+    [
+        (["ALTER TABLE nodes RENAME TO others", "CREATE VIEW nodes AS FROM others"], "nodes"),
+        (["CREATE MACRO lower(x) AS 'a'"], "lower"),
+    ],
+    ids=["view", "macro"],
+)
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_file_with_views_or_macros_is_refused(tmp_path, statements, name, read_only):
+    file = tmp_path / "shop.duckdb"
+    Store.open(file, "shop").close()
+    with duckdb.connect(file) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    with pytest.raises(InvalidRequest, match=f"has views, macros or other objects .*: {name}; drop them"):
+        Store.open(file, "shop", read_only=read_only)
+
+
+@pytest.mark.parametrize("path", ["a\0b.duckdb", "\ud800.duckdb", "~nobody-has-this-name/a.duckdb"])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(InvalidRequest, match="path: ") as refused:
+        Store.open(path, "shop")
+    assert refused.value.field == "path"
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "homes" / "shop.duckdb"
@@ -389,21 +415,6 @@ def test_reading_a_closed_project_raises(path):
         store.close()
         backend.table("hits").count().to_pyarrow()
     assert "closed" in str(refusal.value)
-
-
-@pytest.mark.timeout(30)
-def test_a_file_opens_again_while_somebody_keeps_a_result_of_before(path):
-    store = Store.open(path, "shop")
-    add(store, "kept")
-    lent = store.cursor()
-    cursor = lent.__enter__()
-    result = cursor.execute("FROM range(1_000_000)").to_arrow_reader(10)
-    store.close()
-    again = Store.open(path, "shop")
-    assert ids(again) == ["kept"]
-    again.close()
-    lent.__exit__(None, None, None)
-    del result
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """A file that lost acknowledged writes is refused, whatever became of its log."""
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +77,59 @@ def test_an_older_copy_of_the_file_is_refused(killed, tmp_path):
 def test_a_commit_that_was_not_counted_is_no_loss(killed):
     killed.with_name("shop.duckdb.writes").write_bytes(b"%020d\n" % 3)
     assert ids(Store.open(killed, "shop")) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"-5",
+        b"abc",
+        "٣".encode(),
+        b"1_0",
+        b"",
+        b"%019d\n" % 4,
+        b"%020d" % 4,
+        b"%020d\n\n" % 4,
+        b"+%019d\n" % 4,
+    ],
+)
+def test_a_counter_that_is_no_number_is_refused(killed, content, read_only):
+    killed.with_name("shop.duckdb.writes").write_bytes(content)
+    with pytest.raises(Unavailable, match="write counter '.*shop.duckdb.writes' cannot be read: .*remove it"):
+        Store.open(killed, "shop", read_only=read_only)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes and links")
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("elsewhere")])
+def test_a_counter_that_is_no_file_is_refused(killed, make):
+    counter = killed.with_name("shop.duckdb.writes")
+    counter.unlink()
+    make(counter)
+    with pytest.raises(Unavailable, match="write counter .* cannot be read"):
+        Store.open(killed, "shop")
+    killed.unlink()
+    with pytest.raises(Unavailable, match="write counter .* cannot be read"):
+        Store.open(killed, "shop")
+
+
+def test_an_empty_counter_is_fine_before_the_first_write(tmp_path):
+    file = tmp_path / "shop.duckdb"
+    Store.open(file, "shop").close()
+    file.with_name("shop.duckdb.writes").write_bytes(b"")
+    store = Store.open(file, "shop")
+    store.write(put("a"))
+    store.close()
+    assert ids(Store.open(file, "shop")) == ["a"]
+
+
+def test_a_copied_file_is_counted_from_when_it_is_opened(killed, tmp_path):
+    Store.open(killed, "shop").close()
+    shutil.copy(killed, tmp_path / "alone.duckdb")
+    store = Store.open(tmp_path / "alone.duckdb", "shop")
+    assert (tmp_path / "alone.duckdb.writes").read_bytes() == b"00000000000000000004\n"
+    assert not (tmp_path / "alone.duckdb.writes.part").exists()
+    store.close()
 
 
 def test_a_file_copied_alone_is_complete(killed, tmp_path):

@@ -239,6 +239,15 @@ def test_a_damaged_backup_is_refused(backup, path):
     assert nonces(path) == {"first"}
 
 
+@pytest.mark.parametrize("left", [100, 5_000, 12_288, 300_000, -1], ids=str)
+def test_a_truncated_backup_is_refused_without_its_path(backup, path, left):
+    backup.write_bytes(backup.read_bytes()[:left])
+    with pytest.raises(InvalidRequest, match="source: the file is damaged") as refused:
+        restore(backup, path, "shop", replace=True)
+    assert str(backup) not in refused.value.message
+    assert nonces(path) == {"first"}
+
+
 def test_a_backup_that_is_in_use_is_refused(backup, path):
     with (
         closing(Service.open("shop", backup)),

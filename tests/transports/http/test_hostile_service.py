@@ -139,6 +139,17 @@ ATTACKS = {
     "JSON: gzip in gzip": (Reply(body=bomb(2), headers={"Content-Encoding": "gzip, gzip"}), "only gzip was offered"),
     "JSON: gzip without content": (endless(gzip.compress(b"") * 4_000, headers=GZIP), "hardly any content"),
     "JSON: fewer records than counted": (page({"_id": ID}, count=7), "its count is 7"),
+    "JSON: an object that is no page": (Reply(body=b'{"data":[]}'), "has no total"),
+    "JSON: a page without its total": (page({"_id": ID}, total=None), "has no total"),
+    "JSON: a count beyond all numbers": (Reply(body=b'{"data":[],"count":1e999999999,"total":0}'), "the count 1e999999999"),
+    "JSON: a total of ten thousand digits": (Reply(body=b'{"data":[],"count":0,"total":' + b"9" * 10_000 + b"}"), "cannot be read"),
+    "JSON: a total of a thousand digits": (Reply(body=b'{"data":[],"count":0,"total":' + b"9" * 1_000 + b"}"), "the total 9+"),
+    "JSON: an endless text in an error": (endless(b"x" * MIB, head=b'{"message":"', status=400), "HTTP 400"),
+    "Arrow: numbers for ids": (arrow(pa.table({"_id": [1, 2]})), "_id as int64; expected string"),
+    "Arrow: text for instants": (
+        arrow(pa.table({"_id": [ID], "startDate": ["2025-01-01T00:00:00Z"]})), "startDate as string"
+    ),
+    "Arrow: numbers for instants": (arrow(pa.table({"_id": [ID], "startDate": [5]})), "startDate as int64"),
     "JSON: a total below its records": (page({"_id": ID}, {"_id": "b"}, total=1), "its total is 1"),
     "JSON: a total below zero": (page(total=-5), "its total is -5"),
     "JSON: another offset than requested": (page({"_id": ID}, offset=5, total=90), "offset 5, but 0 was requested"),
