@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-#: A whole number written with a decimal point or an exponent has at most so many digits (G-221).
+#: Digits of a whole number that is written with a decimal point or an exponent (G-221).
 MOST_DIGITS: Final = 18
 #: Powers of ten beyond every double.
 _LARGEST_POWER: Final = 400
@@ -115,7 +115,8 @@ def whole(value: object) -> int | None:
         return int(value)
     if isinstance(value, Decimal):
         # Before the conversion, which takes time that grows with the number.
-        is_whole = value.is_finite() and value.adjusted() < MOST_DIGITS and value == value.to_integral_value()
+        is_short = not value or (value.is_finite() and value.adjusted() < MOST_DIGITS)
+        is_whole = is_short and value == value.to_integral_value()
         return int(value) if is_whole else None
     if not isinstance(value, float | np.floating) or not abs(float(value)) < 10**MOST_DIGITS:
         return None

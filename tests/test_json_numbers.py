@@ -49,6 +49,7 @@ def test_integers_that_python_could_not_read_again_are_refused():
 @example("1.0")
 @example("1e0")
 @example("-0.0")
+@example("0e20")
 @example("999999999999999999.0")
 @example("1000000000000000000.0")
 @example("1e17")
