@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
+from reliability.command_line import exit_code
 from support.http_caller import Caller, token_of
 from support.order_events import declare_order, order
 from support.service_records import send
@@ -106,7 +107,7 @@ def run(folder: Path, *, is_reopened: bool) -> list[str]:
 
 
 def run_server(folder: Path) -> list[str]:
-    """Return what is wrong with tokens after the clock of a server was set back."""
+    """Return problems with tokens after the clock of a server was set back."""
     problems = []
     with closing(Service.open("shop", folder / "shop.duckdb")) as service:
         declare_order(service)
@@ -146,10 +147,7 @@ def main() -> int:
     ):
         with tempfile.TemporaryDirectory() as folder:
             problems += [f"{name}: {problem}" for problem in job(Path(folder))]
-    print(f"{len(problems)} problems")
-    for problem in problems:
-        print(f"  {problem}")
-    return int(bool(problems))
+    return exit_code(problems)
 
 
 if __name__ == "__main__":

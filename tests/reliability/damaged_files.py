@@ -9,7 +9,6 @@ the project says with advice that it is damaged; anything else is a problem.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import pickle
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+from reliability.command_line import run_from_command_line
 from support.order_events import declare_order, order
 from support.service_records import send
 
@@ -51,7 +51,12 @@ TABLES = (
     "campaigns",
     "outlays",
 )
-ADVICE = ("put a backup in its place", "Put it back, or a backup", "upgrade duckdb")
+ADVICE = (
+    "put a backup in its place",
+    "Put it back, or a backup",
+    "upgrade duckdb",
+    "remove it to open the project nevertheless",
+)
 
 
 @dataclass(frozen=True)
@@ -263,18 +268,16 @@ def run(trials: int, seed: int, *, folder: Path | None = None) -> Summary:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Damage the files of a project and examine what opens.")
-    parser.add_argument("--trials", type=int, default=1_000)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    summary = run(options.trials, options.seed)
-    for (damage, outcome), count in sorted(summary.outcomes.items()):
-        print(f"  {count:6,} {damage}: {outcome}")
-    print(f"{len(summary.problems)} problems")
-    for problem in summary.problems:
-        print(f"  {problem}")
-    return int(bool(summary.problems))
+    return run_from_command_line(
+        run,
+        lambda summary: [
+            f"  {count:6,} {damage}: {outcome}"
+            for (damage, outcome), count in sorted(summary.outcomes.items())
+        ],
+        times="trials",
+        default=1_000,
+        purpose="Damage the files of a project and examine what opens.",
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ acknowledged.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -25,9 +24,11 @@ import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from reliability.command_line import run_from_command_line
 from support.http_caller import token_of
 from support.order_events import declare_order, order
 from support.service_records import send
@@ -339,7 +340,7 @@ class Summary:
 
 
 def run(rounds: int, seed: int, *, tell=print) -> Summary:
-    """Kill a server so many times; ``seed`` decides what is sent and when it dies."""
+    """Kill a server several times; ``seed`` decides what is sent and when it dies."""
     problems: list[str] = []
     answers: Counter = Counter()
     accepted = 0
@@ -388,27 +389,24 @@ def keep(home: Path, moment: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Kill a server under load and examine what it leaves behind."
+    return run_from_command_line(
+        partial(run, tell=partial(print, flush=True)),
+        _lines,
+        times="rounds",
+        default=200,
+        purpose="Kill a server under load and examine what it leaves behind.",
     )
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    summary = run(options.rounds, options.seed, tell=lambda line: print(line, flush=True))
-    print(
-        f"{summary.rounds} kills in {summary.seconds:.0f} s; {summary.accepted} events acknowledged or stored"
-    )
+
+
+def _lines(summary: Summary) -> list[str]:
     statuses: Counter = Counter()
     for answer, count in summary.answers.items():
         method, name, status = answer.split()
         statuses[f"{method} {name if not name[0].isdigit() else '…'} {status}"] += count
-    for answer, count in sorted(statuses.items()):
-        print(f"  {count:8,} {answer}")
-    print(f"{len(summary.problems)} problems")
-    for problem in summary.problems:
-        print(f"  {problem}")
-    return int(bool(summary.problems))
+    return [
+        f"{summary.rounds} kills in {summary.seconds:.0f} s; {summary.accepted} events acknowledged or stored",
+        *(f"  {count:8,} {answer}" for answer, count in sorted(statuses.items())),
+    ]
 
 
 if __name__ == "__main__":

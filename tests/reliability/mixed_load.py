@@ -27,6 +27,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
+from reliability.command_line import exit_code
 from reliability.kill_rounds import SERVE, make_project
 from support.http_caller import token_of
 from support.order_events import order
@@ -56,7 +57,7 @@ class Watched:
 
 
 class Client(threading.Thread):
-    """Sends events, updates and reads until it is told to stop."""
+    """Sends events, updates and reads until ``stop`` is set."""
 
     def __init__(self, url: str, token: str, watched: Watched, name: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -223,11 +224,7 @@ def main() -> int:
     for name, value in vars(summary).items():
         if name != "problems":
             print(f"{name}: {value:,.3f}" if isinstance(value, float) else f"{name}: {value}")
-    counted = Counter(summary.problems)
-    print(f"{counted.total()} problems")
-    for problem, count in counted.most_common():
-        print(f"  {count:,} × {problem}")
-    return int(bool(counted))
+    return exit_code(f"{count:,} × {problem}" for problem, count in Counter(summary.problems).most_common())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ is there twice; what was not acknowledged is there once or not at all.
 
 from __future__ import annotations
 
-import argparse
 import random
 import socket
 import sys
@@ -21,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pandas as pd
+from reliability.command_line import run_from_command_line
 from support.faulty_proxy import FaultyProxy
 from support.order_events import declare_order
 from support.service_records import send
@@ -155,7 +155,7 @@ class Summary:
 
 
 def run(calls: int, seed: int, *, share: float = 0.2) -> Summary:
-    """Make so many calls through a network that breaks a share of the connections."""
+    """Make calls through a network that breaks a share of the connections."""
     journal = Journal()
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
@@ -191,7 +191,7 @@ def free_port() -> int:
 
 
 def examine(service: Service, journal: Journal) -> list[str]:
-    """Return what is wrong with what arrived."""
+    """Return the differences between what was acknowledged and what is stored."""
     problems = []
 
     def rows(query: str) -> list[tuple]:
@@ -224,21 +224,24 @@ def examine(service: Service, journal: Journal) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Call a server through a network that breaks connections.")
-    parser.add_argument("--calls", type=int, default=2_000)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    summary = run(options.calls, options.seed)
-    print(f"{summary.accepted:,} events acknowledged; the slowest call took {summary.slowest:.1f} s")
-    for fault, count in sorted(summary.faults.items(), key=str):
-        print(f"  {count:6,} requests: {fault or 'no fault'}")
-    for (call, outcome), count in sorted(summary.outcomes.items()):
-        print(f"  {count:6,} {call}: {outcome}")
-    print(f"{len(summary.problems)} problems")
-    for problem in summary.problems:
-        print(f"  {problem}")
-    return int(bool(summary.problems))
+    return run_from_command_line(
+        run,
+        _lines,
+        times="calls",
+        default=2_000,
+        purpose="Call a server through a network that breaks connections.",
+    )
+
+
+def _lines(summary: Summary) -> list[str]:
+    return [
+        f"{summary.accepted:,} events acknowledged; the slowest call took {summary.slowest:.1f} s",
+        *(
+            f"  {count:6,} requests: {fault or 'no fault'}"
+            for fault, count in sorted(summary.faults.items(), key=str)
+        ),
+        *(f"  {count:6,} {call}: {outcome}" for (call, outcome), count in sorted(summary.outcomes.items())),
+    ]
 
 
 if __name__ == "__main__":

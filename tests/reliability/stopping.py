@@ -8,7 +8,6 @@ waits to be recovered, and no half-written file is left.
 
 from __future__ import annotations
 
-import argparse
 import random
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from reliability.command_line import run_from_command_line
 from reliability.kill_rounds import CONNECTIONS, SERVE, Client, Journal, examine, make_project
 from support.http_caller import token_of
 
@@ -38,7 +38,7 @@ class Summary:
 
 
 def run(rounds: int, seed: int) -> Summary:
-    """Stop a server so many times; ``seed`` decides what is sent and when it is stopped."""
+    """Stop a server several times; ``seed`` decides what is sent and when it is stopped."""
     problems = []
     slowest = 0.0
     with tempfile.TemporaryDirectory() as temporary:
@@ -95,19 +95,15 @@ def _stop_once(home: Path, key: object, journal: Journal, seed: str) -> tuple[fl
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Stop a server under load and examine what it leaves behind."
+    return run_from_command_line(
+        run,
+        lambda summary: [
+            f"{summary.accepted:,} events acknowledged; the slowest exit took {summary.slowest_exit:.1f} s"
+        ],
+        times="rounds",
+        default=50,
+        purpose="Stop a server under load and examine what it leaves behind.",
     )
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    summary = run(options.rounds, options.seed)
-    print(f"{summary.accepted:,} events acknowledged; the slowest exit took {summary.slowest_exit:.1f} s")
-    print(f"{len(summary.problems)} problems")
-    for problem in summary.problems:
-        print(f"  {problem}")
-    return int(bool(summary.problems))
 
 
 if __name__ == "__main__":

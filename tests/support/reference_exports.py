@@ -442,7 +442,7 @@ def matomo(visits: list[dict], *, stitch: bool, currency: str | None) -> Reading
     latest: dict[tuple[str, str], dict] = {}
     for visit in visits:
         key = (str(first(visit.get("idSite"), 1)), str(visit["idVisit"]))
-        if first(member(visit, "visitorId"), member(visit, "userId")) is None or _begun(visit) is None:
+        if first(member(visit, "visitorId"), member(visit, "userId")) is None or _started(visit) is None:
             continue
         if key not in latest or (_ended(visit) or 0) > (_ended(latest[key]) or 0):
             latest[key] = visit
@@ -453,7 +453,7 @@ def matomo(visits: list[dict], *, stitch: bool, currency: str | None) -> Reading
     for (site, number), visit in latest.items():
         who = user(member(visit, "visitorId"), member(visit, "userId"))
         actions = visit.get("actionDetails") or []
-        begun = _begun(visit)
+        started = _started(visit)
         views = {
             first(action.get("pageId"), action.get("idpageview"), f"number {position}")
             for position, action in enumerate(actions)
@@ -472,8 +472,8 @@ def matomo(visits: list[dict], *, stitch: bool, currency: str | None) -> Reading
         }
         sessions.append(
             Session(
-                EPOCH + timedelta(seconds=begun),
-                EPOCH + timedelta(seconds=max(begun, first(_ended(visit), begun))),
+                EPOCH + timedelta(seconds=started),
+                EPOCH + timedelta(seconds=max(started, first(_ended(visit), started))),
                 _matomo_node(visit),
                 who,
                 False,
@@ -507,7 +507,7 @@ def _ended(visit: dict) -> int | None:
     return None if value is None else int(value)
 
 
-def _begun(visit: dict) -> int | None:
+def _started(visit: dict) -> int | None:
     if visit.get("firstActionTimestamp") is not None:
         return int(visit["firstActionTimestamp"])
     ended = _ended(visit)

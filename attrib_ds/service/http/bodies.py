@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from attrib_ds.service.http.thread_pool import ThreadPool
 
 MEBIBYTE: Final = 2**20
-#: Maximum number of commas and opening brackets in a JSON body, thus of values. Parsing so many takes up to
-#: a fifth of a second, during which no other thread runs.
+#: Maximum number of commas and opening brackets in a JSON body, which bounds the number of its values. No
+#: other thread runs while they are parsed, which takes up to a fifth of a second.
 _MOST_VALUES: Final = 250_000
 #: Memory of a parsed value, about.
 _BYTES_PER_VALUE: Final = 64

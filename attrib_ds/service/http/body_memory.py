@@ -45,7 +45,7 @@ class BodyBudget:
             self.change(-memory.taken, has_token=has_token)
 
     def has_room(self, amount: int, *, has_token: bool) -> bool:
-        """Return whether so many bytes are left."""
+        """Return whether a body of this size fits in."""
         has_share = has_token or self._taken[False] + amount <= self._most[False]
         return has_share and sum(self._taken.values()) + amount <= self._most[True]
 

@@ -261,7 +261,7 @@ class Connection(HttpToolsProtocol):
         else:
             self._send_last(failure)
         if is_answering:
-            # The application is told that the client has gone.
+            # For the application, the client has left.
             cycle.disconnected = cycle.response_complete = True
             cycle.message_event.set()
         self._ignores_data = True

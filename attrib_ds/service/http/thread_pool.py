@@ -31,7 +31,8 @@ class ThreadPool:
     most_waiting : int
         Maximum number of requests waiting for a thread.
     niceness : int, default 0
-        Lower priority of the threads by so much, on Linux; elsewhere it belongs to the whole process.
+        Number by which the priority of the threads is lowered, on Linux; elsewhere priority belongs to the
+        whole process.
     """
 
     def __init__(self, *, threads: int, most_waiting: int, niceness: int = 0) -> None:

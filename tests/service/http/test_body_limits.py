@@ -56,7 +56,7 @@ def measured_health(url):
 
 
 def filled(start, item, end, *, size=32 * MEBIBYTE):
-    """Return JSON of so many equal items as fit."""
+    """Return JSON with as many equal items as fit into ``size`` bytes."""
     return start + item * ((size - len(start + end)) // len(item)) + end
 
 
