@@ -3,7 +3,6 @@
 import importlib.util
 import shutil
 import signal
-import warnings
 
 import pandas as pd
 import pytest
@@ -46,19 +45,16 @@ def spark(tmp_path_factory):
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    with warnings.catch_warnings():
-        # It works with pandas 3 as far as it is used here: rows cross the border as Arrow.
-        warnings.simplefilter("ignore")
-        import ibis
-        from pyspark.sql import SparkSession
+    import ibis
+    from pyspark.sql import SparkSession
 
-        builder = SparkSession.builder.master("local[2]")
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-        yield ibis.pyspark.connect(session)
-        session.stop()
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield ibis.pyspark.connect(session)
+    session.stop()
 
 
 @pytest.fixture(scope="session")

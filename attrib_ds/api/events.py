@@ -12,6 +12,7 @@ import pandas as pd
 from attrib_ds import instants
 from attrib_ds.contract.json_text import EncodedObject, encode
 from attrib_ds.contract.rule import Refused
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.records.frames import read_rows, to_pandas, to_record
 from attrib_ds.sending.delivery import Delivery, build_requests, send_rows
@@ -314,7 +315,7 @@ def validate_events(project: Project, events: pd.DataFrame, *, event_type: str |
         return [("invalid" if errors else "valid", None, _first(errors))]
 
     results = send_rows(events.index, validate, keys=range(len(arguments)))
-    return results.assign(errors=pd.Series(all_errors, index=events.index, dtype="str")).drop(columns="id")
+    return results.assign(errors=pd.Series(all_errors, index=events.index, dtype=TEXT)).drop(columns="id")
 
 
 def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
@@ -98,6 +99,6 @@ def load(
         for kind, count in loaded.items():
             counts[kind] = counts.get(kind, 0) + count
         refused = to_pandas(answer.read())
-        refused.insert(0, "table", pd.Series(resource, index=refused.index, dtype="str"))
+        refused.insert(0, "table", pd.Series(resource, index=refused.index, dtype=TEXT))
         rejected.append(refused)
     return Loaded(counts, pd.concat(rejected, ignore_index=True))

@@ -10,6 +10,7 @@ import ibis
 import numpy as np
 import pandas as pd
 
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ _LABELS: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
     "day": lambda days: days.dt.strftime("%Y-%m-%d"),
     "week": lambda days: days.dt.strftime("%G-W%V"),
     "month": lambda days: days.dt.strftime("%Y-%m"),
-    "quarter": lambda days: days.dt.strftime("%Y-Q") + days.dt.quarter.astype("str"),
-    "semester": lambda days: days.dt.strftime("%Y-S") + ((days.dt.month - 1) // 6 + 1).astype("str"),
+    "quarter": lambda days: days.dt.strftime("%Y-Q") + days.dt.quarter.astype(TEXT),
+    "semester": lambda days: days.dt.strftime("%Y-S") + ((days.dt.month - 1) // 6 + 1).astype(TEXT),
     "year": lambda days: days.dt.strftime("%Y"),
 }
 INTERVALS = tuple(_LABELS)
@@ -96,7 +97,7 @@ def labels(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
     """
     if interval not in _LABELS:
         raise InvalidRequest.choice("interval", interval, _LABELS)
-    return _LABELS[interval](days).astype("str")
+    return _LABELS[interval](days).astype(TEXT)
 
 
 def first_days(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
@@ -107,7 +108,7 @@ def first_days(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
         return pd.Series(days - pd.to_timedelta(days.dt.day_of_week, unit="D"))
     months = {"month": 1, "quarter": 3, "semester": 6, "year": 12}[interval]
     month = (days.dt.month - 1) // months * months + 1
-    first = days.dt.year.astype("str") + "-" + month.astype("str").str.zfill(2) + "-01"
+    first = days.dt.year.astype(TEXT) + "-" + month.astype(TEXT).str.zfill(2) + "-01"
     return pd.Series(pd.to_datetime(first, format="%Y-%m-%d").astype("datetime64[us]"))
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import attrib_ds as at
 from attrib_ds.commands.output import show, show_error
 from attrib_ds.commands.report import side_by_side, write_report
+from attrib_ds.dtypes import TEXT
 from attrib_ds.importers.column_options import OPTIONS
 from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
 from attrib_ds.records.spreadsheets import write_csv
@@ -115,7 +116,8 @@ def _with_bounds(credits: pd.DataFrame) -> pd.Series[Any]:
         f"{credited:,.1f}" if pd.isna(low) else f"{credited:,.1f} ({low:,.1f} to {high:,.1f})"
         for credited, low, high in credits[["conversions", "low", "high"]].itertuples(index=False)
     ]
-    return pd.Series(cells, index=credits.index, dtype="str")
+    shown: pd.Series[Any] = pd.Series(cells, index=credits.index, dtype=TEXT)
+    return shown
 
 
 def _texts_side_by_side(credits: pd.DataFrame, cells: pd.Series[Any]) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.importers.conversion_names import references
 from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
@@ -220,7 +221,7 @@ class _Table:
         rejected = to_pandas(
             pa.concat_tables([self.source.unreadable, invalid.cast(self.source.unreadable.schema)])
         )
-        rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype="str"))
+        rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype=TEXT))
         if not valid.num_rows:
             problem = f"has no readable rows ({_first(rejected)})" if len(rejected) else "has no rows"
             raise InvalidRequest(f"{self.argument}: {self.name} {problem}", field=self.argument)

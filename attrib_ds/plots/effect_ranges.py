@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from attrib_ds.dtypes import TEXT
 from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_count, require_frame
 from attrib_ds.plots.credit_rows import select_model
@@ -117,7 +118,7 @@ def _node_rows(rows: pd.DataFrame, *, top: int) -> pd.DataFrame:
     if len(rest):
         other = rest[measures].sum(min_count=1).to_frame().T
         parts.append(other.assign(label=f"other ({style.format_count(len(rest), 'node')})", is_control=False))
-    parts.append(controls.assign(label=controls["node_id"].map(labels).astype("str") + " (control)"))
+    parts.append(controls.assign(label=controls["node_id"].map(labels).astype(TEXT) + " (control)"))
     filled = [part for part in parts if len(part)]
     rows_shown: pd.DataFrame = pd.concat(filled, ignore_index=True) if filled else parts[0]
     return rows_shown

@@ -6,6 +6,7 @@ from typing import Final
 
 import pandas as pd
 
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots.arguments import numbers
 from attrib_ds.plots.labels import distinct
@@ -28,7 +29,7 @@ def rows_of_events(insights: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]
     metrics = {name: metric for name, metric in metrics.items() if metric != name}
     rows = insights.rename(columns={**metrics, "identifier": "group"})
     if rows["group"].nunique() < 2:
-        rows["group"] = pd.Series(None, index=rows.index, dtype="str")
+        rows["group"] = pd.Series(None, index=rows.index, dtype=TEXT)
     labels = {metric: "events" if metric == "event-count" else metric for metric in metrics.values()}
     return rows, labels
 
@@ -48,9 +49,9 @@ def table_of_groups(insights: pd.DataFrame, value: str, *, top: int) -> pd.DataF
         amount=numbers("insights", insights, value).fillna(0.0)
     )
     has_groups = rows["group"].notna().any()
-    rows["interval"] = rows["interval"].astype(str)
+    rows["interval"] = rows["interval"].astype(TEXT)
     # pivot_table drops null groups, so they get a key that no real group has.
-    rows["group"] = rows["group"].astype("str").fillna("\0") if has_groups else "\0"
+    rows["group"] = rows["group"].astype(TEXT).fillna("\0") if has_groups else "\0"
     table = rows.pivot_table(
         index="group", columns="interval", values="amount", aggfunc="sum", fill_value=0.0
     )

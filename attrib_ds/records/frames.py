@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, closest
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _DTYPES = {
     pa.int64(): pd.Int64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
     # Explicit, because pandas otherwise inspects every text to infer the dtype.
-    pa.string(): pd.StringDtype(na_value=np.nan),
+    pa.string(): TEXT,
 }
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from attrib_ds.contract import OPERATIONS, build, to_wire
 from attrib_ds.contract.json_text import encode
 from attrib_ds.display import progress
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound
 from attrib_ds.sending.journal import Purpose, Recording, Row, open_journal
 
@@ -317,7 +318,7 @@ def send_rows(
             "sends the rest"
         )
         raise
-    results = pd.DataFrame(outcomes, index=index, columns=["status", "id", "error"], dtype="str")
+    results = pd.DataFrame(outcomes, index=index, columns=["status", "id", "error"], dtype=TEXT)
     if failures and all(status in _NOT_STORED for status, _, _ in outcomes):
         failures[0].partial = results
         raise failures[0]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pandas as pd
 
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.simulation.daily_simulation import Population, node_names, run_days
 from attrib_ds.simulation.scenarios import Scenario, check_number, check_whole, scenario_named
@@ -100,7 +101,7 @@ class Simulation:
         columns = {"node_id": node_names(self.scenario), "removal": [*map(float, removal), *unpaid]}
         if shapley:
             columns["shapley"] = [*_shapley(conversions, count), *unpaid]
-        return pd.DataFrame(columns).astype({"node_id": "str"})
+        return pd.DataFrame(columns).astype({"node_id": TEXT})
 
     @cached_property
     def _conversion_counts(self) -> dict[tuple[bool, ...], int]:
@@ -246,8 +247,8 @@ def _frames(
 ) -> tuple[pd.DataFrame, ...]:
     count = len(outcomes.conversion_days)
     first_user = number * _BATCH_SIZE
-    user_ids = pd.Series([f"u{first_user + user:08d}" for user in range(count)], dtype="str")
-    names = pd.Series(node_names(scenario), dtype="str")
+    user_ids = pd.Series([f"u{first_user + user:08d}" for user in range(count)], dtype=TEXT)
+    names = pd.Series(node_names(scenario), dtype=TEXT)
     times = _random(seed, number, "times")
     touch_times = outcomes.days + _TOUCHES_UNTIL * times.random(len(outcomes.days))
     prevented_random = _random(seed, number, "opportunities")
@@ -283,7 +284,7 @@ def _frames(
                 "user_id": user_ids.take(buyers).reset_index(drop=True),
                 "date": _instants(conversion_times[buyers], first_day),
                 "value": values.round(2),
-                "currency": pd.Series(["EUR"] * len(buyers), dtype="str"),
+                "currency": pd.Series(["EUR"] * len(buyers), dtype=TEXT),
             }
         ),
         pd.DataFrame(

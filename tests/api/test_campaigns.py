@@ -4,8 +4,10 @@ from decimal import Decimal
 
 import pandas as pd
 import pytest
+from support.dtype_names import dtype_names
 
 import attrib_ds as at
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported
 
 WEEK = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
@@ -60,7 +62,7 @@ def test_columns_of_campaigns_do_not_depend_on_the_rows(ads):
     """G-162: an unknown integration has no campaigns."""
     nothing = at.list_campaigns(ads, "unknown")
     assert nothing.attrs["total"] == 0
-    assert {name: str(kind) for name, kind in nothing.dtypes.items()} == {
+    assert dtype_names(nothing) == {
         "id": "str",
         "integrationId": "str",
         "projectId": "str",
@@ -233,7 +235,7 @@ def test_a_second_run_stores_nothing_twice(ads, spring):
 def test_dates_of_a_frame_may_be_instants(ads, spring):
     rows = spend((spring, 70, pd.Timestamp("2025-03-03"), pd.Timestamp("2025-03-10", tz="UTC")))
     rows["endDate"] = pd.to_datetime(rows["endDate"], utc=True)
-    rows = rows.assign(country=None, region=pd.Series([None], dtype="str"))
+    rows = rows.assign(country=None, region=pd.Series([None], dtype=TEXT))
     assert at.create_outlays(ads, "my-ads", rows)["status"].tolist() == ["created"]
     assert outlays_of(ads, spring)["startDate"].tolist() == [pd.Timestamp("2025-03-03", tz="UTC")]
 

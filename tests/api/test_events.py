@@ -20,6 +20,7 @@ from attrib_ds import (
     update_statistics,
     validate_events,
 )
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
 
 FIELDS = [
@@ -245,7 +246,7 @@ def test_g138_events_are_checked_and_not_stored(orders_shop):
     assert told["errors"].isna().tolist() == [False, False, False, True]
     unknown = validate_events(orders_shop, rows.assign(eventType="nothing"))
     assert unknown["error"]["a"] == "unknown-event-type"
-    assert validate_events(orders_shop, rows.head(0), event_type="order").dtypes.eq("str").all()
+    assert validate_events(orders_shop, rows.head(0), event_type="order").dtypes.eq(TEXT).all()
     with pytest.raises(InvalidRequest, match="events: has no column 'eventType'"):
         validate_events(orders_shop, rows)
     assert count(orders_shop) == len(list_trashed_events(orders_shop)) == 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from attrib_ds import errors
 from attrib_ds.attribution.calendar import INTERVALS, first_days, labels, local_days, starts_of, zone_of
 from attrib_ds.attribution.paths.tree import lazy
+from attrib_ds.dtypes import TEXT
 
 ZONES = ["UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Africa/Cairo"]
 FIRST, LAST = datetime(2024, 1, 1), datetime(2026, 1, 1)
@@ -51,10 +52,10 @@ def test_days_begin_at_the_first_local_midnight():
     begun = starts_of(days, ZoneInfo("Europe/Paris"))
     assert begun.dt.strftime("%m-%d %H").tolist() == ["03-29 23", "03-30 22", "10-25 22", "10-26 23"]
     skipped = starts_of(pd.Series(pd.to_datetime(["2025-04-25"])), ZoneInfo("Africa/Cairo"))
-    assert skipped.astype("str").tolist() == ["2025-04-24 22:00:00+00:00"]
+    assert skipped.astype(TEXT).tolist() == ["2025-04-24 22:00:00+00:00"]
     # Midnight occurred twice in Havana: the first one counts.
     twice = starts_of(pd.Series(pd.to_datetime(["2025-11-02"])), ZoneInfo("America/Havana"))
-    assert twice.astype("str").tolist() == ["2025-11-02 04:00:00+00:00"]
+    assert twice.astype(TEXT).tolist() == ["2025-11-02 04:00:00+00:00"]
 
 
 def test_intervals_have_the_names_and_first_days_of_the_calendar():

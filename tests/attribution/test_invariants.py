@@ -17,6 +17,7 @@ from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.models.named import rule_models
 from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov
 from attrib_ds.attribution.models.rules import PositionBased, TimeDecay
+from attrib_ds.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 TABLE = Path(__file__).with_name("invariants.txt")
@@ -77,7 +78,7 @@ def tree_of(parents):
     nodes = [(parent, None, "campaign") for parent in sorted(set(parents.values()))]
     nodes += [(leaf, parent, "adset") for leaf, parent in parents.items()]
     frame = pd.DataFrame(nodes, columns=["_id", "parentId", "type"])
-    return frame.assign(name=frame["_id"]).astype({"_id": "str", "parentId": "str"})
+    return frame.assign(name=frame["_id"]).astype({"_id": TEXT, "parentId": TEXT})
 
 
 def at_level(drawn, parents):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -425,16 +423,3 @@ def test_the_names_of_forms_are_functions_on_repeated_access():
     for _ in range(2):
         for name in forms.__all__:
             assert inspect.isfunction(getattr(forms, name)), name
-
-
-@pytest.mark.slow
-def test_without_widgets_the_error_says_what_to_install():
-    script = (
-        "import sys; sys.modules['ipywidgets'] = None\n"
-        "from attrib_ds import *\n"
-        "import attrib_ds\n"
-        "try:\n    forms.search\n"
-        "except attrib_ds.errors.NotSupported as error:\n    print(error)\n"
-    )
-    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'attrib-ds[widgets]'" in output

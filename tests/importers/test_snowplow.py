@@ -16,20 +16,19 @@ BOOTS = "google/cpc/spring/hiking boots"
 def table():
     """The events as rows of the table: typed instants, each entity in a column of its own."""
     lines = [line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines()]
-    frame = pd.DataFrame([line for line in lines if len(line) == len(FIELDS)], columns=FIELDS).replace(
-        {"": None}
-    )
+    rows = [[cell or None for cell in line] for line in lines if len(line) == len(FIELDS)]
+    columns = dict(zip(FIELDS, (list(cells) for cells in zip(*rows, strict=True)), strict=True))
     for name in ("collector_tstamp", "derived_tstamp"):
-        frame[name] = pd.to_datetime(frame[name])
-    order = frame.pop("contexts").notna()
-    frame["contexts_com_snowplowanalytics_snowplow_ecommerce_transaction_1"] = [
-        [{"transaction_id": "O-2", "revenue": 20.5, "currency": "USD"}] if each else None for each in order
+        columns[name] = pd.to_datetime(columns[name])
+    columns["contexts_com_snowplowanalytics_snowplow_ecommerce_transaction_1"] = [
+        [{"transaction_id": "O-2", "revenue": 20.5, "currency": "USD"}] if each else None
+        for each in columns.pop("contexts")
     ]
-    robot = frame.pop("derived_contexts").notna()
-    frame["contexts_com_iab_snowplow_spiders_and_robots_1"] = [
-        [{"spider_or_robot": True, "category": "SPIDER_OR_ROBOT"}] if each else None for each in robot
+    columns["contexts_com_iab_snowplow_spiders_and_robots_1"] = [
+        [{"spider_or_robot": True, "category": "SPIDER_OR_ROBOT"}] if each else None
+        for each in columns.pop("derived_contexts")
     ]
-    return frame
+    return pd.DataFrame(columns)
 
 
 def test_the_format_has_its_131_fields():

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 
+from attrib_ds.dtypes import TEXT
+
 
 @pytest.fixture(autouse=True)
 def _figures():
@@ -33,6 +35,6 @@ def credit():
         if "share" not in frame:
             frame["share"] = frame["conversions"] / frame["conversions"].sum()
         texts = ["model", "node_id", "node_name", "currency"]
-        return frame.astype(dict.fromkeys(texts, "str"))
+        return frame.astype(dict.fromkeys(texts, TEXT))
 
     return build

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from support.law_examples import examples
 
 from attrib_ds import plots
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
 
@@ -153,7 +154,7 @@ def test_value_carries_its_currency_and_share_its_percent(credit):
     assert widths(ax) == [0.75, 0.25]
     ax.figure.draw_without_rendering()
     assert "20" in [label.get_text() for label in ax.get_xticklabels()]
-    nameless = frame.assign(currency=pd.Series([None, None], dtype="str"))
+    nameless = frame.assign(currency=pd.Series([None, None], dtype=TEXT))
     assert plots.credits(nameless, by="value").get_xlabel() == "credited value"
 
 
@@ -185,7 +186,7 @@ def test_value_without_a_currency_is_a_currency_of_its_own(credit):
         ["a"],
         "credited value (EUR)\n1 node without credited value not drawn",
     )
-    nameless = frame.assign(currency=pd.Series([None, None], dtype="str"))
+    nameless = frame.assign(currency=pd.Series([None, None], dtype=TEXT))
     with pytest.raises(
         InvalidRequest, match="currency: 'EUR' is not allowed.*have no currency; allowed: None"
     ):
@@ -218,8 +219,8 @@ def test_frames_without_credits_are_refused(credit):
         plots.credits(credit(node_id=["a"]).drop(columns=["node_name", "share"]))
     with pytest.raises(InvalidRequest, match="credits: expected a pandas DataFrame, got list"):
         plots.credits([1])
-    with pytest.raises(InvalidRequest, match="credits: column 'conversions' is str; allowed: numbers"):
-        plots.credits(credit(node_id=["a"]).assign(conversions="many"))
+    with pytest.raises(InvalidRequest, match=f"credits: column 'conversions' is {TEXT}; allowed: numbers"):
+        plots.credits(credit(node_id=["a"]).assign(conversions=pd.Series(["many"], dtype=TEXT)))
 
 
 @pytest.mark.parametrize("by", ["conversions", "value", "share"])

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import plots
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
 
@@ -12,7 +13,7 @@ def insights_of(rows):
     frame = pd.DataFrame(rows, columns=["group", "interval", "sessionCount"])
     frame["hitCount"] = frame["sessionCount"] * 3
     frame["durationSum"] = frame["sessionCount"] * 60.5
-    types = {"group": "str", "interval": "str", "sessionCount": "Int64", "hitCount": "Int64"}
+    types = {"group": TEXT, "interval": TEXT, "sessionCount": "Int64", "hitCount": "Int64"}
     return frame.astype(types)
 
 
@@ -95,7 +96,7 @@ def test_tick_labels_do_not_overlap(groups, form):
 def test_bad_input_is_refused():
     frame = insights_of(TWO)
     with pytest.raises(InvalidRequest, match="insights: column 'interval' is null in every row"):
-        plots.insights(frame.assign(interval=pd.Series([None] * 4, dtype="str")))
+        plots.insights(frame.assign(interval=pd.Series([None] * 4, dtype=TEXT)))
     with pytest.raises(
         InvalidRequest, match="value: 'hits' is not allowed.*durationSum, hitCount, sessionCount"
     ):

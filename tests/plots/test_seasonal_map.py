@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import plots
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 
 
@@ -11,7 +12,7 @@ def insights_of(rows):
     frame = pd.DataFrame(rows, columns=["group", "interval", "sessionCount"])
     frame["hitCount"] = frame["sessionCount"] * 3
     frame["durationSum"] = frame["sessionCount"] * 60.5
-    types = {"group": "str", "interval": "str", "sessionCount": "Int64", "hitCount": "Int64"}
+    types = {"group": TEXT, "interval": TEXT, "sessionCount": "Int64", "hitCount": "Int64"}
     return frame.astype(types)
 
 

@@ -58,9 +58,10 @@ def test_a_frame_an_arrow_table_and_a_reader_give_the_same_table(connection):
 
 
 def test_structs_become_dotted_columns_but_opaque_ones_stay_whole(connection):
+    place = pa.struct({"city": pa.string(), "at": pa.struct({"latitude": pa.float64()})})
     table = pa.table(
         {
-            "geo": [{"city": "Paris", "at": {"latitude": 1.5}}, None],
+            "geo": pa.array([{"city": "Paris", "at": {"latitude": 1.5}}, None], place),
             "userData": [{"email": "a@b.fr"}, None],
         }
     )

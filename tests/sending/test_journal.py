@@ -30,6 +30,7 @@ from support.journal_runs import (
 
 import attrib_ds as at
 from attrib_ds import connect
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, ServiceFailure, Unavailable
 from attrib_ds.sending.journal import Purpose, Recording, Row, open_journal
 from attrib_ds.service.accounts.administration import create_key
@@ -348,7 +349,7 @@ def test_what_was_accepted_is_asked_for_again_by_who_waits(embedded, journal):
     accepted = send(wait=False)
     assert accepted["status"].tolist() == ["accepted"] * 2
     pd.testing.assert_frame_equal(send(wait=False), accepted)
-    pd.testing.assert_frame_equal(send(), accepted.assign(status=pd.Series(["processed"] * 2, dtype="str")))
+    pd.testing.assert_frame_equal(send(), accepted.assign(status=pd.Series(["processed"] * 2, dtype=TEXT)))
     assert send(wait=False)["status"].tolist() == ["processed"] * 2
     assert count(embedded) == 2
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 import attrib_ds as at
 from attrib_ds import Project
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import NotFound
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def spent(project, *amounts):
 
 
 def calls(count):
-    frame = pd.DataFrame({"externalId": [f"call-{number}" for number in range(count)]}, dtype="str")
+    frame = pd.DataFrame({"externalId": [f"call-{number}" for number in range(count)]}, dtype=TEXT)
     frame["date"] = "2025-01-31T12:00:00Z"
     frame["userData.email"] = [f"person-{number}@example.com" for number in range(count)]
     frame["nodeData.vendorId"] = "ads"
@@ -89,7 +90,7 @@ def calls(count):
 
 def updates(ids, key="won"):
     """Return three updates of each event, the last of which counts."""
-    frame = pd.DataFrame({"id": [id for id in ids for _ in range(3)]}, dtype="str")
+    frame = pd.DataFrame({"id": [id for id in ids for _ in range(3)]}, dtype=TEXT)
     frame["storageKey"] = key
     frame["value"] = [0, 1, 1 if key == "won" else 0] * len(ids)
     frame["date"] = ["2025-03-02T12:00:00Z", "2025-03-03T12:00:00Z", "2025-03-04T12:00:00Z"] * len(ids)

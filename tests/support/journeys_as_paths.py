@@ -6,6 +6,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from attrib_ds import Paths, attribute
+from attrib_ds.dtypes import TEXT
 
 NOON = pd.Timestamp("2025-03-10T12:00:00Z")
 HOUR = pd.Timedelta(hours=1)
@@ -14,7 +15,7 @@ HOUR = pd.Timedelta(hours=1)
 def paths_of(journeys) -> Paths:
     """Paths from (nodes, conversions, value, nulls)."""
     rows = [(" > ".join(path), *rest) for path, *rest in journeys]
-    frame = pd.DataFrame(rows, columns=["path", "n", "worth", "lost"]).astype({"path": "str"})
+    frame = pd.DataFrame(rows, columns=["path", "n", "worth", "lost"]).astype({"path": TEXT})
     return Paths.from_sequences(frame, path="path", conversions="n", value="worth", nulls="lost")
 
 

@@ -24,10 +24,7 @@ def written(tables):
         "duckdb",
         pytest.param(
             "spark",
-            marks=[
-                pytest.mark.spark,
-                pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-            ],
+            marks=pytest.mark.spark,
         ),
         pytest.param("clickhouse", marks=pytest.mark.clickhouse),
     ],

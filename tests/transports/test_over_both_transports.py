@@ -17,6 +17,7 @@ from support.service_records import hex_id, table, uuid, visit
 
 import attrib_ds as at
 from attrib_ds import Project, errors, event, interaction, node, user
+from attrib_ds.dtypes import TEXT
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.server_options import ServerOptions
@@ -246,21 +247,21 @@ READS = {
 
 def leads(*nonces, **columns):
     dates = ["2025-03-01T12:00:00Z"] * len(nonces)
-    frame = pd.DataFrame({"nonce": list(nonces), "eventDate": dates}, dtype="str")
+    frame = pd.DataFrame({"nonce": list(nonces), "eventDate": dates}, dtype=TEXT)
     frame["data.email"] = [f"{nonce}@example.com" for nonce in nonces]
     return frame.assign(**columns)
 
 
 def outlays(campaign, *amounts):
     frame = pd.DataFrame({"amount": list(amounts)}, dtype="float64")
-    frame["campaignId"] = pd.Series([campaign] * len(frame), dtype="str")
-    frame["startDate"] = pd.Series(["2025-01-01T00:00:00Z"] * len(frame), dtype="str")
-    frame["endDate"] = pd.Series(["2025-02-01T00:00:00Z"] * len(frame), dtype="str")
+    frame["campaignId"] = pd.Series([campaign] * len(frame), dtype=TEXT)
+    frame["startDate"] = pd.Series(["2025-01-01T00:00:00Z"] * len(frame), dtype=TEXT)
+    frame["endDate"] = pd.Series(["2025-02-01T00:00:00Z"] * len(frame), dtype=TEXT)
     return frame
 
 
 def calls(*emails):
-    frame = pd.DataFrame({"userData.email": list(emails)}, dtype="str")
+    frame = pd.DataFrame({"userData.email": list(emails)}, dtype=TEXT)
     frame["date"] = "2025-01-31T12:00:00Z"
     frame["nodeData.vendorId"] = "ads"
     frame["nodeData.campaignSlug"] = "spring"

@@ -15,6 +15,7 @@ from attrib_ds.attribution.intervals.uncertainty import BOUNDS, Uncertainty
 from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.rules.rule_credits import rule_credits
+from attrib_ds.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +153,7 @@ def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
     credited = rows["conversions"]
     credits = pd.DataFrame(
         {
-            "model": pd.Series(label, index=rows.index, dtype="str"),
+            "model": pd.Series(label, index=rows.index, dtype=TEXT),
             "node_id": rows["node_id"],
             "conversions": credited,
             "value": rows["value"],

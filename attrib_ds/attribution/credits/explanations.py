@@ -17,6 +17,7 @@ from attrib_ds.attribution.models.incremental import IncrementalModel
 from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
@@ -114,7 +115,7 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     explained = pd.concat([rows, rest], ignore_index=True)
     explained["conversions"] *= explained["weight"]
     explained["value"] *= explained["weight"]
-    explained["why"] = pd.Series(why, index=explained.index, dtype="str")
+    explained["why"] = pd.Series(why, index=explained.index, dtype=TEXT)
     explained = explained[_COLUMNS]
     explained.attrs = {"model": label, "event_id": event_id, "event_date": touches["event_date"].iloc[0]}
     return explained

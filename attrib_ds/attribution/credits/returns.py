@@ -9,6 +9,7 @@ import pandas as pd
 
 from attrib_ds.attribution.intervals.uncertainty import BOUNDS
 from attrib_ds.attribution.paths.tree import ancestors_at, identifiers, replaced, require_columns
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -219,8 +220,8 @@ def checked_spend(spend: pd.DataFrame) -> pd.DataFrame:
     currencies = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
     rows = pd.DataFrame(
         {
-            "node_id": spend["node_id"].astype("str"),
-            "currency": currencies.astype("str"),
+            "node_id": spend["node_id"].astype(TEXT),
+            "currency": currencies.astype(TEXT),
             "spend": amounts,
         }
     )
@@ -257,7 +258,7 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
     for model in models:
         rows = joined[joined["model"] == model]
         merged = rows.merge(spent, on=["node_id", "currency"], how="outer", sort=False, indicator=True)
-        merged["model"] = model
+        merged["model"] = merged["model"].fillna(model)
         only_spend = merged["_merge"] == "right_only"
         merged["node_name"] = merged["node_name"].where(merged["node_name"].notna(), merged["node_id"])
         is_monetary = bool(rows["_monetary"].any())
@@ -266,7 +267,7 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
             zero = 0.0 if is_monetary or measure != "value" else np.nan
             for column in (measure, *(name for name in bounds if name in rows and rows[name].notna().any())):
                 merged.loc[only_spend, column] = zero
-        merged["_monetary"] = merged["_monetary"].fillna(is_monetary).astype(bool)
+        merged["_monetary"] = merged["_monetary"].astype("boolean").fillna(is_monetary).astype(bool)
         merged["_order"] = merged["node_id"].isna()
         merged = merged.sort_values(
             ["_order", "conversions", "node_id", "currency"], ascending=[True, False, True, True]

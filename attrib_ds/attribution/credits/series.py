@@ -19,6 +19,7 @@ from attrib_ds.attribution.paths.path_inputs import STATE
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules.weights import weighted
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
@@ -115,7 +116,7 @@ def credit_series(
     parts = [_summed(by_day[label], interval, spend).assign(model=label) for label in chosen]
     series = pd.concat(parts, ignore_index=True)
     series["since"] = starts_of(series["since"], zone)
-    series["model"] = series["model"].astype("str")
+    series["model"] = series["model"].astype(TEXT)
     series["node_name"] = paths.names(series["node_id"])
     columns = ["model", "interval", "since", "node_id", "node_name", "conversions", "value", "currency"]
     series = series[[*columns, *([] if spend is None else ["spend"])]]
@@ -232,9 +233,7 @@ def _by_shares(model: PathModel, sequences: Sequences, dated: _Dated, zone: Zone
     rest = 1.0 - shares.groupby("event_id")["share"].sum().reindex(events["event_id"], fill_value=0.0)
     unattributed = pd.DataFrame({"event_id": events["event_id"], "share": rest.to_numpy()})
     is_real = unattributed["share"].abs() > 1e-12  # Smaller rests are rounding error.
-    unattributed = unattributed[is_real].assign(node_id=pd.array([None], dtype="str")[0])
-    rows = pd.concat([shares, unattributed], ignore_index=True).merge(events, on="event_id")
-    rows["node_id"] = rows["node_id"].astype("str")
+    rows = pd.concat([shares, unattributed[is_real]], ignore_index=True).merge(events, on="event_id")
     if dated.by_touch:
         rows["on"] = rows["date"].where(rows["date"].notna(), rows["on"])
     if dated.later is not None:
@@ -260,16 +259,18 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
     is_missing = np.asarray(dates.isna())
     if is_missing.any():
         row = int(is_missing.argmax())
+        date = spend["date"].iloc[row]
+        found = "missing" if pd.isna(date) else repr(date)
         raise InvalidRequest(
-            f"spend: the column 'date' is {spend['date'].tolist()[row]!r} in row {row}; allowed: dates, "
+            f"spend: the column 'date' is {found} in row {row}; allowed: dates, "
             "timestamps or strings such as '2025-01-31'",
             field="spend",
         )
     currency = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
     return pd.DataFrame(
         {
-            "node_id": spend["node_id"].astype("str"),
-            "currency": currency.astype("str"),
+            "node_id": spend["node_id"].astype(TEXT),
+            "currency": currency.astype(TEXT),
             "day": _local(dates, zone),
             "spend": pd.to_numeric(spend["spend"]).astype("float64"),
         }

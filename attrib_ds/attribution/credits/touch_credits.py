@@ -10,6 +10,7 @@ from attrib_ds.attribution.credits.credited_touches import credited_touches
 from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:
         ordered = credited.order_by("event_id", "is_unattributed", "date", "position", "node_id")
         kept = ["event_id", "user_id", "node_id", "date", "position", "conversions", "value", "currency"]
         frame = to_pandas(ordered.select(*kept).to_pyarrow())
-        frame.insert(0, "model", pd.Series(label, index=frame.index, dtype="str"))
+        frame.insert(0, "model", pd.Series(label, index=frame.index, dtype=TEXT))
         frames.append(frame)
     credits = pd.concat(frames, ignore_index=True)
     credits.insert(4, "node_name", paths.names(credits["node_id"]))

@@ -19,6 +19,7 @@ from attrib_ds.attribution.experiments.posterior import (
 )
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.attribution.paths.tree import require_columns
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -282,8 +283,8 @@ def _combined(
             frame.assign(**_outcome(outcome, is_control), disagreement=np.nan, factor=np.nan, weight=1.0)
         )
     return pd.concat(parts, ignore_index=True).assign(
-        node_name=lambda frame: frame["node_id"].map(names).astype("str"),
-        currency=pd.Series(currency, index=range(len(node_ids) * len(parts)), dtype="str"),
+        node_name=lambda frame: frame["node_id"].map(names).astype(TEXT),
+        currency=pd.Series(currency, index=range(len(node_ids) * len(parts)), dtype=TEXT),
     )
 
 
@@ -307,8 +308,8 @@ def _rows(
     missing = np.full(len(node_ids), np.nan)
     return pd.DataFrame(
         {
-            "model": pd.Series([label] * len(node_ids), dtype="str"),
-            "node_id": pd.Series(node_ids, dtype="str"),
+            "model": pd.Series([label] * len(node_ids), dtype=TEXT),
+            "node_id": pd.Series(node_ids, dtype=TEXT),
             "modelled": missing if modelled is None else modelled,
             "modelled_error": missing if sampling is None else sampling,
             "experiment": measured["caused"].to_numpy(),

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
@@ -57,7 +58,7 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
         if is_number(table[name].type) or pa.types.is_boolean(table[name].type):
             columns.append(np.asarray(values, dtype=np.float64))
             continue
-        columns += categories(values.astype("str"), name, argument="covariates")
+        columns += categories(values.astype(TEXT), name, argument="covariates")
     matrix = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
     if not np.isfinite(matrix).all():
         raise InvalidRequest(

@@ -15,6 +15,7 @@ from attrib_ds.attribution.experiments.covariates import covariates_of
 from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.attribution.paths.codes import number_currencies
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
 from attrib_ds.records.frames import to_pandas
 
@@ -227,7 +228,7 @@ def _effects(trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: floa
                         "value_high": caused[value] + reach * error[value],
                     }
                 )
-    return pd.DataFrame(rows).astype({"node_id": "str", "currency": "str"})
+    return pd.DataFrame(rows).astype({"node_id": TEXT, "currency": TEXT})
 
 
 def _first_touches(paths: Paths, trial: Trial) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.models.model import check_level
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
@@ -143,7 +144,7 @@ def plan_holdout(
                 "power": normal.cdf(caused / error - reach) if goal == "effect" and error > 0 else math.nan,
             }
         )
-    return pd.DataFrame(rows).astype({"node_id": "str", "withheld": "Int64"})
+    return pd.DataFrame(rows).astype({"node_id": TEXT, "withheld": "Int64"})
 
 
 def _population(paths: Paths | None, users: int | None, rate: float | None) -> tuple[int, float, float]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from attrib_ds.attribution.engines.engine import engine
 from attrib_ds.attribution.paths.input_tables import Input
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
@@ -185,7 +186,7 @@ def _users(paths: Paths, took_part: pd.DataFrame | None) -> pd.Index[str]:
             field="paths",
         )
     if took_part is not None:
-        users: pd.Index[str] = pd.Index(sorted(took_part["user_id"].unique()), dtype="str")
+        users: pd.Index[str] = pd.Index(sorted(took_part["user_id"].unique()), dtype=TEXT)
         return users
     if paths.observed is None:
         raise InvalidRequest(
@@ -194,7 +195,7 @@ def _users(paths: Paths, took_part: pd.DataFrame | None) -> pd.Index[str]:
             field="participants",
         )
     observed = paths.observed.select("user_id").order_by("user_id").to_pyarrow()
-    index: pd.Index[str] = pd.Index(to_pandas(observed)["user_id"], dtype="str")
+    index: pd.Index[str] = pd.Index(to_pandas(observed)["user_id"], dtype=TEXT)
     return index
 
 

@@ -20,6 +20,7 @@ from attrib_ds.attribution.incremental.observations import (
     touchpoints_of,
 )
 from attrib_ds.attribution.paths.codes import number_currencies
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -186,5 +187,5 @@ def _columns(users: pa.Table, covariates: Sequence[str]) -> Numbers:
                 )
             columns.append(numbers)
             continue
-        columns += categories(values.to_pandas().astype("str").fillna(""), name, argument="users")
+        columns += categories(values.to_pandas().astype(TEXT).fillna(""), name, argument="users")
     return np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.intervals.uncertainty import Limits, measures_of
+from attrib_ds.dtypes import TEXT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,8 +111,8 @@ class Tally:
         """
         node, currency = np.nonzero(self.is_shown)
         columns: dict[str, Any] = {
-            "node_id": pd.array([*node_ids, None], dtype="str").take(node),
-            "currency": pd.array(self.currencies, dtype="str").take(currency),
+            "node_id": pd.array([*node_ids, None], dtype=TEXT).take(node),
+            "currency": pd.array(self.currencies, dtype=TEXT).take(currency),
             "conversions": self.conversions[node, currency],
             "value": self.value[node, currency],
         }

@@ -15,6 +15,7 @@ from attrib_ds.attribution.path_models.chains import Chain, States
 from attrib_ds.attribution.path_models.transitions import Transitions
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import NOTHING, Sequences
+from attrib_ds.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,13 +75,13 @@ def transition_matrix(paths: Paths, *, order: int = 1, nulls: bool = True) -> pd
             for column, outcome in enumerate(("conversion", "null"))
         ),
     ]
-    ids = pd.array([*sequences.node_ids, None], dtype="str")
+    ids = pd.array([*sequences.node_ids, None], dtype=TEXT)
     names = [f"previous_{back}_id" for back in range(order, 0, -1)]
     rows = pd.concat(
         [
             pd.DataFrame(
                 {name: ids.take(before[:, index]) for index, name in enumerate(names)}
-                | {"outcome": pd.array([outcome] * len(code), dtype="str"), "node_id": ids.take(code)}
+                | {"outcome": pd.array([outcome] * len(code), dtype=TEXT), "node_id": ids.take(code)}
                 | {"transitions": weight}
             )
             for before, outcome, code, weight in parts
@@ -155,8 +156,8 @@ def removal_effects(
     node, currency = np.nonzero(states.takes_part())
     effects = pd.DataFrame(
         {
-            "node_id": pd.array(sequences.node_ids, dtype="str").take(node),
-            "currency": pd.array(states.counted.currencies, dtype="str").take(currency),
+            "node_id": pd.array(sequences.node_ids, dtype=TEXT).take(node),
+            "currency": pd.array(states.counted.currencies, dtype=TEXT).take(currency),
             "removal_effect": shares(lost[0], total[0])[node, currency],
             "value_removal_effect": np.where(net_total == 0, np.nan, shares(net, net_total))[node, currency],
         }

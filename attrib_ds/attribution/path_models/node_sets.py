@@ -55,7 +55,10 @@ class NodeSets:
 
     def sizes(self) -> NDArray[np.int64]:
         """Return the number of nodes of each set."""
-        return np.asarray(np.bitwise_count(self.marks).sum(axis=1, dtype=np.int64))
+        sizes = np.zeros(len(self.marks), dtype=np.int64)
+        for code in range(len(self.labels)):
+            sizes += _contains(self.marks, code)
+        return sizes
 
     def members(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the codes of the nodes of sets of equal size, ascending; shape (n_chosen, size)."""

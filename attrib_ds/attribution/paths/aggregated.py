@@ -10,6 +10,7 @@ import pyarrow as pa
 from attrib_ds.attribution.engines.engine import engine
 from attrib_ds.attribution.paths.input_tables import Input
 from attrib_ds.attribution.paths.pairing import DIRECT
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
@@ -45,11 +46,11 @@ def read_sequences(
     source.check()
     rows = to_pandas(source.table.select(**columns).to_pyarrow())
     path_texts = rows.pop("path")
-    rows["event_id"] = rows.index.astype("str")
+    rows["event_id"] = rows.index.astype(TEXT)
     rows["node_id"] = path_texts.str.split(separator, regex=False)
     rows["length"] = rows["node_id"].str.len()
     touches = rows.explode("node_id", ignore_index=True)
-    touches["node_id"] = touches["node_id"].astype("str").str.strip()
+    touches["node_id"] = touches["node_id"].astype(TEXT).str.strip()
     empty = touches["node_id"] == ""
     if empty.any():
         row = int(touches.loc[empty, "event_id"].iloc[0])

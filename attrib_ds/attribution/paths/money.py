@@ -12,6 +12,7 @@ from pandas.api.types import is_numeric_dtype
 
 from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.paths.tree import lazy, require_columns
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Money:
         other = checked[checked["currency"] != currency].sort_values(["currency", "date"], ignore_index=True)
         until = other.groupby("currency")["date"].shift(-1).fillna(_FOREVER)
         columns = {
-            "currency": other["currency"].astype("str"),
+            "currency": other["currency"].astype(TEXT),
             "since": other["date"],
             "until": until,
             "rate": other["rate"].astype("float64"),
@@ -247,7 +248,7 @@ def _refuse_other_currencies(later: ir.Table) -> None:
 
 def _checked(rates: pd.DataFrame) -> pd.DataFrame:
     require_columns(rates, "rates", ("currency", "date", "rate"))
-    currencies = rates["currency"].astype("str")
+    currencies = rates["currency"].astype(TEXT)
     # Numbers are ambiguous: they may be days or seconds.
     texts = rates["date"] if not is_numeric_dtype(rates["date"]) else pd.Series(pd.NaT, index=rates.index)
     dates = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601").dt.tz_localize(None)

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_numeric_dtype
 
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.schema import NODE_TYPES
 
@@ -70,12 +71,12 @@ def nearest_of(nodes: pd.DataFrame, chosen: set[str]) -> pd.Series[Any]:
             node = parents.get(node)
         return node if node in chosen else None
 
-    return nodes["_id"].map(find).astype("str")
+    return nodes["_id"].map(find).astype(TEXT)
 
 
 def replaced(node_ids: pd.Series[Any], by: Mapping[str, str]) -> pd.Series[Any]:
     """Replace node ids by a mapping; ids that are not in it, and missing ones, stay."""
-    return node_ids.map(lambda node: by.get(node, node), na_action="ignore").astype("str")
+    return node_ids.map(lambda node: by.get(node, node), na_action="ignore").astype(TEXT)
 
 
 def lazy(frame: pd.DataFrame) -> ir.Table:

@@ -14,6 +14,7 @@ from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.intervals.resampling import Units
 from attrib_ds.attribution.intervals.uncertainty import Limits, measures_of
 from attrib_ds.attribution.rules.weights import weighted
+from attrib_ds.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ class ReplicatedCredits:
         conversions, value = self._total.reshape(self._models, 2, -1)[index]
         return pd.DataFrame(
             {
-                "node_id": pd.array(nodes, dtype="str"),
-                "currency": pd.array(currencies, dtype="str"),
+                "node_id": pd.array(nodes, dtype=TEXT),
+                "currency": pd.array(currencies, dtype=TEXT),
                 "conversions": conversions,
                 "value": value,
             }

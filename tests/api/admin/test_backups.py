@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.dtype_names import dtype_names
 
 from attrib_ds import connect, create_event_type, list_event_types
 from attrib_ds.api.admin import back_up, check
@@ -12,7 +13,7 @@ from attrib_ds.errors import InvalidRequest
 def test_a_sound_project_has_no_findings_and_all_columns():
     with connect("my-shop", path=":memory:") as shop:
         found = check(shop)
-    assert found.dtypes.astype(str).to_dict() == {
+    assert dtype_names(found) == {
         "check": "str",
         "problem": "str",
         "records": "Int64",

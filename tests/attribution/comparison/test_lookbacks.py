@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from support.dtype_names import dtype_names
 
 from attrib_ds import Paths, attribute, compare_lookbacks, simulate
 from attrib_ds.errors import InvalidRequest
@@ -76,7 +77,7 @@ def test_no_paths():
     )
     compared = compare_lookbacks(empty, ["7D", "30D"])
     assert compared.empty
-    assert compared.dtypes.astype(str).tolist() == [
+    assert list(dtype_names(compared).values()) == [
         "str",
         "float64",
         "str",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, credit_series
+from attrib_ds.dtypes import TEXT
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 HALF_DAY = timedelta(hours=12)
@@ -184,7 +185,7 @@ RATES = pd.DataFrame(
 @example([], [("u", "order", START, 10)], ["EUR"] * 15)
 def test_converting_before_or_after_crediting_is_the_same(touched, happened, currencies):
     touchpoints, conversions = frames(touched, happened)
-    conversions["currency"] = pd.Series(currencies[: len(conversions)], dtype="str")
+    conversions["currency"] = pd.Series(currencies[: len(conversions)], dtype=TEXT)
     before = Paths.from_frames(touchpoints, conversions, lookback="5D", in_currency="EUR", rates=RATES)
     credited = attribute(before, MODELS).groupby(["model", "node_id"], dropna=False)["value"].sum()
     after = credit_series(Paths.from_frames(touchpoints, conversions, lookback="5D"), MODELS)

@@ -1,7 +1,5 @@
 """Windows, later amounts, currencies and periods give the same results on Spark as on DuckDB."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -9,10 +7,7 @@ import pytest
 
 import attrib_ds as at
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = pytest.mark.spark
 
 RATES = pd.DataFrame({"currency": ["USD", "USD"], "date": ["2024-12-31", "2025-01-10"], "rate": [0.9, 0.5]})
 OPTIONS = {
@@ -69,10 +64,7 @@ def same(left, right):
 @pytest.fixture(scope="module")
 def both(spark):
     given = frames()
-    with warnings.catch_warnings():
-        # PySpark warns about pandas versions, and the mark above does not cover fixtures.
-        warnings.simplefilter("ignore", FutureWarning)
-        lent = {name: on_spark(spark, f"kept_{name}", frame) for name, frame in given.items()}
+    lent = {name: on_spark(spark, f"kept_{name}", frame) for name, frame in given.items()}
     return tuple(
         at.Paths.from_frames(each["touched"], each["converted"], adjustments=each["later"], **OPTIONS)
         for each in (given, lent)

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 from scipy.stats import chi2, gamma
+from support.dtype_names import dtype_names
 
 from attrib_ds import Paths, attribute, errors
 from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
@@ -310,27 +311,27 @@ class TestShape:
     }
 
     def test_of_a_full_answer(self, four):
-        assert attribute(four, "linear").dtypes.astype(str).to_dict() == self.dtypes
+        assert dtype_names(attribute(four, "linear")) == self.dtypes
 
     def test_of_no_conversion(self):
         none = conversions(("e", "u", 1.0)).iloc[:0]
         credits = attribute(Paths.from_frames(touchpoints(("u", "a", 1)), none), ["linear", "time_decay"])
         assert credits.empty
-        assert credits.dtypes.astype(str).to_dict() == self.dtypes
+        assert dtype_names(credits) == self.dtypes
 
     def test_of_no_touchpoint(self):
         none = touchpoints(("u", "a", 1)).iloc[:0]
         credits = attribute(Paths.from_frames(none, conversions(("e", "u", 1.0))), ["linear", "time_decay"])
         assert credits["conversions"].tolist() == [1.0, 1.0]
         assert credits["node_id"].isna().all()
-        assert credits.dtypes.astype(str).to_dict() == self.dtypes
+        assert dtype_names(credits) == self.dtypes
 
     def test_of_empty_frames_without_dtypes(self):
         paths = Paths.from_frames(
             pd.DataFrame(columns=["user_id", "node_id", "date"]),
             pd.DataFrame(columns=["event_id", "user_id", "date"]),
         )
-        assert attribute(paths, "linear").dtypes.astype(str).to_dict() == self.dtypes
+        assert dtype_names(attribute(paths, "linear")) == self.dtypes
         assert paths.to_pandas().empty
         assert paths.summary().empty
 
@@ -338,7 +339,7 @@ class TestShape:
         converted = conversions(("e", "u", 1.0)).drop(columns="value")
         credits = attribute(Paths.from_frames(touchpoints(("u", "a", 1)), converted), "linear")
         assert credits["value"].isna().all()
-        assert credits.dtypes.astype(str).to_dict() == self.dtypes
+        assert dtype_names(credits) == self.dtypes
 
 
 class TestConfidence:

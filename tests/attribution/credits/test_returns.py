@@ -5,12 +5,13 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute, compare_models, errors, report_returns, roll_up
+from attrib_ds.dtypes import TEXT
 
 
 def credits_of(*rows):
     frame = pd.DataFrame(rows, columns=["model", "node_id", "conversions", "value", "currency"])
     frame["share"] = frame["conversions"] / frame.groupby("model")["conversions"].transform("sum")
-    text = {"model": "str", "node_id": "str", "currency": "str"}
+    text = dict.fromkeys(["model", "node_id", "currency"], TEXT)
     return frame.assign(node_name=frame["node_id"]).astype(text)
 
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from support.dtype_names import dtype_names
 
 from attrib_ds import Paths, attribute, credit_series, errors, simulate, touch_credits
 from attrib_ds.attribution.models.incremental import DiscreteHazard
+from attrib_ds.dtypes import TEXT
 
 
 def instants(*dates):
@@ -59,7 +61,7 @@ def test_by_the_date_of_the_event():
     assert frame.columns.tolist() == [
         *("model", "interval", "since", "node_id", "node_name", "conversions", "value", "currency")
     ]
-    assert frame.dtypes.astype(str).to_dict() == {
+    assert dtype_names(frame) == {
         **dict.fromkeys(["model", "interval", "node_id", "node_name", "currency"], "str"),
         **dict.fromkeys(["conversions", "value"], "float64"),
         "since": "datetime64[us, UTC]",
@@ -123,7 +125,7 @@ def test_periods_are_those_of_a_time_zone():
     frame = credit_series(
         Paths.from_frames(TOUCHPOINTS, ORDERS), "linear", interval="quarter", timezone="Europe/Paris"
     )
-    assert set(frame["since"].astype("str")) == {"2024-12-31 23:00:00+00:00"}
+    assert set(frame["since"].astype(TEXT)) == {"2024-12-31 23:00:00+00:00"}
     assert (frame.attrs["timezone"], frame.attrs["date"]) == ("Europe/Paris", "event")
 
 
@@ -173,7 +175,7 @@ def test_credit_without_a_currency_is_not_merged_into_another_currency():
     ("spend", "message"),
     [
         (SPEND.assign(date=["2025-01-01", "soon", "2025-01-01"]), "spend: .*'date' is 'soon' in row 1"),
-        (SPEND.assign(date=[None, "2025-01-01", "2025-01-01"]), "spend: .*'date' is nan in row 0"),
+        (SPEND.assign(date=[None, "2025-01-01", "2025-01-01"]), "spend: .*'date' is missing in row 0"),
         (SPEND.assign(spend=[1.0, -2.0, 3.0]), "spend: .*'spend' is -2.0 in row 1; allowed: 0 or more"),
         (SPEND.drop(columns="node_id"), "spend: the columns node_id are missing"),
     ],

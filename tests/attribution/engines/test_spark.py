@@ -12,11 +12,9 @@ import attrib_ds as at
 from attrib_ds import errors
 from attrib_ds.attribution.engines.hashing import PRIME, group_of, number_of
 from attrib_ds.attribution.models.named import rule_models
+from attrib_ds.dtypes import TEXT
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = pytest.mark.spark
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 LOOKBACK = timedelta(days=5)
@@ -155,7 +153,7 @@ def test_random_numbers_are_the_same(spark):
 def test_errors_show_an_example(spark):
     touchpoints, conversions, _ = journeys()
     lent = on_spark(spark, "touched", touchpoints)
-    missing = on_spark(spark, "wrong", conversions.assign(event_id=None).astype({"event_id": "str"}))
+    missing = on_spark(spark, "wrong", conversions.assign(event_id=None).astype({"event_id": TEXT}))
     with pytest.raises(errors.InvalidRequest, match=r"conversions: 60 rows .* 'event_id' is missing"):
         at.Paths.from_frames(lent, missing)
     with pytest.raises(errors.InvalidRequest, match="memory: it cannot be set for tables in your own engine"):

@@ -7,6 +7,7 @@ import pytest
 
 from attrib_ds import Paths, attribute
 from attrib_ds.attribution.models.incremental import DiscreteHazard
+from attrib_ds.dtypes import TEXT
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 MODELS = [DiscreteHazard(), DiscreteHazard(interactions=True)]
@@ -19,8 +20,8 @@ def at(day):
 def paths_of(touches, orders, users):
     touchpoints = pd.DataFrame(
         {
-            "user_id": pd.Series([name for name, _, _ in touches], dtype="str"),
-            "node_id": pd.Series([node for _, node, _ in touches], dtype="str"),
+            "user_id": pd.Series([name for name, _, _ in touches], dtype=TEXT),
+            "node_id": pd.Series([node for _, node, _ in touches], dtype=TEXT),
             "date": pd.Series([at(day) for _, _, day in touches], dtype="datetime64[us, UTC]"),
         }
     )

@@ -14,6 +14,7 @@ from support.observed_worlds import DAY, at, paths_of
 
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.models.incremental import DiscreteHazard
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 
 #: Time of day at which users of small examples convert, and at which their other days are evaluated.
@@ -282,7 +283,7 @@ def test_without_users_everybody_in_the_paths_is_observed_from_first_to_last_dat
 
 def test_covariates_are_chosen_by_name_and_categories_split(world):
     cities = pd.Series(list(itertools.islice(itertools.cycle(["Oslo", "Paris", "Rome"]), len(world.users))))
-    users = world.users.assign(city=cities.astype("str"))
+    users = world.users.assign(city=cities.astype(TEXT))
     paths = paths_of(world, users=users)
     assert not np.allclose(
         credited(paths, DiscreteHazard(covariates=("city",))), credited(paths, DiscreteHazard(covariates=()))

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support.dtype_names import dtype_names
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
 from support.law_examples import examples
 from support.reference_path_models import expected, normalised
@@ -65,7 +66,7 @@ def test_transitions_by_hand():
         [None, "node", "a", 4.0, 4 / 6],
         [None, "node", "b", 2.0, 2 / 6],
     ]
-    assert matrix.dtypes.astype(str).to_dict() == {
+    assert dtype_names(matrix) == {
         "previous_1_id": "str",
         "outcome": "str",
         "node_id": "str",
@@ -356,7 +357,7 @@ class TestEdges:
         for paths in (empty, paths_of([])):
             credits = attribute(paths, model, confidence=0.9)
             assert credits.empty
-            assert credits.dtypes.astype(str).tolist() == [
+            assert list(dtype_names(credits).values()) == [
                 *["str"] * 3,
                 *["float64"] * 2,
                 "str",
@@ -371,7 +372,7 @@ class TestEdges:
 
 @pytest.mark.slow
 def test_removal_effects_and_transitions_of_nothing_have_their_columns():
-    assert removal_effects(paths_of([])).dtypes.astype(str).to_dict() == {
+    assert dtype_names(removal_effects(paths_of([]))) == {
         "node_id": "str",
         "node_name": "str",
         "currency": "str",

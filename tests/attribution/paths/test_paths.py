@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from support.dtype_names import dtype_names
 
 from attrib_ds import (
     Paths,
@@ -46,7 +47,7 @@ def test_one_row_per_touchpoint_in_order():
         ["e", "u", "email", 2, 2, 1.0, 30.0],
         ["f", "w", None, 0, 0, 1.0, 12.0],
     ]
-    assert frame.dtypes.astype(str).to_dict() == {
+    assert dtype_names(frame) == {
         "event_id": "str",
         "user_id": "str",
         "node_id": "str",

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from scipy.stats import chi2
+from support.dtype_names import dtype_names
 from support.journeys_as_paths import HOUR, NOON, credited, journeys, paths_of, users_of
 from support.law_examples import examples
 from support.reference_path_models import observed_sets
@@ -53,7 +54,7 @@ def test_positions_by_hand():
         ["b", 2, 2.0, 20.0],
         ["c", 1, 0.5, 3.0],
     ]
-    assert credits.dtypes.astype(str).to_dict() == {
+    assert dtype_names(credits) == {
         "node_id": "str",
         "node_name": "str",
         "position": "Int64",

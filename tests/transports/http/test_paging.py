@@ -25,6 +25,7 @@ from support.service_records import hex_id
 import attrib_ds as at
 from attrib_ds import Project, errors, interaction
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.dtypes import TEXT
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.server_options import ServerOptions
@@ -521,7 +522,7 @@ def test_fields_that_are_not_known_are_kept_and_told_once(open_shop, shelf):
     assert len(caught) == 1
     assert "geo.planet, zeal; they are the last columns" in str(caught[0].message)
     assert list(frame.columns) == ["_id", "startDate", "geo.planet", "zeal"]
-    assert frame["zeal"].dtype == "str"
+    assert frame["zeal"].dtype == TEXT
     assert frame["zeal"].dropna().to_dict() == {17: '{"deep": [1.5]}', 30: '{"deep": [1.5]}'}
     with pytest.warns(errors.UnknownFields, match="they are left out") as caught:
         frames = list(at.search_interactions(shop, **OLDEST_FIRST, chunks=True))
