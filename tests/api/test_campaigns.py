@@ -264,7 +264,7 @@ def test_a_frame_of_another_form_is_refused_as_a_whole(ads, rows, message):
 def test_no_rows_give_a_result_without_rows(ads):
     result = at.create_outlays(ads, "my-ads", spend())
     assert result.shape == (0, 3)
-    assert set(map(str, result.dtypes)) == {"str"}
+    assert set(dtype_names(result).values()) == {"str"}
 
 
 def test_what_can_be_done_for_no_row_is_raised(ads, tmp_path):

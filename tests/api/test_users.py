@@ -17,6 +17,7 @@ from attrib_ds import (
     search_users,
     user,
 )
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, NotFound
 
 ANNA, BEN, CARL = (f"{number:024x}" for number in (10, 11, 12))
@@ -52,7 +53,7 @@ def test_counters_of_the_small_shop(shop):
     # One of Ben's three visits is a bot's, and one is filtered.
     expected = pd.DataFrame(
         {
-            "_id": [ANNA, BEN, CARL],
+            "_id": pd.Series([ANNA, BEN, CARL], dtype=TEXT),
             "eventTypesCount.order": pd.array([1, 1, 1], "Int64"),
             "metrics.turnover.sum": [90.0, 40.0, 20.0],
             "metrics.confirmed.sum": [1.0, 0.0, 1.0],

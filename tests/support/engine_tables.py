@@ -30,7 +30,10 @@ MODELS = {name: name if model is None else model for name, model in MODELS.items
 
 
 def world():
-    """Ties of time, ids whose order depends on the locale, two currencies, refunds."""
+    """Ties of time, ids whose order depends on the locale, two currencies, refunds.
+
+    Adding a Timedelta gives nanoseconds on pandas 2.
+    """
     random = np.random.default_rng(20250103)
     found = at.simulate("synergy", users=2_000, seed=7)
     touched, converted = pd.DataFrame(found.touchpoints).copy(), pd.DataFrame(found.conversions).copy()
@@ -44,9 +47,9 @@ def world():
     converted["currency"] = random.choice(["EUR", "USD"], len(converted))
     converted["kind"] = [f"k{number % 2}" for number in range(len(converted))]
     led = converted["date"] - pd.Timedelta("2D")
-    converted["led"] = led.where(np.arange(len(converted)) % 3 > 0)
+    converted["led"] = led.where(np.arange(len(converted)) % 3 > 0).dt.as_unit("us")
     refunds = converted[["event_id", "date", "value"]].iloc[::3].copy()
-    refunds["date"] += pd.Timedelta("3D")
+    refunds["date"] = (refunds["date"] + pd.Timedelta("3D")).dt.as_unit("us")
     refunds["value"] /= -2
     users = pd.DataFrame(found.users).astype({"since": "datetime64[us, UTC]", "until": "datetime64[us, UTC]"})
     return {"touched": touched, "converted": converted, "refunds": refunds, "observed": users}
@@ -67,7 +70,7 @@ def tables_of(frames):
     )
     events["eventType"] = "order"
     paid = events["eventDate"] + pd.Timedelta("2D")
-    events["states.paid"] = paid.where(random.random(len(events)) < 0.8)
+    events["states.paid"] = paid.where(random.random(len(events)) < 0.8).dt.as_unit("us")
     events["statistics.refund"] = -events["statistics.turnover"] / 4
     events["statistics.refund.currency"] = events["statistics.turnover.currency"]
     nodes = pd.DataFrame({"_id": sorted(touched["node_id"].unique())})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -44,8 +45,8 @@ def private_creation() -> Iterator[None]:
 
 
 def withdraw_permissions(file: Path) -> None:
-    """Withdraw the permissions of others on an existing file, if this user may."""
+    """Withdraw the permissions of others on an existing file, if this user may; devices keep theirs."""
     with suppress(OSError):
         mode = file.stat().st_mode
-        if mode & _OTHERS:
+        if stat.S_ISREG(mode) and mode & _OTHERS:
             file.chmod(mode & ~_OTHERS & 0o777)

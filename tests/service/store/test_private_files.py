@@ -8,6 +8,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.service.accounts import Accounts
+from attrib_ds.service.store.private_files import withdraw_permissions
 from attrib_ds.service.store.store import Store
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
@@ -61,6 +62,15 @@ def test_a_shared_file_becomes_private_when_it_is_opened(home):
     assert shared(home) == {"shop.duckdb"}
     Store.open(home / "shop.duckdb", "shop").close()
     assert shared(home) == set()
+
+
+def test_what_is_no_regular_file_keeps_its_permissions(tmp_path):
+    """Root may change those of /dev/null, which every program needs."""
+    for path, make in ((tmp_path / "pipe", os.mkfifo), (tmp_path / "folder", os.mkdir)):
+        make(path)
+        path.chmod(0o666)
+        withdraw_permissions(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
 
 
 def test_an_existing_folder_keeps_its_permissions(home):
