@@ -265,6 +265,15 @@ AUDIT_LINE: Final = pa.schema(
     [*_text("_id"), *_instants("date"), *_text("account", "operation", "subject"), *_json("details")]
 )
 
+#: Keys of service accounts, without the keys themselves.
+KEY: Final = pa.schema(
+    [
+        *_text("_id", "clientId", "serviceAccountEmail"),
+        pa.field("scopes", _TEXTS),
+        *_instants("createdAt", "expiresAt", "revokedAt"),
+    ]
+)
+
 #: Failed consistency checks of a project.
 FINDING: Final = pa.schema([*_text("check", "problem"), *_counts("records"), pa.field("examples", _TEXTS)])
 
@@ -290,6 +299,7 @@ RESOURCES: Final[dict[str, pa.Schema]] = {
     "Rate": RATE,
     "Settings": SETTINGS,
     "AuditLine": AUDIT_LINE,
+    "Key": KEY,
     "Finding": FINDING,
 }
 

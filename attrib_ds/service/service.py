@@ -54,6 +54,7 @@ from attrib_ds.service.interactions.search import (
 )
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.loading.mirroring import begin_mirror, keep_mirror, mirror_records
+from attrib_ds.service.project_keys import create_key, list_keys, revoke_key
 from attrib_ds.service.store import audit
 from attrib_ds.service.store.file_errors import is_final, with_advice
 from attrib_ds.service.store.readers_writer_lock import ReadersWriterLock
@@ -475,6 +476,17 @@ def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
     return handler
 
 
+def _with_accounts(handle: Callable[[Path, Store, Any, Line | None], Answer]) -> Handler:
+    def handler(service: Service, request: Any, line: Line | None, _: Cancellation | None) -> Answer:
+        if service._address == MEMORY:
+            raise NotSupported("a project in memory has no keys; connect to one with a path")
+        # A server of this folder has its accounts in the same file.
+        home = Path(service._address).expanduser().absolute().parent
+        return handle(home, service._store, in_milliseconds(request), line)
+
+    return handler
+
+
 def _update_settings(
     service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
 ) -> Answer:
@@ -532,6 +544,9 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "list_nodes": _with_store(list_nodes),
     "get_node": _with_store(get_node),
     "list_audit": _with_store(audit.list_audit),
+    "list_keys": _with_accounts(list_keys),
+    "create_key": _with_accounts(create_key),
+    "revoke_key": _with_accounts(revoke_key),
     "check_project": _with_store(check_project),
     "back_up_project": _with_store(back_up_project),
     "search_users": _with_store(search_users),

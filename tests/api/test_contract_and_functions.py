@@ -49,7 +49,13 @@ RENAMED_IN = {
 #: Arguments that the service requires and that have a default in Python.
 ONLY_IN_PYTHON = {("event_insights", "groupBy"): "project", ("event_insights", "interval"): "day"}
 #: Arguments that say how records are handed on, and are no part of a request.
-HOW_THEY_COME = {"search_interactions": {"chunks", "to"}, "search_users": {"chunks", "to"}}
+HOW_THEY_COME = {
+    "create_key": {"path"},
+    "search_interactions": {"chunks", "to"},
+    "search_users": {"chunks", "to"},
+}
+#: Attributes that the function makes itself.
+MADE = {("create_key", "publicKey")}
 ONLY_IN_PYTHON |= {
     ("export_users", "outputFormatConfig/type"): None,
     ("export_users", "transformerConfig"): (),
@@ -79,6 +85,7 @@ def test_what_can_be_done_from_python_is_there():
         "create_campaign",
         "create_event_type",
         "create_integration",
+        "create_key",
         "create_outlay",
         "delete_audience",
         "delete_outlay",
@@ -101,6 +108,7 @@ def test_what_can_be_done_from_python_is_there():
         "list_campaigns",
         "list_event_types",
         "list_hits",
+        "list_keys",
         "list_nodes",
         "list_outlays",
         "list_rates",
@@ -109,6 +117,7 @@ def test_what_can_be_done_from_python_is_there():
         "list_user_metrics",
         "merge_users",
         "restore_event_type",
+        "revoke_key",
         "search_interactions",
         "search_users",
         "set_rates",
@@ -125,7 +134,8 @@ def test_parameters_are_the_attributes_of_the_request(name):
     operation = OPERATIONS[name]
     project, *parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
     assert project.name == "project"
-    expected = {parameter_of(operation, attribute) for attribute in fields_of(operation)} - {"project_id"}
+    given = [attribute for attribute in fields_of(operation) if (name, attribute) not in MADE]
+    expected = {parameter_of(operation, attribute) for attribute in given} - {"project_id"}
     assert {parameter.name for parameter in parameters} == expected | HOW_THEY_COME.get(name, set())
 
 
@@ -144,7 +154,7 @@ def test_defaults_are_those_of_the_request(name):
     signature = inspect.signature(FUNCTIONS[name]).parameters
     for attribute, field in fields_of(operation).items():
         parameter = parameter_of(operation, attribute)
-        if parameter != "project_id":
+        if parameter != "project_id" and (name, attribute) not in MADE:
             default = signature[parameter].default
             if (name, attribute) in ONLY_IN_PYTHON:
                 assert field.is_required()
@@ -162,6 +172,7 @@ POSITIONAL = {
     "create_campaign": ["vendor_id", "campaign_slug"],
     "create_event_type": ["reference"],
     "create_integration": ["vendor_id"],
+    "create_key": ["path"],
     "create_outlay": ["vendor_id", "campaign_id"],
     "delete_outlay": ["vendor_id", "campaign_id", "outlay_id"],
     "export_users": ["path"],
@@ -173,6 +184,7 @@ POSITIONAL = {
     "list_outlays": ["vendor_id", "campaign_id"],
     "merge_users": ["id", "user_id"],
     "restore_event_type": ["reference"],
+    "revoke_key": ["key_id"],
     "set_rates": ["rates"],
     "split_user": ["id", "user_id"],
     "update_campaign": ["vendor_id", "id"],

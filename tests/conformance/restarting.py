@@ -14,10 +14,9 @@ from pathlib import Path
 
 from conformance.shop import event, made, send_event
 from conformance.transports import Embedded, OverHttp, Project
-from support.http_caller import token_of
+from support.http_caller import read_key, token_of
 
 from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.accounts.key_files import KeyFile
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.server_options import ServerOptions
 
@@ -59,7 +58,7 @@ class Restarting:
             self._running.callback(transport.close)
             return transport
         path = self.home / "key.json"
-        key = KeyFile(**json.loads(path.read_text())) if path.exists() else create_key(self.home, path)
+        key = read_key(path) if path.exists() else create_key(self.home, path)
         url = self._running.enter_context(running(self.home, options=ServerOptions(rate_limits=None)))
         return OverHttp(self.home, url, token_of(url, key))
 

@@ -50,6 +50,7 @@ PLACE = {
     "storageKey": "k",
     "outlayId": "o",
     "id": uuid(9),
+    "keyId": "0" * 40,
     "firstHitId": "h",
 }
 

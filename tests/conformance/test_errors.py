@@ -26,6 +26,7 @@ PLACE = {
     "storageKey": "k",
     "outlayId": "o",
     "id": uuid(9),
+    "keyId": "0" * 40,
     "firstHitId": "h",
 }
 TOKENLESS = [name for name, operation in OPERATIONS.items() if not operation.token and operation.path]

@@ -10,6 +10,7 @@ import pytest
 from conformance.shop import NOON, VENDOR, event, hex_id, hit, node, predicate, table, trash, uuid, visit
 
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.key_files import make_key_pair
 
 if TYPE_CHECKING:
     from conformance.transports import Project
@@ -57,6 +58,7 @@ READS = {
     "validate_event": [({}, {}, {"eventType": "same", "nonce": "same", "data": {}})],
     "get_settings": [({}, {}, None)],
     "list_rates": [({}, {}, None)],
+    "list_keys": [({}, {}, None)],
     # Other reads are written down themselves.
     "list_audit": [({}, {"operationName": "create_campaign"}, None)],
     "export_user_data": [({"id": "{user}"}, {}, None)],
@@ -88,6 +90,8 @@ WRITES = {
     "split_user": ({"id": ANNA}, {"userId": "{user}"}),
     "delete_outlay": ({**CAMPAIGN, "parentCampaignId": "{campaign}", "outlayId": "{outlay}"}, None),
     "delete_user": ({"id": ANNA}, None),
+    "create_key": ({}, {"publicKey": "{public}"}),
+    "revoke_key": ({"keyId": "{key}"}, None),
     "restore_project": ({}, b"no backup"),
 }  # fmt: skip
 #: They are about no project.
@@ -115,6 +119,8 @@ def filled(project, mark):
     seen["audience"] = project.send("create_audience", body=audience).ok()["_id"]
     offline = {"date": NOON, "userData": {"email": mail}, "nodeData": {"vendorId": VENDOR, "shelf": mark}}
     project.send("create_offline_interaction", body=offline).ok()
+    seen["public"] = make_key_pair().public
+    seen["key"] = project.send("create_key", body={"publicKey": seen["public"]}).ok()["_id"]
     return seen
 
 
@@ -218,6 +224,7 @@ def test_r003_markers_are_visible_in_answers_about_their_own_project(asked):
         "check_project",
         "get_settings",
         "list_audit",
+        "list_keys",
         "list_rates",
         "list_user_metrics",
     }

@@ -12,6 +12,8 @@ from urllib.parse import urlencode, urlsplit
 from support.signing import header_of, payload_of, signed
 
 from attrib_ds.contract import BASES, OPERATIONS
+from attrib_ds.key_files import KeyFile
+from attrib_ds.secret import Secret
 
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 FORM = "application/x-www-form-urlencoded"
@@ -61,8 +63,14 @@ def path_of(operation, project="shop") -> str:
     """Return a path of an operation whose values are all well-formed."""
     values = {"projectId": project, "vendorId": "ads", "storageKey": "won"}
     values |= dict.fromkeys(("campaignId", "parentCampaignId", "outlayId"), "1")
-    values |= {"firstHitId": "0" * 24, "id": "0" * 24}
+    values |= {"firstHitId": "0" * 24, "id": "0" * 24, "keyId": "0" * 40}
     return BASES[operation.base] + operation.path.format_map(values)
+
+
+def read_key(path) -> KeyFile:
+    members = json.loads(path.read_text())
+    names = ("clientId", "serviceAccountEmail", "privateKeyId")
+    return KeyFile(*(members[name] for name in names), Secret(members["privateKey"]))
 
 
 def ask_token(caller, key, **claims) -> Reply:

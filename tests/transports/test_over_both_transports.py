@@ -208,6 +208,7 @@ READS = {
     ],
     "list_nodes": [lambda p: at.list_nodes(p), lambda p: at.list_nodes(p, search="AD", limit=3, offset=1)],
     "list_outlays": [lambda p: at.list_outlays(p, "ads", campaign_of(p))],
+    "list_keys": [lambda p: at.admin.list_keys(p)],
     "list_rates": [lambda p: at.admin.list_rates(p)],
     "export_user_data": [lambda p: sorted(at.admin.export_user_data(p, busiest(p)).items())],
     "list_user_events": [
@@ -417,6 +418,39 @@ def split(project):
     ]
 
 
+def created_key(project):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "key.json")
+        expiry = "2099-01-01T00:00:00+02:00"
+        return [
+            at.admin.create_key(project, path, scopes=["users:read", "admin"], expires_at=expiry),
+            sorted(json.loads(path.read_text())),
+            path.stat().st_mode & 0o777,
+            at.admin.list_keys(project),
+            at.admin.list_audit(project, operation_name="create_key")["details"],
+            *(
+                told(
+                    lambda p, options=options: at.admin.create_key(p, Path(folder, "other"), **options),
+                    project,
+                )
+                for options in ({"scopes": []}, {"scopes": ["x"]}, {"expires_at": "2020-01-01T00:00:00Z"})
+            ),
+            [path.name for path in Path(folder).iterdir()],
+        ]
+
+
+def revoked_key(project):
+    with tempfile.TemporaryDirectory() as folder:
+        made = at.admin.create_key(project, Path(folder, "key.json"))["_id"]
+    return [
+        at.admin.revoke_key(project, made),
+        at.admin.revoke_key(project, made),
+        told(lambda p: at.admin.revoke_key(p, "0" * 40), project),
+        told(lambda p: at.admin.revoke_key(p, "x"), project),
+        at.admin.list_keys(project)["revokedAt"].notna().iloc[-1],
+    ]
+
+
 #: What is written, by function, in a project with one record of each kind; what it returns must be the same.
 WRITES = {
     "archive_event_type": archived,
@@ -427,6 +461,7 @@ WRITES = {
     "create_offline_interactions": lambda p: [
         at.create_offline_interactions(p, calls(*emails)) for emails in ([], ["a@b.example"], ["a@b.example", "c@d.example", "nobody"])
     ],
+    "create_key": created_key,
     "create_outlay": an_outlay_read,
     "create_outlays": many_outlays,
     "delete_audience": deleted_audience,
@@ -440,6 +475,7 @@ WRITES = {
         for wait in (True, False)
         for nonces in ([], ["n-1"], ["n-1", "n-2", "n-3"])
     ] + [at.send_events(p, leads("n-4", "n-5", **{"data.email": ["nobody", "x@y.example"]}), event_type="lead")],
+    "revoke_key": revoked_key,
     "set_rates": lambda p: [
         at.admin.set_rates(p, pd.DataFrame({"currency": ["GBP"], "date": ["2025-01-01T00:00:00Z"], "rate": [1.2]})),
         at.admin.list_rates(p),
@@ -515,7 +551,7 @@ def test_what_a_remote_project_cannot_do_it_says(served, name):
 
 REQUEST = re.compile(r" \(request [0-9a-f-]{36}\)")
 MADE = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{24}|[0-9a-f]{40,64}"
+    r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{40,64}|[0-9a-f]{24}|(?<=-)[0-9a-f]{8}(?=@)"
 )
 NOW = re.compile(rf"{pd.Timestamp.now('UTC').year}-\d\d-\d\dT[0-9:.]+Z")
 

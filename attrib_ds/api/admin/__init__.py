@@ -1,4 +1,4 @@
-"""Administration of a project: identities, integrations, currency rates, settings, audit log and backups."""
+"""Administration of a project: identities, integrations, rates, settings, keys, audit log and backups."""
 
 import lazy_loader as lazy
 

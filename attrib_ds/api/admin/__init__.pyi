@@ -14,6 +14,9 @@ from .identities import (
     split_user as split_user,
 )
 from .integrations import create_integration as create_integration
+from .keys import create_key as create_key
+from .keys import list_keys as list_keys
+from .keys import revoke_key as revoke_key
 from .rates import list_rates as list_rates
 from .rates import set_rates as set_rates
 from .settings import get_settings as get_settings

@@ -23,8 +23,9 @@ def list_audit(
     """List the entries of the audit log, newest first.
 
     The log of a served project has every write by a token. The log of every project, embedded or served, has
-    exports, searches by SQL, erasures, merges and splits of users, and changes of settings. A project that is
-    open read-only logs nothing. Entries never change and survive a restore of the project.
+    exports, searches by SQL, erasures, merges and splits of users, changes of settings, and keys created and
+    revoked through it. A project that is open read-only logs nothing. Entries never change and survive a
+    restore of the project.
 
     Parameters
     ----------

@@ -2,7 +2,6 @@
 
 from attrib_ds.service.accounts.accounts import Access, Accounts, Key, Token
 from attrib_ds.service.accounts.exchange import exchange
-from attrib_ds.service.accounts.key_files import KeyFile
 from attrib_ds.service.accounts.oauth_error import OAuthError
 
-__all__ = ["Access", "Accounts", "Key", "KeyFile", "OAuthError", "Token", "exchange"]
+__all__ = ["Access", "Accounts", "Key", "OAuthError", "Token", "exchange"]

@@ -8,17 +8,19 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.contract.scopes import FULL_ACCESS
-from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.key_files import KeyFile, make_key_pair
 from attrib_ds.service.accounts import scopes as all_scopes
 from attrib_ds.service.accounts.database import Database
-from attrib_ds.service.accounts.key_files import KeyFile, make_key_pair
 from attrib_ds.service.accounts.oauth_error import OAuthError
+from attrib_ds.service.accounts.public_keys import checked_public_key
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable
 
 #: Name of the file in the folder of embedded projects.
@@ -196,12 +198,62 @@ class Accounts:
             If a project id, a scope or the expiry is invalid.
         """
         project_ids = None if projects is None else _checked_projects(projects)
-        granted_scopes = all_scopes.checked(scopes)
-        client_id = secrets.token_hex(12)
-        prefix = project_ids[0] if project_ids else "all-projects"
-        email = f"{prefix}-{client_id[:8]}@{_EMAIL_DOMAIN}"
-        account = (client_id, email, " ".join(granted_scopes), project_ids is None, self.clock())
-        return self._add_key(client_id, email, expires_at, account=account, projects=project_ids or ())
+        granted_scopes, expiry = all_scopes.checked(scopes), self._checked_expiry(expires_at)
+        pair = make_key_pair()
+        key = self._new_account_key(pair.key_id, project_ids, granted_scopes, expiry)
+        with self._database.write() as connection:
+            _insert_account(connection, key)
+            _insert_key(connection, key, pair.public)
+        return KeyFile(key.client_id, key.email, pair.key_id, pair.private)
+
+    def register(
+        self,
+        public_key: str,
+        *,
+        project_id: str,
+        scopes: Iterable[str] = (FULL_ACCESS,),
+        expires_at: datetime | None = None,
+    ) -> tuple[Key, bool]:
+        """Create a service account of one project, for a key pair that its client has made; idempotent.
+
+        Parameters
+        ----------
+        public_key : str
+            In PEM.
+        project_id : str
+            The only project to grant.
+        scopes : iterable of str, default ("full_access",)
+            Scopes of the account.
+        expires_at : datetime, optional
+            Expiry of the key; aware.
+
+        Returns
+        -------
+        tuple of Key and bool
+            The key, and whether it is new.
+
+        Raises
+        ------
+        InvalidRequest
+            If the public key, a scope or the expiry is invalid.
+        Conflict
+            If the public key is registered with other properties, for another project, or was revoked.
+        """
+        public = checked_public_key(public_key)
+        granted_scopes, expiry = all_scopes.checked(scopes), self._checked_expiry(expires_at)
+        key = self._new_account_key(public.key_id, _checked_projects([project_id]), granted_scopes, expiry)
+        with self._database.write() as connection:
+            if connection.execute("SELECT 1 FROM keys WHERE key_id = ?", (public.key_id,)).fetchone():
+                existing = _find_key_of_project(connection, project_id, public.key_id)
+                same = (key.scopes, key.expires_at, key.revoked_at)
+                if existing is None or (existing.scopes, existing.expires_at, existing.revoked_at) != same:
+                    raise Conflict(
+                        "public_key: was registered before; make a new key pair", field="public_key"
+                    )
+                return existing, False
+            _insert_account(connection, key)
+            _insert_key(connection, key, public.pem)
+        return key, True
 
     def add_key(self, client_id: str, *, expires_at: datetime | None = None) -> KeyFile:
         """Create a further key for a service account, for example to rotate keys.
@@ -223,68 +275,33 @@ class Accounts:
         NotFound
             If the account does not exist or is revoked.
         """
-        with self._database.read() as connection:
+        expiry = self._checked_expiry(expires_at)
+        pair = make_key_pair()
+        with self._database.write() as connection:
             found = connection.execute(
                 "SELECT email FROM accounts WHERE client_id = ? AND revoked_at IS NULL", (client_id,)
             ).fetchone()
-        if found is None:
-            raise NotFound(f"client_id: there is no service account {client_id!r}", field="client_id")
-        return self._add_key(client_id, found[0], expires_at)
-
-    def _add_key(
-        self,
-        client_id: str,
-        email: str,
-        expires_at: datetime | None,
-        *,
-        account: tuple[Any, ...] | None = None,
-        projects: tuple[str, ...] = (),
-    ) -> KeyFile:
-        expiry = _timestamp(expires_at)
-        if expiry is not None and expiry <= self.clock():
-            raise InvalidRequest(f"expires_at: {expires_at} is in the past", field="expires_at")
-        pair = make_key_pair()
-        with self._database.write() as connection:
-            if account is not None:
-                connection.execute(
-                    "INSERT INTO accounts (client_id, email, scopes, all_projects, created_at) "
-                    "VALUES (?, ?, ?, ?, ?)",
-                    account,
-                )
-            rows = [(client_id, project_id) for project_id in projects]
-            connection.executemany("INSERT INTO grants VALUES (?, ?)", rows)
-            connection.execute(
-                "INSERT INTO keys (key_id, client_id, public_key, created_at, expires_at) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (pair.key_id, client_id, pair.public, self.clock(), expiry),
-            )
-        return KeyFile(client_id, email, pair.key_id, pair.private)
+            if found is None:
+                raise NotFound(f"client_id: there is no service account {client_id!r}", field="client_id")
+            key = Key(pair.key_id, client_id, found[0], (), (), self._now(), expiry, None)
+            _insert_key(connection, key, pair.public)
+        return KeyFile(client_id, found[0], pair.key_id, pair.private)
 
     def list_keys(self) -> list[Key]:
         """Return all keys, including revoked ones, oldest first."""
         with self._database.read() as connection:
-            grants: dict[str, list[str]] = {}
-            for client_id, project_id in connection.execute("SELECT * FROM grants ORDER BY project_id"):
-                grants.setdefault(client_id, []).append(project_id)
-            rows = connection.execute(
-                "SELECT key_id, client_id, email, all_projects, scopes, keys.created_at, keys.expires_at, "
-                "min(coalesce(keys.revoked_at, accounts.revoked_at), "
-                "coalesce(accounts.revoked_at, keys.revoked_at)) "
-                "FROM keys JOIN accounts USING (client_id) ORDER BY keys.created_at, key_id"
-            ).fetchall()
-        return [
-            Key(
-                key_id,
-                client_id,
-                email,
-                projects=None if has_all else tuple(grants.get(client_id, ())),
-                scopes=tuple(scopes.split()),
-                created_at=datetime.fromtimestamp(created, UTC),
-                expires_at=None if end is None else datetime.fromtimestamp(end, UTC),
-                revoked_at=None if revoked is None else datetime.fromtimestamp(revoked, UTC),
-            )
-            for key_id, client_id, email, has_all, scopes, created, end, revoked in rows
-        ]
+            return _read_keys(connection)
+
+    def list_keys_of_project(self, project_id: str) -> list[Key]:
+        """Return the keys, including revoked ones, of accounts whose only project is this one, oldest first.
+
+        Parameters
+        ----------
+        project_id : str
+            Id of the project.
+        """
+        with self._database.read() as connection:
+            return _read_keys_of_project(connection, project_id)
 
     def revoke_key(self, key_id: str) -> None:
         """Revoke a key and its tokens immediately; idempotent.
@@ -300,6 +317,31 @@ class Accounts:
             If the key does not exist.
         """
         self._revoke("keys", "key_id", key_id)
+
+    def revoke_key_of_project(self, project_id: str, key_id: str) -> bool:
+        """Revoke a key of :meth:`list_keys_of_project` and its tokens immediately; idempotent.
+
+        Parameters
+        ----------
+        project_id, key_id : str
+            Ids of the project and the key.
+
+        Returns
+        -------
+        bool
+            Whether it was not revoked before.
+
+        Raises
+        ------
+        NotFound
+            If the project has no such key.
+        """
+        with self._database.read() as connection:
+            key = _find_key_of_project(connection, project_id, key_id)
+        if key is None:
+            raise NotFound(f"key_id: the project has no key {key_id!r}", field="key_id")
+        self.revoke_key(key_id)
+        return key.revoked_at is None
 
     def revoke_account(self, client_id: str) -> None:
         """Revoke a service account with its keys and tokens immediately; idempotent.
@@ -418,6 +460,24 @@ class Accounts:
             )
             return found.fetchone() is not None
 
+    def _new_account_key(
+        self, key_id: str, projects: tuple[str, ...] | None, scopes: tuple[str, ...], expiry: datetime | None
+    ) -> Key:
+        client_id = secrets.token_hex(12)
+        prefix = projects[0] if projects else "all-projects"
+        email = f"{prefix}-{client_id[:8]}@{_EMAIL_DOMAIN}"
+        return Key(key_id, client_id, email, projects, scopes, self._now(), expiry, None)
+
+    def _checked_expiry(self, instant: datetime | None) -> datetime | None:
+        if instant is not None and instant.utcoffset() is None:
+            raise InvalidRequest(f"expires_at: {instant!r} has no time zone", field="expires_at")
+        if instant is not None and instant.timestamp() <= self.clock():
+            raise InvalidRequest(f"expires_at: {instant} is in the past", field="expires_at")
+        return instant
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock(), UTC)
+
     def probe(self) -> None:
         """Write a row and read it back; raises if the file cannot be used."""
         now = self.clock()
@@ -436,10 +496,57 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def _timestamp(instant: datetime | None) -> float | None:
-    if instant is not None and instant.utcoffset() is None:
-        raise InvalidRequest(f"expires_at: {instant!r} has no time zone", field="expires_at")
-    return None if instant is None else instant.timestamp()
+def _read_keys(connection: sqlite3.Connection) -> list[Key]:
+    grants: dict[str, list[str]] = {}
+    for client_id, project_id in connection.execute("SELECT * FROM grants ORDER BY project_id"):
+        grants.setdefault(client_id, []).append(project_id)
+    rows = connection.execute(
+        "SELECT key_id, client_id, email, all_projects, scopes, keys.created_at, keys.expires_at, "
+        "min(coalesce(keys.revoked_at, accounts.revoked_at), "
+        "coalesce(accounts.revoked_at, keys.revoked_at)) "
+        "FROM keys JOIN accounts USING (client_id) ORDER BY keys.created_at, key_id"
+    ).fetchall()
+    return [
+        Key(
+            key_id,
+            client_id,
+            email,
+            projects=None if has_all else tuple(grants.get(client_id, ())),
+            scopes=tuple(scopes.split()),
+            created_at=datetime.fromtimestamp(created, UTC),
+            expires_at=None if end is None else datetime.fromtimestamp(end, UTC),
+            revoked_at=None if revoked is None else datetime.fromtimestamp(revoked, UTC),
+        )
+        for key_id, client_id, email, has_all, scopes, created, end, revoked in rows
+    ]
+
+
+def _read_keys_of_project(connection: sqlite3.Connection, project_id: str) -> list[Key]:
+    # A key that also opens other projects is no concern of this project's administrators.
+    return [key for key in _read_keys(connection) if key.projects == (project_id,)]
+
+
+def _find_key_of_project(connection: sqlite3.Connection, project_id: str, key_id: str) -> Key | None:
+    keys = _read_keys_of_project(connection, project_id)
+    return next((key for key in keys if key.key_id == key_id), None)
+
+
+def _insert_account(connection: sqlite3.Connection, key: Key) -> None:
+    has_all = key.projects is None
+    connection.execute(
+        "INSERT INTO accounts (client_id, email, scopes, all_projects, created_at) VALUES (?, ?, ?, ?, ?)",
+        (key.client_id, key.email, " ".join(key.scopes), has_all, key.created_at.timestamp()),
+    )
+    grants = [(key.client_id, project_id) for project_id in key.projects or ()]
+    connection.executemany("INSERT INTO grants VALUES (?, ?)", grants)
+
+
+def _insert_key(connection: sqlite3.Connection, key: Key, public: str) -> None:
+    expiry = None if key.expires_at is None else key.expires_at.timestamp()
+    connection.execute(
+        "INSERT INTO keys (key_id, client_id, public_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
+        (key.key_id, key.client_id, public, key.created_at.timestamp(), expiry),
+    )
 
 
 def _checked_projects(projects: Iterable[str]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrib_ds.contract.scopes import FULL_ACCESS
+from attrib_ds.key_files import KeyFile, new_key_file
 from attrib_ds.service.accounts.accounts import Accounts, Key
-from attrib_ds.service.accounts.key_files import KeyFile, new_key_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +54,7 @@ def create_key(
     NotFound
         If the account does not exist.
     Unavailable
-        If the accounts cannot be used.
+        If the accounts cannot be used, or the file cannot be written.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def create_key(
     ...     [listed.key_id == key.privateKeyId for listed in list_keys(home)]
     [True]
     """
-    with new_key_file(Path(out)) as write, closing(Accounts.open(home)) as accounts:
+    with new_key_file(Path(out), argument="out") as write, closing(Accounts.open(home)) as accounts:
         if client_id is None:
             key = accounts.create(projects=projects, scopes=scopes, expires_at=expires_at)
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import from_wire
 from attrib_ds.contract.events import CreateEvent, CreateEvents
+from attrib_ds.contract.keys import CreateKey
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.http import bodies, rate_limits, responses
 from attrib_ds.service.http.client_addresses import network_of_client
@@ -168,6 +169,13 @@ class Dispatcher:
             if not self._has_sql:
                 raise HttpError(403, "searches by SQL are disabled on this server")
 
+    def _check_granting(self, request: Request, operation: Operation, arguments: CreateKey) -> None:
+        """Refuse to create a key with more scopes than the token has."""
+        # Again: the key of the token may have been revoked while the body arrived.
+        access = self._authenticate(request, operation)
+        for scope in arguments.scopes:
+            self._check_scope(access, scope)
+
     def _claims(
         self, request: Request, operation: Operation, access: Access | None, project_id: str
     ) -> list[Claim]:
@@ -267,6 +275,8 @@ class Dispatcher:
         self, request: Request, operation: Operation, arguments: Any, access: Access | None, read: Read
     ) -> Response:
         account = access.client_id if access else None
+        if isinstance(arguments, CreateKey):
+            self._check_granting(request, operation, arguments)
         if isinstance(arguments, CreateEvents):
             find = partial(self._service, request, operation, access=access)
             created = create_events(arguments, operation, find, account=account)

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     from attrib_ds.service.store.store import Store
 
 #: Writes that are always logged; other writes only for requests with a token.
-_WRITES: Final = frozenset({"delete_user", "merge_users", "split_user", "update_settings", "restore_project"})
+_WRITES: Final = frozenset(
+    {
+        "create_key",
+        "delete_user",
+        "merge_users",
+        "restore_project",
+        "revoke_key",
+        "split_user",
+        "update_settings",
+    }
+)
 #: Bulk exports, always logged, as are searches by SQL.
 _EXPORTS: Final = frozenset({"export_users", "export_user_data"})
 #: Copies of the file, logged only for requests with a token.

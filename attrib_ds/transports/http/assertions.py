@@ -8,7 +8,7 @@ import jwt
 
 from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.transports.http.secret import Secret
+from attrib_ds.secret import Secret
 
 if TYPE_CHECKING:
     from attrib_ds.transports.http.credentials import Credentials
@@ -21,7 +21,9 @@ _SECONDS: Final = 300
 _SECONDS_BEFORE: Final = 10
 
 
-def make_assertion(credentials: Credentials, *, audience: str, now: float) -> Secret[str]:
+def make_assertion(
+    credentials: Credentials, *, audience: str, now: float, scope: str | None = FULL_ACCESS
+) -> Secret[str]:
     """Sign an assertion.
 
     Parameters
@@ -32,6 +34,8 @@ def make_assertion(credentials: Credentials, *, audience: str, now: float) -> Se
         URL of the token route.
     now : float
         Unix time by the service's clock.
+    scope : str, optional
+        Scopes to request; None for those that the account has (G-174).
 
     Returns
     -------
@@ -47,7 +51,7 @@ def make_assertion(credentials: Credentials, *, audience: str, now: float) -> Se
         "iss": credentials.client_id,
         "sub": credentials.email,
         "aud": audience,
-        "scope": FULL_ACCESS,
+        **({} if scope is None else {"scope": scope}),
         "iat": int(now) - _SECONDS_BEFORE,
         "exp": int(now) + _SECONDS,
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.secret import Secret
 from attrib_ds.transports.http.addresses import read_addresses
 from attrib_ds.transports.http.credentials import protect_key, read_credentials
 from attrib_ds.transports.http.routes import read_routes
-from attrib_ds.transports.http.secret import Secret
 from attrib_ds.transports.http.transport import Http
 
 if TYPE_CHECKING:

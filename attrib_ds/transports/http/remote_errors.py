@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from attrib_ds.contract import Operation
+    from attrib_ds.secret import Secret
     from attrib_ds.transports.http.retrying import Retry
-    from attrib_ds.transports.http.secret import Secret
     from attrib_ds.transports.http.session import Response
 
 _KINDS: Final[dict[int, type[AttribError]]] = {

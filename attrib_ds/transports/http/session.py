@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from attrib_ds.secret import Secret
     from attrib_ds.transports.http.retrying import Retry
-    from attrib_ds.transports.http.secret import Secret
 
 T = TypeVar("T")
 

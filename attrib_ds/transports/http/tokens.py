@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.records.json_records import decode
+from attrib_ds.secret import Secret
 from attrib_ds.transports.http.retrying import AttemptFailed, parse_retry_after
-from attrib_ds.transports.http.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,6 +169,11 @@ def is_clock_error(result: Grant | AttemptFailed) -> bool:
     return isinstance(result, AttemptFailed) and {"error": "invalid_grant"} in result.error.details
 
 
+def is_scope_error(result: Grant | AttemptFailed) -> bool:
+    """Return whether the account lacks a requested scope."""
+    return isinstance(result, AttemptFailed) and {"error": "invalid_scope"} in result.error.details
+
+
 def _lifetime(seconds: Any) -> float:
     is_number = isinstance(seconds, int | Decimal) and not isinstance(seconds, bool)
     return float(min(seconds, _LONGEST_LIFETIME)) if is_number and seconds > 0 else _DEFAULT_LIFETIME
@@ -190,7 +195,7 @@ def _read_failure(
         return AttemptFailed(InvalidRequest(f"{text}; check auth_url=", field="auth_url"), "never")
     advice = "check that the key is the right one and is not revoked"
     if members.get("error") == "invalid_scope":
-        advice = "the service account needs the scope full_access"
+        advice = "the service grants no scope to this key"
     elif members.get("error") == "invalid_grant":
         advice += ", that auth_url= is the service's own address, and that this machine's clock is right"
     details = [{"error": members["error"]}] if isinstance(members.get("error"), str) else []

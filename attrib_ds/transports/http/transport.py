@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from attrib_ds.contract import OPERATIONS, to_wire
 from attrib_ds.contract.accounts import JWT_BEARER
 from attrib_ds.contract.columns import columns
+from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import NotSupported, Unauthorized, Unavailable
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.addresses import is_here
@@ -28,16 +29,16 @@ from attrib_ds.transports.http.record_streams import (
 from attrib_ds.transports.http.remote_errors import read_failure
 from attrib_ds.transports.http.retrying import AttemptFailed, Retrying, RetryPolicy
 from attrib_ds.transports.http.session import Call, Session, Timeouts
-from attrib_ds.transports.http.tokens import Grant, Tokens, is_clock_error, read_grant
+from attrib_ds.transports.http.tokens import Grant, Tokens, is_clock_error, is_scope_error, read_grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from attrib_ds.attribution.paths.tables import Tables
     from attrib_ds.contract import Answer, Operation, Request
+    from attrib_ds.secret import Secret
     from attrib_ds.transports.http.addresses import Addresses
     from attrib_ds.transports.http.credentials import Credentials
-    from attrib_ds.transports.http.secret import Secret
     from attrib_ds.transports.http.session import Response
 
 T = TypeVar("T")
@@ -112,6 +113,8 @@ class Http:
         )
         self._tokens = Tokens(self._request_token, options.clock)
         #: Whether the service answers searches in Arrow; None until the first response.
+        #: Requested for every token, until the service says that the key has fewer.
+        self._scope: str | None = FULL_ACCESS
         self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
 
@@ -321,6 +324,10 @@ class Http:
 
         def attempt() -> Grant:
             result, has_clock_changed = self._exchange_assertion(url)
+            if self._scope is not None and is_scope_error(result):
+                # A key with fewer scopes is used with those that it has.
+                self._scope = None
+                result, has_clock_changed = self._exchange_assertion(url)
             if has_clock_changed and is_clock_error(result):
                 result, _ = self._exchange_assertion(url)
             if isinstance(result, AttemptFailed):
@@ -331,7 +338,7 @@ class Http:
 
     def _exchange_assertion(self, url: str) -> tuple[Grant | AttemptFailed, bool]:
         assert self._credentials is not None  # noqa: S101  (_token checks it first)
-        assertion = make_assertion(self._credentials, audience=url, now=self._time.now())
+        assertion = make_assertion(self._credentials, audience=url, now=self._time.now(), scope=self._scope)
         call = Call(
             method="POST",
             url=url,

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from attrib_ds.errors import InvalidRequest, NotFound, Unavailable
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from attrib_ds.key_files import make_key_pair
 from attrib_ds.service.accounts import Accounts, OAuthError
 from attrib_ds.service.accounts.accounts import FILE
 
@@ -201,3 +202,84 @@ def test_a_beat_fails_on_closed_accounts(accounts):
 def test_a_refusal_names_its_code():
     refusal = OAuthError("invalid_grant", "the assertion has expired")
     assert (refusal.code, str(refusal)) == ("invalid_grant", "the assertion has expired")
+
+
+# -- keys that clients make, each for one project
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return make_key_pair()
+
+
+def test_a_registered_key_opens_its_project_alone(accounts, pair):
+    key, is_new = accounts.register(pair.public, project_id="shop", scopes=["users:read", "admin"])
+    assert is_new
+    assert (key.key_id, key.projects, key.scopes) == (pair.key_id, ("shop",), ("users:read", "admin"))
+    found = accounts.find_key(key.client_id, pair.key_id)
+    access = accounts.find_access(accounts.issue(found, found.scopes).text)
+    assert access.scopes == {"users:read", "admin"}
+    assert not access.has_all_projects
+    assert [accounts.has_grant(access, project) for project in ("shop", "sho", "shop-2", "other")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_the_same_key_registered_again_is_the_same_key(accounts, pair, clock):
+    expiry = datetime.fromtimestamp(clock.now + 60, UTC)
+    options = {"project_id": "shop", "scopes": ["admin"], "expires_at": expiry}
+    key, is_new = accounts.register(pair.public, **options)
+    assert is_new
+    assert accounts.register(pair.public, **options) == (key, False)
+    assert [listed.key_id for listed in accounts.list_keys()] == [pair.key_id]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"project_id": "other"}, {"scopes": ["full_access"]}, {"expires_at": datetime(2099, 1, 1, tzinfo=UTC)}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_registered_key_cannot_be_registered_with_other_properties(accounts, pair, changes):
+    options = {"project_id": "shop", "scopes": ["admin"]}
+    accounts.register(pair.public, **options)
+    before = accounts.list_keys()
+    with pytest.raises(Conflict, match="public_key"):
+        accounts.register(pair.public, **{**options, **changes})
+    assert accounts.list_keys() == before
+
+
+def test_a_revoked_key_cannot_be_registered_again(accounts, pair):
+    accounts.register(pair.public, project_id="shop")
+    accounts.revoke_key(pair.key_id)
+    with pytest.raises(Conflict):
+        accounts.register(pair.public, project_id="shop")
+    assert accounts.find_key(accounts.list_keys()[0].client_id, pair.key_id) is None
+
+
+@pytest.mark.parametrize("seconds", [-1, 0])
+def test_a_key_cannot_expire_in_the_past(accounts, pair, clock, seconds):
+    expiry = datetime.fromtimestamp(clock.now + seconds, UTC)
+    with pytest.raises(InvalidRequest, match=r"expires_at: .* is in the past"):
+        accounts.register(pair.public, project_id="shop", expires_at=expiry)
+    with pytest.raises(InvalidRequest, match="expires_at: .* has no time zone"):
+        accounts.register(pair.public, project_id="shop", expires_at=datetime(2099, 1, 1))
+    assert accounts.list_keys() == []
+
+
+def test_a_project_sees_and_revokes_keys_of_its_own_alone(accounts):
+    own = accounts.create(projects=["shop"]).privateKeyId
+    others = [
+        accounts.create(projects=projects).privateKeyId
+        for projects in (["other"], ["shop", "other"], ["shop-2"], None)
+    ]
+    assert [key.key_id for key in accounts.list_keys_of_project("shop")] == [own]
+    for key_id in [*others, "0" * 40, "%", ""]:
+        with pytest.raises(NotFound, match="key_id"):
+            accounts.revoke_key_of_project("shop", key_id)
+    assert accounts.revoke_key_of_project("shop", own)
+    assert not accounts.revoke_key_of_project("shop", own)
+    revoked = {key.key_id for key in accounts.list_keys() if key.revoked_at is not None}
+    assert revoked == {own}

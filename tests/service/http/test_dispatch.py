@@ -245,6 +245,7 @@ BODIES = {
     },
     "update_outlay": {"amount": 1},
     "set_rates": [],
+    "create_key": {"publicKey": "of a client"},
 }
 QUERIES = {}
 
@@ -281,6 +282,9 @@ def test_g174_what_could_do_harm_has_the_scope_that_is_named_for_it():
         "archive_event_type": "event-types:write",
         "delete_outlay": "campaigns:write",
         "list_audit": "admin",
+        "list_keys": "admin",
+        "create_key": "admin",
+        "revoke_key": "admin",
         "set_rates": "admin",
         "update_settings": "admin",
         "back_up_project": "admin",

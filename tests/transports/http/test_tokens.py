@@ -10,8 +10,8 @@ from support.scripted_service import RESET, TOKEN, TOKEN_PATH, Reply, page
 
 from attrib_ds import errors
 from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.secret import Secret
 from attrib_ds.transports.http.retrying import RetryPolicy
-from attrib_ds.transports.http.secret import Secret
 from attrib_ds.transports.http.tokens import Grant, Tokens
 
 UNAUTHORIZED = Reply(401, {"statusCode": 401, "message": "Unauthorized"})
@@ -219,7 +219,6 @@ def test_a_token_route_in_trouble_is_asked_again(shop, service, trouble):
             "a token_type other than Bearer",
         ),
         (Reply(401, {"error": "invalid_client"}), errors.Unauthorized, "401: invalid_client"),
-        (Reply(400, {"error": "invalid_scope"}), errors.Unauthorized, "needs the scope full_access"),
         (Reply(404, b"<h1>nothing</h1>", media="text/html"), errors.InvalidRequest, "404; check auth_url="),
         (
             Reply(302, b"", {"Location": "https://evil.example"}),
@@ -234,6 +233,25 @@ def test_what_a_token_route_may_answer(shop, service, reply, kind, words):
         search(shop)
     assert len(service.asked_tokens) == 1
     assert not service.asked
+
+
+def test_a_key_with_fewer_scopes_is_used_with_those_that_it_has(shop, service):
+    service.tokens = [Reply(400, {"error": "invalid_scope"}), Reply(body={"access_token": "x"})]
+    service.script = [Reply(401, {"message": "expired"}), page()]
+    search(shop)
+    asked = [
+        jwt.decode(each.form["assertion"], options={"verify_signature": False}).get("scope")
+        for each in service.asked_tokens
+    ]
+    # It is not tried again for the next token.
+    assert asked == ["full_access", None, None]
+
+
+def test_a_key_without_any_scope_is_refused(shop, service):
+    service.tokens = [Reply(400, {"error": "invalid_scope"})] * 9
+    with pytest.raises(errors.Unauthorized, match="grants no scope to this key"):
+        search(shop)
+    assert len(service.asked_tokens) == 2
 
 
 def test_token_type_may_be_written_in_any_case(shop, service):

@@ -1,0 +1,162 @@
+"""Generate the key pair of a service account, and write its key file."""
+
+# ruff: noqa: N802, N815  (members carry the specification's names)
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.local_files import writing
+from attrib_ds.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_BITS: Final = 2_048
+_EXPONENT: Final = 65_537
+_OWNER_ONLY: Final = 0o600
+_DIGITS: Final = 40
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """Content of a key file, with which a client authenticates.
+
+    Parameters
+    ----------
+    clientId, serviceAccountEmail : str
+        Id and email of the account.
+    privateKeyId : str
+        Id of the key.
+    private : Secret of str
+        Private key in PEM; the service keeps no copy.
+    """
+
+    clientId: str
+    serviceAccountEmail: str
+    privateKeyId: str
+    private: Secret[str]
+
+    @property
+    def privateKey(self) -> str:
+        """The private key in PEM; pass it on at once, and never bind it to a name."""
+        return self.private.reveal()
+
+    def to_json(self) -> str:
+        """Return the content of the file."""
+        names = ("clientId", "serviceAccountEmail", "privateKeyId", "privateKey")
+        return json.dumps({name: getattr(self, name) for name in names}, indent=2) + "\n"
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A new RSA key pair.
+
+    Parameters
+    ----------
+    key_id : str
+        From :func:`key_id_of`.
+    public : str
+        Public key in PEM.
+    private : Secret of str
+        Private key in PEM, PKCS #8, unencrypted.
+    """
+
+    key_id: str
+    public: str
+    private: Secret[str]
+
+
+def make_key_pair() -> KeyPair:
+    """Generate an RSA key pair of 2048 bits.
+
+    Examples
+    --------
+    >>> len(make_key_pair().key_id)
+    40
+    """
+    key = rsa.generate_private_key(public_exponent=_EXPONENT, key_size=_BITS)
+    public = key.public_key()
+    return KeyPair(
+        key_id_of(public),
+        to_pem(public),
+        Secret(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            ).decode()
+        ),
+    )
+
+
+def to_pem(key: rsa.RSAPublicKey) -> str:
+    """Return a public key in PEM."""
+    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_bytes(encoding, form).decode()
+
+
+def key_id_of(key: rsa.RSAPublicKey) -> str:
+    """Return the id of a key: the first 40 hexadecimal digits of the SHA-256 of its public key in DER.
+
+    The same key has the same id for client and service, so that a repeated request registers it once.
+    """
+    encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    return hashlib.sha256(key.public_bytes(encoding, form)).hexdigest()[:_DIGITS]
+
+
+@contextmanager
+def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], None]]:
+    """Open a new file readable only by its owner; delete it if the block raises.
+
+    The file is opened before the key is created, so that no account is left without its key.
+
+    Parameters
+    ----------
+    path : Path
+        Path of the new file.
+    argument : str
+        The argument with the path, for errors.
+
+    Yields
+    ------
+    callable
+        Writes the key.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file exists.
+    Unavailable
+        If it cannot be written.
+    """
+    with writing(path, argument=argument):
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY)
+        except FileExistsError:
+            raise InvalidRequest(
+                f"{argument}: {str(path)!r} already exists; choose a new file, since an overwritten key is "
+                "lost",
+                field=argument,
+            ) from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+
+            def write(key: KeyFile) -> None:
+                with writing(path, argument=argument):
+                    file.write(key.to_json())
+                    file.flush()
+                    os.fsync(file.fileno())
+
+            yield write
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
