@@ -92,6 +92,7 @@ from .api.interactions import (
 )
 from .api.loading import load as load
 from .api.nodes import list_nodes as list_nodes
+from .api.offline_conversions import send_conversions as send_conversions
 from .api.users import (
     create_audience as create_audience,
 )
@@ -116,6 +117,7 @@ from .api.users import (
 from .api.users import (
     search_users as search_users,
 )
+from .api.workbooks import to_excel as to_excel
 from .attribution import experiments as experiments
 from .attribution import models as models
 from .attribution.comparison.lookbacks import compare_lookbacks as compare_lookbacks

@@ -72,7 +72,7 @@ class Project:
         day = instants.parse_day(value, argument=argument)
         if day is None:
             return value
-        name = timezone or self._timezone()
+        name = timezone or self.timezone()
         try:
             zone = ZoneInfo(name)
         except (ZoneInfoNotFoundError, OSError, TypeError, ValueError) as error:
@@ -108,7 +108,8 @@ class Project:
             arguments[name] = self.bound(arguments[name], argument=name, timezone=arguments.get("timezone"))
         return build(operation, project_id=self.project_id, **arguments)
 
-    def _timezone(self) -> str:
+    def timezone(self) -> str:
+        """Return the IANA name of the project's time zone, or UTC if a service does not tell it."""
         local = self.transport.timezone
         if local is not None:
             return local
@@ -225,6 +226,7 @@ def open_tables(
     metrics: Any = None,
     nodes: Any = None,
     spend: Any = None,
+    users: Any = None,
     columns: Mapping[str, Mapping[str, str]] | None = None,
     project_id: str = "tables",
     currency: str = "EUR",
@@ -259,6 +261,9 @@ def open_tables(
     spend : str or ibis.Table, optional
         ``campaignId`` (a node), ``startDate``, ``endDate``, ``amount.amount`` and, unless it is the
         project's, ``amount.currency``.
+    users : str or ibis.Table, optional
+        ``_id`` and the properties that filters on users name, such as ``fields.city`` or ``eventCount``; a
+        column of lists holds several values of a field.
     columns : mapping of str to mapping, optional
         Names of columns in your tables by the names above:
         ``{"interactions": {"userId": "visitor", "geo.city": "city"}}``.
@@ -316,6 +321,7 @@ def open_tables(
         metrics=metrics,
         nodes=nodes,
         spend=spend,
+        users=users,
         currency=currency,
         timezone=timezone,
     )

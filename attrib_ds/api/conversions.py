@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from attrib_ds import instants
+from attrib_ds.api.segments import users_of_segment
 from attrib_ds.attribution.calendar import zone_of
 from attrib_ds.attribution.paths.daily_spend import daily_spend
 from attrib_ds.attribution.paths.event_metrics import later_amounts, reset_after, state_dates, with_value
@@ -49,6 +50,7 @@ def conversion_paths(
     until: datetime | date | str | None = None,
     lookback: Lookback = "30D",
     where: Predicate | None = None,
+    audience: Predicate | Mapping[str, Any] | None = None,
     nodes: Predicate | None = None,
     level: str | None = None,
     milestones: Mapping[str, str] | None = None,
@@ -84,8 +86,13 @@ def conversion_paths(
         one lookback per type of interaction, such as ``{"session": "30D", "offline": "90D"}``, and
         ``"default"`` for the other types.
     where : Predicate, optional
-        On interactions, to select the eligible touchpoints; or on events, to select the conversions. Bots
-        and filtered traffic are never eligible.
+        On interactions, to select the eligible touchpoints; on events, to select the conversions; or on
+        users, to select those whose conversions and touchpoints count, as in :func:`search_users`. Bots and
+        filtered traffic are never eligible.
+    audience : Predicate or mapping, optional
+        Only conversions and touchpoints of these users: an audience as in :func:`search_users`, or a
+        predicate on users beside a ``where`` on interactions or events. Users are selected when the paths are
+        built. The spend of the paths is that of all users.
     nodes : Predicate, optional
         On the node of a touchpoint.
     level : str, optional
@@ -126,8 +133,11 @@ def conversion_paths(
     InvalidRequest
         If an event type, the statistic or the state is unknown, an argument is not allowed, or a currency
         has no rate on a day.
+    NotFound
+        If there is no such audience.
     NotSupported
-        If the project is remote: its service has no tables that attribution could read.
+        If the project is remote: its service has no tables that attribution could read. Or if users are to be
+        selected, and the project is over tables without ``users``.
 
     Examples
     --------
@@ -150,8 +160,9 @@ def conversion_paths(
         bounds=(_SHORTEST, _LONGEST),
     )
     money = _money(tables, in_currency, rates, later_rate)
-    on_touches, on_events = _split(where)
-    events = _events(tables, event_types, on_events)
+    on = _by_kind(where)
+    segment = users_of_segment(project, on.get("user"), audience)
+    events = _of_users(_events(tables, event_types, on.get("event")), segment)
     added = _require_names(adjustments)
     _check_keys(
         tables,
@@ -160,7 +171,7 @@ def conversion_paths(
         [state, *(milestones or {}).values()],
     )
     tree = _tree(tables, level, node_lookbacks or {})
-    touchpoints = _touchpoints(tables, tree, on_touches, nodes)
+    touchpoints = _of_users(_touchpoints(tables, tree, on.get("interaction"), nodes), segment, "user_id")
     if window.named_types:
         window.require_types([*_TYPES, *touch_types(touchpoints)])
     conversions = anchored(_dated(tables, events, state, milestones or {}), anchor)
@@ -237,19 +248,22 @@ def _naive(project: Project, value: datetime | date | str | None, argument: str)
     return instants.naive(instants.truncate(instant) if argument == "since" else instant)
 
 
-def _split(where: Predicate | None) -> tuple[Predicate | None, Predicate | None]:
+def _by_kind(where: Predicate | None) -> dict[str, Predicate]:
     if where is None:
-        return None, None
+        return {}
     kind = where.kind if isinstance(where, Predicate) else type(where).__name__
-    if kind == "interaction":
-        return where, None
-    if kind == "event":
-        return None, where
+    if isinstance(where, Predicate) and kind in {"interaction", "event", "user"}:
+        return {kind: where}
     raise InvalidRequest(
-        f"where: a predicate on {kind} is not allowed; allowed: interaction(…) or event(…); for "
+        f"where: a predicate on {kind} is not allowed; allowed: interaction(…), event(…) or user(…); for "
         "node(…) there is nodes=",
         field="where",
     )
+
+
+def _of_users(rows: ir.Table, users: ir.Table | None, user: str = "userId") -> ir.Table:
+    """Keep the rows of a segment of users; those of other users lead to no conversion of the segment."""
+    return rows if users is None else rows.semi_join(users, rows[user] == users["_id"])
 
 
 def _require_names(adjustments: Sequence[str]) -> list[str]:

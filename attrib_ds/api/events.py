@@ -16,6 +16,7 @@ from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.records.frames import read_rows, to_pandas, to_record
 from attrib_ds.sending.delivery import Delivery, build_requests, send_rows
+from attrib_ds.sending.event_problems import explained
 from attrib_ds.sending.nonces import check_nonce_columns, nonces_of_columns, nonces_of_content, refuse
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ def validate_events(project: Project, events: pd.DataFrame, *, event_type: str |
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.create_event_type(shop, "order", name="Order", fields=[email])
     ...     at.validate_events(shop, orders, event_type="order")["error"].tolist()
-    [nan, 'data/email: invalid-field']
+    [nan, "data.email: expected an email address, got text 'nobody'"]
     """
     arguments = [
         {**event, "nonce": _PLACEHOLDER if event["nonce"] is None else event["nonce"]}
@@ -565,10 +566,7 @@ def _trashed(error: AttribError) -> Outcome | None:
 
 def _first(errors: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the first problem of an event as text."""
-    if not errors:
-        return None
-    field, kind = errors[0]["field"], errors[0]["type"]
-    return f"data/{field['ingestionKey']}: {kind}" if field else str(kind)
+    return explained(errors[0]) if errors else None
 
 
 def _read_cells(

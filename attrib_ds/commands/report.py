@@ -14,6 +14,7 @@ from matplotlib import pyplot
 
 from attrib_ds import plots
 from attrib_ds.attribution.credits.returns import compare_models
+from attrib_ds.commands.report_summary import currencies_of, has_value, headline, summary
 from attrib_ds.printable import printable
 from attrib_ds.records.spreadsheets import write_csv
 
@@ -33,7 +34,13 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1d2433; background: #fbfbfa
 main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .25rem; }
 h2 { font-size: 1.2rem; margin: 2.5rem 0 .5rem; }
-p.lead { color: #566074; margin-top: 0; }
+p.headline { font-size: 1.2rem; margin: .75rem 0; }
+p.lead { color: #566074; margin: 0; }
+nav { margin: 1.5rem 0 0; padding: .75rem 1rem; background: #fff; border: 1px solid #e6e6e3; }
+nav { border-radius: 8px; }
+nav h2 { font-size: .9rem; margin: 0; color: #566074; }
+nav ol { margin: .25rem 0 0; padding-left: 1.4rem; columns: 18rem; }
+a { color: #0b5cad; }
 figure { margin: 1rem 0 0; background: #fff; border: 1px solid #e6e6e3; border-radius: 8px; padding: .75rem; }
 figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 .scroll { overflow-x: auto; }
@@ -112,61 +119,73 @@ def write_report(
 
 
 def _page(credits: pd.DataFrame, paths: Paths, *, title: str, notes: tuple[str, ...]) -> str:
-    sections = [_section(heading, body) for heading, body in _sections(credits, paths)]
+    sections = _sections(credits, paths)
+    ids = [f"section-{number}" for number in range(1, len(sections) + 1)]
+    items = "".join(
+        f'<li><a href="#{id}">{escape(heading)}</a></li>'
+        for id, (heading, _) in zip(ids, sections, strict=True)
+    )
+    contents = f'<nav aria-label="Contents"><h2>Contents</h2><ol>{items}</ol></nav>' if items else ""
+    bodies = "".join(
+        f'<section id="{id}"><h2>{escape(heading)}</h2>{body}</section>'
+        for id, (heading, body) in zip(ids, sections, strict=True)
+    )
+    first = escape(headline(credits, _main(credits)))
     lead = "".join(f'<p class="lead">{escape(note)}</p>' for note in notes)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
-        f"<body><main><h1>{escape(title)}</h1>{lead}{''.join(sections)}"
+        f'<body><main><h1>{escape(title)}</h1><p class="headline">{first}</p>'
+        f"{lead}{contents}{bodies}"
         "<footer>Rule-based models divide conversions among the touchpoints before them. They do not measure "
         "causal effects. The credits are in credits.csv in the same folder.</footer>"
         "</main></body></html>\n"
     )
 
 
+def _main(credits: pd.DataFrame) -> str:
+    """Return the model whose results are shown in detail: the last one."""
+    return str(credits["model"].iloc[-1]) if len(credits) else ""
+
+
 def _sections(credits: pd.DataFrame, paths: Paths) -> list[tuple[str, str]]:
     """Return heading and HTML of each section that the data supports."""
-    currencies = [None] if credits["currency"].isna().all() else sorted(credits["currency"].dropna().unique())
-    main = currencies[0] if len(currencies) == 1 else _largest(credits)
-    models = list(dict.fromkeys(credits["model"]))
+    if credits.empty:
+        return []
+    model, with_value = _main(credits), has_value(credits)
+    currencies = currencies_of(credits)
+    main = currencies[0]
+    beside = "Conversions and value" if with_value else "Conversions"
+    bars = [_figure("credited conversions", lambda: plots.credits(credits, model=model))]
+    if with_value:
+        bars.append(
+            _figure("credited value", lambda: plots.credits(credits, by="value", model=model, currency=main))
+        )
     sections = [
+        (f"{beside} by node under {model}", f"{_html(summary(credits, model))}{''.join(bars)}"),
         ("Credited conversions by model", _table(credits, "conversions")),
-        (
-            "Models side by side",
-            _figure("share of conversions by model", lambda: plots.model_comparison(credits)),
-        ),
-        (
-            f"Conversions credited by {models[-1]}",
-            _figure("credited conversions", lambda: plots.credits(credits, model=models[-1])),
-        ),
     ]
-    if credits["value"].notna().any() and (credits["value"] != credits["conversions"]).any():
+    if with_value:
         for currency in currencies:
             rows = credits if currency is None else credits[credits["currency"] == currency]
             unit = "" if currency is None else f" in {currency}"
             sections.append((f"Credited value{unit} by model", _table(rows, "value")))
+    sections.append(
+        ("Models compared", _figure("share of conversions by model", lambda: plots.model_comparison(credits)))
+    )
     if "spend" in credits.columns and credits["roas"].notna().any():
         figure = _figure(
-            "spend against credited value", lambda: plots.returns(credits, model=models[-1], currency=main)
+            "spend against credited value", lambda: plots.returns(credits, model=model, currency=main)
         )
-        sections.append((f"Returns under {models[-1]}", figure))
+        sections.append((f"Returns under {model}", figure))
     if paths.touches.count().to_pyarrow().as_py() <= _MAX_TOUCHES:
-        touches = paths.to_pandas()
         sections.append(
-            ("The last touchpoints before a conversion", _figure("flow", lambda: plots.paths(touches)))
+            ("The last touchpoints before a conversion", _figure("flow", lambda: plots.paths(paths)))
         )
     if paths.has_dates:
         lags = paths.lags()
         sections.append(("From touchpoint to conversion", _figure("time lags", lambda: plots.lags(lags))))
     return sections
-
-
-def _largest(credits: pd.DataFrame) -> str:
-    return str(credits.groupby("currency")["conversions"].sum().idxmax())
-
-
-def _section(heading: str, body: str) -> str:
-    return f"<section><h2>{escape(heading)}</h2>{body}</section>"
 
 
 def _figure(description: str, draw: Callable[[], Axes]) -> str:
@@ -182,9 +201,13 @@ def _figure(description: str, draw: Callable[[], Axes]) -> str:
 
 
 def _table(credits: pd.DataFrame, by: str) -> str:
-    shown = side_by_side(credits, by=by)
+    return _html(side_by_side(credits, by=by))
+
+
+def _html(shown: pd.DataFrame) -> str:
     table = shown.to_html(index=False, border=0, na_rep="", float_format=lambda number: f"{number:,.1f}")
-    return f'<div class="scroll">{table}</div>'
+    # A table that is wider than the page is scrolled, by keyboard too.
+    return f'<div class="scroll" tabindex="0">{table}</div>'
 
 
 def side_by_side(credits: pd.DataFrame, *, by: str) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -19,7 +19,9 @@ from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber
 from attrib_ds.json_numbers import whole as whole_number
 
 _LARGEST: Final = 2**63 - 1
-_EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
+#: Bounds of the dates of events: the first one, and how far they may lie after the receipt (G-041).
+EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
+MAX_AHEAD: Final = timedelta(hours=24)
 _DIRECTIONS: Final = {1, -1}
 _MOST_BYTES: Final = 2**20
 #: Characters of a number; more fractional digits than this are a mistake.
@@ -37,7 +39,7 @@ def _check_instant(value: Any) -> datetime:
 
 def _check_past(value: Any) -> datetime:
     instant = _check_instant(value)
-    if instant < _EARLIEST:
+    if instant < EARLIEST:
         raise Refused(
             f"{shown(value)} is before 1990 (were seconds read as milliseconds?); expected 1990 or later"
         )

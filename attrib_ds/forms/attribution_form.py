@@ -11,6 +11,7 @@ from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.models.named import named_models
 from attrib_ds.forms import elements, suggestions
 from attrib_ds.forms.controls import Control, MultipleChoice, NumberInput, TextInput, control_for
+from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.forms.generated_code import write_connect
 from attrib_ds.forms.interaction_forms import filter_controls
@@ -61,6 +62,7 @@ def attribution(project: Project) -> Form:
         first=("event_type", "statistic", "lookback", "level", "since", "until"),
         custom_controls={
             **filter_controls(project),
+            "audience": _users,
             "event_type": event_type,
             "statistic": statistic,
             "lookback": TextInput,
@@ -82,6 +84,10 @@ def attribution(project: Project) -> Form:
         show=_show_credits,
         action="Credit",
     )
+
+
+def _users(form_field: FormField) -> Control:
+    return Filter(form_field, "user")
 
 
 def _level(form_field: FormField) -> Control:

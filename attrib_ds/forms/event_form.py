@@ -60,7 +60,7 @@ def send_events(project: Project) -> Form:
         custom_controls={"events": Table, "event_type": event_type},
     )
     return Form(
-        "Send events", [step], subject=project, opening=write_connect(project), show=_show_sent, action="Send"
+        "Send events", [step], subject=project, opening=write_connect(project), show=show_sent, action="Send"
     )
 
 
@@ -114,7 +114,8 @@ class Table(Control):
         self._notify()
 
 
-def _show_sent(sent: Any, form: Form) -> Sequence[str]:
+def show_sent(sent: Any, form: Form) -> Sequence[str]:
+    """Return the outcome of each row, and how many had each."""
     counts = ", ".join(f"{count:,} {status}" for status, count in sent["status"].value_counts().items())
     return [
         elements.status(counts),

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
+from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_count, require_frame
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
@@ -26,16 +27,17 @@ COLUMNS: Final = ("event_id", "user_id", "node_id", "node_name", "date", "positi
 _BLOCK: Final = 0.07  # width of a block, in distances between columns
 
 
-def paths(touches: pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | None = None) -> Axes:
+def paths(paths: Paths | pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | None = None) -> Axes:
     """Draw the flow of paths through their last touches to the conversion.
 
     Parameters
     ----------
-    touches : DataFrame
-        As ``Paths.to_pandas()`` returns it, one row per touchpoint: ``event_id`` (rows without one are left
-        out), ``user_id``, ``node_id``, ``node_name``, ``date``, ``position`` (from 1), ``length`` (0: a
-        conversion without a touch), and optionally ``conversions``, the weight of the event (1 without the
-        column; events of weight 0 or less are left out).
+    paths : Paths or DataFrame
+        Paths, of which only the touches that are drawn are computed; or a frame as ``Paths.to_pandas()``
+        returns it, one row per touchpoint: ``event_id`` (rows without one are left out), ``user_id``,
+        ``node_id``, ``node_name``, ``date``, ``position`` (from 1), ``length`` (0: a conversion without a
+        touch), and optionally ``conversions``, the weight of the event (1 without the column; events of
+        weight 0 or less are left out).
     top : int, default 8
         Maximum number of nodes with their own blocks, by weighted touches; the rest is one block "other".
     steps : int, default 4
@@ -68,9 +70,11 @@ def paths(touches: pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | Non
     >>> [label.get_text() for label in axes.get_xticklabels()]
     ['1 before', 'last touch', 'conversion']
     """
-    require_frame("touches", touches, COLUMNS)
     require_count("top", top)
     require_count("steps", steps)
+    touches = (
+        paths.last_touches(steps) if isinstance(paths, Paths) else require_frame("paths", paths, COLUMNS)
+    )
     weighted = _weigh(touches)
     rows = _last_touches(weighted, steps)
     events = rows.drop_duplicates("event_id")["weight"]
@@ -115,9 +119,9 @@ class _Block:
 def _weigh(touches: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of events with a positive ``weight``, with numbers as float64."""
     rows = touches[["event_id", "node_id", "node_name"]].assign(
-        position=numbers("touches", touches, "position"),
-        length=numbers("touches", touches, "length"),
-        weight=numbers("touches", touches, "conversions") if "conversions" in touches.columns else 1.0,
+        position=numbers("paths", touches, "position"),
+        length=numbers("paths", touches, "length"),
+        weight=numbers("paths", touches, "conversions") if "conversions" in touches.columns else 1.0,
     )
     return rows[rows["event_id"].notna() & (rows["weight"] > 0)]
 

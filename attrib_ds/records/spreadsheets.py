@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from attrib_ds.errors import NotSupported
+from attrib_ds.errors import InvalidRequest, NotSupported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +26,19 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 #: Cells with such a prefix that are no formulas: numbers, and phone numbers in E.164 format.
 _HARMLESS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|\+[1-9][0-9]{1,14}")
 #: Text stays text: XlsxWriter would make formulas, links and numbers of some.
-_TEXT_ONLY: Final = {
+_TEXT_ONLY: Final[dict[str, Any]] = {
     "strings_to_formulas": False,
     "strings_to_urls": False,
     "strings_to_numbers": False,
 }
+_SHEET_NAME: Final = re.compile(r"(?!')[^][:*?/\\]{1,31}(?<!')")
+#: Size of a sheet, header included.
+_MOST_ROWS: Final = 1_048_576
+_MOST_COLUMNS: Final = 16_384
+#: Widths of columns, in characters.
+_WIDTH_OF_INSTANTS: Final = 20
+_WIDEST: Final = 60
+_MEASURED_CELLS: Final = 1_000
 
 
 def escaped(text: str) -> str:
@@ -84,6 +93,8 @@ def write_csv(frame: pd.DataFrame, path: Path) -> None:
 def write_excel(frames: Mapping[str, pd.DataFrame], file: BinaryIO) -> None:
     """Write frames to a workbook: a sheet each, text as text, and instants in UTC.
 
+    The index of a frame is written only if it is more than a numbering of the rows. Headers stay visible.
+
     Parameters
     ----------
     frames : mapping of str to DataFrame
@@ -93,13 +104,21 @@ def write_excel(frames: Mapping[str, pd.DataFrame], file: BinaryIO) -> None:
 
     Raises
     ------
+    InvalidRequest
+        If a sheet cannot have its name, or has too many rows or columns.
     NotSupported
         If the extra ``[excel]`` is not installed.
     """
     xlsxwriter()
+    sheets = {name: _flat(frame) for name, frame in frames.items()}
+    _check_sheets(sheets)
     with pd.ExcelWriter(file, engine="xlsxwriter", engine_kwargs={"options": _TEXT_ONLY}) as writer:
-        for sheet, frame in frames.items():
-            _without_zones(frame).to_excel(writer, index=False, sheet_name=sheet)
+        for name, frame in sheets.items():
+            frame.to_excel(writer, index=False, sheet_name=name)
+            sheet = writer.sheets[name]
+            sheet.freeze_panes(1, 0)
+            for position, column in enumerate(frame.columns):
+                sheet.set_column(position, position, _width(frame.iloc[:, position], column))
 
 
 def xlsxwriter() -> ModuleType:
@@ -114,7 +133,7 @@ def xlsxwriter() -> ModuleType:
         import xlsxwriter as library
     except ModuleNotFoundError as error:
         raise NotSupported(
-            "format: xlsx needs XlsxWriter, which is not installed; it comes with the extra: "
+            "XLSX files need XlsxWriter, which is not installed; it comes with the extra: "
             "pip install 'attrib-ds[excel]'",
             field="format",
         ) from error
@@ -126,11 +145,60 @@ def _escaped_value(value: Any) -> Any:
     return escaped(value) if isinstance(value, str) else value
 
 
-def _without_zones(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame whose instants are in UTC without a zone, since workbooks have none."""
-    zoned = {
-        name: frame[name].dt.tz_convert("UTC").dt.tz_localize(None)
-        for name in frame.columns
-        if isinstance(frame[name].dtype, pd.DatetimeTZDtype)
-    }
-    return frame.assign(**zoned)
+def _check_sheets(sheets: Mapping[str, pd.DataFrame]) -> None:
+    seen: set[str] = set()
+    for name, frame in sheets.items():
+        if not isinstance(name, str) or not _SHEET_NAME.fullmatch(name) or name.lower() in {*seen, "history"}:
+            raise InvalidRequest(
+                f"frames: a sheet cannot have the name {name!r}; allowed: 1 to 31 characters without "
+                "[ ] : * ? / \\ and apostrophes at the ends, not 'History', each once whatever its case",
+                field="frames",
+            )
+        seen.add(name.lower())
+        if len(frame) >= _MOST_ROWS or len(frame.columns) > _MOST_COLUMNS:
+            raise InvalidRequest(
+                f"frames: {name!r} has {len(frame):,} rows and {len(frame.columns):,} columns; a sheet holds "
+                f"{_MOST_ROWS - 1:,} rows and {_MOST_COLUMNS:,} columns; write it with to_parquet or to_csv",
+                field="frames",
+            )
+
+
+def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with its index as columns, one level of names, and instants that workbooks can hold."""
+    is_numbering = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
+    flat = frame.copy(deep=False)
+    if flat.columns.nlevels > 1:
+        flat.columns = [" ".join(str(level) for level in levels if level != "") for levels in flat.columns]
+    if not is_numbering:
+        index = flat.index.to_frame(index=False)
+        index.columns = [
+            name if name is not None else "index" if len(index.columns) == 1 else f"level {level}"
+            for level, name in enumerate(flat.index.names)
+        ]
+        flat = pd.concat([index, flat.reset_index(drop=True)], axis=1)
+    flat.columns = [str(name) for name in flat.columns]
+    for position in range(flat.shape[1]):
+        column = flat.iloc[:, position]
+        if isinstance(column.dtype, pd.DatetimeTZDtype):
+            flat.isetitem(position, column.dt.tz_convert("UTC").dt.tz_localize(None).array)
+        elif column.dtype == object:
+            flat.isetitem(position, column.map(_without_zone, na_action="ignore").array)
+    return flat
+
+
+def _without_zone(value: Any) -> Any:
+    """Return an instant in UTC without a zone, since workbooks have none; anything else as it is."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return value
+    return value.astimezone(UTC).replace(tzinfo=None)
+
+
+def _width(column: pd.Series[Any], name: str) -> int:
+    """Return the width of a column in characters, from its header and its first cells."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return max(_WIDTH_OF_INSTANTS, len(name) + 2)
+    cells = column.head(_MEASURED_CELLS)
+    if pd.api.types.is_float_dtype(column):
+        cells = cells.round(2)
+    longest = max((len(str(cell)) for cell in cells), default=0)
+    return min(max(longest, len(name)) + 2, _WIDEST)

@@ -92,8 +92,8 @@ def test_windows_and_periods_may_end_at_the_state(shop):
     assert credited(conversion_paths(shop, **lead, until="2025-01-06T23:00:00Z")) != {}
     assert credited(conversion_paths(shop, **lead, until="2025-01-06T23:00:00Z", anchor="state")) == {}
     series = credit_series(paths, "linear", date="event")
-    assert series["interval"].tolist() == ["2025-01-06"]
-    assert credit_series(paths, "linear", date="state")["interval"].tolist() == ["2025-01-07"]
+    assert series["day"].tolist() == ["2025-01-06"]
+    assert credit_series(paths, "linear", date="state")["day"].tolist() == ["2025-01-07"]
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_what_updates_change_is_a_later_amount(shop):
     assert credited(paths.with_later_values(), "value")["shoes"] == -30.0
     series = credit_series(paths, "linear", interval="month", date="state")
     of_shoes = series[series["node_id"] == "shoes"]
-    assert of_shoes[["interval", "conversions", "value"]].to_numpy().tolist() == [
+    assert of_shoes[["month", "conversions", "value"]].to_numpy().tolist() == [
         ["2025-01", pytest.approx(1 / 3), 30.0],
         ["2025-02", 0.0, -10.0],
         ["2025-03", 0.0, -20.0],
@@ -139,7 +139,7 @@ def test_further_statistics_are_later_amounts(shop):
     update_statistics(shop, pd.DataFrame({"id": ids}).assign(**returned))
     paths = conversion_paths(shop, **ORDER, **since, adjustments=["refund"])
     assert credited(paths, "value") == {"boots": 30.0}
-    assert credit_series(paths, "linear", date="state")["interval"].tolist() == ["2025-01-11", "2025-02-01"]
+    assert credit_series(paths, "linear", date="state")["day"].tolist() == ["2025-01-11", "2025-02-01"]
 
 
 @pytest.fixture
@@ -238,14 +238,14 @@ def test_spend_stands_beside_credit_in_the_days_of_the_project():
         paths = conversion_paths(paris, event_type="order", level="campaign")
         monthly = credit_series(paths, "linear", interval="month")
         # 23 hours of the 31st in Paris are before its midnight; the order is of the 1st of February there.
-        assert monthly[["interval", "conversions", "spend"]].to_numpy().tolist() == [
+        assert monthly[["month", "conversions", "spend"]].to_numpy().tolist() == [
             ["2025-01", 0.0, pytest.approx(23.0)],
             ["2025-02", 1.0, pytest.approx(25.0)],
         ]
         by_touch = credit_series(paths, "linear", interval="month", date="touch")
         assert by_touch["conversions"].tolist() == [1.0, 0.0]
         in_utc = credit_series(paths, "linear", interval="month", timezone="UTC")
-        assert in_utc[["interval", "conversions"]].to_numpy().tolist() == [["2025-01", 1.0], ["2025-02", 0.0]]
+        assert in_utc[["month", "conversions"]].to_numpy().tolist() == [["2025-01", 1.0], ["2025-02", 0.0]]
         assert attribute(paths, "linear")["spend"].tolist() == pytest.approx([48.0])
 
 

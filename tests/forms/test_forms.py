@@ -50,6 +50,7 @@ FUNCTIONS = {
     "attribution": [conversion_paths, attribute],
     "export": [attrib_ds.export_users],
     "send_events": [attrib_ds.send_events],
+    "conversions": [attrib_ds.send_conversions],
 }
 
 VALUES = {
@@ -72,6 +73,7 @@ VALUES = {
         "level": "channel",
         "lookback": "7D",
         "where": interaction("duration") > 10,
+        "audience": user("eventCount") >= 1,
         "confidence": 0.9,
     },
 }  # fmt: skip
@@ -314,6 +316,23 @@ def test_events_are_sent_from_a_csv_file(tmp_path, monkeypatch):
         # Without nonces, sending the same rows again creates two more events.
         again = executed(form, "sent", project=project)
         assert again["status"].tolist() == ["processed", "processed"]
+
+
+def test_conversions_are_sent_from_the_columns_of_a_csv_file(tmp_path, monkeypatch):
+    with connect("my-shop", path=":memory:") as project:
+        form = forms.conversions(project)
+        content = b"Deal,Contact,Closed,Amount\n17,ann@example.com,2025-01-31,90\n18,bob,2025-02-01,40\n"
+        upload(form.control("conversions"), "deals.csv", content)
+        columns = {"email": "Contact", "date": "Closed", "id": "Deal", "value": "Amount"}
+        form.value = columns | {"currency": "EUR", "event_type": "deal"}
+        assert form.run()["status"].tolist() == ["processed", "rejected"]
+        assert "1 processed, 1 rejected" in shown(form)
+        assert "Contact in row 1: expected an email address" in shown(form)
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "deals.csv").write_bytes(content)
+        again = executed(form, "sent", project=project)
+        assert again["status"].tolist() == ["processed", "rejected"]
+        assert search_users(project, columns=["eventCount"])["eventCount"].tolist() == [1]
 
 
 def test_a_file_that_is_not_csv_is_reported(shop):

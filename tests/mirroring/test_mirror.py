@@ -563,6 +563,7 @@ def test_the_sample_is_mirrored_and_credited_alike(tmp_path):
                 at.conversion_paths(
                     project, event_type="order", statistic="turnover", lookback="4D", level="campaign",
                     since="2025-06-14T00:00:00Z", until=period["until"],
+                    where=at.user("fields.email").is_not_null(),
                 ),
                 ["first_touch", "last_non_direct", "position_based", "shapley"],
             )

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from support.law_examples import examples
 
-from attrib_ds import plots
+from attrib_ds import Paths, plots
 from attrib_ds.errors import InvalidRequest
 
 
@@ -153,7 +153,7 @@ def test_the_flow_into_a_column_equals_the_flow_out(paths, steps, top):
 
 def test_bad_input_is_refused():
     touches = touches_of(THREE)
-    with pytest.raises(InvalidRequest, match="touches: no column 'length' among .*; needed: event_id"):
+    with pytest.raises(InvalidRequest, match="paths: no column 'length' among .*; needed: event_id"):
         plots.paths(touches.drop(columns="length"))
     with pytest.raises(InvalidRequest, match="steps: 0 is not allowed; allowed: whole numbers from 1"):
         plots.paths(touches, steps=0)
@@ -167,3 +167,15 @@ def test_an_empty_plot_says_so():
         assert [text.get_text() for text in ax.texts] == ["no credited conversions"]
     ax = plots.paths(touches_of({None: ["a"]}))
     assert [text.get_text() for text in ax.texts] == ["no paths to a conversion"]
+
+
+def test_paths_are_drawn_as_the_frame_of_their_touches():
+    rows = pd.DataFrame({"path": ["a > b > c", "b > c", "c"], "n": [3, 2, 1], "nulls": [0, 1, 0]})
+    lazy = Paths.from_sequences(rows, path="path", conversions="n", nulls="nulls")
+    drawn = [plots.paths(each, steps=2, ax=Figure().subplots()) for each in (lazy, lazy.to_pandas())]
+    titles = {axes.get_title(loc="left") for axes in drawn}
+    assert titles == {"Last 2 touches before 6 conversions"}
+    shapes = [[patch.get_path().get_extents().bounds for patch in axes.patches] for axes in drawn]
+    assert shapes[0] == shapes[1]
+    with pytest.raises(InvalidRequest, match="paths: expected a pandas DataFrame, got list"):
+        plots.paths([])

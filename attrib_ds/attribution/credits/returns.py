@@ -71,7 +71,7 @@ def join_spend(credits: pd.DataFrame, spend: pd.DataFrame, *, models: list[str])
     spent = checked_spend(spend)
     old = ["spend", *_RATIOS, *_RATIO_BOUNDS]
     joined = _with_spend(credits.drop(columns=old, errors="ignore"), spent, models)
-    return _with_ratios(joined)
+    return with_ratios(joined)
 
 
 def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.DataFrame:
@@ -195,7 +195,7 @@ def summed_into(credits: pd.DataFrame, ancestors: Mapping[str, str], nodes: pd.D
     summed = rolled.groupby(keys, dropna=False, sort=False)[counts].sum(min_count=1).reset_index()
     summed["node_name"] = replaced(summed["node_id"], names)
     summed = summed[[column for column in credits.columns if column in summed.columns]]
-    return _with_ratios(summed) if "spend" in summed.columns else summed
+    return with_ratios(summed) if "spend" in summed.columns else summed
 
 
 def checked_spend(spend: pd.DataFrame) -> pd.DataFrame:
@@ -277,7 +277,8 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
     return together.rename(columns={"_monetary": "monetary"})
 
 
-def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
+def with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add ``cpa`` and ``roas`` to credits with spend; no ``roas`` where a column ``monetary`` is false."""
     spent = rows["spend"].astype("float64")
     positive = spent.where(spent > 0)
     credited = rows["conversions"].where(rows["conversions"] > 0)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from attrib_ds.attribution.calendar import first_days, labels, local_days, starts_of, zone_of
 from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
-from attrib_ds.attribution.credits.returns import checked_spend
+from attrib_ds.attribution.credits.returns import checked_spend, with_ratios
 from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.models.path_models import PathModel
@@ -18,6 +18,7 @@ from attrib_ds.attribution.paths.money import OCCURRED, ORIGINAL
 from attrib_ds.attribution.paths.path_inputs import STATE
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.attribution.paths.tree import require_columns
 from attrib_ds.attribution.rules.weights import weighted
 from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
@@ -44,6 +45,7 @@ def credit_series(
     interval: str = "day",
     date: str = "event",
     timezone: str | None = None,
+    spend: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Attribute conversions and their value to nodes, period by period.
 
@@ -64,21 +66,30 @@ def credit_series(
     timezone : str, optional
         IANA name of the time zone in which periods begin, such as ``"Europe/Paris"``; by default that of the
         project, or UTC.
+    spend : DataFrame, optional
+        One row or more per node and day: ``node_id`` (str), ``date`` (datetime or str), ``spend`` (number, 0
+        or more) and, with several currencies, ``currency`` (str). Each amount belongs to the period of its
+        date. By default the spend of the paths, if it is by day.
 
     Returns
     -------
     DataFrame
         One row per model, period, node and currency with credit or spend, by model and then by period:
-        ``model``, ``interval`` (str, such as ``"2025-01"``), ``since`` (datetime64[us, UTC], start of the
-        period), ``node_id``, ``node_name`` (str), ``conversions``, ``value`` (float64, credited),
-        ``currency`` (str) and, if the paths have daily spend, ``spend`` (float64). Summed over periods, the
-        credits equal those of :func:`attrib_ds.attribute`.
+        ``model``; the period, in a column with the name of ``interval``, such as ``week`` (str, as in
+        insights: ``"2025-W06"``); ``start`` (datetime64[us, UTC], when it begins), ``node_id``,
+        ``node_name`` (str), ``conversions``, ``value`` (float64, credited), ``currency`` (str) and, with
+        spend, ``spend``, ``cpa`` and ``roas`` (float64), as in :func:`attrib_ds.report_returns`. Summed over
+        periods, the credits equal those of :func:`attrib_ds.attribute`.
 
     Raises
     ------
     InvalidRequest
-        If a model is unknown or does not credit touchpoints, an argument is not allowed, or the paths have no
-        dates, or no state for ``date="state"``.
+        If a model is unknown or does not credit touchpoints, an argument is not allowed, the paths have no
+        dates, or no state for ``date="state"``, or ``spend`` has no dates.
+
+    See Also
+    --------
+    attrib_ds.plots.series : Draw the result.
 
     Examples
     --------
@@ -89,12 +100,16 @@ def credit_series(
     >>> conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "value": [30.0],
     ...     "date": pd.to_datetime(["2025-02-01"], utc=True)})
     >>> paths = at.Paths.from_frames(touchpoints, conversions)
-    >>> at.credit_series(paths, "linear", interval="month")[["interval", "node_id", "conversions", "value"]]
-      interval node_id  conversions  value
+    >>> at.credit_series(paths, "linear", interval="month")[["month", "node_id", "conversions", "value"]]
+         month node_id  conversions  value
     0  2025-02   email          0.5   15.0
     1  2025-02  search          0.5   15.0
-    >>> at.credit_series(paths, "linear", interval="month", date="touch")["interval"].tolist()
-    ['2025-01', '2025-01']
+    >>> spend = pd.DataFrame({"node_id": ["search"], "date": ["2025-01-20"], "spend": [6.0]})
+    >>> by_touch = at.credit_series(paths, "linear", interval="month", date="touch", spend=spend)
+    >>> by_touch[["month", "node_id", "value", "spend", "roas"]]
+         month node_id  value  spend  roas
+    0  2025-01   email   15.0    NaN   NaN
+    1  2025-01  search   15.0    6.0   2.5
     """
     require_paths(paths)
     chosen = models_by_label(models)
@@ -104,6 +119,9 @@ def credit_series(
         raise InvalidRequest.choice("date", date, _DATES)
     paths.require_dates("a series of credits")
     zone = zone_of(timezone or paths.timezone)
+    if spend is not None:
+        require_columns(spend, "spend", ("node_id", "date", "spend"))
+    spent = _daily(paths.spend if spend is None else spend, zone)
     dated = _Dated.of(paths, date)
     check_custom_weights(paths, chosen)
     rules = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}
@@ -112,16 +130,17 @@ def credit_series(
     for label, model in chosen.items():
         if isinstance(model, PathModel) and sequences is not None:
             by_day[label] = _by_shares(model, sequences, dated, zone)
-    spend = _daily(paths.spend, zone)
-    parts = [_summed(by_day[label], interval, spend).assign(model=label) for label in chosen]
+    parts = [_summed(by_day[label], interval, spent).assign(model=label) for label in chosen]
     series = pd.concat(parts, ignore_index=True)
-    series["since"] = starts_of(series["since"], zone)
+    series["start"] = starts_of(series["start"], zone)
     series["model"] = series["model"].astype(TEXT)
     series["node_name"] = paths.names(series["node_id"])
-    columns = ["model", "interval", "since", "node_id", "node_name", "conversions", "value", "currency"]
-    series = series[[*columns, *([] if spend is None else ["spend"])]]
+    columns = ["model", interval, "start", "node_id", "node_name", "conversions", "value", "currency"]
+    series = series[[*columns, *([] if spent is None else ["spend", "cpa", "roas"])]]
     settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
-    series.attrs = settings | dict(paths.settings) | {"date": date, "timezone": zone.key}
+    series.attrs = (
+        settings | dict(paths.settings) | {"interval": interval, "date": date, "timezone": zone.key}
+    )
     return series
 
 
@@ -286,18 +305,21 @@ def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd
     """Sum days into periods, and join the spend of each period to its credit."""
     counts = ["conversions", "value"]
     if spend is not None:
+        has_money = rows["currency"].notna().any() or spend["currency"].isna().all()
         rows, spend = _in_one_currency(rows, spend)
         rows = pd.concat([rows, spend.assign(conversions=0.0)], ignore_index=True)
         counts.append("spend")
     days = pd.to_datetime(rows["day"]).astype("datetime64[us]")
-    placed = rows.assign(interval=labels(days, interval), since=first_days(days, interval))
-    keys = ["since", "interval", "node_id", "currency"]
+    placed = rows.assign(**{interval: labels(days, interval), "start": first_days(days, interval)})
+    keys = ["start", interval, "node_id", "currency"]
     summed = placed.groupby(keys, dropna=False)[counts].sum(min_count=1).reset_index()
     if spend is not None:
         # A node with spend and no credit has a value of 0 if conversions have values.
         summed["value"] = summed["value"].fillna(0.0 if rows["value"].notna().any() else np.nan)
+        # Values without a currency are no money beside spend that has one.
+        summed = with_ratios(summed.assign(monetary=bool(has_money)))
     order = summed.assign(unattributed=summed["node_id"].isna())
-    order = order.sort_values(["since", "unattributed", "node_id", "currency"])
+    order = order.sort_values(["start", "unattributed", "node_id", "currency"])
     return summed.loc[order.index]
 
 

@@ -352,6 +352,12 @@ class Paths:
         frame.insert(3, "node_name", self.names(frame["node_id"]))
         return frame
 
+    def last_touches(self, number: int) -> pd.DataFrame:
+        """Return the rows of :meth:`to_pandas` that are among the last touchpoints of their path."""
+        touches = self.touches
+        is_last = (touches.length - touches.position < number) | (touches.length == 0)
+        return replace(self, touches=touches.filter(is_last)).to_pandas()
+
     def summary(self, *, top: int | None = 20) -> pd.DataFrame:
         """Count conversions per distinct path.
 

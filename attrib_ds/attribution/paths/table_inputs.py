@@ -77,6 +77,7 @@ TABLES: Final = {
         {"campaignId": "text", "startDate": "timestamp", "endDate": "timestamp", "amount.amount": "number"},
         {"amount.currency": "text", "deletedAt": "timestamp"},
     ),
+    "users": Columns({"_id": "text"}, {}),
 }
 
 
@@ -151,6 +152,7 @@ def read_tables(
     metrics: Any,
     nodes: Any,
     spend: Any,
+    users: Any,
     currency: str,
     timezone: str,
 ) -> Tables:
@@ -167,6 +169,7 @@ def read_tables(
         outlays=_empty_spend(interactions) if spend is None else _spend(tables, spend, currency),
         currency=currency,
         timezone=timezone,
+        users=None if users is None else tables.read("users", users),
     )
 
 

@@ -27,6 +27,8 @@ class Tables:
         ``currency``, ``date``, ``rate``: worth of one unit in the project's currency, valid from the date.
     timezone : str
         The project's time zone.
+    users : ibis.Table, optional
+        ``_id`` and properties of users; None if a service selects them.
     """
 
     interactions: ir.Table
@@ -38,3 +40,4 @@ class Tables:
     metric_history: ir.Table | None = None
     rates: ir.Table | None = None
     timezone: str = "UTC"
+    users: ir.Table | None = None

@@ -7,16 +7,15 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import email_validator
 import phonenumbers
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
 from attrib_ds.contract.currencies import CURRENCIES
+from attrib_ds.contract.emails import normal_email
 from attrib_ds.contract.values import Amount
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import exact_number, whole
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 _LENGTHS: Final = {"string": 1_024, "message": 65_536, "url": 8_192}
 _LONGEST_NUMBER: Final = 400
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-#: Local parts that are valid whatever the domain; the bounds leave room for a longer form of the domain.
-_PLAIN_LOCAL_PART: Final = re.compile(r"[A-Za-z0-9_-]+(?:[.+][A-Za-z0-9_-]+)*")
-_LONGEST_PLAIN_EMAIL: Final = 64
 _FLAGS: Final = {"true": True, "false": False}
 _AMOUNT: Final = TypeAdapter(Amount)
 #: Properties of a location that are text.
@@ -112,26 +108,10 @@ def _bounded(kind: str) -> Callable[[Any, Settings], str]:
 
 
 def _email(value: Any, _: Settings) -> str:
-    text = _text(value)
-    local, _at, domain = text.rpartition("@")
-    if text.isascii() and len(text) <= _LONGEST_PLAIN_EMAIL and _PLAIN_LOCAL_PART.fullmatch(local):
-        # Most addresses: only the domain needs the library, and few domains are in use.
-        return f"{local}@{_domain(domain)}"
-    return _full_email(text)
-
-
-def _full_email(text: str) -> str:
     try:
-        # No DNS lookups; addresses of test domains are valid.
-        address = email_validator.validate_email(text, check_deliverability=False, test_environment=True)
-    except email_validator.EmailNotValidError:
+        return normal_email(_text(value))
+    except ValueError:
         raise InvalidValue from None
-    return f"{address.local_part}@{address.domain.lower()}"
-
-
-@lru_cache(maxsize=1_024)
-def _domain(domain: str) -> str:
-    return _full_email(f"a@{domain}").removeprefix("a@")
 
 
 def _phone(value: Any, settings: Settings) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants
+from attrib_ds.contract.values import EARLIEST, MAX_AHEAD
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
@@ -14,13 +14,12 @@ from attrib_ds.service.identity.resolution import TRACKER, VENDOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from decimal import Decimal
 
     from attrib_ds.service.events.event_types import EventType
     from attrib_ds.service.identity.resolution import Pair
 
-_EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
-_MAX_AHEAD: Final = timedelta(hours=24)
 _STATISTICS: Final = ("number", "currency")
 
 
@@ -264,7 +263,7 @@ def _date(raw: RawEvent) -> tuple[datetime, list[dict[str, Any]]]:
         date = instants.parse(sent, argument="eventDate")
     except InvalidRequest:
         return raw.created_at, errors
-    is_plausible = _EARLIEST <= date <= raw.created_at + _MAX_AHEAD
+    is_plausible = EARLIEST <= date <= raw.created_at + MAX_AHEAD
     return date, [] if is_plausible else errors
 
 

@@ -191,7 +191,7 @@ def test_converting_before_or_after_crediting_is_the_same(touched, happened, cur
     after = credit_series(Paths.from_frames(touchpoints, conversions, lookback="5D"), MODELS)
     worth = []
     for row in after.itertuples():
-        known = RATES[(RATES["currency"] == row.currency) & (RATES["date"] <= row.since)]
+        known = RATES[(RATES["currency"] == row.currency) & (RATES["date"] <= row.start)]
         worth.append(row.value * (1.0 if row.currency == "EUR" else known["rate"].iloc[-1]))
     later = after.assign(value=worth).groupby(["model", "node_id"], dropna=False)["value"].sum()
     pd.testing.assert_series_equal(
@@ -217,14 +217,14 @@ def test_only_conversions_within_the_lookback_of_a_late_touchpoint_have_to_be_do
     def run(points, chosen):
         rows = credit_series(Paths.from_frames(points, conversions, **options), models)
         # All conversions are read, because they reset each other; those of the days chosen are kept.
-        return rows[chosen(rows["since"])]
+        return rows[chosen(rows["start"])]
 
     changed = pd.Timestamp(late).floor("D")
     until = changed + timedelta(days=1) + timedelta(days=5)
     kept = run(before, lambda since: (since < changed) | (since >= until))
     again = run(touchpoints, lambda since: (since >= changed) & (since < until))
     whole = run(touchpoints, lambda since: since.notna())
-    keys = ["model", "since", "node_id"]
+    keys = ["model", "start", "node_id"]
     together = pd.concat([kept, again]).sort_values(keys, ignore_index=True)
     pd.testing.assert_frame_equal(together, whole.sort_values(keys, ignore_index=True), check_exact=False)
 

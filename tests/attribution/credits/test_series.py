@@ -45,8 +45,9 @@ SPEND = pd.DataFrame(
 
 def series(paths=None, models="linear", **options):
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS) if paths is None else paths
-    rows = credit_series(paths, models, **({"interval": "month"} | options))
-    shown = rows[["interval", "node_id", "conversions", "value"]].astype(object)
+    options = {"interval": "month"} | options
+    rows = credit_series(paths, models, **options)
+    shown = rows[[options["interval"], "node_id", "conversions", "value"]].astype(object)
     return [tuple(None if pd.isna(each) else each for each in row) for row in shown.to_numpy()]
 
 
@@ -59,12 +60,12 @@ def test_by_the_date_of_the_event():
     ]
     frame = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), ["linear", "last_touch"])
     assert frame.columns.tolist() == [
-        *("model", "interval", "since", "node_id", "node_name", "conversions", "value", "currency")
+        *("model", "day", "start", "node_id", "node_name", "conversions", "value", "currency")
     ]
     assert dtype_names(frame) == {
-        **dict.fromkeys(["model", "interval", "node_id", "node_name", "currency"], "str"),
+        **dict.fromkeys(["model", "day", "node_id", "node_name", "currency"], "str"),
         **dict.fromkeys(["conversions", "value"], "float64"),
-        "since": "datetime64[us, UTC]",
+        "start": "datetime64[us, UTC]",
     }
     assert list(dict.fromkeys(frame["model"])) == ["linear", "last_touch"]
 
@@ -125,7 +126,7 @@ def test_periods_are_those_of_a_time_zone():
     frame = credit_series(
         Paths.from_frames(TOUCHPOINTS, ORDERS), "linear", interval="quarter", timezone="Europe/Paris"
     )
-    assert set(frame["since"].astype(TEXT)) == {"2024-12-31 23:00:00+00:00"}
+    assert set(frame["start"].astype(TEXT)) == {"2024-12-31 23:00:00+00:00"}
     assert (frame.attrs["timezone"], frame.attrs["date"]) == ("Europe/Paris", "event")
 
 
@@ -134,14 +135,43 @@ def test_spend_is_joined_to_the_credit_of_its_period():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
     rows = credit_series(paths, "linear", interval="month")
     spent = rows[rows["spend"].notna()]
-    assert spent[["interval", "node_id", "conversions", "value", "spend"]].to_numpy().tolist() == [
+    assert spent[["month", "node_id", "conversions", "value", "spend"]].to_numpy().tolist() == [
         ["2025-01", "search", 0.5, 15.0, 4.0],
         ["2025-02", "radio", 0.0, 0.0, 8.0],
         ["2025-02", "search", 0.0, 0.0, 2.0],
     ]
     assert rows["node_id"].isna().tolist() == [False, False, False, False, True]
+    # 4 EUR for half a conversion and 15 EUR; nothing came of the rest.
+    assert spent["cpa"].tolist() == pytest.approx([8.0, np.nan, np.nan], nan_ok=True)
+    assert spent["roas"].tolist() == [3.75, 0.0, 0.0]
+    assert rows.loc[rows["spend"].isna(), ["cpa", "roas"]].isna().all(axis=None)
+    given = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), "linear", interval="month", spend=SPEND)
+    pd.testing.assert_frame_equal(given, rows)
     # Spend without dates cannot be assigned to periods.
     assert "spend" not in credit_series(paths.with_spend(SPEND.drop(columns="date")), "linear").columns
+
+
+def test_the_returns_of_all_periods_are_those_of_attribute():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
+    series = credit_series(paths, ["linear", "last_touch"], interval="week")
+    sums = series.groupby(["model", "node_id"])[["value", "spend"]].sum().reset_index()
+    credits = attribute(paths, ["linear", "last_touch"])
+    expected = credits[credits["node_id"].notna()].sort_values(["model", "node_id"])
+    found = sums["value"] / sums["spend"].where(sums["spend"] > 0)
+    assert found.tolist() == pytest.approx(expected["roas"].tolist(), nan_ok=True)
+
+
+def test_values_that_are_no_money_have_no_return():
+    counts = Paths.from_frames(TOUCHPOINTS, ORDERS.drop(columns=["value", "currency"]))
+    rows = credit_series(counts, "linear", interval="month", spend=SPEND)
+    assert rows["roas"].isna().all()
+    assert rows["cpa"].max() == 8.0
+
+
+def test_spend_without_dates_is_refused():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
+    with pytest.raises(errors.InvalidRequest, match="spend: the columns date are missing"):
+        credit_series(paths, "linear", spend=SPEND.drop(columns="date"))
 
 
 def test_a_missing_currency_is_filled_from_the_other_side():
@@ -262,7 +292,7 @@ def test_hazard_credits_of_a_day_sum_to_its_conversions(world, hazard):
     qualified = conversions[conversions["qualified"].notna()]
     for date, column in (("event", "date"), ("state", "qualified")):
         rows = credit_series(paths, HAZARDS[hazard], date=date)
-        found = rows.groupby("since")["conversions"].sum()
+        found = rows.groupby("start")["conversions"].sum()
         expected = qualified.groupby(qualified[column].dt.floor("D")).size()
         # Later amounts have dates of their own and are not conversions.
         np.testing.assert_allclose(found.drop(expected.index), 0.0, atol=1e-9)
@@ -280,11 +310,11 @@ def test_hazard_credits_by_touch_are_on_the_day_of_the_touchpoint(world, hazard)
     by_touch = touch_credits(paths, HAZARDS[hazard])
     by_touch = by_touch[by_touch["node_id"].notna()]
     expected = by_touch.groupby([by_touch["date"].dt.floor("D"), "node_id"])["conversions"].sum()
-    found = rows[rows["node_id"].notna()].set_index(["since", "node_id"])["conversions"]
+    found = rows[rows["node_id"].notna()].set_index(["start", "node_id"])["conversions"]
     both = pd.concat([found, expected], axis=1, keys=["found", "expected"]).fillna(0.0)
     np.testing.assert_allclose(both["found"], both["expected"], atol=1e-9)
     # The baseline stays at the day of the conversion.
-    baseline = rows[rows["node_id"].isna()].set_index("since")["conversions"]
+    baseline = rows[rows["node_id"].isna()].set_index("start")["conversions"]
     days = conversions["date"].dt.floor("D")
     assert set(baseline[baseline.abs() > 1e-9].index) <= set(days)
 

@@ -1,0 +1,328 @@
+"""Send the conversions of a CRM or another system, from its own columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+
+from attrib_ds.api.event_types import create_event_type, get_event_type
+from attrib_ds.api.events import send_events
+from attrib_ds.contract.currencies import CURRENCIES
+from attrib_ds.dtypes import TEXT
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
+from attrib_ds.records.frames import read_rows
+from attrib_ds.sending import conversion_cells
+from attrib_ds.sending.conversion_cells import Cells
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from attrib_ds.project import Project
+
+#: Key of the id in the data of events; that of offline interactions has the same name.
+_ID: Final = "externalId"
+
+
+def send_conversions(
+    project: Project,
+    conversions: pd.DataFrame,
+    *,
+    email: str,
+    date: str,
+    id: str,
+    value: str | None = None,
+    currency: str | None = None,
+    event_type: str = "order",
+    statistic: str = "turnover",
+    fields: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> pd.DataFrame:
+    """Send the deals of a CRM, or the orders of a shop, as events.
+
+    Each row is one conversion of the user with its email address. Name the columns of your file; the others
+    are not sent. The event type is created if the project does not have it. Sending a file again, or a longer
+    version of it, stores each conversion once, by its id.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    conversions : DataFrame
+        One row per conversion.
+    email : str
+        Column with email addresses. A conversion without one is stored, but has no touchpoints.
+    date : str
+        Column with the dates of the conversions (datetime or str, UTC without an offset). A day without a
+        time, such as ``"2025-01-31"`` or a column of midnights without a time zone, stands for its end in the
+        project's time zone, so that touchpoints of that day count.
+    id : str
+        Column with the id of each conversion (text or whole number), unique within the event type: 17 and
+        ``"17"`` are the same.
+    value : str, optional
+        Column with the values.
+    currency : str, optional
+        Column with the currency of each value, or one code for all, such as ``"EUR"`` (ISO 4217). By default
+        the project's currency.
+    event_type : str, default "order"
+        Reference of the event type.
+    statistic : str, default "turnover"
+        Key of the value in the event type, for ``conversion_paths(..., statistic=...)``.
+    fields : mapping of str to str, optional
+        Further properties of the events, by their ``ingestionKey``, with the names of their columns:
+        ``{"product": "Product name"}``.
+    dry_run : bool, default False
+        Only check the rows: nothing is stored, and no event type is created.
+
+    Returns
+    -------
+    DataFrame
+        One row per row of ``conversions``, with its index: ``status``, ``id`` of the event, ``error`` (str).
+        ``processed``: the event is stored. ``rejected``: the row is not, for the reason in ``error``; correct
+        it and send the file again. Other statuses are those of :func:`attrib_ds.send_events`. In a dry run
+        ``valid`` or ``rejected``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, an id is missing or occurs twice (``details`` lists the rows), or the event
+        type lacks a field, requires another one, or is archived; nothing is sent then.
+    AttribError
+        If the service fails before anything was stored; ``partial`` is the frame so far.
+
+    Notes
+    -----
+    A conversion that was sent before with other values is ``rejected``, and keeps the first ones; correct it
+    with :func:`attrib_ds.update_statistics`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import attrib_ds as at
+    >>> deals = pd.DataFrame({"Deal": [17, 18], "Contact": ["anna@example.com", "nobody"],
+    ...     "Closed": ["2025-01-31", "2025-02-01"], "Amount": [900.0, 450.0]})
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     sent = at.send_conversions(shop, deals, email="Contact", date="Closed", id="Deal",
+    ...                                value="Amount", currency="EUR", event_type="deal")
+    >>> sent["status"].tolist()
+    ['processed', 'rejected']
+    >>> sent["error"][1]
+    "Contact in row 1: expected an email address, got text 'nobody'"
+    """
+    code = _code(conversions, value, currency)
+    named = {"email": email, "date": date, "id": id, "value": value}
+    named |= {"currency": None if code else currency}
+    named |= {f"fields[{key!r}]": name for key, name in (fields or {}).items()}
+    rows = _rows(conversions, {argument: name for argument, name in named.items() if name is not None})
+    cells = Cells(rows, conversions.index.tolist())
+    ids = cells.read(id, conversion_cells.identifier, required=True)
+    cells.report_repeated(id, ids)
+    if not dry_run:
+        cells.refuse_problems()
+
+    existing = _existing_fields(project, event_type)
+    if existing is None:
+        columns = _new_columns(conversions, email, value, statistic, fields or {})
+    else:
+        columns = _matching_columns(existing, event_type, email, value, statistic, fields or {})
+    in_days = conversion_cells.dates(conversions[date], ZoneInfo(project.timezone()))
+    data = {"eventDate": cells.read(date, in_days, required=True), f"data.{_ID}": ids}
+    for column in columns:
+        data[f"data.{column.key}"] = cells.read(column.name, conversion_cells.reader(column.kind))
+    if value is not None and currency is not None:
+        _require_money(columns[1], event_type)
+        amounts = data.pop(f"data.{columns[1].key}")
+        codes = [code] * len(rows) if code else cells.read(currency, conversion_cells.currency)
+        if not code:
+            cells.report_missing(currency, codes, beside=amounts)
+        data[f"data.{columns[1].key}.amount"] = amounts
+        data[f"data.{columns[1].key}.currency"] = [
+            each if amount is not None else None for each, amount in zip(codes, amounts, strict=True)
+        ]
+    is_fit = np.array([problem is None for problem in cells.problems], dtype=bool)
+    results = pd.DataFrame({"status": "rejected", "id": None, "error": cells.problems}, dtype=TEXT)
+    results.index = conversions.index
+    if existing is None and (dry_run or not is_fit.any()):
+        return results.assign(status=results["status"].mask(is_fit, "valid"))
+    if existing is None:
+        _create(project, event_type, columns)
+    events = pd.DataFrame(data, dtype=object)[is_fit]
+    # Problems that the check of a service finds, and those of events that it has trashed.
+    names = {"eventDate": date, "nonce": id}
+    names |= {f"data{mark}{column.key}": column.name for column in columns for mark in "./"}
+
+    def with_sent(sent: pd.DataFrame) -> pd.DataFrame:
+        places = zip(sent.index, sent["error"], strict=True)
+        errors = [None if pd.isna(error) else cells.in_words(place, error, names) for place, error in places]
+        merged = results.reset_index(drop=True)
+        merged.loc[sent.index] = sent.assign(error=pd.Series(errors, index=sent.index, dtype=TEXT))
+        return merged.set_axis(conversions.index)
+
+    try:
+        key = [f"data.{_ID}"]
+        return with_sent(
+            send_events(project, events, event_type=event_type, nonce_columns=key, dry_run=dry_run)
+        )
+    except AttribError as error:
+        if error.partial is not None:
+            error.partial = with_sent(error.partial)
+        raise
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of the file: the key of its values in the data of events, its name and its type."""
+
+    key: str
+    name: str
+    kind: str
+
+
+def _code(conversions: pd.DataFrame, value: str | None, currency: str | None) -> str | None:
+    """Return the currency of all values, if it is no column."""
+    if currency is None:
+        return None
+    if value is None:
+        raise InvalidRequest("currency: needs value=, the column of the values", field="currency")
+    is_column = isinstance(conversions, pd.DataFrame) and currency in conversions.columns
+    return currency if currency in CURRENCIES and not is_column else None
+
+
+def _rows(conversions: pd.DataFrame, named: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the cells of the named columns."""
+    if not isinstance(conversions, pd.DataFrame):
+        raise InvalidRequest(
+            f"conversions: must be a DataFrame, got {type(conversions).__name__}", field="conversions"
+        )
+    columns = [str(name) for name in conversions.columns]
+    for argument, name in named.items():
+        if name not in columns:
+            raise InvalidRequest(
+                f"{argument}: there is no column {name!r}{closest(str(name), columns)}; the columns are: "
+                f"{', '.join(columns)}",
+                field=argument,
+            )
+    used = list(dict.fromkeys(named.values()))
+    return read_rows(conversions[used], required=used, argument="conversions")
+
+
+def _existing_fields(project: Project, event_type: str) -> list[dict[str, Any]] | None:
+    """Return the fields of the event type; None if there is no such type."""
+    try:
+        found = get_event_type(project, event_type)
+    except NotFound:
+        return None
+    if pd.notna(found["archivedAt"]):
+        raise InvalidRequest(
+            f"event_type: {event_type!r} is archived; restore it with restore_event_type, or name another",
+            field="event_type",
+        )
+    fields: list[dict[str, Any]] = json.loads(found["fields"])
+    return fields
+
+
+def _new_columns(
+    conversions: pd.DataFrame, email: str, value: str | None, statistic: str, fields: Mapping[str, str]
+) -> list[_Column]:
+    """Return the columns of the file with the types of their new fields."""
+    columns = [_Column("email", email, "email")]
+    if value is not None:
+        columns.append(_Column(statistic, value, "currency"))
+    return [*columns, *(_Column(key, name, _kind_of(conversions[name])) for key, name in fields.items())]
+
+
+def _kind_of(column: pd.Series[Any]) -> str:
+    """Return the type of the field that holds a column."""
+    if pd.api.types.is_bool_dtype(column):
+        return "boolean"
+    if pd.api.types.is_numeric_dtype(column):
+        return "number"
+    return "date" if pd.api.types.is_datetime64_any_dtype(column) else "string"
+
+
+def _create(project: Project, event_type: str, columns: Sequence[_Column]) -> None:
+    fields: list[dict[str, Any]] = [
+        {"type": "string", "entity": "event", "storageKey": _ID},
+        *(
+            {
+                "type": column.kind,
+                "entity": "user" if column.kind == "email" else "event",
+                "storageKey": column.key,
+                "optional": True,
+            }
+            for column in columns
+        ),
+    ]
+    name = event_type.replace("-", " ").replace("_", " ").capitalize()
+    try:
+        create_event_type(project, event_type, name=name, fields=fields)
+    except Conflict:
+        # Another process has created it meanwhile.
+        return
+
+
+def _matching_columns(
+    existing: Sequence[Mapping[str, Any]],
+    event_type: str,
+    email: str,
+    value: str | None,
+    statistic: str,
+    fields: Mapping[str, str],
+) -> list[_Column]:
+    """Return the columns of the file with the fields of an existing event type."""
+    by_key = {field["ingestionKey"]: field for field in existing if field["ingestionKey"] is not None}
+    emails = [key for key, field in by_key.items() if field["type"] == "email" and field["entity"] == "user"]
+    if not emails:
+        raise _lacking("email", event_type, "field of users of the type email")
+    columns = [_Column("email" if "email" in emails else emails[0], email, "email")]
+    if value is not None:
+        metrics = [
+            (key, field)
+            for key, field in by_key.items()
+            if field["entity"] == "event" and field["type"] in {"number", "currency"}
+        ]
+        found = [(key, field) for key, field in metrics if field["storageKey"] == statistic]
+        if not found:
+            others = ", ".join(field["storageKey"] for _, field in metrics)
+            raise _lacking("statistic", event_type, f"statistic {statistic!r}", others)
+        columns += [_Column(key, value, field["type"]) for key, field in found]
+    for key, name in fields.items():
+        if key not in by_key:
+            raise _lacking("fields", event_type, f"field {key!r}", ", ".join(by_key))
+        columns.append(_Column(key, name, by_key[key]["type"]))
+    given = {_ID, *(column.key for column in columns)}
+    required = [
+        key
+        for key, field in by_key.items()
+        if not field["optional"] and field["type"] != "state" and key not in given
+    ]
+    if required:
+        example = ", ".join(f"{key!r}: '…'" for key in required)
+        raise InvalidRequest(
+            f"event_type: {event_type!r} also requires {', '.join(required)}; name their columns with "
+            f"fields={{{example}}}, or send the conversions as another event type",
+            field="event_type",
+        )
+    return columns
+
+
+def _lacking(argument: str, event_type: str, what: str, others: str = "") -> InvalidRequest:
+    known = f" (it has: {others})" if others else ""
+    return InvalidRequest(
+        f"{argument}: the event type {event_type!r} has no {what}{known}; add it with update_event_type, or "
+        "send the conversions as another event type",
+        field=argument,
+    )
+
+
+def _require_money(column: _Column, event_type: str) -> None:
+    if column.kind != "currency":
+        raise InvalidRequest(
+            f"currency: {column.key!r} of the event type {event_type!r} is a number without a currency; "
+            "leave currency out",
+            field="currency",
+        )

@@ -1,0 +1,238 @@
+"""Reads the cells of a file of conversions, and reports problems by the file's own columns and rows."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from attrib_ds import instants
+from attrib_ds.contract.currencies import CURRENCIES
+from attrib_ds.contract.emails import normal_email
+from attrib_ds.contract.rule import shown
+from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from zoneinfo import ZoneInfo
+
+    import pandas as pd
+
+_AMOUNT: Final = TypeAdapter(Amount)
+_NUMBER: Final = "a number"
+_MAX_SHOWN: Final = 5
+
+
+class Unfit(ValueError):
+    """The cell has another type than its property; the message says what is expected."""
+
+
+class Cells:
+    """The cells of a frame, column by column.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        The rows by column, without missing cells.
+    labels : sequence
+        Label of each row, for messages.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], labels: Sequence[Hashable]) -> None:
+        self._rows = rows
+        self._labels = labels
+        #: The first problem of each row.
+        self.problems: list[str | None] = [None] * len(rows)
+
+    def read(self, column: str, convert: Callable[[Any], Any], *, required: bool = False) -> list[Any]:
+        """Return the converted cells of a column, None where they are missing or invalid."""
+        values: list[Any] = []
+        for position, row in enumerate(self._rows):
+            cell = row.get(column)
+            is_missing = cell is None or (isinstance(cell, str) and not cell.strip())
+            try:
+                if is_missing and required:
+                    raise Unfit("a value")
+                values.append(None if is_missing else convert(cell))
+            except Unfit as unfit:
+                values.append(None)
+                found = described(None if is_missing else cell)
+                self.report(position, column, f"expected {unfit}, got {found}")
+        return values
+
+    def report(self, position: int, column: str, problem: str) -> None:
+        """Note a problem of a row, unless it has one."""
+        if self.problems[position] is None:
+            self.problems[position] = f"{self._place(position, column)}: {problem}"
+
+    def report_repeated(self, column: str, ids: Sequence[str | None]) -> None:
+        """Note ids that an earlier row has."""
+        first: dict[str, int] = {}
+        for position, id in enumerate(ids):
+            if id is not None and first.setdefault(id, position) != position:
+                self.report(position, column, f"{id!r} is also in row {self._labels[first[id]]}")
+
+    def report_missing(self, column: str, values: Sequence[Any], *, beside: Sequence[Any]) -> None:
+        """Note missing cells beside a value."""
+        for position, (value, other) in enumerate(zip(values, beside, strict=True)):
+            if value is None and other is not None:
+                self.report(position, column, "expected a value, got nothing")
+
+    def refuse_problems(self) -> None:
+        """Refuse all rows if some are not identified: sending them again would store them twice.
+
+        Raises
+        ------
+        InvalidRequest
+            If there is a problem; ``details`` has the row and the problem of each.
+        """
+        details = [
+            {"row": label, "problem": problem}
+            for label, problem in zip(self._labels, self.problems, strict=True)
+            if problem is not None
+        ]
+        if not details:
+            return
+        shown_problems = "; ".join(str(detail["problem"]) for detail in details[:_MAX_SHOWN])
+        more = f"; … ({len(details):,} rows in all; dry_run=True lists them)"
+        raise InvalidRequest(
+            f"{shown_problems}{more if len(details) > _MAX_SHOWN else ''}; nothing was sent, since each row "
+            "is one conversion with an id of its own",
+            field="id",
+            details=details,
+        )
+
+    def in_words(self, position: int, error: str, columns: Mapping[str, str]) -> str:
+        """Return an error of the service with the column of the file in place of that of the event."""
+        argument, _, problem = error.partition(": ")
+        if argument not in columns:
+            return error
+        if argument == "nonce":
+            problem = "was sent before with other values, which are kept; update_statistics corrects them"
+        return f"{self._place(position, columns[argument])}: {problem}"
+
+    def _place(self, position: int, column: str) -> str:
+        return f"{column} in row {self._labels[position]}"
+
+
+def described(cell: Any) -> str:
+    """Return a cell with its type in plain words.
+
+    Examples
+    --------
+    >>> [described(cell) for cell in (900, "n/a", None, True)]
+    ['number 900', "text 'n/a'", 'nothing', 'flag True']
+    """
+    if cell is None:
+        return "nothing"
+    if isinstance(cell, bool):
+        return f"flag {cell}"
+    if isinstance(cell, int | float | Decimal):
+        return f"number {cell}"
+    kind = "text " if isinstance(cell, str) else "date " if isinstance(cell, datetime) else ""
+    return f"{kind}{shown(cell) if isinstance(cell, str) else cell}"
+
+
+def identifier(cell: Any) -> str:
+    """Return an id as text: whole numbers are ids too, and spreadsheets hold ids as numbers."""
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return str(cell)
+    return text(cell).strip()
+
+
+def text(cell: Any) -> str:
+    """Return a cell that holds text."""
+    if not isinstance(cell, str):
+        raise Unfit("text")
+    return cell
+
+
+def email(cell: Any) -> str:
+    """Return a cell that holds an email address."""
+    try:
+        normal_email(text(cell))
+    except ValueError:
+        raise Unfit("an email address") from None
+    return text(cell).strip()
+
+
+def number(cell: Any) -> Any:
+    """Return a cell that holds a number, perhaps as text."""
+    if isinstance(cell, str):
+        try:
+            cell = Decimal(cell.strip())
+        except InvalidOperation:
+            raise Unfit(_NUMBER) from None
+        cell = int(cell) if cell.is_finite() and cell == cell.to_integral_value() else float(cell)
+    if isinstance(cell, bool) or not isinstance(cell, int | float | Decimal) or not math.isfinite(cell):
+        raise Unfit(_NUMBER)
+    return cell
+
+
+def amount(cell: Any) -> Any:
+    """Return a cell that holds an amount of money, perhaps as text."""
+    found = number(cell)
+    try:
+        _AMOUNT.validate_python(found)
+    except ValidationError:
+        raise Unfit("a number with at most 18 digits before and 6 after the decimal point") from None
+    return found
+
+
+def currency(cell: Any) -> str:
+    """Return a cell that holds the code of a currency."""
+    code = cell.strip().upper() if isinstance(cell, str) else cell
+    if code not in CURRENCIES:
+        raise Unfit("a currency, such as 'EUR'")
+    return str(code)
+
+
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "string": identifier,
+    "message": text,
+    "email": email,
+    "number": number,
+    "currency": amount,
+}
+
+
+def reader(kind: str) -> Callable[[Any], Any]:
+    """Return the function that reads cells for a type of field; other types are checked by the service."""
+    return _READERS.get(kind, lambda cell: cell)
+
+
+def dates(column: pd.Series[Any], zone: ZoneInfo) -> Callable[[Any], datetime]:
+    """Return the function that reads the dates of a column; a day is its last instant in the time zone."""
+    holds_days = _holds_days(column)
+    latest = instants.now() + MAX_AHEAD
+
+    def read(cell: Any) -> datetime:
+        if isinstance(cell, str):
+            cell = cell.strip()
+        try:
+            day = cell.date() if holds_days and isinstance(cell, datetime) else None
+            day = day or instants.parse_day(cell, argument="date")
+            if day is not None:
+                found = instants.truncate(instants.last_instant(day, zone, argument="date"))
+            else:
+                found = instants.parse_exact(cell, argument="date")
+        except InvalidRequest:
+            raise Unfit("a date such as '2025-01-31' or '2025-01-31T12:00:00Z'") from None
+        if not EARLIEST <= found <= latest:
+            raise Unfit("a date from 1990 to 24 hours ahead")
+        return found
+
+    return read
+
+
+def _holds_days(column: pd.Series[Any]) -> bool:
+    """Return whether all values are midnights without a time zone, as pandas holds days."""
+    kind = column.dtype
+    if not isinstance(kind, np.dtype) or kind.kind != "M":
+        return False
+    return bool((column.dropna().dt.time == time(0)).all())

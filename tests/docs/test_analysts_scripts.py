@@ -1,0 +1,48 @@
+"""The three scripts of an analyst are short, run as they are written, and do what their pages say."""
+
+import re
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+SCRIPTS = ["weekly-report.md", "segments.md", "crm-conversions.md"]
+
+
+def blocks_of(page, language="python"):
+    text = (PAGES / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", SCRIPTS)
+def test_a_script_has_at_most_ten_lines(page):
+    lines = [line for line in blocks_of(page)[0].splitlines() if line.strip()]
+    assert len(lines) <= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SCRIPTS)
+def test_its_python_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for content in blocks_of(page, "csv"):
+        Path("deals.csv").write_text(content, encoding="utf-8")
+    names = {}
+    exec(compile("\n".join(blocks_of(page)), page, "exec"), names)
+    names["shop"].close()
+    printed = capsys.readouterr().out
+    if page == "weekly-report.md":
+        sheets = openpyxl.load_workbook("weekly.xlsx")
+        assert sheets.sheetnames == ["Models", "Credits", "Weeks"]
+        header = [cell.value for cell in sheets["Weeks"][1]]
+        assert header[:3] == ["model", "week", "start"]
+        assert header[-3:] == ["spend", "cpa", "roas"]
+        assert Path("weekly.png").read_bytes().startswith(b"\x89PNG")
+    elif page == "segments.md":
+        assert "Paid Search" in printed
+    else:
+        assert "Contact in row 2" in printed
+        # Noah's 900 EUR: display and search; Jonas's 450.50 EUR: display, twice search, twice organic.
+        credited = names["credits"].set_index("node_name")["value"]
+        paid = {"Display": 450 + 90.1, "Paid Search": 450 + 180.2, "Organic Search": 180.2}
+        assert credited[credited > 0].to_dict() == pytest.approx(paid)
