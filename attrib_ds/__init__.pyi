@@ -171,6 +171,12 @@ from .mirroring.mirror import sync as sync
 from .project import Project as Project
 from .project import connect as connect
 from .project import open_tables as open_tables
+from .queries.channel_rules import (
+    assign_channels as assign_channels,
+)
+from .queries.channel_rules import (
+    channel_rules as channel_rules,
+)
 from .sample.shop import sample_project as sample_project
 from .simulation.scenarios import Channel as Channel
 from .simulation.scenarios import Scenario as Scenario

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.records.frames import read_rows, to_pandas, to_record
+from attrib_ds.records.input_frames import read_frame
 from attrib_ds.sending.delivery import Delivery, build_requests
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attrib_ds.project import Project
+    from attrib_ds.records.input_frames import Frame
     from attrib_ds.sending.journal import Outcome
 
 #: Columns of outlays to create, with the arguments of :func:`create_outlay`.
@@ -517,7 +519,7 @@ def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id:
 def create_outlays(
     project: Project,
     vendor_id: str,
-    frame: pd.DataFrame,
+    frame: Frame,
     *,
     dry_run: bool = False,
     journal: str | Path | None = None,
@@ -575,6 +577,7 @@ def create_outlays(
     ...     [at.create_outlays(shop, "my-ads", spent)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
+    frame = read_frame("frame", frame)
     rows = read_rows(
         frame, required=("campaignId", "amount", "startDate", "endDate"), optional=("country", "region")
     )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.paths.tables import Tables
     from attrib_ds.attribution.paths.windows import Lookback
     from attrib_ds.project import Project
+    from attrib_ds.records.input_frames import Frame
 
 _LONGEST = timedelta(days=365)
 _SHORTEST = timedelta(days=1)
@@ -60,7 +61,7 @@ def conversion_paths(
     anchor: str = "event",
     adjustments: Sequence[str] = (),
     in_currency: str | None = None,
-    rates: pd.DataFrame | None = None,
+    rates: Frame | None = None,
     later_rate: str = "original",
 ) -> Paths:
     """Find the touchpoints that led to the events of one or more types.
@@ -275,7 +276,7 @@ def _require_names(adjustments: Sequence[str]) -> list[str]:
     return list(adjustments)
 
 
-def _money(tables: Tables, in_currency: str | None, rates: pd.DataFrame | None, later_rate: str) -> Money:
+def _money(tables: Tables, in_currency: str | None, rates: Frame | None, later_rate: str) -> Money:
     if rates is None and in_currency == tables.currency and tables.rates is not None:
         rates = to_pandas(tables.rates.select("currency", "date", "rate").to_pyarrow())
     return Money.of(in_currency, rates, later_rate=later_rate)

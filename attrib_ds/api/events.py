@@ -15,6 +15,7 @@ from attrib_ds.contract.rule import Refused
 from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.records.frames import read_rows, to_pandas, to_record
+from attrib_ds.records.input_frames import read_frame
 from attrib_ds.sending.delivery import Delivery, build_requests, send_rows
 from attrib_ds.sending.event_problems import explained
 from attrib_ds.sending.nonces import check_nonce_columns, nonces_of_columns, nonces_of_content, refuse
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attrib_ds.project import Project
+    from attrib_ds.records.input_frames import Frame
     from attrib_ds.sending.journal import Outcome
 
 #: Events per request; fewer than a service accepts, so that it answers before a timeout.
@@ -35,7 +37,7 @@ _PLACEHOLDER: Final = "none"
 
 def send_events(
     project: Project,
-    events: pd.DataFrame,
+    events: Frame,
     *,
     event_type: str | None = None,
     wait: bool = True,
@@ -114,6 +116,7 @@ def send_events(
     ...     at.send_events(shop, orders, event_type="order")["status"].tolist()
     ['processed', 'trashed']
     """
+    events = read_frame("events", events)
     rows = _read_cells(events, event_type, nonce_columns)
     arguments = [_arguments(row, event_type) for row in rows]
     if nonce_columns is None:
@@ -268,7 +271,7 @@ def list_trashed_events(
     return frame
 
 
-def validate_events(project: Project, events: pd.DataFrame, *, event_type: str | None = None) -> pd.DataFrame:
+def validate_events(project: Project, events: Frame, *, event_type: str | None = None) -> pd.DataFrame:
     """Validate events, one per row, without storing any.
 
     Parameters
@@ -303,6 +306,7 @@ def validate_events(project: Project, events: pd.DataFrame, *, event_type: str |
     ...     at.validate_events(shop, orders, event_type="order")["error"].tolist()
     [nan, "data.email: expected an email address, got text 'nobody'"]
     """
+    events = read_frame("events", events)
     arguments = [
         {**event, "nonce": _PLACEHOLDER if event["nonce"] is None else event["nonce"]}
         for event in (_arguments(row, event_type) for row in _read_cells(events, event_type))
@@ -366,7 +370,7 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
 
 
 def update_states(
-    project: Project, updates: pd.DataFrame, *, dry_run: bool = False, journal: str | Path | None = None
+    project: Project, updates: Frame, *, dry_run: bool = False, journal: str | Path | None = None
 ) -> pd.DataFrame:
     """Set states of events, one per row.
 
@@ -425,7 +429,7 @@ def update_states(
 
 
 def update_statistics(
-    project: Project, updates: pd.DataFrame, *, dry_run: bool = False, journal: str | Path | None = None
+    project: Project, updates: Frame, *, dry_run: bool = False, journal: str | Path | None = None
 ) -> pd.DataFrame:
     """Set statistics of events, one per row.
 
@@ -481,12 +485,13 @@ def _send_updates(
     project: Project,
     function: str,
     operation: str,
-    updates: pd.DataFrame,
+    updates: Frame,
     *,
     dry_run: bool,
     journal: str | Path | None,
 ) -> pd.DataFrame:
     """Send updates by an operation that takes one row."""
+    updates = read_frame("updates", updates)
     rows = read_rows(updates, required=("id", "storageKey", "value"), optional=("date",), argument="updates")
     columns = {"id": "id", "storage_key": "storageKey", "value": "value", "date": "date"}
     arguments = [{argument: row.get(column) for argument, column in columns.items()} for row in rows]
@@ -573,8 +578,7 @@ def _read_cells(
     events: pd.DataFrame, event_type: str | None, nonce_columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     if nonce_columns is not None:
-        columns = events.columns if isinstance(events, pd.DataFrame) else ()
-        check_nonce_columns(nonce_columns, [str(name) for name in columns])
+        check_nonce_columns(nonce_columns, [str(name) for name in events.columns])
     required = dict.fromkeys([*(() if event_type is not None else ("eventType",)), *(nonce_columns or ())])
     optional = [name for name in _ENVELOPE if name not in required and name != "eventType"]
     return read_rows(

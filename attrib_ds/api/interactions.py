@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from attrib_ds.api.search_results import search
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import read_rows, to_pandas, to_record
+from attrib_ds.records.input_frames import read_frame
 from attrib_ds.sending.delivery import Delivery, build_requests
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.filters import Predicate
     from attrib_ds.project import Project
+    from attrib_ds.records.input_frames import Frame
     from attrib_ds.sending.journal import Outcome
 
 
@@ -226,7 +228,7 @@ def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
 
 
 def create_offline_interactions(
-    project: Project, frame: pd.DataFrame, *, dry_run: bool = False, journal: str | Path | None = None
+    project: Project, frame: Frame, *, dry_run: bool = False, journal: str | Path | None = None
 ) -> pd.DataFrame:
     """Create offline interactions, such as calls and visits to a store, one per row.
 
@@ -286,6 +288,7 @@ def create_offline_interactions(
     ...     [at.create_offline_interactions(shop, calls)["status"].item() for _ in range(2)]
     ['created', 'present']
     """
+    frame = read_frame("frame", frame)
     rows = read_rows(frame, required=("date",), optional=("externalId",), objects=("userData", "nodeData"))
     arguments = [
         {

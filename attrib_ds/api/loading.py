@@ -13,6 +13,7 @@ from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
     from attrib_ds.project import Project
+    from attrib_ds.records.input_frames import FrameOrPath
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Loaded:
 def load(
     project: Project,
     *,
-    interactions: object = None,
-    hits: object = None,
-    events: object = None,
-    nodes: object = None,
-    spend: object = None,
+    interactions: FrameOrPath | None = None,
+    hits: FrameOrPath | None = None,
+    events: FrameOrPath | None = None,
+    nodes: FrameOrPath | None = None,
+    spend: FrameOrPath | None = None,
     replace: bool = False,
 ) -> Loaded:
     """Load tables into an embedded project in bulk.

@@ -16,6 +16,7 @@ from attrib_ds.contract.currencies import CURRENCIES
 from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
 from attrib_ds.records.frames import read_rows
+from attrib_ds.records.input_frames import read_frame
 from attrib_ds.sending import conversion_cells
 from attrib_ds.sending.conversion_cells import Cells
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from attrib_ds.project import Project
+    from attrib_ds.records.input_frames import Frame
 
 #: Key of the id in the data of events; that of offline interactions has the same name.
 _ID: Final = "externalId"
@@ -30,7 +32,7 @@ _ID: Final = "externalId"
 
 def send_conversions(
     project: Project,
-    conversions: pd.DataFrame,
+    conversions: Frame,
     *,
     email: str,
     date: str,
@@ -113,12 +115,13 @@ def send_conversions(
     >>> sent["error"][1]
     "Contact in row 1: expected an email address, got text 'nobody'"
     """
-    code = _code(conversions, value, currency)
+    table = read_frame("conversions", conversions)
+    code = _code(table, value, currency)
     named = {"email": email, "date": date, "id": id, "value": value}
     named |= {"currency": None if code else currency}
     named |= {f"fields[{key!r}]": name for key, name in (fields or {}).items()}
-    rows = _rows(conversions, {argument: name for argument, name in named.items() if name is not None})
-    cells = Cells(rows, conversions.index.tolist())
+    rows = _rows(table, {argument: name for argument, name in named.items() if name is not None})
+    cells = Cells(rows, table.index.tolist())
     ids = cells.read(id, conversion_cells.identifier, required=True)
     cells.report_repeated(id, ids)
     if not dry_run:
@@ -126,10 +129,10 @@ def send_conversions(
 
     existing = _existing_fields(project, event_type)
     if existing is None:
-        columns = _new_columns(conversions, email, value, statistic, fields or {})
+        columns = _new_columns(table, email, value, statistic, fields or {})
     else:
         columns = _matching_columns(existing, event_type, email, value, statistic, fields or {})
-    in_days = conversion_cells.dates(conversions[date], ZoneInfo(project.timezone()))
+    in_days = conversion_cells.dates(table[date], ZoneInfo(project.timezone()))
     data = {"eventDate": cells.read(date, in_days, required=True), f"data.{_ID}": ids}
     for column in columns:
         data[f"data.{column.key}"] = cells.read(column.name, conversion_cells.reader(column.kind))
@@ -145,7 +148,7 @@ def send_conversions(
         ]
     is_fit = np.array([problem is None for problem in cells.problems], dtype=bool)
     results = pd.DataFrame({"status": "rejected", "id": None, "error": cells.problems}, dtype=TEXT)
-    results.index = conversions.index
+    results.index = table.index
     if existing is None and (dry_run or not is_fit.any()):
         return results.assign(status=results["status"].mask(is_fit, "valid"))
     if existing is None:
@@ -160,7 +163,7 @@ def send_conversions(
         errors = [None if pd.isna(error) else cells.in_words(place, error, names) for place, error in places]
         merged = results.reset_index(drop=True)
         merged.loc[sent.index] = sent.assign(error=pd.Series(errors, index=sent.index, dtype=TEXT))
-        return merged.set_axis(conversions.index)
+        return merged.set_axis(table.index)
 
     try:
         key = [f"data.{_ID}"]
@@ -188,16 +191,11 @@ def _code(conversions: pd.DataFrame, value: str | None, currency: str | None) ->
         return None
     if value is None:
         raise InvalidRequest("currency: needs value=, the column of the values", field="currency")
-    is_column = isinstance(conversions, pd.DataFrame) and currency in conversions.columns
-    return currency if currency in CURRENCIES and not is_column else None
+    return currency if currency in CURRENCIES and currency not in conversions.columns else None
 
 
 def _rows(conversions: pd.DataFrame, named: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the cells of the named columns."""
-    if not isinstance(conversions, pd.DataFrame):
-        raise InvalidRequest(
-            f"conversions: must be a DataFrame, got {type(conversions).__name__}", field="conversions"
-        )
     columns = [str(name) for name in conversions.columns]
     for argument, name in named.items():
         if name not in columns:

@@ -6,14 +6,13 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-import pandas as pd
-
 from attrib_ds import local_files
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.input_frames import Frame, read_frame
 from attrib_ds.records.spreadsheets import write_excel
 
 
-def to_excel(frames: pd.DataFrame | Mapping[str, pd.DataFrame], path: str | Path) -> Path:
+def to_excel(frames: Frame | Mapping[str, Frame], path: str | Path) -> Path:
     """Write a result, or several, to an Excel workbook.
 
     Workbooks have no time zones: instants are written in UTC. Text stays text, and is never evaluated as a
@@ -55,18 +54,15 @@ def to_excel(frames: pd.DataFrame | Mapping[str, pd.DataFrame], path: str | Path
     file = Path(path)
     if file.suffix.lower() != ".xlsx":
         raise InvalidRequest(f"path: {str(path)!r} must end in .xlsx", field="path")
-    sheets = {"Sheet1": frames} if isinstance(frames, pd.DataFrame) else frames
-    if not isinstance(sheets, Mapping) or not sheets:
-        raise InvalidRequest(
-            "frames: must be a DataFrame, or one DataFrame or more by the name of their sheet", field="frames"
-        )
-    for name, frame in sheets.items():
-        if not isinstance(frame, pd.DataFrame):
-            raise InvalidRequest(
-                f"frames: {name!r} must be a DataFrame, got {type(frame).__name__}", field="frames"
-            )
+    sheets = frames if isinstance(frames, Mapping) else {"Sheet1": frames}
+    if not sheets:
+        raise InvalidRequest("frames: is empty; allowed: one DataFrame or more", field="frames")
+    tables = {
+        name: read_frame(f"frames[{name!r}]" if sheets is frames else "frames", frame)
+        for name, frame in sheets.items()
+    }
     buffer = io.BytesIO()
-    write_excel(sheets, buffer)
+    write_excel(tables, buffer)
     with local_files.writing(file, argument="path"):
         file.write_bytes(buffer.getvalue())
     return file

@@ -11,12 +11,13 @@ import attrib_ds as at
 from attrib_ds.commands.output import show, show_error
 from attrib_ds.commands.report import side_by_side, write_report
 from attrib_ds.dtypes import TEXT
-from attrib_ds.importers.column_options import OPTIONS
+from attrib_ds.importers.column_options import LISTED, OPTIONS
 from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
 from attrib_ds.records.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
@@ -57,13 +58,17 @@ def attribute(options: argparse.Namespace) -> None:
     counts = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
-        show(f"Columns of {kind}: {', '.join(f'{role} = {column}' for role, column in columns.items())}")
+        show(f"Columns of {kind}: {', '.join(_shown(role, column) for role, column in columns.items())}")
     _report_rejected(rejected, options.out)
     _print_credited(credits, confidence=options.confidence)
     if options.out is not None:
         notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
         report = write_report(options.out, credits, read.paths, title="Credited conversions", notes=notes)
         show(f"\nReport: {report.page}\nCredits: {report.credits}")
+
+
+def _shown(role: str, column: str | Sequence[str]) -> str:
+    return f"{role} = {column if isinstance(column, str) else ', '.join(column)}"
 
 
 def _read(options: argparse.Namespace) -> FilePaths:
@@ -74,12 +79,23 @@ def _read(options: argparse.Namespace) -> FilePaths:
     columns = _columns(options)
     if options.paths is not None:
         return read_sequences(options.paths, columns=columns, separator=options.separator)
-    return read_paths(options.touchpoints, options.conversions, columns=columns, lookback=options.lookback)
+    return read_paths(
+        options.touchpoints,
+        options.conversions,
+        columns=columns,
+        lookback=options.lookback,
+        dayfirst=options.dayfirst,
+        aggregate=options.aggregate,
+    )
 
 
-def _columns(options: argparse.Namespace) -> dict[str, str]:
+def _columns(options: argparse.Namespace) -> dict[str, str | list[str]]:
     named = {role: getattr(options, f"column_{role}") for role in OPTIONS}
-    return {role: column for role, column in named.items() if column is not None}
+    columns: dict[str, str | list[str]] = {role: name for role, name in named.items() if name is not None}
+    for role in LISTED:
+        if "," in (named[role] or ""):
+            columns[role] = [name.strip() for name in named[role].split(",")]
+    return columns
 
 
 def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:

@@ -67,8 +67,9 @@ def _add_attribute(actions: Actions) -> None:
     own = actions.add_parser(
         "attribute",
         help="credit the conversions in your own files",
-        description="Credit conversions to the touchpoints before them. Files are CSV, NDJSON or Parquet. "
-        "Columns with common names are found; name others by options. Times without an offset are UTC.",
+        description="Credit conversions to the touchpoints before them. Files are CSV, NDJSON, "
+        "Parquet or XLSX. Columns with common names are found; name others by options, several of --node or "
+        "--path with commas. Times without an offset are UTC.",
     )
     own.add_argument("--touchpoints", type=Path, metavar="FILE", help="one row per touchpoint")
     own.add_argument(
@@ -77,7 +78,22 @@ def _add_attribute(actions: Actions) -> None:
         metavar="FILE",
         help="one row per conversion; if omitted, touchpoints with a flag column are conversions",
     )
-    own.add_argument("--paths", type=Path, metavar="FILE", help="aggregated paths, instead of the two above")
+    own.add_argument(
+        "--paths",
+        type=Path,
+        metavar="FILE",
+        help="aggregated paths, or wide journeys with their steps in columns, instead of the two above",
+    )
+    own.add_argument(
+        "--aggregate",
+        action="store_true",
+        help="add up the rows of a conversion, such as order lines",
+    )
+    own.add_argument(
+        "--dayfirst",
+        action=argparse.BooleanOptionalAction,
+        help="03/04/2025 is in April",
+    )
     own.add_argument("--separator", default=" > ", help="separator of nodes in a path (default ' > ')")
     own.add_argument("--spend", type=Path, metavar="FILE", help="spend per node: node, spend, currency")
     own.add_argument(

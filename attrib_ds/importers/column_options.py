@@ -9,6 +9,7 @@ OPTIONS: Final[dict[str, str]] = {
         role: f"--{role}"
         for role in ("user", "node", "date", "touch", "conversion", "flag", "value", "currency")
     },
+    "conversion_user": "--conversion-user",
     "conversion_date": "--conversion-date",
     "spend": "--amount",
     "path": "--path",
@@ -16,3 +17,6 @@ OPTIONS: Final[dict[str, str]] = {
     "total_value": "--path-value",
     "nulls": "--path-nulls",
 }
+
+#: Roles that several columns can have; options list them with commas.
+LISTED: Final = ("node", "path")

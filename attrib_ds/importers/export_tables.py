@@ -41,8 +41,12 @@ class Export:
         return {name.casefold(): name for name in self.source.types}
 
     def column(self, name: str) -> str | None:
-        """Return the name of a column in the export, ignoring case, or None if it is missing."""
-        return self._names.get(name.casefold())
+        """Return the name of a column in the export, ignoring case, or None if it is missing.
+
+        Flattened tables write ``geo_city`` for ``geo.city``.
+        """
+        folded = name.casefold()
+        return self._names.get(folded) or self._names.get(folded.replace(".", "_"))
 
     def text(self, *columns: str) -> str:
         """Return SQL for the first of some columns that is not blank, as text."""

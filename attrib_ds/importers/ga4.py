@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attrib_ds.importers.journeys import Journeys
+    from attrib_ds.records.input_frames import Frame, FrameOrPath
 
 TRAFFIC: Final = ("session", "last_click")
 
-_REQUIRED: Final = (("event_timestamp",), ("event_name",), ("event_params",))
+_REQUIRED: Final = (
+    ("event_timestamp", "timestamp"),
+    ("event_name", "name"),
+    ("event_params", "ga_session_id", "param_ga_session_id"),
+)
 _OPAQUE: Final = ("event_params", "user_properties", "items", "item_params")
 _PARAMS: Final = (
     '[{"key":"VARCHAR","value":{"string_value":"VARCHAR","int_value":"VARCHAR",'
@@ -54,21 +59,23 @@ _DAY_MICROS: Final = 86_400_000_000
 
 
 def read_ga4(
-    exports: object,
+    exports: FrameOrPath | Sequence[FrameOrPath],
     *,
     conversions: Sequence[str] = ("purchase",),
     traffic: str = "session",
     stitch: bool = True,
     currency: str | None = None,
+    channels: Frame | None = None,
 ) -> Journeys:
     """Read the event tables that Google Analytics 4 exports to BigQuery.
 
     Parameters
     ----------
-    exports : str, Path, DataFrame, pyarrow.Table, or a list of those
+    exports : str, Path, DataFrame, or a list of those
         Rows of ``events_YYYYMMDD``: JSON lines (``.json``, ``.ndjson``, ``.jsonl``, also with ``.gz``),
-        Parquet, or a result of a BigQuery client. Days may overlap. A session past midnight is complete only
-        if both days are given.
+        Parquet, or a result of a BigQuery client; also flattened queries with a column for each parameter
+        (``ga_session_id``, ``source``, …), and Fivetran's table ``event``. Days may overlap. A session past
+        midnight is complete only if both days are given.
     conversions : sequence of str, default ("purchase",)
         Names of the events that are conversions; each becomes an event type.
     traffic : {"session", "last_click"}, default "session"
@@ -81,6 +88,9 @@ def read_ga4(
         one. Otherwise they belong to the device, as in Google Analytics reports.
     currency : str, optional
         Currency of revenue that has none.
+    channels : DataFrame, optional
+        Rules that assign each node its channel, from :func:`channel_rules`; by default those of the
+        export, else the default rules.
 
     Returns
     -------
@@ -133,7 +143,9 @@ def read_ga4(
     _create_views(connection)
     _create_conversions(connection, references_by_name)
     # Two accounts in one session are two on the device, though the session has the last one.
-    return assemble(connection, "ga4", stitch=stitch, currency=currency, sightings="source_events")
+    return assemble(
+        connection, "ga4", stitch=stitch, currency=currency, channels=channels, sightings="source_events"
+    )
 
 
 def _columns(export: Export) -> dict[str, str]:
@@ -141,11 +153,11 @@ def _columns(export: Export) -> dict[str, str]:
     last_click = "session_traffic_source_last_click"
     collected = "collected_traffic_source"
     fields = {
-        "micros": export.whole("event_timestamp"),
-        "event_name": export.text("event_name"),
+        "micros": _micros(export),
+        "event_name": export.text("event_name", "name"),
         "device": export.text("user_pseudo_id"),
         "account": export.text("user_id"),
-        "bundle": export.text("event_bundle_sequence_id"),
+        "bundle": export.text("event_bundle_sequence_id", "bundle_sequence_id"),
         "page_index": export.text("batch_page_id"),
         "ordering": export.whole("batch_ordering_id"),
         "event_index": export.whole("batch_event_index"),
@@ -164,9 +176,9 @@ def _columns(export: Export) -> dict[str, str]:
         "first_medium": export.text("traffic_source.medium"),
         "first_campaign": export.text("traffic_source.name"),
         "channel": export.text(f"{last_click}.cross_channel_campaign.default_channel_group"),
-        "transaction": export.text("ecommerce.transaction_id"),
-        "purchase_revenue": f"TRY_CAST({export.text('ecommerce.purchase_revenue')} AS DOUBLE)",
-        "revenue_in_usd": f"TRY_CAST({export.text('ecommerce.purchase_revenue_in_usd')} AS DOUBLE)",
+        "transaction": export.text("ecommerce.transaction_id", "transaction_id"),
+        "purchase_revenue": _number(export, "purchase_revenue"),
+        "revenue_in_usd": _number(export, "purchase_revenue_in_usd"),
         "agent": NULL_TEXT,
         "browser": export.text("device.web_info.browser", "device.browser"),
         "browser_version": export.text("device.web_info.browser_version", "device.browser_version"),
@@ -182,7 +194,22 @@ def _columns(export: Export) -> dict[str, str]:
         )
     for name in ("content", "term"):
         fields[f"last_{name}"] = export.text(f"{last_click}.manual_campaign.{name}")
-    return fields | _params(export)
+    # Columns of flattened queries and of Fivetran, one for each parameter.
+    flat = {f"flat_{name}": export.text(f"param_{name}", f"event_params_{name}", name) for name in _WANTED}
+    return fields | flat | _params(export)
+
+
+def _number(export: Export, name: str) -> str:
+    return f"TRY_CAST({export.text(f'ecommerce.{name}', name)} AS DOUBLE)"
+
+
+def _micros(export: Export) -> str:
+    """Return SQL for the microseconds of an event; flattened tables may have instants instead."""
+    instants = [
+        f"epoch_us({export.source.instant(column)})"
+        for column in filter(None, map(export.column, ("event_timestamp", "timestamp")))
+    ]
+    return f"coalesce({', '.join([export.whole('event_timestamp'), *instants])})"
 
 
 def _params(export: Export) -> dict[str, str]:
@@ -205,11 +232,12 @@ def _params(export: Export) -> dict[str, str]:
 def _parameter(name: str) -> str:
     value = f"list_filter(params, lambda param: param.key = '{name}')[1].value"
     kinds = ", ".join(f"{value}.{kind}_value" for kind in ("string", "int", "double", "float"))
-    return f"nullif(trim(coalesce({kinds})), '')"
+    return f"coalesce(nullif(trim(coalesce({kinds})), ''), flat_{name})"
 
 
 def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
     """Create ``source_events``: each event once, with its parameters and its traffic source."""
+    flat = ", ".join(f"flat_{name}" for name in _WANTED)
     parameters = ", ".join(f"{_parameter(name)} AS p_{name}" for name in _WANTED)
     has_collected = " OR ".join(f"collected_{name} IS NOT NULL" for name in _MARKS)
     marks = ", ".join(
@@ -221,8 +249,8 @@ def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
         f"""
         CREATE TABLE source_events AS
         WITH parsed AS (
-            SELECT * EXCLUDE (params, has_invalid_params), {parameters}, {has_collected} AS has_collected,
-                coalesce(device, account) AS visitor FROM records
+            SELECT * EXCLUDE (params, has_invalid_params, {flat}), {parameters},
+                {has_collected} AS has_collected, coalesce(device, account) AS visitor FROM records
         ), marked AS (
             SELECT *, {marks}, try_cast(p_ga_session_id AS BIGINT) AS session,
                 concat_ws('.', visitor, event_name, micros, bundle, page_index, ordering, event_index)
@@ -301,6 +329,7 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool
         "is_bot": "false",
         "country": "NULL",
         "node": "NULL",
+        "levels": "NULL",
     }
     create_table(connection, "visits", VISITS, columns, "FROM sessions")
 
@@ -313,7 +342,10 @@ def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _create_conversions(connection: duckdb.DuckDBPyConnection, references_by_name: dict[str, str]) -> None:
     named = [f"nullif({column}, '(not set)')" for column in ("transaction", "p_transaction_id")]
-    in_usd = "purchase_revenue IS NOT NULL AND p_currency IS NULL AND revenue_in_usd IS NOT NULL"
+    in_usd = (
+        "p_currency IS NULL AND revenue_in_usd IS NOT NULL "
+        "AND (purchase_revenue IS NOT NULL OR p_value IS NULL)"
+    )
     columns = {
         "source_id": f"coalesce({', '.join(named)}, event_key)",
         "kind": reference_sql("event_name", references_by_name),

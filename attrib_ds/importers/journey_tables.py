@@ -11,6 +11,7 @@ from attrib_ds.contract.currencies import CURRENCIES, EXPECTED
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.journeys import REVENUE, SOURCE_ID, Journeys
 from attrib_ds.importers.traffic import Traffic, chain, referrer_type, tree
+from attrib_ds.queries.channel_rules import channel_rules, channels_of, read_rules
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import literal, quoted
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     import duckdb
     import pandas as pd
+
+    from attrib_ds.records.input_frames import Frame
 
 #: Columns of the table ``visits``. ``device`` is the browser, ``account`` the user's id in the source; at
 #: least one of them is set.
@@ -93,6 +96,7 @@ def assemble(
     *,
     stitch: bool,
     currency: str | None,
+    channels: Frame | None = None,
     has_units: bool = True,
     sightings: str = "visits",
 ) -> Journeys:
@@ -109,6 +113,8 @@ def assemble(
         is exactly one.
     currency : str, optional
         Currency of amounts that have none.
+    channels : DataFrame, optional
+        Channel rules instead of the channels of the export and of the default rules.
     has_units : bool, default True
         Whether amounts need a currency. Otherwise they are plain numbers if none has a currency.
     sightings : str, default "visits"
@@ -125,7 +131,7 @@ def assemble(
         If an amount has no currency, or ``currency`` is not a currency code.
     """
     _assign_users(connection, sightings, stitch=stitch)
-    nodes = _create_nodes(connection)
+    nodes = _create_nodes(connection, None if channels is None else read_rules(channels))
     amount = _set_currencies(connection, currency, has_units=has_units)
     interactions = connection.execute(
         f"""
@@ -203,7 +209,7 @@ def _assign_users(connection: duckdb.DuckDBPyConnection, sightings: str, *, stit
     )
 
 
-def _create_nodes(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+def _create_nodes(connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | None) -> pd.DataFrame:
     """Create ``sources``, the node of each distinct traffic source; return the tree of nodes."""
     connection.execute("ALTER TABLE visits ADD COLUMN traffic VARCHAR")
     connection.execute(
@@ -215,7 +221,13 @@ def _create_nodes(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
         f"SELECT traffic, {', '.join(f'any_value({name}) AS {name}' for name in _TRAFFIC)}, "
         "min(started) AS started FROM visits GROUP BY traffic ORDER BY traffic"
     ).to_arrow_table()
-    chains = [chain(Traffic(**{name: row[name] for name in _TRAFFIC})) for row in distinct.to_pylist()]
+    given = distinct.select(["source", "medium", "campaign"])
+    defaults = channels_of(given, read_rules(channel_rules())).to_pylist()
+    labels = [None] * len(defaults) if rules is None else channels_of(given, rules).to_pylist()
+    chains = [
+        chain(Traffic(**_traffic(row, default)), label)
+        for row, default, label in zip(distinct.to_pylist(), defaults, labels, strict=True)
+    ]
     leaves = [nodes[-1] for nodes in chains]
     sources = pa.table(
         {
@@ -246,6 +258,10 @@ def _create_nodes(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     dates = pa.array([first_visits[node.node_id] for node in listed], pa.timestamp("us"))
     texts = {name: pa.array(values, pa.string()) for name, values in columns.items()}
     return to_pandas(pa.table(texts | {"createdAt": dates, "updatedAt": dates}))
+
+
+def _traffic(row: Mapping[str, Any], default: str) -> dict[str, Any]:
+    return {name: row[name] for name in _TRAFFIC} | {"channel": row["channel"] or default}
 
 
 def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:

@@ -11,6 +11,7 @@ from attrib_ds.attribution.paths.tree import ancestors_at, replaced
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
     import pandas as pd
@@ -56,7 +57,7 @@ class Journeys:
     hits: pd.DataFrame
     rejected: pd.DataFrame
     repeated: int = 0
-    columns: dict[str, dict[str, str]] = field(default_factory=dict)
+    columns: dict[str, dict[str, str | Sequence[str]]] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
@@ -10,7 +10,10 @@ from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_ex
 from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from attrib_ds.importers.journeys import Journeys
+    from attrib_ds.records.input_frames import Frame, FrameOrPath
 
 _OPAQUE: Final = (
     "actionDetails",
@@ -28,7 +31,13 @@ _ACTIONS_READ: Final = f"TRY(from_json(details, '{_ACTIONS}'))"
 _REQUIRED: Final = (("idVisit",), ("firstActionTimestamp", "lastActionTimestamp", "serverTimestamp"))
 
 
-def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = None) -> Journeys:
+def read_matomo(
+    visits: FrameOrPath | Sequence[FrameOrPath | Mapping[str, Any]],
+    *,
+    stitch: bool = True,
+    currency: str | None = None,
+    channels: Frame | None = None,
+) -> Journeys:
     """Read visits with their actions from the reporting API of Matomo.
 
     Parameters
@@ -41,6 +50,8 @@ def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = N
         is exactly one.
     currency : str, optional
         Currency of revenue if the response has no ``siteCurrency``.
+    channels : DataFrame, optional
+        Rules that assign each node its channel, from :func:`channel_rules`; by default as they are.
 
     Returns
     -------
@@ -107,7 +118,7 @@ def read_matomo(visits: object, *, stitch: bool = True, currency: str | None = N
     )
     create_table(connection, "views", VIEWS, columns, rows)
     _create_conversions(connection)
-    return assemble(connection, "matomo", stitch=stitch, currency=currency)
+    return assemble(connection, "matomo", stitch=stitch, currency=currency, channels=channels)
 
 
 def _columns(export: Export) -> dict[str, str]:
@@ -170,6 +181,7 @@ def _create_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "keyword": f"CASE WHEN {is_campaign} THEN coalesce(campaignKeyword, referrer_keyword) END",
         "channel": "NULL",
         "node": "NULL",
+        "levels": "NULL",
         "page": first,
         "is_bot": "false",
     }

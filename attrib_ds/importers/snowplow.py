@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attrib_ds.importers.journeys import Journeys
+    from attrib_ds.records.input_frames import Frame, FrameOrPath
 
 #: Fields of an enriched event in the order of the tab-separated format.
 FIELDS: Final = (
@@ -56,17 +57,18 @@ _ROBOT: Final = "com.iab.snowplow/spiders_and_robots"
 
 
 def read_snowplow(
-    events: object,
+    events: FrameOrPath | Sequence[FrameOrPath],
     *,
     conversions: Sequence[str] = ("transaction",),
     stitch: bool = True,
     currency: str | None = None,
+    channels: Frame | None = None,
 ) -> Journeys:
     """Read enriched events of Snowplow.
 
     Parameters
     ----------
-    events : str, Path, DataFrame, pyarrow.Table, or a list of those
+    events : str, Path, DataFrame, or a list of those
         Rows of the table ``atomic.events`` (a frame, Parquet, JSON lines, or CSV with a header), or files of
         enriched events as the pipeline writes them: tab-separated without a header, whatever their names,
         also with ``.gz``.
@@ -78,6 +80,8 @@ def read_snowplow(
         there is exactly one.
     currency : str, optional
         Currency of revenue that has none.
+    channels : DataFrame, optional
+        Rules that assign each node its channel, from :func:`channel_rules`; by default as they are.
 
     Returns
     -------
@@ -135,7 +139,9 @@ def read_snowplow(
     )
     _create_conversions(connection, references_by_name)
     # Two accounts in one session are two on the device, though the session has the last one.
-    return assemble(connection, "snowplow", stitch=stitch, currency=currency, sightings="source_events")
+    return assemble(
+        connection, "snowplow", stitch=stitch, currency=currency, channels=channels, sightings="source_events"
+    )
 
 
 def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
@@ -295,6 +301,7 @@ def _create_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "keyword": "mkt_term",
         "channel": "NULL",
         "node": "NULL",
+        "levels": "NULL",
     }
     create_table(connection, "visits", VISITS, columns, "FROM sessions")
 

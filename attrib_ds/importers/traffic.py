@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from attrib_ds.queries.channel_rules import UNASSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,38 +18,6 @@ _DIRECT: Final = frozenset({"direct", "(direct)"})
 #: Placeholders of Google Analytics for the campaign of a visit without a campaign.
 _NO_CAMPAIGN: Final = frozenset({"(direct)", "(organic)", "(referral)", "(content)"})
 
-_SEARCH: Final = (
-    r"(^|\.)(google|bing|yahoo|duckduckgo|ecosia|baidu|yandex|qwant|startpage|naver|seznam|ask|aol|brave)\b"
-)
-_SOCIAL: Final = (
-    r"(^|\.)(facebook|fb|instagram|ig|meta|linkedin|lnkd|twitter|t\.co|x\.com|pinterest|reddit|tiktok|snapchat"
-    r"|youtube|vk|xing|threads|mastodon|bluesky|quora|tumblr|whatsapp|telegram)\b"
-)
-_ASSISTANT: Final = r"(^|\.)(chatgpt|openai|perplexity|gemini|copilot|claude|mistral)\b"
-
-#: Channel, pattern of the medium, pattern of the source; the first match counts. The channels are those of
-#: the default channel group of Google Analytics.
-_CHANNELS: Final = (
-    ("Affiliates", r"affiliates?", None),
-    ("Email", r"e[-_ ]?mail|newsletter", None),
-    ("Email", None, r"e[-_ ]?mail|newsletter"),
-    ("SMS", r"sms", None),
-    ("Mobile Push Notifications", r".*push", None),
-    ("Audio", r"audio|podcast", None),
-    ("Display", r"display|banner|expandable|interstitial|cpm", None),
-    ("Paid Search", r".*cp.*|ppc|retargeting|paid.*", _SEARCH),
-    ("Paid Social", r".*cp.*|ppc|retargeting|paid.*", _SOCIAL),
-    ("Paid Search", r"paid[-_ ]?search", None),
-    ("Paid Social", r"paid[-_ ]?social", None),
-    ("Paid Video", r"paid[-_ ]?video|cpv", None),
-    ("Paid Other", r".*cp.*|ppc|retargeting|paid.*", None),
-    ("Organic Search", r"organic", None),
-    ("Organic Social", r"social([-_ ]?(network|media))?|sm", None),
-    ("AI Assistants", r"ai[-_ ]?assistant", None),
-    ("AI Assistants", r"referral", _ASSISTANT),
-    ("Organic Social", r"referral|link|app", _SOCIAL),
-    ("Referral", r"referral|link|app", None),
-)
 #: Unpaid channels with the id of their node.
 _UNPAID: Final = {
     "Organic Search": "organic-search",
@@ -64,6 +34,8 @@ _REFERRER_TYPES: Final = {
     "AI Assistants": "ai",
     "Referral": "referral",
 }
+#: Types of the levels of users' own columns, from the root down.
+LEVELS: Final = ("channel", "campaign", "adset", "ad", "keyword")
 _MAX_LENGTH: Final = 128
 
 
@@ -78,9 +50,11 @@ class Traffic:
     campaign_id : str, optional
         Id of the campaign in the ad platform.
     channel : str, optional
-        Channel in the export; derived from source and medium otherwise.
+        Channel of the default rules, or of the export.
     node : str, optional
         Name of a node without parent and children.
+    levels : str, optional
+        JSON array with the names of a node and its ancestors, from the root down.
     """
 
     source: str | None = None
@@ -92,6 +66,7 @@ class Traffic:
     keyword: str | None = None
     channel: str | None = None
     node: str | None = None
+    levels: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,31 +84,44 @@ class Node:
     external_id: str | None = None
 
 
-def chain(traffic: Traffic) -> tuple[Node, ...]:
+def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
     """Return the nodes of a visit, from the root down.
 
     Unpaid visits have a channel and the referring site; all others have source and medium, then campaign, ad
     group, ad and keyword if they are known.
 
+    Parameters
+    ----------
+    traffic : Traffic
+        Its channel decides whether the visit is unpaid.
+    label : str, optional
+        Channel of the nodes, if it is another one.
+
     Examples
     --------
     >>> [node.node_id for node in chain(Traffic("google", "cpc", "spring", keyword="boots"))]
     ['google/cpc', 'google/cpc/spring', 'google/cpc/spring/boots']
-    >>> [node.node_id for node in chain(Traffic("google", "organic"))]
+    >>> [node.node_id for node in chain(Traffic("google", "organic", channel="Organic Search"))]
     ['organic-search', 'organic-search/google']
     >>> [node.node_id for node in chain(Traffic("(direct)", "(none)"))]
     ['direct']
     """
     if traffic.node is not None:
         return (Node(_short(traffic.node), None, "channel", traffic.node, traffic.node),)
+    if traffic.levels is not None:
+        return _nested(json.loads(traffic.levels), label)
     source, medium = _word(traffic.source), _word(traffic.medium)
     campaign = _word(traffic.campaign)
     campaign = None if campaign is None or campaign.casefold() in _NO_CAMPAIGN else campaign
     if campaign is None and medium is None and (source is None or source.casefold() in _DIRECT):
-        return (Node("direct", None, "channel", "Direct", "Direct", "(direct)", "(none)"),)
-    channel = traffic.channel or channel_of(source, medium, campaign)
-    if campaign is None and channel in _UNPAID:
-        root = Node(_UNPAID[channel], None, "channel", channel, channel, medium=medium)
+        return (Node("direct", None, "channel", "Direct", label or "Direct", "(direct)", "(none)"),)
+    group = traffic.channel or UNASSIGNED
+    channel = label or group
+    if campaign is None and group in _UNPAID:
+        # The sites below a root may have other channels.
+        root = Node(
+            _UNPAID[group], None, "channel", group, channel if source is None else group, medium=medium
+        )
         if source is None:
             return (root,)
         name = _id(root.node_id, source)
@@ -167,22 +155,18 @@ def chain(traffic: Traffic) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def channel_of(source: str | None, medium: str | None, campaign: str | None = None) -> str:
-    """Return the channel of a source and a medium, by the published rules of Google Analytics.
-
-    Examples
-    --------
-    >>> channel_of("google", "cpc"), channel_of("l.instagram.com", "referral"), channel_of("shop", "print")
-    ('Paid Search', 'Organic Social', 'Unassigned')
-    """
-    if campaign is not None and "cross-network" in campaign.casefold():
-        return "Cross-network"
-    for channel, media, sources in _CHANNELS:
-        fits_medium = media is None or re.fullmatch(media, (medium or "").casefold())
-        fits_source = sources is None or re.search(sources, (source or "").casefold())
-        if fits_medium and fits_source:
-            return channel
-    return "Unassigned"
+def _nested(names: list[str | None], label: str | None) -> tuple[Node, ...]:
+    """Return the nodes of the levels of a user's own columns, down to the first without a name."""
+    nodes: list[Node] = []
+    parts: list[str] = []
+    for kind, name in zip(LEVELS, names, strict=False):
+        word = (name or "").strip() or ("" if nodes else "(not set)")
+        if not word:
+            break
+        parts.append(word)
+        channel = label or parts[0]
+        nodes.append(Node(_id(*parts), nodes[-1].node_id if nodes else None, kind, word, channel))
+    return tuple(nodes)
 
 
 def referrer_type(leaf: Node) -> str:

@@ -12,22 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-def require_frame(argument: str, frame: object, columns: Collection[str]) -> pd.DataFrame:
-    """Return ``frame`` if it is a DataFrame with ``columns``; otherwise raise and name the missing ones."""
-    if not isinstance(frame, pd.DataFrame):
-        raise InvalidRequest(
-            f"{argument}: expected a pandas DataFrame, got {type(frame).__name__}", field=argument
-        )
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise InvalidRequest(
-            f"{argument}: no column {', '.join(map(repr, missing))} among {list(frame.columns)!r}; "
-            f"needed: {', '.join(columns)}",
-            field=argument,
-        )
-    return frame
-
-
 def require_choice(argument: str, got: object, allowed: Collection[str]) -> None:
     """Raise unless ``got`` is one of ``allowed``."""
     if not isinstance(got, str) or got not in allowed:

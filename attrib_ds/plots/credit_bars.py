@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_choice, require_count, require_frame
+from attrib_ds.plots.arguments import numbers, require_choice, require_count
 from attrib_ds.plots.credit_rows import (
     COLUMNS,
     MEASURES,
@@ -19,14 +19,17 @@ from attrib_ds.plots.credit_rows import (
     select_model,
 )
 from attrib_ds.plots.labels import shorten
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from attrib_ds.records.input_frames import Frame
+
 
 def credits(
-    credits: pd.DataFrame,
+    credits: Frame,
     *,
     by: str = "conversions",
     model: str | None = None,
@@ -79,7 +82,7 @@ def credits(
     >>> [label.get_text() for label in axes.get_yticklabels()]
     ['Mail', 'Ads', 'unattributed']
     """
-    require_frame("credits", credits, COLUMNS)
+    credits = read_frame("credits", credits, COLUMNS)
     require_choice("by", by, MEASURES)
     require_count("top", top)
     rows, model = select_model(credits, model)

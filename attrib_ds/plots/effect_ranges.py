@@ -9,12 +9,15 @@ import pandas as pd
 
 from attrib_ds.dtypes import TEXT
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_count, require_frame
+from attrib_ds.plots.arguments import numbers, require_count
 from attrib_ds.plots.credit_rows import select_model
 from attrib_ds.plots.labels import distinct, names_of_nodes
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 COLUMNS: Final = (
     "model", "node_id", "node_name", "currency", "is_control", "credited", "caused", "low", "high",
@@ -23,7 +26,7 @@ _COMBINED: Final = ("combined", "combined_low", "combined_high")
 
 
 def effects(
-    effects: pd.DataFrame,
+    effects: Frame,
     *,
     model: str | None = None,
     top: int = 15,
@@ -69,7 +72,7 @@ def effects(
     >>> [label.get_text() for label in axes.get_yticklabels()]
     ['Ads', 'Direct (control)']
     """
-    require_frame("effects", effects, COLUMNS)
+    effects = read_frame("effects", effects, COLUMNS)
     require_count("top", top)
     chosen, label = select_model(effects, model)
     shown = _node_rows(chosen, top=top)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import pandas as pd
-
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import require_choice, require_count, require_frame
+from attrib_ds.plots.arguments import require_choice, require_count
 from attrib_ds.plots.insight_rows import OTHER, VALUES, rows_of_events, table_of_groups
 from attrib_ds.plots.interval_labels import complete
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from attrib_ds.records.input_frames import Frame
+
 COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")
 
 
-def insights(
-    insights: pd.DataFrame, *, value: str | None = None, top: int = 8, ax: Axes | None = None
-) -> Axes:
+def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axes | None = None) -> Axes:
     """Draw insights over an interval as one line per group.
 
     Parameters
@@ -59,10 +58,11 @@ def insights(
     [2.0, 0.0, 4.0]
     """
     require_count("top", top)
-    if isinstance(insights, pd.DataFrame) and "identifier" in insights.columns:
+    insights = read_frame("insights", insights)
+    if "identifier" in insights.columns:
         insights, labels = rows_of_events(insights)
     else:
-        insights, labels = require_frame("insights", insights, COLUMNS), VALUES
+        insights, labels = read_frame("insights", insights, COLUMNS), VALUES
     value = next(iter(labels), "") if value is None else value
     require_choice("value", value, labels)
     table = table_of_groups(insights, value, top=top)

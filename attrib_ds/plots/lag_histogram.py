@@ -9,12 +9,14 @@ from matplotlib.ticker import MaxNLocator
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_frame
+from attrib_ds.plots.arguments import numbers
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 COLUMNS: Final = ("event_id", "conversions", "first_lag_days", "last_lag_days")
 _HOUR: Final = 1 / 24
@@ -29,7 +31,7 @@ _FINE: Final = (
 _BINS: Final = 30
 
 
-def lags(lags: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def lags(lags: Frame, *, ax: Axes | None = None) -> Axes:
     """Draw the time from the first and from the last touch to the conversion.
 
     Parameters
@@ -63,7 +65,7 @@ def lags(lags: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['first touch (median 5.0 days)', 'last touch (median 1.5 days)']
     """
-    require_frame("lags", lags, COLUMNS)
+    lags = read_frame("lags", lags, COLUMNS)
     weights = numbers("lags", lags, "conversions").fillna(0.0).to_numpy()
     first = numbers("lags", lags, "first_lag_days").to_numpy()
     last = numbers("lags", lags, "last_lag_days").to_numpy()

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_count, require_frame
+from attrib_ds.plots.arguments import numbers, require_count
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 COLUMNS: Final = ("length", "conversions")
 
 
-def lengths(lengths: pd.DataFrame, *, most: int = 20, ax: Axes | None = None) -> Axes:
+def lengths(lengths: Frame, *, most: int = 20, ax: Axes | None = None) -> Axes:
     """Draw the number of conversions by number of touchpoints.
 
     Parameters
@@ -47,7 +49,7 @@ def lengths(lengths: pd.DataFrame, *, most: int = 20, ax: Axes | None = None) ->
     >>> [int(bar.get_height()) for bar in at.plots.lengths(frame, ax=Figure().subplots()).patches]
     [0, 5, 0, 2]
     """
-    require_frame("lengths", lengths, COLUMNS)
+    lengths = read_frame("lengths", lengths, COLUMNS)
     require_count("most", most)
     conversions = numbers("lengths", lengths, "conversions")
     length = numbers("lengths", lengths, "length")

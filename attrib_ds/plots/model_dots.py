@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import require_choice, require_count, require_frame
+from attrib_ds.plots.arguments import require_choice, require_count
 from attrib_ds.plots.credit_rows import (
     COLUMNS,
     MEASURES,
@@ -18,15 +18,17 @@ from attrib_ds.plots.credit_rows import (
     select_currency,
 )
 from attrib_ds.plots.labels import distinct
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
+    from attrib_ds.records.input_frames import Frame
+
 
 def model_comparison(
-    credits: pd.DataFrame,
+    credits: Frame,
     *,
     by: str = "share",
     top: int = 15,
@@ -72,7 +74,7 @@ def model_comparison(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['first', 'last']
     """
-    require_frame("credits", credits, COLUMNS)
+    credits = read_frame("credits", credits, COLUMNS)
     require_choice("by", by, MEASURES)
     require_count("top", top)
     rows, currency = select_currency(credits, currency, amounts=["value"] if by == "value" else [])

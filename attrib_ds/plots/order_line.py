@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_frame
+from attrib_ds.plots.arguments import numbers
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 _COLUMNS = ("order", "held_out", "behind", "behind_error", "is_best", "is_parsimonious")
 
 
-def orders(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
     """Draw the held-out log-likelihood of Markov chains by order, relative to the best.
 
     Parameters
@@ -48,7 +50,7 @@ def orders(compared: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     >>> at.plots.orders(frame, ax=Figure().subplots()).get_xlabel()
     'order: touchpoints that the next step depends on'
     """
-    require_frame("compared", compared, _COLUMNS)
+    compared = read_frame("compared", compared, _COLUMNS)
     ax = style.axes_or_new(ax, width=6.2, height=4.2)
     style.format_axes(ax, title="Markov chains by order, on held-out users", grid="y")
     ax.set_xlabel("order: touchpoints that the next step depends on")

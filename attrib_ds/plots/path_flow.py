@@ -14,8 +14,9 @@ from matplotlib.path import Path
 
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_count, require_frame
+from attrib_ds.plots.arguments import numbers, require_count
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from matplotlib.axes import Axes
 
+    from attrib_ds.records.input_frames import Frame
+
 COLUMNS: Final = ("event_id", "user_id", "node_id", "node_name", "date", "position", "length")
 _BLOCK: Final = 0.07  # width of a block, in distances between columns
 
 
-def paths(paths: Paths | pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes | None = None) -> Axes:
+def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None = None) -> Axes:
     """Draw the flow of paths through their last touches to the conversion.
 
     Parameters
@@ -72,9 +75,7 @@ def paths(paths: Paths | pd.DataFrame, *, top: int = 8, steps: int = 4, ax: Axes
     """
     require_count("top", top)
     require_count("steps", steps)
-    touches = (
-        paths.last_touches(steps) if isinstance(paths, Paths) else require_frame("paths", paths, COLUMNS)
-    )
+    touches = paths.last_touches(steps) if isinstance(paths, Paths) else read_frame("paths", paths, COLUMNS)
     weighted = _weigh(touches)
     rows = _last_touches(weighted, steps)
     events = rows.drop_duplicates("event_id")["weight"]

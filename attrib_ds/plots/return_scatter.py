@@ -9,14 +9,17 @@ from matplotlib.transforms import Bbox
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_frame
+from attrib_ds.plots.arguments import numbers
 from attrib_ds.plots.credit_rows import COLUMNS, axis_label, empty_message, select_currency, select_model
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 _RATIOS: Final = (1, 2, 5)
 _LOG_RATIO: Final = 50  # ratio of largest to smallest spend above which the axes are logarithmic
@@ -29,7 +32,7 @@ _MAX_TRIED: Final = 150  # nodes for which a label position is searched
 
 
 def returns(
-    credits: pd.DataFrame,
+    credits: Frame,
     *,
     model: str | None = None,
     currency: str | None = None,
@@ -75,7 +78,7 @@ def returns(
     >>> axes.get_xlabel(), axes.get_ylabel()
     ('spend (EUR)', 'credited value (EUR)')
     """
-    require_frame("credits", credits, (*COLUMNS, "spend"))
+    credits = read_frame("credits", credits, (*COLUMNS, "spend"))
     rows, model = select_model(credits, model)
     rows, currency = select_currency(rows, currency, amounts=["value", "spend"])
     nodes = _sum_nodes(rows)

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import require_choice, require_count, require_frame
+from attrib_ds.plots.arguments import require_choice, require_count
 from attrib_ds.plots.insight_rows import VALUES, table_of_groups
 from attrib_ds.plots.interval_labels import SEASONS, season_of
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")
 
 
 def seasonality(
-    insights: pd.DataFrame,
+    insights: Frame,
     *,
     value: str = "sessionCount",
     interval: str | None = None,
@@ -64,7 +66,7 @@ def seasonality(
     >>> [label.get_text() for label in axes.get_xticklabels()]
     ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']
     """
-    require_frame("insights", insights, COLUMNS)
+    insights = read_frame("insights", insights, COLUMNS)
     require_choice("value", value, VALUES)
     require_count("top", top)
     if interval is not None:

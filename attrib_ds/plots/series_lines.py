@@ -9,13 +9,16 @@ import pandas as pd
 from attrib_ds.contract.events import LINEAR
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_choice, require_count, require_frame
+from attrib_ds.plots.arguments import numbers, require_choice, require_count
 from attrib_ds.plots.credit_rows import select_currency, select_model
 from attrib_ds.plots.interval_labels import complete
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 COLUMNS: Final = ("model", "node_id", "node_name", "conversions", "value", "currency")
 #: Kinds of lines.
@@ -35,7 +38,7 @@ _IN_MONEY: Final = ("value", "spend", "cpa")
 
 
 def series(
-    series: pd.DataFrame,
+    series: Frame,
     *,
     by: str = "conversions",
     model: str | None = None,
@@ -87,9 +90,9 @@ def series(
     require_choice("by", by, _NAMES)
     require_count("top", top)
     parts = _RATIOS.get(by, (by,))
-    require_frame("series", series, [*COLUMNS, *(name for name in parts if name not in COLUMNS)])
-    interval = _interval(series)
-    rows, model = select_model(series, model)
+    rows = read_frame("series", series, [*COLUMNS, *(name for name in parts if name not in COLUMNS)])
+    interval = _interval(rows)
+    rows, model = select_model(rows, model)
     amounts = [name for name in ("value", "spend") if name in parts]
     rows, currency = select_currency(rows, currency, amounts=amounts)
     if by in _RATIOS:

@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_frame
+from attrib_ds.plots.arguments import numbers
 from attrib_ds.plots.labels import distinct
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 PREFIX: Final = "values."
 #: Prefix of metrics that are a mean time, not a number of events.
 _DELAY: Final = "state-delay-"
 
 
-def funnel(insights: pd.DataFrame, *, steps: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+def funnel(insights: Frame, *, steps: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
     """Draw the number of events and of those that reached each state.
 
     Parameters
@@ -52,7 +54,7 @@ def funnel(insights: pd.DataFrame, *, steps: Sequence[str] | None = None, ax: Ax
     >>> [int(bar.get_width()) for bar in at.plots.funnel(frame, ax=Figure().subplots()).patches]
     [100, 25]
     """
-    require_frame("insights", insights, ())
+    insights = read_frame("insights", insights)
     metrics = [name.removeprefix(PREFIX) for name in insights.columns if str(name).startswith(PREFIX)]
     chosen = [name for name in metrics if not name.startswith(_DELAY)] if steps is None else list(steps)
     for step in chosen:

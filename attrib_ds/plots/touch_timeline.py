@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_frame
+from attrib_ds.plots.arguments import numbers
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from attrib_ds.records.input_frames import Frame
 
 COLUMNS: Final = ("position", "node_id", "node_name", "age_days", "weight")
 #: Height of the largest bar, as a fraction of a node's row; its label is above it.
@@ -25,7 +28,7 @@ _UNITS: Final = ((1.0, "days"), (1 / 24, "hours"), (1 / 1440, "minutes"))
 _TENTH: Final = 6
 
 
-def explanation(explanation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def explanation(explanation: Frame, *, ax: Axes | None = None) -> Axes:
     """Draw the touchpoints of one conversion over time, with their shares of credit.
 
     Parameters
@@ -61,7 +64,7 @@ def explanation(explanation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     >>> [label.get_text() for label in axes.get_yticklabels()]
     ['Search', 'Email']
     """
-    require_frame("explanation", explanation, COLUMNS)
+    explanation = read_frame("explanation", explanation, COLUMNS)
     rows = explanation.assign(
         age_days=numbers("explanation", explanation, "age_days"),
         weight=numbers("explanation", explanation, "weight").fillna(0.0),

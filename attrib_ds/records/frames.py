@@ -25,7 +25,7 @@ _DTYPES = {
 
 
 def read_rows(
-    frame: object,
+    frame: pd.DataFrame,
     *,
     required: Sequence[str],
     optional: Sequence[str] = (),
@@ -55,7 +55,7 @@ def read_rows(
     Raises
     ------
     InvalidRequest
-        If it is not a DataFrame, or a column is missing, unknown or repeated.
+        If a column is missing, unknown or repeated.
 
     Examples
     --------
@@ -63,8 +63,6 @@ def read_rows(
     >>> read_rows(visits, required=["date"], objects=["userData"])
     [{'userData': {'email': 'anna@example.com'}, 'date': '2025-01-31T12:00:00Z'}]
     """
-    if not isinstance(frame, pd.DataFrame):
-        raise InvalidRequest(f"{argument}: must be a DataFrame, got {type(frame).__name__}", field=argument)
     columns = [str(name) for name in frame.columns]
     _check_columns(columns, required, optional, objects, argument=argument)
     order = sorted(range(len(columns)), key=columns.__getitem__)

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zipfile import BadZipFile
 
 import duckdb
 import msgspec
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.input_frames import read_arrow
 from attrib_ds.records.numbered_rows import (
     BLOCK_BYTES,
     ROW,
@@ -37,7 +39,8 @@ UNREADABLE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", p
 _DELIMITED: Final = (".csv", ".tsv")
 _JSON_LINES: Final = (".ndjson", ".jsonl", ".json")
 _PARQUET: Final = (".parquet", ".pq")
-_EXTENSIONS: Final = (*_DELIMITED, *_JSON_LINES, *_PARQUET)
+_WORKBOOKS: Final = (".xlsx",)
+_EXTENSIONS: Final = (*_DELIMITED, *_JSON_LINES, *_PARQUET, *_WORKBOOKS)
 _DELIMITERS: Final = ",;\t|"
 _MOST_PROPERTIES: Final = 2_000
 _RFC_3339: Final = (
@@ -186,8 +189,9 @@ def open_source(
         Connection to create the table in.
     source : DataFrame, Arrow table, record batch or reader, or path
         A path ends in ``.csv``, ``.tsv``, ``.ndjson``, ``.jsonl``, ``.json`` (optionally with ``.gz``) or
-        ``.parquet``. In delimited text all columns are text, and empty unquoted cells are missing. JSON is
-        one object per line or one array of objects; nested objects become dotted columns.
+        ``.parquet``, or is an ``.xlsx`` workbook, whose first sheet is read. In delimited text all columns
+        are text, and empty unquoted cells are missing. JSON is one object per line or one array of objects;
+        nested objects become dotted columns.
     argument : str
         Name of the argument in an error message.
     opaque : collection of str
@@ -220,12 +224,8 @@ def open_source(
         if isinstance(source, pd.DataFrame):
             _check_names(source.columns, argument)
             return _from_arrow(connection, _to_arrow(source, opaque), argument, opaque)
-        if isinstance(source, pa.RecordBatch):
-            source = pa.Table.from_batches([source])
-        if not isinstance(source, pa.Table | pa.RecordBatchReader) and hasattr(source, "__arrow_c_stream__"):
-            source = pa.RecordBatchReader.from_stream(source)
-        if isinstance(source, pa.Table | pa.RecordBatchReader):
-            return _from_arrow(connection, source, argument, opaque)
+        if isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):
+            return _from_arrow(connection, read_arrow(argument, source), argument, opaque)
     except (pa.ArrowException, duckdb.Error, OSError, EOFError) as error:
         reason = str(error).split("\n")[0]
         name = f"{str(source)!r} " if isinstance(source, str | Path) else ""
@@ -243,7 +243,7 @@ def _open_path(
     path = path.expanduser()
     name = path.name.casefold()
     extension = Path(name.removesuffix(".gz")).suffix
-    if extension not in _EXTENSIONS or (extension in _PARQUET and name.endswith(".gz")):
+    if extension not in _EXTENSIONS or (extension in (*_PARQUET, *_WORKBOOKS) and name.endswith(".gz")):
         raise InvalidRequest(
             f"{argument}: the name {path.name!r} does not say what is in the file; "
             f"allowed endings: {', '.join(_EXTENSIONS)}; text also with .gz behind it",
@@ -258,6 +258,8 @@ def _open_path(
         with pa.parquet.ParquetFile(path) as file:
             batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
             return _from_arrow(connection, batches, argument, opaque)
+    if extension in _WORKBOOKS:
+        return _from_workbook(connection, path, argument, opaque)
     if extension in _DELIMITED:
         return _from_delimited(connection, path, argument)
     return _from_json_lines(connection, path, argument, opaque)
@@ -343,6 +345,28 @@ def _from_delimited(connection: duckdb.DuckDBPyConnection, path: Path, argument:
     )
     unreadable += _unclosed(connection, copied, path, names)
     return _described(connection, copied, unreadable)
+
+
+def _from_workbook(
+    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, opaque: Collection[str]
+) -> Source:
+    """Open the first sheet of a workbook."""
+    try:
+        rows = pd.read_excel(path, engine="openpyxl", keep_default_na=False, na_values=[""])
+    except ImportError as error:
+        raise InvalidRequest(
+            f"{argument}: {path.name!r} needs the package openpyxl; install attrib-ds[excel], or save the "
+            "sheet as CSV",
+            field=argument,
+        ) from error
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise InvalidRequest(
+            f"{argument}: {path.name!r} is not a workbook: {error}", field=argument
+        ) from error
+    if not len(rows.columns):
+        raise _empty(path, argument)
+    _check_names(rows.columns, argument)
+    return _from_arrow(connection, _to_arrow(rows, opaque), argument, opaque)
 
 
 def _unclosed(

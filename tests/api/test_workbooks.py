@@ -68,9 +68,9 @@ def test_missing_and_infinite_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("frames", "name", "message"),
     [
-        ({}, "a.xlsx", "frames: must be a DataFrame, or one DataFrame or more"),
-        ([pd.DataFrame()], "a.xlsx", "frames: must be a DataFrame, or one"),
-        ({"a": [1]}, "a.xlsx", "frames: 'a' must be a DataFrame, got list"),
+        ({}, "a.xlsx", "frames: is empty; allowed: one DataFrame or more"),
+        ([pd.DataFrame()], "a.xlsx", "frames: must be a DataFrame, got list"),
+        ({"a": [1]}, "a.xlsx", "frames\\['a'\\]: must be a DataFrame, got list"),
         ({"a/b": pd.DataFrame()}, "a.xlsx", "frames: a sheet cannot have the name 'a/b'"),
         ({"x" * 32: pd.DataFrame()}, "a.xlsx", "allowed: 1 to 31 characters"),
         ({"a": pd.DataFrame(), "A": pd.DataFrame()}, "a.xlsx", "a sheet cannot have the name 'A'"),

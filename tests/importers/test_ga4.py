@@ -318,13 +318,16 @@ def test_nothing_to_read():
 
 
 def test_files_of_other_kinds_are_refused():
-    flat = pd.DataFrame({"event_timestamp": [1], "event_name": ["purchase"], "ga_session_id": [2]})
+    flat = pd.DataFrame({"event_timestamp": [1], "event_name": ["purchase"], "session": [2]})
     with pytest.raises(
         errors.InvalidRequest,
-        match="exports 1 has no column event_params; its columns: event_timestamp, event_name, ga_session_id",
+        match="exports 1 has no column event_params or ga_session_id or param_ga_session_id; its columns: "
+        "event_timestamp, event_name, session",
     ):
         at.read_ga4(flat)
-    with pytest.raises(errors.InvalidRequest, match="orders.csv has no column event_timestamp, event_name, "):
+    with pytest.raises(
+        errors.InvalidRequest, match="orders.csv has no column event_timestamp or timestamp, "
+    ):
         at.read_ga4([*DAYS, DATA / "orders.csv"])
     # A day on which nothing happened.
     assert at.read_ga4(flat.iloc[:0]).counts == {"interactions": 0, "events": 0}

@@ -1,12 +1,20 @@
 """Where visits came from, as chains of nodes."""
 
+import pandas as pd
 import pytest
 
-from attrib_ds.importers.traffic import Traffic, chain, channel_of, referrer_type, tree
+import attrib_ds as at
+from attrib_ds.importers.traffic import Traffic, chain, referrer_type, tree
+
+
+def channel_of(source=None, medium=None, campaign=None):
+    frame = pd.DataFrame({"source": [source], "medium": [medium], "campaign": [campaign]})
+    return at.assign_channels(frame).item()
 
 
 def ids(**fields):
-    return [node.node_id for node in chain(Traffic(**fields))]
+    of_traffic = {name: fields.get(name) for name in ("source", "medium", "campaign")}
+    return [node.node_id for node in chain(Traffic(**fields, channel=channel_of(**of_traffic)))]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_one_model_and_one_currency_are_chosen():
         (ROWS.drop(columns="spend"), {"by": "roas"}, "series: no column 'spend'"),
         (ROWS, {"by": "share"}, "by: 'share' is not allowed"),
         (ROWS, {"top": 0}, "top: 0 is not allowed"),
-        ([1], {}, "series: expected a pandas DataFrame, got list"),
+        ([1], {}, "series: must be a DataFrame, got list"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(rows, options, message):

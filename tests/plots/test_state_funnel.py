@@ -43,7 +43,7 @@ def test_zero_events_are_drawn_without_shares():
         ({"steps": ["one"]}, "steps: 'one'"),
         ({"steps": []}, "steps: at least one metric of events is required"),
         ({"insights": STEPS[["interval"]]}, "steps: at least one metric of events is required"),
-        ({"insights": [1]}, "expected a pandas DataFrame"),
+        ({"insights": [1]}, "must be a DataFrame"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments, message):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds.records.frames import read_rows, to_pandas
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from attrib_ds.project import Project
+    from attrib_ds.records.input_frames import Frame
 
 
-def set_rates(project: Project, rates: pd.DataFrame) -> int:
+def set_rates(project: Project, rates: Frame) -> int:
     """Set exchange rates, each with the first date it applies to.
 
     Amounts of events in these currencies are converted to the currency of the project at the latest rate on
@@ -47,7 +49,8 @@ def set_rates(project: Project, rates: pd.DataFrame) -> int:
     ...     [at.admin.set_rates(shop, krone) for _ in range(2)]
     [1, 0]
     """
-    rows = read_rows(rates, required=("currency", "date", "rate"), argument="rates")
+    frame = read_frame("rates", rates)
+    rows = read_rows(frame, required=("currency", "date", "rate"), argument="rates")
     for row in rows:
         row.setdefault("rate")
     modified: Any = project.send("set_rates", rates=rows).value

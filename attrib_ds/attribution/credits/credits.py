@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
+    from attrib_ds.records.input_frames import Frame
 
 
 def attribute(
@@ -29,7 +30,7 @@ def attribute(
     models: Model | str | Sequence[Model | str] | Mapping[str, Model | str],
     *,
     confidence: float | None = None,
-    spend: pd.DataFrame | None = None,
+    spend: Frame | None = None,
     intervals: str = "closed_form",
     replicates: int = 200,
     seed: int = 0,

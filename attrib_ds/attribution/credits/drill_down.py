@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrib_ds.attribution.credits.returns import summed_into
-from attrib_ds.attribution.paths.tree import parents_of, require_columns
+from attrib_ds.attribution.paths.tree import TREE, parents_of
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from attrib_ds.records.input_frames import Frame
 
-def drill_down(credits: pd.DataFrame, nodes: pd.DataFrame, node_id: str | None = None) -> pd.DataFrame:
+
+def drill_down(credits: Frame, nodes: Frame, node_id: str | None = None) -> pd.DataFrame:
     """Divide the credit of a node among its children.
 
     Parameters
@@ -53,8 +56,8 @@ def drill_down(credits: pd.DataFrame, nodes: pd.DataFrame, node_id: str | None =
     >>> at.drill_down(credits, nodes, "brand")["node_id"].tolist()
     ['boots', 'brand', 'shoes']
     """
-    require_columns(nodes, "nodes", ("_id", "parentId", "type", "name"))
-    require_columns(credits, "credits", ("node_id",))
+    nodes = read_frame("nodes", nodes, TREE)
+    credits = read_frame("credits", credits, ("node_id",))
     parents = parents_of(nodes)
     if node_id is not None and node_id not in parents:
         raise InvalidRequest.choice("node_id", node_id, [node for node in parents if node is not None])

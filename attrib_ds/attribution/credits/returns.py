@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.intervals.uncertainty import BOUNDS
-from attrib_ds.attribution.paths.tree import ancestors_at, identifiers, replaced, require_columns
+from attrib_ds.attribution.paths.tree import TREE, ancestors_at, identifiers, replaced
 from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from attrib_ds.records.input_frames import Frame
 
 _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
 _COUNTS = ("conversions", "value", "share", "spend")
@@ -23,7 +26,7 @@ _RATIO_BOUNDS = ("cpa_low", "cpa_high", "roas_low", "roas_high")
 _FIRST = (*_CREDITS, "low", "high", "spend", *_RATIOS, *_RATIO_BOUNDS)
 
 
-def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
+def report_returns(credits: Frame, spend: Frame) -> pd.DataFrame:
     """Compute cost per conversion and return on ad spend.
 
     Parameters
@@ -62,11 +65,11 @@ def report_returns(credits: pd.DataFrame, spend: pd.DataFrame) -> pd.DataFrame:
     >>> at.report_returns(credits, spend)[["cpa", "roas"]].iloc[0].tolist()
     [7.5, 3.0]
     """
-    require_columns(credits, "credits", _CREDITS)
+    credits = read_frame("credits", credits, _CREDITS)
     return join_spend(credits, spend, models=list(dict.fromkeys(credits["model"])))
 
 
-def join_spend(credits: pd.DataFrame, spend: pd.DataFrame, *, models: list[str]) -> pd.DataFrame:
+def join_spend(credits: pd.DataFrame, spend: Frame, *, models: list[str]) -> pd.DataFrame:
     """Compute :func:`report_returns` for the named models, including those without any credit."""
     spent = checked_spend(spend)
     old = ["spend", *_RATIOS, *_RATIO_BOUNDS]
@@ -74,7 +77,7 @@ def join_spend(credits: pd.DataFrame, spend: pd.DataFrame, *, models: list[str])
     return with_ratios(joined)
 
 
-def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.DataFrame:
+def compare_models(credits: Frame, *, by: str = "conversions") -> pd.DataFrame:
     """Compare the credits of several models side by side.
 
     Parameters
@@ -109,7 +112,7 @@ def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.Data
     0   email          0.0     2.0     2.0
     1  search          4.0     2.0     2.0
     """
-    require_columns(credits, "credits", _CREDITS)
+    credits = read_frame("credits", credits, _CREDITS)
     if by not in ("conversions", "value", "share"):
         raise InvalidRequest.choice("by", by, ("conversions", "value", "share"))
     models = list(dict.fromkeys(credits["model"]))
@@ -135,7 +138,7 @@ def compare_models(credits: pd.DataFrame, *, by: str = "conversions") -> pd.Data
     return compared.sort_values(["spread", "node_id"], ascending=[False, True], ignore_index=True)
 
 
-def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFrame:
+def roll_up(credits: Frame, nodes: Frame, level: str) -> pd.DataFrame:
     """Sum credits into the ancestors of nodes at a level of the tree.
 
     Parameters
@@ -179,12 +182,14 @@ def roll_up(credits: pd.DataFrame, nodes: pd.DataFrame, level: str) -> pd.DataFr
       node_name  conversions
     0     Brand          4.0
     """
+    credits = read_frame("credits", credits, _CREDITS)
+    nodes = read_frame("nodes", nodes, TREE)
     return summed_into(credits, ancestors_at(nodes, level), nodes)
 
 
-def summed_into(credits: pd.DataFrame, ancestors: Mapping[str, str], nodes: pd.DataFrame) -> pd.DataFrame:
+def summed_into(credits: Frame, ancestors: Mapping[str, str], nodes: pd.DataFrame) -> pd.DataFrame:
     """Sum the credits of nodes into their ancestors; a node without an entry keeps its own row."""
-    require_columns(credits, "credits", _CREDITS)
+    credits = read_frame("credits", credits, _CREDITS)
     named = nodes[nodes["name"].notna()]
     names = dict(zip(identifiers(named["_id"]), named["name"], strict=True))
     bounds = [column for pair in BOUNDS.values() for column in pair]
@@ -198,7 +203,7 @@ def summed_into(credits: pd.DataFrame, ancestors: Mapping[str, str], nodes: pd.D
     return with_ratios(summed) if "spend" in summed.columns else summed
 
 
-def checked_spend(spend: pd.DataFrame) -> pd.DataFrame:
+def checked_spend(spend: Frame) -> pd.DataFrame:
     """Check a frame of spend and sum it to one row per node and currency.
 
     Raises
@@ -206,7 +211,7 @@ def checked_spend(spend: pd.DataFrame) -> pd.DataFrame:
     InvalidRequest
         If a column is missing, an amount is negative or not finite, or a node has no id.
     """
-    require_columns(spend, "spend", ("node_id", "spend"))
+    spend = read_frame("spend", spend, ("node_id", "spend"))
     amounts = pd.to_numeric(spend["spend"], errors="coerce").astype("float64")
     is_invalid = ~np.isfinite(amounts) | (amounts < 0)
     if is_invalid.any():

@@ -18,11 +18,11 @@ from attrib_ds.attribution.paths.money import OCCURRED, ORIGINAL
 from attrib_ds.attribution.paths.path_inputs import STATE
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.attribution.paths.tree import require_columns
 from attrib_ds.attribution.rules.weights import weighted
 from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.credits.model_labels import Models
     from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
+    from attrib_ds.records.input_frames import Frame
 
 _DATES = ("event", "state", "touch")
 _CELL = ["node_id", "currency", "day"]
@@ -45,7 +46,7 @@ def credit_series(
     interval: str = "day",
     date: str = "event",
     timezone: str | None = None,
-    spend: pd.DataFrame | None = None,
+    spend: Frame | None = None,
 ) -> pd.DataFrame:
     """Attribute conversions and their value to nodes, period by period.
 
@@ -119,9 +120,8 @@ def credit_series(
         raise InvalidRequest.choice("date", date, _DATES)
     paths.require_dates("a series of credits")
     zone = zone_of(timezone or paths.timezone)
-    if spend is not None:
-        require_columns(spend, "spend", ("node_id", "date", "spend"))
-    spent = _daily(paths.spend if spend is None else spend, zone)
+    own_spend = None if spend is None else read_frame("spend", spend, ("node_id", "date", "spend"))
+    spent = _daily(paths.spend if own_spend is None else own_spend, zone)
     dated = _Dated.of(paths, date)
     check_custom_weights(paths, chosen)
     rules = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}

@@ -18,14 +18,16 @@ from attrib_ds.attribution.experiments.posterior import (
     weigh_hypotheses,
 )
 from attrib_ds.attribution.models.model import check_level
-from attrib_ds.attribution.paths.tree import require_columns
 from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from attrib_ds.records.input_frames import Frame
 
 #: Label of the rows that average over models.
 AVERAGED: Final = "averaged"
@@ -38,8 +40,8 @@ _COLUMNS: Final = (
 
 
 def combine_with_experiment(
-    credits: pd.DataFrame,
-    effects: pd.DataFrame,
+    credits: Frame,
+    effects: Frame,
     *,
     controls: Sequence[str] = (),
     scaled: Sequence[str] = (),
@@ -118,6 +120,8 @@ def combine_with_experiment(
     >>> combined["combined"].round().tolist(), combined["disagreement"].round(1).tolist()
     ([103.0, 50.0], [0.5, nan])
     """
+    credits = read_frame("credits", credits, ("model", "node_id", "node_name", "conversions", "currency"))
+    effects = read_frame("effects", effects, ("node_id", "currency", "caused", "error"))
     _check(credits, effects, controls, scaled, confidence)
     # Concatenated frames may have duplicate index labels.
     credits = credits.reset_index(drop=True)
@@ -143,8 +147,6 @@ def _check(
     scaled: Sequence[str],
     confidence: float,
 ) -> None:
-    require_columns(credits, "credits", ("model", "node_id", "node_name", "conversions", "currency"))
-    require_columns(effects, "effects", ("node_id", "currency", "caused", "error"))
     check_level("confidence", confidence)
     for name, frame, keys in (
         ("credits", credits, ["model", "node_id", "currency"]),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attrib_ds.attribution.paths.paths import Paths
+    from attrib_ds.records.input_frames import FrameOrPath
 
 _KEYS = ["node_id", "currency"]
 
@@ -33,9 +34,9 @@ def incremental_effects(
     *,
     conventional: Model | str = "linear",
     controls: Sequence[str] = (),
-    withheld: object = None,
-    participants: object = None,
-    opportunities: object = None,
+    withheld: FrameOrPath | None = None,
+    participants: FrameOrPath | None = None,
+    opportunities: FrameOrPath | None = None,
     covariates: Sequence[str] = (),
     confidence: float = 0.95,
 ) -> pd.DataFrame:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.paths.paths import Paths
+    from attrib_ds.records.input_frames import FrameOrPath
 
     Numbers = NDArray[np.float64]
 
@@ -34,10 +35,10 @@ _MAX_DEVIATION: Final = 4.0
 
 def holdout_effects(
     paths: Paths,
-    withheld: object,
+    withheld: FrameOrPath,
     *,
-    participants: object = None,
-    opportunities: object = None,
+    participants: FrameOrPath | None = None,
+    opportunities: FrameOrPath | None = None,
     covariates: Sequence[str] = (),
     confidence: float = 0.95,
 ) -> pd.DataFrame:
@@ -51,14 +52,14 @@ def holdout_effects(
     ----------
     paths : Paths
         Paths with users, from ``Paths.from_frames`` or :func:`conversion_paths`.
-    withheld : DataFrame, pyarrow.Table or path of a Parquet file
+    withheld : DataFrame or path of a Parquet file
         One row per user and node that was withheld from the user: ``user_id``, ``node_id`` and, if only
         conversions in a window count, ``since`` and ``until`` (timestamps, both included).
-    participants : DataFrame, pyarrow.Table or path of a Parquet file, optional
+    participants : DataFrame or path of a Parquet file, optional
         One row per user and node that could have been withheld from the user, including those that were:
         ``user_id``, ``node_id`` and optionally ``since`` and ``until``, as above. By default all users of
         ``Paths.from_frames(users=...)`` take part for every node, in the window of its withheld users.
-    opportunities : DataFrame, pyarrow.Table or path of a Parquet file, optional
+    opportunities : DataFrame or path of a Parquet file, optional
         One row per touchpoint that a withheld user would have had, as an ad server logs it ("ghost ads"):
         ``user_id``, ``node_id``, ``date``. The comparison is then limited to users with a touchpoint or an
         opportunity and to their conversions from the first one on, which narrows intervals by about a third.

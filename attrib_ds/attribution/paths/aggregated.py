@@ -16,11 +16,12 @@ from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-    import pandas as pd
+
+    from attrib_ds.records.input_frames import Frame
 
 
 def read_sequences(
-    frame: pd.DataFrame,
+    frame: Frame,
     *,
     path: str,
     conversions: str,

@@ -14,10 +14,11 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
-from pyarrow.parquet import read_schema, read_table
+from pyarrow import parquet
 
 from attrib_ds.attribution.engines.engine import rebound
 from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.records.input_frames import read_table
 
 _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
@@ -57,7 +58,7 @@ class Input:
 
     @classmethod
     def open(cls, backend: Any, frame: object, *, argument: str) -> Input:
-        """Open a DataFrame, an Arrow table, a Parquet file or an Ibis table on an engine.
+        """Open a DataFrame of any library, a Parquet file or an Ibis table on an engine.
 
         Raises
         ------
@@ -71,14 +72,8 @@ class Input:
             if backend.name == "duckdb":
                 return cls(backend.read_parquet(files, table_name=argument), argument)
             # Other engines may be elsewhere, without access to the file.
-            frame = pa.concat_tables(map(read_table, files), promote_options="permissive")
-        table: Any = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else frame
-        if not isinstance(table, pa.Table):
-            raise InvalidRequest(
-                f"{argument}: {type(frame).__name__} is not a table; allowed: a pandas DataFrame, a pyarrow "
-                "Table, the path of a Parquet file or an Ibis table",
-                field=argument,
-            )
+            frame = pa.concat_tables(map(parquet.read_table, files), promote_options="permissive")
+        table = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else read_table(argument, frame)
         _distinct_names(table.column_names, argument)
         if not table.num_columns:
             raise InvalidRequest(f"{argument}: the table has no columns", field=argument)
@@ -223,7 +218,7 @@ def _parquet_files(path: Path, argument: str) -> list[Path]:
         raise InvalidRequest(f"{argument}: there is no Parquet file in {str(path)!r}", field=argument)
     for file in files:
         try:
-            read_schema(file)
+            parquet.read_schema(file)
         except (pa.ArrowException, OSError) as error:
             message = f"{argument}: {file.name!r} cannot be read: {error}"
             raise InvalidRequest(message, field=argument) from error

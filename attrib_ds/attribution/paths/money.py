@@ -11,12 +11,15 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from attrib_ds.attribution.engines.sums import total
-from attrib_ds.attribution.paths.tree import lazy, require_columns
+from attrib_ds.attribution.paths.tree import lazy
 from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+
+    from attrib_ds.records.input_frames import Frame
 
 #: Column of conversions: the date of the event, if windows end at the date of a state.
 OCCURRED = "occurred_date"
@@ -46,7 +49,7 @@ class Money:
     later_rate: str = "original"
 
     @classmethod
-    def of(cls, currency: str | None, rates: pd.DataFrame | None, *, later_rate: str = "original") -> Money:
+    def of(cls, currency: str | None, rates: Frame | None, *, later_rate: str = "original") -> Money:
         """Read rates as users write them.
 
         Parameters
@@ -246,8 +249,8 @@ def _refuse_other_currencies(later: ir.Table) -> None:
         )
 
 
-def _checked(rates: pd.DataFrame) -> pd.DataFrame:
-    require_columns(rates, "rates", ("currency", "date", "rate"))
+def _checked(rates: Frame) -> pd.DataFrame:
+    rates = read_frame("rates", rates, ("currency", "date", "rate"))
     currencies = rates["currency"].astype(TEXT)
     # Numbers are ambiguous: they may be days or seconds.
     texts = rates["date"] if not is_numeric_dtype(rates["date"]) else pd.Series(pd.NaT, index=rates.index)

@@ -26,6 +26,7 @@ from attrib_ds.attribution.paths.windows import Window
 from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attrib_ds.attribution.paths.windows import Lookback
+    from attrib_ds.records.input_frames import Frame, FrameOrPath
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,8 +116,8 @@ class Paths:
     @classmethod
     def from_frames(
         cls,
-        touchpoints: object,
-        conversions: object,
+        touchpoints: FrameOrPath,
+        conversions: FrameOrPath,
         *,
         lookback: Lookback = "30D",
         user: str = "user_id",
@@ -127,16 +129,16 @@ class Paths:
         value: str | None = None,
         currency: str | None = None,
         milestones: Mapping[str, str] | None = None,
-        users: object = None,
+        users: FrameOrPath | None = None,
         node_lookbacks: Mapping[str, str | timedelta] | None = None,
         precedence: Sequence[str] | None = None,
         reset: str = "none",
         kind: str | None = None,
         state: str | None = None,
         anchor: str = "event",
-        adjustments: object = None,
+        adjustments: FrameOrPath | None = None,
         in_currency: str | None = None,
-        rates: pd.DataFrame | None = None,
+        rates: Frame | None = None,
         later_rate: str = "original",
         memory: str | None = None,
         unchecked: bool = False,
@@ -145,11 +147,11 @@ class Paths:
 
         Parameters
         ----------
-        touchpoints : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table
+        touchpoints : DataFrame, path of a Parquet file or ibis.Table
             One row per touchpoint with the columns ``user``, ``node``, ``date`` (and ``touch``, ``type``).
             Ibis tables are computed by their own engine, such as Spark or a warehouse; other tables are sent
             there, so they should be small.
-        conversions : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table
+        conversions : DataFrame, path of a Parquet file or ibis.Table
             One row per conversion with the columns ``conversion``, ``user``, ``date`` and, optionally,
             ``value``, ``currency`` and milestones.
         lookback : str, timedelta or mapping, default "30D"
@@ -168,7 +170,7 @@ class Paths:
             Columns of conversions; ``"value"`` and ``"currency"`` if they exist.
         milestones : mapping of str to str, optional
             Names of milestones, to the columns of conversions with their dates, which may be null.
-        users : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table, optional
+        users : DataFrame, path of a Parquet file or ibis.Table, optional
             One row per observed user, including users without touchpoints and conversions: the column
             ``user``, ``since`` and ``until`` (instants; a conversion that ends the observation is its end),
             and covariates in further columns. Only incremental models use it.
@@ -187,7 +189,7 @@ class Paths:
             left out.
         anchor : {"event", "state"}, default "event"
             Whether windows end at the date of the conversion or of its state.
-        adjustments : DataFrame, pyarrow.Table, path of a Parquet file or ibis.Table, optional
+        adjustments : DataFrame, path of a Parquet file or ibis.Table, optional
             Amounts later than their conversion, such as refunds: ``conversion``, ``date``, ``value`` (below 0
             for a refund) and, if it is not that of the conversion, ``currency``. They are added to the value
             of their conversion and credited with its weights; models are fitted without them. Amounts of
@@ -285,7 +287,7 @@ class Paths:
     @classmethod
     def from_sequences(
         cls,
-        frame: pd.DataFrame,
+        frame: Frame,
         *,
         path: str,
         conversions: str,
@@ -491,9 +493,9 @@ class Paths:
         can_cache = self.has_users and has_all_features(self.touches)
         return replace(self, touches=self.touches.cache()) if can_cache else self
 
-    def with_spend(self, spend: pd.DataFrame) -> Paths:
+    def with_spend(self, spend: Frame) -> Paths:
         """Return the same paths with the spend of nodes."""
-        return replace(self, spend=spend)
+        return replace(self, spend=read_frame("spend", spend))
 
     def names(self, node_ids: pd.Series[Any]) -> pd.Series[Any]:
         """Return the names of nodes, or the id of a node without a name."""

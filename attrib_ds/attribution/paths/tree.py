@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import ibis
-import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_numeric_dtype
 
@@ -17,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import ibis.expr.types as ir
+    import pandas as pd
+
+
+#: Columns of a frame of the tree.
+TREE: Final = ("_id", "parentId", "type", "name")
 
 
 def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
@@ -25,7 +29,6 @@ def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
     The level ``"channel"`` maps a node to the name of its channel, if it has one: the nodes of a channel are
     in several trees.
     """
-    require_columns(nodes, "nodes", ("_id", "parentId", "type", "name"))
     if level not in NODE_TYPES:
         raise InvalidRequest.choice("level", level, NODE_TYPES)
     parents = parents_of(nodes)
@@ -82,15 +85,3 @@ def replaced(node_ids: pd.Series[Any], by: Mapping[str, str]) -> pd.Series[Any]:
 def lazy(frame: pd.DataFrame) -> ir.Table:
     """Return a small frame as a lazy table, to join with tables of any engine."""
     return ibis.memtable(pa.Table.from_pandas(frame, preserve_index=False))
-
-
-def require_columns(frame: pd.DataFrame, argument: str, columns: tuple[str, ...]) -> None:
-    """Require a DataFrame with some columns."""
-    if not isinstance(frame, pd.DataFrame):
-        raise InvalidRequest(f"{argument}: {type(frame).__name__} is not a DataFrame", field=argument)
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise InvalidRequest(
-            f"{argument}: the columns {', '.join(missing)} are missing; required: {', '.join(columns)}",
-            field=argument,
-        )

@@ -70,9 +70,9 @@ def test_spend_is_summed_and_its_ratios_are_new():
     ("arguments", "message"),
     [
         ((CREDITS, NODES, "brnd"), "node_id: 'brnd' is not allowed.*did you mean 'brand'"),
-        ((CREDITS, NODES.drop(columns="parentId")), "nodes: the columns parentId are missing"),
-        ((CREDITS.drop(columns="node_id"), NODES), "credits: the columns node_id are missing"),
-        ((CREDITS, "nodes"), "nodes: str is not a DataFrame"),
+        ((CREDITS, NODES.drop(columns="parentId")), "nodes: no column 'parentId'"),
+        ((CREDITS.drop(columns="node_id"), NODES), "credits: no column 'node_id'"),
+        ((CREDITS, "nodes"), "nodes: must be a DataFrame, got str"),
     ],
 )
 def test_bad_input_is_refused_by_name(arguments, message):

@@ -155,8 +155,8 @@ def test_spend_without_a_currency_takes_the_only_currency_of_the_conversions():
         (spend_of(("search", np.nan, "EUR")), "nan in row 0"),
         (spend_of(("search", np.inf, "EUR")), "inf in row 0"),
         (spend_of((None, 1.0, "EUR")), "'node_id' has missing values"),
-        (spend_of(("search", 1.0, "EUR")).drop(columns="spend"), "the columns spend are missing"),
-        ([1, 2], "list is not a DataFrame"),
+        (spend_of(("search", 1.0, "EUR")).drop(columns="spend"), "no column 'spend'"),
+        ([1, 2], "must be a DataFrame, got list"),
     ],
 )
 def test_bad_spend_is_refused(spend, message):

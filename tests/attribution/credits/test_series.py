@@ -207,7 +207,7 @@ def test_credit_without_a_currency_is_not_merged_into_another_currency():
         (SPEND.assign(date=["2025-01-01", "soon", "2025-01-01"]), "spend: .*'date' is 'soon' in row 1"),
         (SPEND.assign(date=[None, "2025-01-01", "2025-01-01"]), "spend: .*'date' is missing in row 0"),
         (SPEND.assign(spend=[1.0, -2.0, 3.0]), "spend: .*'spend' is -2.0 in row 1; allowed: 0 or more"),
-        (SPEND.drop(columns="node_id"), "spend: the columns node_id are missing"),
+        (SPEND.drop(columns="node_id"), "spend: no column 'node_id'"),
     ],
 )
 def test_bad_spend_is_refused_by_name(spend, message):

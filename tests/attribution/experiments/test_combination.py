@@ -253,7 +253,7 @@ def test_credits_without_intervals_have_no_sampling_error():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"credits": credits_of(MODELLED).drop(columns="node_name")}, "the columns node_name are missing"),
+        ({"credits": credits_of(MODELLED).drop(columns="node_name")}, "no column 'node_name'"),
         ({"effects": effects_of(MODELLED, 0.0)}, "'error' has values that are missing or not above 0"),
         ({"effects": effects_of([1.0], 1.0, nodes=["tv"])}, "no node has both credits and an experiment"),
         ({"effects": pd.concat([effects_of(MODELLED, 1.0)] * 2)}, "effects: .*'display'.* occurs twice"),

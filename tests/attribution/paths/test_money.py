@@ -202,7 +202,7 @@ def test_the_state_does_not_decide_the_rate():
         (RATES.iloc[1:], "there is no rate of USD to EUR on 2025-01-06, which conversions need"),
         (RATES[RATES["currency"] != "GBP"], "there is no rate of GBP to EUR on 2025-01-05"),
         (None, "there is no rate of GBP to EUR on 2025-01-05"),
-        (RATES.drop(columns="date"), "rates: the columns date are missing"),
+        (RATES.drop(columns="date"), "rates: no column 'date'"),
         (RATES.assign(rate=[0.9, 0.0, 1.2, 1.0]), "the column 'rate' is not a rate.*row 1"),
         (RATES.assign(rate=["0.9", "x", "1", "1"]), "the column 'rate' is not a rate.*row 1"),
         (RATES.assign(date=["2025-01-06", "2025-01-06", "2025-01-01", "2025-01-01"]), "twice.*row 1"),
@@ -210,7 +210,7 @@ def test_the_state_does_not_decide_the_rate():
         (RATES.assign(currency=["USD", None, "GBP", "EUR"]), "the column 'currency' is missing.*row 1"),
         (RATES.assign(date=20250101), r"the column 'date' is not a date.*row 0 \(20250101\)"),
         (RATES.assign(rate=[0.9, -1.0, 1.2, 1.0]), r"the column 'rate' is not a rate.*row 1 \(-1.0\)"),
-        ([1], "rates: list is not a DataFrame"),
+        ([1], "rates: must be a DataFrame, got list"),
     ],
 )
 def test_missing_and_wrong_rates_are_refused_by_name(rates, message):

@@ -1,0 +1,142 @@
+"""Channels of sources, media, campaigns and referrers, by the published definitions and by users' own rules."""
+
+import ibis
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import attrib_ds as at
+from attrib_ds.errors import InvalidRequest
+
+
+def channel_of(rules=None, **values):
+    return at.assign_channels(pd.DataFrame({name: [value] for name, value in values.items()}), rules).item()
+
+
+@pytest.mark.parametrize(
+    ("source", "medium", "campaign", "channel"),
+    [
+        # The published definitions of Google Analytics, in its order.
+        ("(direct)", "(none)", None, "Direct"),
+        ("(direct)", "(not set)", None, "Direct"),
+        (None, None, None, "Direct"),
+        ("google", "cpc", "eu cross-network sale", "Cross-network"),
+        ("amazon", "cpc", None, "Paid Shopping"),
+        ("google", "cpc", "winter-shopping", "Paid Shopping"),
+        ("google", "cpc", "workshop", "Paid Search"),
+        ("google", "cpc", "my shop", "Paid Shopping"),
+        ("google", "cpc", "eshop", "Paid Shopping"),
+        ("google", "cpm", None, "Paid Search"),
+        ("google", "paid_search", None, "Paid Search"),
+        ("facebook", "paid-social", None, "Paid Social"),
+        ("youtube", "cpv", None, "Paid Video"),
+        ("youtube", "cpc", None, "Paid Video"),
+        ("some-network", "cpm", None, "Display"),
+        ("some-network", "retargeting", None, "Paid Other"),
+        ("ebay.de", "referral", None, "Organic Shopping"),
+        ("l.instagram.com", "referral", None, "Organic Social"),
+        ("blog", "social network", None, "Organic Social"),
+        ("m.youtube.com", "referral", None, "Organic Video"),
+        ("partner", "video", None, "Organic Video"),
+        ("duckduckgo.com", "referral", None, "Organic Search"),
+        ("somewhere", "organic", None, "Organic Search"),
+        ("e mail", None, None, "Email"),
+        ("crm", "e-mail", None, "Email"),
+        ("partner", "affiliate", None, "Affiliates"),
+        ("partner", "app", None, "Referral"),
+        ("podcast", "audio", None, "Audio"),
+        ("sms", "text", None, "SMS"),
+        ("crm", "web push", None, "Mobile Push Notifications"),
+        ("firebase", None, None, "Mobile Push Notifications"),
+        ("partner", "print", None, "Unassigned"),
+        # Assistants are not search, though some are pages of search engines.
+        ("gemini.google.com", "referral", None, "AI Assistants"),
+        ("copilot.microsoft.com", "referral", None, "AI Assistants"),
+        ("Perplexity", None, None, "AI Assistants"),
+        # Webmail is neither.
+        ("mail.google.com", "referral", None, "Email"),
+        # Names that only contain another.
+        ("notgoogle", "referral", None, "Referral"),
+        ("x.example", "referral", None, "Referral"),
+        ("x.com", "referral", None, "Organic Social"),
+    ],
+)
+def test_default_channels(source, medium, campaign, channel):
+    assert channel_of(source=source, medium=medium, campaign=campaign) == channel
+
+
+@pytest.mark.parametrize(
+    ("referrer", "channel"),
+    [
+        ("https://www.google.com/search?q=x", "Organic Search"),
+        ("android-app://com.linkedin.android/", "Organic Social"),
+        ("https://chatgpt.com/", "AI Assistants"),
+        ("news.example", "Referral"),
+        ("", "Direct"),
+    ],
+)
+def test_a_referrer_counts_if_there_is_no_source(referrer, channel):
+    assert channel_of(source=None, medium=None, referrer=referrer) == channel
+    assert channel_of(source="crm", medium="email", referrer=referrer) == "Email"
+
+
+def test_case_and_spaces_do_not_matter():
+    assert channel_of(utm_source=" Google ", utm_medium="CPC") == "Paid Search"
+
+
+def test_rules_are_edited_as_rows():
+    rules = at.channel_rules()
+    partners = pd.DataFrame({"channel": ["Partners"], "source": [r"(.*\.)?partner\.example"]})
+    assert channel_of(pd.concat([partners, rules]), source="A.partner.example", medium="cpc") == "Partners"
+    without = rules[rules["channel"] != "AI Assistants"]
+    assert channel_of(without, source="chatgpt.com", medium="referral") == "Referral"
+    renamed = rules.assign(channel=rules["channel"].replace("Organic Search", "SEO"))
+    assert channel_of(renamed, source="bing", medium="organic") == "SEO"
+    assert at.channel_rules().equals(rules)
+
+
+def test_a_blank_value_can_be_a_condition():
+    rules = pd.DataFrame({"channel": ["Untagged"], "medium": [""], "source": [".+"]})
+    frame = pd.DataFrame({"source": ["a", "a", None], "medium": [None, "m", None]})
+    assert at.assign_channels(frame, rules).tolist() == ["Untagged", "Unassigned", "Unassigned"]
+
+
+def test_a_class_of_characters_keeps_its_case():
+    rules = pd.DataFrame({"channel": ["Numbered"], "campaign": [r"\S+\D\d+"]})
+    assert channel_of(rules, campaign="Spring-12") == "Numbered"
+
+
+def test_the_index_and_an_empty_frame():
+    frame = pd.DataFrame({"source": ["google", None]}, index=["b", "a"])
+    assert at.assign_channels(frame).to_dict() == {"b": "Organic Search", "a": "Direct"}
+    assert at.assign_channels(frame[:0]).tolist() == []
+
+
+def test_columns_of_ibis_tables_stay_lazy():
+    frame = pa.table({"utm_source": ["google", None], "utm_medium": ["cpc", None]})
+    table = ibis.duckdb.connect().create_table("visits", frame)
+    channels = table.mutate(channel=at.assign_channels(table)).to_pyarrow()["channel"].to_pylist()
+    assert channels == ["Paid Search", "Direct"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "complaint"),
+    [
+        (pd.DataFrame({"source": ["a"]}), "rules: no column 'channel'"),
+        (pd.DataFrame({"channel": ["A"], "medum": ["a"]}), "'medum' is not allowed.*did you mean 'medium'"),
+        (pd.DataFrame({"channel": ["A"], "medium": ["("]}), r"'\(', medium in row 0, is not a regular"),
+        (pd.DataFrame({"channel": ["A"], "medium": ["(?<=a)b"]}), "medium in row 0, is not a regular"),
+        (pd.DataFrame({"channel": ["A", None], "medium": ["a", "b"]}), "the rule in row 1 has no channel"),
+        (pd.DataFrame({"channel": ["A"], "medium": [None]}), "row 0 has no condition and would match"),
+    ],
+)
+def test_rules_that_cannot_be_used_are_refused(rules, complaint):
+    with pytest.raises(InvalidRequest, match=complaint):
+        at.assign_channels(pd.DataFrame({"source": ["a"]}), rules)
+
+
+def test_frames_without_a_source_are_refused():
+    with pytest.raises(InvalidRequest, match="frame: no column of a source"):
+        at.assign_channels(pd.DataFrame({"visitor": ["a"]}))
+    with pytest.raises(InvalidRequest, match="no column 'sourc'.*did you mean 'source'"):
+        at.assign_channels(pd.DataFrame({"source": ["a"]}), columns={"source": "sourc"})
