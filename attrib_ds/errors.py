@@ -14,8 +14,8 @@
     └── Unavailable         503  the service or its file cannot be used now
         └── ProjectInUse    503  another process holds the project's file
 
-Warnings of this package: :class:`UnknownFields`, :class:`ConfoundingWarning`, :class:`ContaminatedHoldout`,
-:class:`UnevenHoldout`.
+Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
+:class:`IgnoredColumns`, :class:`ConfoundingWarning`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ __all__ = [
     "ConfoundingWarning",
     "ContaminatedHoldout",
     "Forbidden",
+    "IgnoredColumns",
     "InvalidRequest",
+    "NoConversions",
     "NotFound",
     "NotSupported",
     "ProjectInUse",
@@ -46,6 +48,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "UnevenHoldout",
+    "UnknownCurrency",
     "UnknownFields",
 ]
 
@@ -177,6 +180,18 @@ class ProjectInUse(Unavailable):
 
 class UnknownFields(UserWarning):
     """A service returned fields that this version does not have."""
+
+
+class UnknownCurrency(UserWarning):
+    """Values without a currency cannot be compared with spend in one."""
+
+
+class NoConversions(UserWarning):
+    """An export has no event of the names that are conversions."""
+
+
+class IgnoredColumns(UserWarning):
+    """A file has columns with parts of the traffic source that are not used."""
 
 
 class ConfoundingWarning(UserWarning):

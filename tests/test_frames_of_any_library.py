@@ -18,6 +18,9 @@ import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
+# The exports here are a single visit.
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.NoConversions")
+
 TOUCHPOINTS = pd.DataFrame(
     {
         "user_id": ["u", "u", "v", "w"],
@@ -49,12 +52,12 @@ NODES = pd.DataFrame(
     }
 )
 SEQUENCES = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1], "nulls": [5, 2]})
-PATHS = at.Paths.from_frames(TOUCHPOINTS, CONVERSIONS.drop(columns="currency"))
+PATHS = at.Paths.from_frames(TOUCHPOINTS, CONVERSIONS.drop(columns="currency"), currency="EUR")
 CREDITS = at.attribute(PATHS, ["first_touch", "linear"])
 SERIES = at.credit_series(PATHS, "linear", interval="day")
 EXPLANATION = at.explain(PATHS, "linear", "1")
 EXPLANATION.attrs.clear()
-EFFECTS = pd.DataFrame({"node_id": ["search"], "currency": [None], "caused": [1.2], "error": [0.4]})
+EFFECTS = pd.DataFrame({"node_id": ["search"], "currency": ["EUR"], "caused": [1.2], "error": [0.4]})
 WORLD = at.simulate("random", users=2_000, seed=1, holdout=0.2)
 TRIAL = WORLD.users[["user_id"]].merge(WORLD.withheld[["node_id"]].drop_duplicates(), how="cross")
 WORLD_PATHS = at.Paths.from_frames(WORLD.touchpoints, WORLD.conversions, users=WORLD.users)

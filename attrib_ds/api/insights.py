@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 
+from attrib_ds import instants
+from attrib_ds.attribution import calendar
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import date, datetime
 
     from attrib_ds.filters import Predicate
     from attrib_ds.project import Project
@@ -60,7 +63,9 @@ def interaction_insights(
     DataFrame
         One row per group and interval that has interactions, or a single row without either: ``group``,
         ``interval`` (str), ``sessionCount`` (Int64, interactions online and offline), ``hitCount`` (Int64),
-        ``durationSum`` (float64, seconds).
+        ``durationSum`` (float64, seconds). With a calendar interval also ``is_partial`` (boolean): ``since``
+        or ``until`` lies inside the interval, or it is not over yet. Without ``until``, the day of the last
+        interaction is the last one.
 
     Raises
     ------
@@ -73,6 +78,8 @@ def interaction_insights(
     >>> at.interaction_insights(at.sample_project(), interval="quarter")["interval"].tolist()
     ['2025-Q1', '2025-Q2']
     """
+    since = project.bound(since, argument="since", timezone=timezone)
+    until = project.bound(until, argument="until", timezone=timezone)
     answer = project.send(
         "interaction_insights",
         group_by=group_by,
@@ -87,7 +94,11 @@ def interaction_insights(
         bots=bots,
         timezone=timezone,
     )
-    return to_pandas(answer.read())
+    frame = to_pandas(answer.read())
+    if interval in calendar.INTERVALS:
+        last = _last_day(project, timezone) if until is None else instants.parse(until, argument="until")
+        _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
+    return frame
 
 
 def event_insights(
@@ -132,7 +143,8 @@ def event_insights(
     DataFrame
         One row per group and interval that overlaps the period, with or without events:
         ``identifier`` (the project's id, or the reference of the event type), ``interval`` (str) and, for
-        each metric, ``values.<metric>`` (float64). By interval, then by identifier.
+        each metric, ``values.<metric>`` (float64). By interval, then by identifier. With a calendar interval
+        also ``is_partial`` (boolean): ``since`` or ``until`` lies inside the interval, or it is not over yet.
 
     Raises
     ------
@@ -152,6 +164,8 @@ def event_insights(
     >>> rows["interval"].tolist()
     ['2025-Q1', '2025-Q2']
     """
+    since = project.bound(since, argument="since", timezone=timezone)
+    until = project.bound(until, argument="until", timezone=timezone)
     answer = project.send(
         "event_insights",
         metrics=metrics,
@@ -166,4 +180,39 @@ def event_insights(
     values = [json.loads(text) for text in frame.pop("values")]
     for key in dict.fromkeys(metrics):
         frame[f"values.{key}"] = pd.array([sums[key] for sums in values], dtype="float64")
+    if interval in calendar.INTERVALS:
+        last = instants.parse(until, argument="until")
+        _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
     return frame
+
+
+def _last_day(project: Project, timezone: str | None) -> datetime | None:
+    """Return the last instant of the last day with an interaction; None if there is none."""
+    answer = project.send(
+        "interaction_insights", interval="day", sort="-interval", timezone=timezone, filtered=None, bots=None
+    )
+    days = answer.read()["interval"]
+    if not len(days):
+        return None
+    day = date.fromisoformat(days[0].as_py())
+    return instants.last_instant(day, ZoneInfo(timezone or "UTC"), argument="until")
+
+
+def _mark_partial(
+    frame: pd.DataFrame, interval: str, *, since: Any, last: datetime | None, timezone: str | None
+) -> None:
+    """Add the column ``is_partial``: the first and the last interval may be counted in part only."""
+    zone, present, step = ZoneInfo(timezone or "UTC"), instants.now(), timedelta(milliseconds=1)
+
+    def label(instant: datetime) -> str:
+        day = datetime.combine(instant.astimezone(zone).date(), time())
+        return str(calendar.labels(pd.Series([day]), interval)[0])
+
+    last = present if last is None else min(last, present)
+    partial = {label(last)} & {label(last + step)}
+    if since is not None:
+        first = instants.parse(since, argument="since")
+        partial |= {label(first)} & {label(first - step)}
+    # Labels sort by time; later intervals, which have not begun, are not over either.
+    is_later = frame["interval"] > label(last)
+    frame["is_partial"] = (frame["interval"].isin(partial) | is_later).astype("boolean")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 import attrib_ds as at
 from attrib_ds.commands.output import show, show_error
 from attrib_ds.commands.report import side_by_side, write_report
+from attrib_ds.contract.currencies import CURRENCIES
 from attrib_ds.dtypes import TEXT
 from attrib_ds.importers.column_options import LISTED, OPTIONS
 from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
@@ -47,19 +49,16 @@ def demo(options: argparse.Namespace) -> None:
 
 def attribute(options: argparse.Namespace) -> None:
     """Attribute the conversions in users' files and print the credits."""
-    read = _read(options)
-    default = _DEMO_MODELS if read.paths.has_dates else _SEQUENCE_MODELS
-    models = default if options.models is None else [name.strip() for name in options.models.split(",")]
-    spend, rejected = None, read.rejected
-    if options.spend is not None:
-        spend, rejected_spend = read_spend(options.spend, columns=_columns(options))
-        rejected = pd.concat([rejected, rejected_spend], ignore_index=True)
-    credits = at.attribute(read.paths, models, confidence=options.confidence, spend=spend)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        read, credits, rejected = _attributed(options)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
         show(f"Columns of {kind}: {', '.join(_shown(role, column) for role, column in columns.items())}")
     _report_rejected(rejected, options.out)
+    for warning in caught:
+        show_error(str(warning.message))
     _print_credited(credits, confidence=options.confidence)
     if options.out is not None:
         notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
@@ -71,6 +70,21 @@ def _shown(role: str, column: str | Sequence[str]) -> str:
     return f"{role} = {column if isinstance(column, str) else ', '.join(column)}"
 
 
+def _attributed(options: argparse.Namespace) -> tuple[FilePaths, pd.DataFrame, pd.DataFrame]:
+    """Return what was read, its credits and all rejected rows."""
+    read = _read(options)
+    default = _DEMO_MODELS if read.paths.has_dates else _SEQUENCE_MODELS
+    models = default if options.models is None else [name.strip() for name in options.models.split(",")]
+    spend, rejected = None, read.rejected
+    if options.spend is not None:
+        spend, rejected_spend = read_spend(
+            options.spend, columns=_columns(options), currency=_currency(options)
+        )
+        rejected = pd.concat([rejected, rejected_spend], ignore_index=True)
+    credits = at.attribute(read.paths, models, confidence=options.confidence, spend=spend)
+    return read, credits, rejected
+
+
 def _read(options: argparse.Namespace) -> FilePaths:
     if options.paths is None and options.touchpoints is None:
         options.wrong_usage("--touchpoints FILE (with --conversions FILE) or --paths FILE is required")
@@ -78,11 +92,14 @@ def _read(options: argparse.Namespace) -> FilePaths:
         options.wrong_usage("--paths FILE cannot be combined with --touchpoints or --conversions")
     columns = _columns(options)
     if options.paths is not None:
-        return read_sequences(options.paths, columns=columns, separator=options.separator)
+        return read_sequences(
+            options.paths, columns=columns, currency=_currency(options), separator=options.separator
+        )
     return read_paths(
         options.touchpoints,
         options.conversions,
         columns=columns,
+        currency=_currency(options),
         lookback=options.lookback,
         dayfirst=options.dayfirst,
         aggregate=options.aggregate,
@@ -91,11 +108,19 @@ def _read(options: argparse.Namespace) -> FilePaths:
 
 def _columns(options: argparse.Namespace) -> dict[str, str | list[str]]:
     named = {role: getattr(options, f"column_{role}") for role in OPTIONS}
+    if named["currency"] in CURRENCIES:
+        del named["currency"]
     columns: dict[str, str | list[str]] = {role: name for role, name in named.items() if name is not None}
     for role in LISTED:
         if "," in (named[role] or ""):
             columns[role] = [name.strip() for name in named[role].split(",")]
     return columns
+
+
+def _currency(options: argparse.Namespace) -> str | None:
+    """Return the currency of amounts that have none, if the option is a code and not a column."""
+    named = options.column_currency
+    return named if named in CURRENCIES else None
 
 
 def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
@@ -150,7 +175,7 @@ def _texts_side_by_side(credits: pd.DataFrame, cells: pd.Series[Any]) -> pd.Data
         of_model = credits["model"] == model
         texts = credits.loc[of_model, keys].assign(**{model: cells[of_model]})
         rows = rows.merge(texts, on=keys, how="left")
-    rows.insert(0, "node", rows["node_name"].where(rows["node_id"].notna(), "unattributed"))
+    rows = rows.rename(columns={"node_name": "node"})
     has_currencies = len(credits["currency"].dropna().unique()) > 1
     return rows[["node", *(["currency"] if has_currencies else []), *models]].fillna("")
 

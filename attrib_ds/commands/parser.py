@@ -103,8 +103,13 @@ def _add_attribute(actions: Actions) -> None:
     own.add_argument("--confidence", type=float, metavar="LEVEL", help="add intervals, such as 0.95")
     own.add_argument("--out", type=Path, metavar="DIR", help="write a report and the credits there too")
     for role, option in OPTIONS.items():
+        is_currency = role == "currency"
         own.add_argument(
-            option, dest=f"column_{role}", metavar="COLUMN", help=f"column of the {role.replace('_', ' ')}"
+            option,
+            dest=f"column_{role}",
+            metavar="COLUMN|CODE" if is_currency else "COLUMN",
+            help=f"column of the {role.replace('_', ' ')}"
+            + (", or the code of amounts without a currency, such as EUR" if is_currency else ""),
         )
     own.set_defaults(run=lambda options: commands.attribution.attribute(options), wrong_usage=own.error)
 

@@ -222,6 +222,6 @@ def side_by_side(credits: pd.DataFrame, *, by: str) -> pd.DataFrame:
         compared = summed.assign(currency=None)
     ordered = compared.sort_values(models[-1], ascending=False, kind="stable")
     ordered = pd.concat([ordered[ordered["node_id"].notna()], ordered[ordered["node_id"].isna()]])
-    ordered["node"] = ordered["node_name"].where(ordered["node_id"].notna(), "unattributed")
     has_currencies = len(ordered["currency"].dropna().unique()) > 1
+    ordered = ordered.rename(columns={"node_name": "node"})
     return ordered[["node", *(["currency"] if has_currencies else []), *models]].reset_index(drop=True)

@@ -9,7 +9,14 @@ import duckdb
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.conversion_names import reference_sql, references
 from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_exports
-from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
+from attrib_ds.importers.journey_tables import (
+    CONVERSIONS,
+    VIEWS,
+    VISITS,
+    assemble,
+    create_table,
+    warn_without_conversions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,6 +112,11 @@ def read_ga4(
     InvalidRequest
         If an export cannot be read, an argument is not allowed, or revenue has no currency.
 
+    Warns
+    -----
+    NoConversions
+        If no event has the name of a conversion; the message lists the names in the export.
+
     Examples
     --------
     >>> import pandas as pd
@@ -142,6 +154,13 @@ def read_ga4(
     _create_visits(connection, is_last_click=traffic == "last_click")
     _create_views(connection)
     _create_conversions(connection, references_by_name)
+    warn_without_conversions(
+        connection,
+        "event_name",
+        "FROM source_events",
+        expected=f"no event has the name {' or '.join(map(repr, references_by_name))}",
+        advice='Choose among them with conversions=["NAME"]',
+    )
     # Two accounts in one session are two on the device, though the session has the last one.
     return assemble(
         connection, "ga4", stitch=stitch, currency=currency, channels=channels, sightings="source_events"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from attrib_ds.contract.currencies import CURRENCIES, EXPECTED
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, NoConversions
 from attrib_ds.importers.journeys import REVENUE, SOURCE_ID, Journeys
 from attrib_ds.importers.traffic import Traffic, chain, referrer_type, tree
+from attrib_ds.printable import printable
 from attrib_ds.queries.channel_rules import channel_rules, channels_of, read_rules
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import literal, quoted
@@ -60,6 +62,7 @@ CONVERSIONS: Final = {
 }
 _TRAFFIC: Final = [field.name for field in fields(Traffic)]
 _SEPARATOR: Final = "\x1f"
+_MAX_NAMES: Final = 20
 
 
 def create_table(
@@ -88,6 +91,39 @@ def create_table(
         f"CAST({columns.get(name, name)} AS {sql_type}) AS {name}" for name, sql_type in types.items()
     )
     connection.execute(f"CREATE TABLE {table} AS SELECT {selected} {rows}")
+
+
+def warn_without_conversions(
+    connection: duckdb.DuckDBPyConnection, names: str, rows: str, *, expected: str, advice: str
+) -> None:
+    """Warn if the table ``conversions`` is empty, with the names that occur.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Database of the table.
+    names : str
+        SQL expression for the names.
+    rows : str
+        Rest of the query, from ``FROM`` on.
+    expected : str
+        What the names of conversions are.
+    advice : str
+        How to choose others.
+    """
+    if connection.execute("SELECT count(*) FROM conversions").fetchall()[0][0]:
+        return
+    seen = connection.execute(
+        f"SELECT {names} AS name, count(*) AS times {rows} GROUP BY name HAVING name IS NOT NULL "
+        "ORDER BY times DESC, name"
+    ).fetchall()
+    listed = ", ".join(f"{name} ({times:,})" for name, times in seen[:_MAX_NAMES]) or "none"
+    others = f" and {len(seen) - _MAX_NAMES:,} others" if len(seen) > _MAX_NAMES else ""
+    warnings.warn(
+        f"there are no conversions: {expected}. Names in the data: {printable(listed)}{others}. {advice}",
+        NoConversions,
+        stacklevel=3,
+    )
 
 
 def assemble(

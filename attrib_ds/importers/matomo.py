@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 
 from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_exports
-from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
+from attrib_ds.importers.journey_tables import (
+    CONVERSIONS,
+    VIEWS,
+    VISITS,
+    assemble,
+    create_table,
+    warn_without_conversions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,6 +72,11 @@ def read_matomo(
     InvalidRequest
         If the visits cannot be read, or revenue has no currency.
 
+    Warns
+    -----
+    NoConversions
+        If there is no order and no goal; the message lists the types of actions.
+
     Examples
     --------
     >>> from attrib_ds import attribute, read_matomo
@@ -118,6 +130,13 @@ def read_matomo(
     )
     create_table(connection, "views", VIEWS, columns, rows)
     _create_conversions(connection)
+    warn_without_conversions(
+        connection,
+        "type",
+        "FROM actions",
+        expected="no action has the type 'ecommerceOrder' or 'goal'",
+        advice="Define a goal in Matomo for the actions that are conversions",
+    )
     return assemble(connection, "matomo", stitch=stitch, currency=currency, channels=channels)
 
 

@@ -5,6 +5,7 @@ Rows that cannot be read are listed with the reason; the others are used.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import IgnoredColumns, InvalidRequest
 from attrib_ds.importers.column_names import LEVEL_NAMES
 from attrib_ds.importers.conversion_names import references
 from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
@@ -63,6 +64,7 @@ def read_journeys(
     conversions: FrameOrPath | None = None,
     *,
     columns: Mapping[str, Named] | None = None,
+    currency: str | None = None,
     event_type: str = "conversion",
     channels: Frame | None = None,
     dayfirst: bool | None = None,
@@ -83,6 +85,8 @@ def read_journeys(
         medium, campaign, ad group, ad or keyword as in exports, others as the levels channel, campaign,
         adset, ad and keyword, in the order given. By default a column of nodes or channels, else the columns
         of source, medium and campaign. Times without an offset are UTC.
+    currency : str, optional
+        Currency of values that have none. Values of unknown currency have no ROAS beside spend in one.
     event_type : str, default "conversion"
         Event type of the conversions in a project.
     channels : DataFrame, optional
@@ -105,8 +109,8 @@ def read_journeys(
     Raises
     ------
     InvalidRequest
-        If a file, column or role does not exist, there are no readable rows, or identifiers of conversions
-        are not unique.
+        If a file, column or role does not exist, there are no readable rows, identifiers of conversions are
+        not unique, or ``currency`` is not a currency code.
 
     Examples
     --------
@@ -144,7 +148,12 @@ def read_journeys(
         if f"conversion_{role}" in named:
             named[role] = named[f"conversion_{role}"]
     events, rejected_conversions = _read_conversions(
-        conversion_table, named, where, has_own_table=has_own_table, aggregate=aggregate
+        conversion_table,
+        named,
+        where,
+        has_own_table=has_own_table,
+        currency=currency,
+        aggregate=aggregate,
     )
     _create_visits(connection, points)
     _create_conversions(connection, events, reference)
@@ -155,7 +164,7 @@ def read_journeys(
     connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM rejected_rows")
     create_table(connection, "views", VIEWS, dict.fromkeys(VIEWS, "NULL"), "WHERE false")
     journeys = assemble(
-        connection, "journeys", stitch=False, currency=None, channels=channels, has_units=False
+        connection, "journeys", stitch=False, currency=currency, channels=channels, has_units=False
     )
     return replace(
         journeys, columns={"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
@@ -167,13 +176,19 @@ def read_paths(
     conversions: Path | None = None,
     *,
     columns: Mapping[str, Named] | None = None,
+    currency: str | None = None,
     lookback: str | timedelta = "30D",
     dayfirst: bool | None = None,
     aggregate: bool = False,
 ) -> FilePaths:
     """Read touchpoints and conversions from files as :func:`read_journeys` does, and build the paths."""
     journeys = read_journeys(
-        touchpoints, conversions, columns=columns, dayfirst=dayfirst, aggregate=aggregate
+        touchpoints,
+        conversions,
+        columns=columns,
+        currency=currency,
+        dayfirst=dayfirst,
+        aggregate=aggregate,
     )
     counts = {"touchpoints": len(journeys.interactions), "conversions": len(journeys.events)}
     return FilePaths(journeys.paths(lookback=lookback), counts, journeys.columns, journeys.rejected)
@@ -230,14 +245,20 @@ def _create_conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table,
 
 
 def _read_conversions(
-    table: OwnTable, named: Mapping[str, Named], where: str, *, has_own_table: bool, aggregate: bool
+    table: OwnTable,
+    named: Mapping[str, Named],
+    where: str,
+    *,
+    has_own_table: bool,
+    currency: str | None,
+    aggregate: bool,
 ) -> tuple[pa.Table, pd.DataFrame]:
     table.take_word("user", table.find("user", named))
     table.take_instant("date", table.find("date", named))
     if has_own_table or "conversion" in named:
         table.take_word("conversion", table.find("conversion", named, required=False))
     table.take_number("value", table.find("value", named, required=False))
-    table.take_word("currency", table.find("currency", named, required=False))
+    table.take_currency(table.find("currency", named, required=False), currency)
     events, rejected = table.read(where=where)
     if aggregate:
         return _summed(table, events), rejected
@@ -286,7 +307,11 @@ def _summed(table: OwnTable, events: pa.Table) -> pa.Table:
 
 
 def read_sequences(
-    file: Path, *, columns: Mapping[str, Named] | None = None, separator: str = " > "
+    file: Path,
+    *,
+    columns: Mapping[str, Named] | None = None,
+    currency: str | None = None,
+    separator: str = " > ",
 ) -> FilePaths:
     """Read aggregated paths from a file.
 
@@ -296,8 +321,10 @@ def read_sequences(
         CSV, NDJSON, Parquet or XLSX file: one row per distinct path, or one row per journey with its steps
         in numbered columns (``T_1``, ``T_2``, …) and a flag that says whether it converted.
     columns : mapping of str to str or list of str, optional
-        Column by role (``path``, ``conversions``, ``total_value``, ``nulls``; ``path`` may list the columns
-        of steps in order, with ``flag``).
+        Column by role (``path``, ``conversions``, ``total_value``, ``currency``, ``nulls``; ``path`` may list
+        the columns of steps in order, with ``flag``).
+    currency : str, optional
+        Currency of values that have none.
     separator : str, default " > "
         Separator between nodes.
 
@@ -322,12 +349,14 @@ def read_sequences(
         table.take_number("conversions", table.find("conversions", named), minimum=0)
         table.take_number("nulls", table.find("nulls", named, required=False), minimum=0)
     table.take_number("value", table.find("total_value", named, required=False))
+    table.take_currency(table.find("currency", named, required=False), currency)
     rows, rejected = table.read()
     paths = Paths.from_sequences(
         to_pandas(rows),
         path="path",
         conversions="conversions",
         value="value" if "value" in rows.column_names else None,
+        currency="currency" if "currency" in rows.column_names else None,
         nulls="nulls" if "nulls" in rows.column_names else None,
         separator=separator,
     )
@@ -335,14 +364,21 @@ def read_sequences(
 
 
 def read_spend(
-    file: Path, *, columns: Mapping[str, Named] | None = None
+    file: Path, *, columns: Mapping[str, Named] | None = None, currency: str | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read the spend of nodes from a file; return ``node_id``, ``spend``, ``currency``, and rejected rows."""
     named = dict(columns or {})
     table = OwnTable(duckdb.connect(), file, "spend")
-    (node,) = table.find_node(named)[:1]
+    node, *ignored = table.find_node(named)
+    if ignored:
+        warnings.warn(
+            f"spend: the node is {node!r}; {', '.join(map(repr, ignored))} of {table.name} are ignored. "
+            "Choose with columns={'node': COLUMN}, or --node COLUMN in the command",
+            IgnoredColumns,
+            stacklevel=2,
+        )
     table.take_word("node_id", node)
     table.take_number("spend", table.find("spend", named), minimum=0)
-    table.take_word("currency", table.find("currency", named, required=False))
+    table.take_currency(table.find("currency", named, required=False), currency)
     rows, rejected = table.read()
     return to_pandas(rows.drop_columns(["row"])), rejected

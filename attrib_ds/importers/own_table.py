@@ -178,6 +178,16 @@ class OwnTable:
         """Select a column of text, which is required in every row."""
         self.take(role, column, column and self.source.word(column), "is missing")
 
+    def take_currency(self, column: str | None, code: str | None) -> None:
+        """Select a column of currencies, required in every row unless a code stands for missing ones."""
+        if code is None:
+            self.take_word("currency", column)
+            return
+        if column is not None:
+            self.columns["currency"] = column
+        own = "NULL" if column is None else self.source.word(column)
+        self._select["currency"] = f"coalesce({own}, {literal(code)})"
+
     def take_number(self, role: str, column: str | None, *, minimum: float | None = None) -> None:
         """Select a column of numbers, with or without thousands separators."""
         if column is None:

@@ -10,7 +10,14 @@ import pyarrow as pa
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.conversion_names import reference_sql, references
 from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_exports
-from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
+from attrib_ds.importers.journey_tables import (
+    CONVERSIONS,
+    VIEWS,
+    VISITS,
+    assemble,
+    create_table,
+    warn_without_conversions,
+)
 from attrib_ds.records.numbered_rows import copy_text
 from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
 
@@ -97,6 +104,11 @@ def read_snowplow(
     InvalidRequest
         If the events cannot be read, an argument is not allowed, or revenue has no currency.
 
+    Warns
+    -----
+    NoConversions
+        If no event has the name of a conversion; the message lists the names in the export.
+
     Examples
     --------
     >>> import pandas as pd
@@ -138,6 +150,13 @@ def read_snowplow(
         "FROM source_events WHERE kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL",
     )
     _create_conversions(connection, references_by_name)
+    warn_without_conversions(
+        connection,
+        "kind",
+        "FROM source_events",
+        expected=f"no event has the name {' or '.join(map(repr, references_by_name))}",
+        advice='Choose among them with conversions=["NAME"]',
+    )
     # Two accounts in one session are two on the device, though the session has the last one.
     return assemble(
         connection, "snowplow", stitch=stitch, currency=currency, channels=channels, sightings="source_events"

@@ -11,7 +11,9 @@ from attrib_ds.plots.interval_labels import complete
 from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
     from attrib_ds.records.input_frames import Frame
 
@@ -39,7 +41,8 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
     -------
     Axes
         Intervals in order from left to right. An interval without a record counts as 0, including intervals
-        between the first and the last that no group has.
+        between the first and the last that no group has. Partial intervals (column ``is_partial``) have
+        hollow markers, and a note below names them.
 
     Raises
     ------
@@ -78,6 +81,7 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
         style.write_empty(ax, f"no {title.lower()}")
         return ax
     intervals = complete(list(table.columns))
+    partial = _partial(insights)
     table = table.reindex(columns=intervals, fill_value=0.0)
     positions = range(len(intervals))
     marker = "o" if len(intervals) <= 60 else ""
@@ -94,6 +98,11 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
             linewidth=1.6,
         )
         handles.append(handle)
+        if partial:
+            places = [place for place, interval in enumerate(intervals) if interval in partial]
+            _hollow(ax, handle, places, [float(heights.iloc[place]) for place in places])
+    if partial:
+        ax.set_xlabel(f"interval\nhollow: {', '.join(sorted(partial))}, counted in part only")
     style.format_thousands(ax.yaxis)
     if table.to_numpy().min() >= 0:
         ax.set_ylim(bottom=0)
@@ -102,3 +111,25 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
     style.apply_layout(ax)
     style.label_ticks(ax, intervals)
     return ax
+
+
+def _partial(insights: pd.DataFrame) -> set[str]:
+    """Return the labels of partial intervals; none if the frame does not mark them."""
+    if "is_partial" not in insights.columns:
+        return set()
+    return set(insights.loc[insights["is_partial"].fillna(False).astype(bool), "interval"].dropna())
+
+
+def _hollow(ax: Axes, line: Line2D, places: list[int], heights: list[float]) -> None:
+    """Draw hollow markers over points of a line."""
+    ax.plot(
+        places,
+        heights,
+        linestyle="",
+        marker="o",
+        markersize=6,
+        markerfacecolor=style.palette(ax).background,
+        markeredgecolor=line.get_color(),
+        markeredgewidth=1.2,
+        zorder=line.get_zorder() + 0.5,
+    )

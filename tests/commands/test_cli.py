@@ -79,6 +79,28 @@ def test_attribute_prints_cost_and_return(files, tmp_path, capsys):
     assert "email" not in cost + returned
 
 
+def test_the_option_currency_is_a_column_or_the_code_of_amounts_without_one(files, tmp_path, capsys):
+    (tmp_path / "orders.csv").write_text(
+        ORDERS.replace(",EUR", "").replace(",currency", ""), encoding="utf-8"
+    )
+    spend = tmp_path / "spend.csv"
+    spend.write_text("channel,cost,currency\nsearch,25,EUR\n", encoding="utf-8")
+    arguments = ["attribute", *files, "--models", "linear", "--spend", str(spend)]
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    assert "--currency EUR on the command line" in printed.err
+    assert "ROAS" not in printed.out
+    assert main([*arguments, "--currency", "EUR"]) == 0
+    printed = capsys.readouterr()
+    assert not printed.err
+    assert row_of(printed.out.split("(ROAS)")[1], "search") == [2.0]
+    paths = tmp_path / "paths.csv"
+    paths.write_text("path,conversions,value\nsearch > b,2,90\n", encoding="utf-8")
+    aggregated = ["attribute", "--paths", str(paths), "--models", "first_touch", "--spend", str(spend)]
+    assert main([*aggregated, "--currency", "EUR"]) == 0
+    assert row_of(capsys.readouterr().out.split("(ROAS)")[1], "search") == [3.6]
+
+
 @pytest.mark.slow
 def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
     orders = tmp_path / "orders.csv"

@@ -14,6 +14,9 @@ from support.export_schemas import GA4, MATOMO_ACTION, MATOMO_VISIT, SNOWPLOW, a
 
 import attrib_ds as at
 
+# Many of the exports here are a single visit.
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.NoConversions")
+
 NEW_YEAR = 1_735_689_600
 SOURCES = [
     ("google", "organic", "(organic)"),

@@ -12,6 +12,9 @@ import pytest
 import attrib_ds as at
 from attrib_ds import errors
 
+# Many of the exports here are a single visit.
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.NoConversions")
+
 DATA = Path(__file__).parent / "data"
 DAYS = [DATA / "events_20250101.json", DATA / "events_20250102.json"]
 BOOTS, MAIL = "google/cpc/Spring Boots/Boots", "newsletter/email/january/header"
@@ -351,6 +354,7 @@ def test_column_names_ignore_case():
 
 
 def test_days_without_a_conversion_have_no_paths():
-    journeys = at.read_ga4(DAYS, conversions="sign_up_of_nobody")
+    with pytest.warns(errors.NoConversions, match="no event has the name 'sign_up_of_nobody'. .*page_view"):
+        journeys = at.read_ga4(DAYS, conversions="sign_up_of_nobody")
     for event_type in (None, "sign_up_of_nobody"):
         assert journeys.paths(event_type=event_type).to_pandas().empty

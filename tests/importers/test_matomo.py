@@ -9,6 +9,9 @@ import pytest
 import attrib_ds as at
 from attrib_ds import errors
 
+# Many of the exports here are a single visit.
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.NoConversions")
+
 FILE = Path(__file__).parent / "data" / "last_visits_details.json"
 NODES = [
     "campaign/spring/boots",
@@ -141,3 +144,12 @@ def test_actions_in_another_format_are_rejected(written):
     visit = {**records()[0], "actionDetails": written}
     rejected = at.read_matomo([visit]).rejected
     assert rejected["reason"].tolist() == ["actionDetails is not a list of actions"]
+
+
+def test_visits_without_conversions_name_the_types_of_their_actions():
+    visit = records()[0] | {"actionDetails": [{"type": "search", "timestamp": 1735725600}]}
+    expected = (
+        "no action has the type 'ecommerceOrder' or 'goal'. Names in the data: search .1.. Define a goal"
+    )
+    with pytest.warns(errors.NoConversions, match=expected):
+        at.read_matomo([visit])

@@ -268,3 +268,33 @@ class TestRealData:
         sequences = read_sequences(folder / "ga_mcf_paths.csv")
         assert sequences.counts == {"paths": 1_000}
         assert sequences.rejected.empty
+
+
+def test_values_without_a_currency_get_the_one_that_is_given(write):
+    orders = write(
+        "orders.csv", "order_id,user_id,date,value,currency\n1,u,2025-01-05,30,\n2,v,2025-01-05,20,CHF\n"
+    )
+    journeys = read_journeys(write("touches.csv", TOUCHES), orders, currency="EUR")
+    credits = attribute(journeys.paths(), "last_touch")[["node_id", "value", "currency"]]
+    assert {tuple(row) for row in credits.to_numpy() if row[1]} == {
+        ("email", 30.0, "EUR"),
+        ("social", 20.0, "CHF"),
+    }
+    sequences = write("paths.csv", "path,conversions,value\na > b,2,90\n")
+    credits = attribute(read_sequences(sequences, currency="EUR").paths, "last_touch")
+    assert table(credits, "node_id", "value", "currency") == [["b", 90.0, "EUR"], ["a", 0.0, "EUR"]]
+    spend, _ = read_spend(write("spend.csv", "channel,cost\na,5\n"), currency="EUR")
+    assert table(spend, "node_id", "spend", "currency") == [["a", 5.0, "EUR"]]
+    with pytest.raises(errors.InvalidRequest, match="currency: 'eur' is not allowed"):
+        read_journeys(write("touches.csv", TOUCHES), orders, currency="eur")
+
+
+def test_parts_of_a_traffic_source_that_are_ignored_are_named(write):
+    costs = write("costs.csv", "utm_source,utm_medium,utm_campaign,cost\ngoogle,cpc,,5\n")
+    with pytest.warns(
+        errors.IgnoredColumns, match="the node is 'utm_source'; 'utm_medium' of .* are"
+    ) as caught:
+        read_spend(costs)
+    assert caught[0].filename == __file__
+    spend, _ = read_spend(costs, columns={"node": "utm_medium"})
+    assert table(spend, "node_id", "spend") == [["cpc", 5.0]]

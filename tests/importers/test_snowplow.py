@@ -12,6 +12,11 @@ from attrib_ds.importers.snowplow import FIELDS
 FILE = Path(__file__).parent / "data" / "enriched-good"
 BOOTS = "google/cpc/spring/hiking boots"
 
+# pandas 2 warns when table() adds a column; many of the exports here are a single view.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:DataFrame is highly fragmented", "ignore::attrib_ds.errors.NoConversions"
+)
+
 
 def table():
     """The events as rows of the table: typed instants, each entity in a column of its own."""
@@ -172,3 +177,24 @@ def test_files_without_events_are_refused(tmp_path):
         at.read_snowplow(FILE.parent / "orders.csv")
     with pytest.raises(errors.InvalidRequest, match="events: .* is a folder; allowed: a list of its files"):
         at.read_snowplow(tmp_path)
+
+
+def test_an_export_without_conversions_names_the_events_that_it_has():
+    expected = (
+        "no event has the name 'transaction'. Names in the data: page_view .2., link_click .1.. "
+        r'Choose among them with conversions=\["NAME"\]'
+    )
+    ids = ["11111111-1111-4111-8111-11111111111" + digit for digit in "123"]
+    events = pd.DataFrame(
+        {
+            "event_id": ids,
+            "event_name": ["page_view", "link_click", "page_view"],
+            "domain_userid": "d",
+            "domain_sessionid": "s",
+            "derived_tstamp": pd.to_datetime("2025-01-01 10:00"),
+        }
+    )
+    with pytest.warns(errors.NoConversions, match=expected) as caught:
+        assert at.read_snowplow(events).events.empty
+    assert caught[0].filename == __file__
+    assert len(at.read_snowplow(events, conversions=["link_click"]).events) == 1

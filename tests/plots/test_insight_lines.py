@@ -114,3 +114,16 @@ def test_an_empty_plot_says_so(value, message):
         ax = plots.insights(frame, value=value)
         assert [text.get_text() for text in ax.texts] == [message]
         assert ax.get_ylabel()
+
+
+def test_partial_intervals_have_hollow_markers_and_a_note():
+    frame = insights_of([(None, "2025-W26", 9), (None, "2025-W27", 2)])
+    ax = plots.insights(frame.assign(is_partial=pd.array([False, True], dtype="boolean")))
+    assert ax.get_xlabel() == "interval\nhollow: 2025-W27, counted in part only"
+    line, hollow = ax.get_lines()
+    assert hollow.get_xydata().tolist() == [[1.0, 2.0]]
+    assert hollow.get_markerfacecolor() == style.palette(ax).background
+    assert hollow.get_markeredgecolor() == line.get_color()
+    whole = plots.insights(frame.assign(is_partial=pd.array([False, False], dtype="boolean")))
+    assert whole.get_xlabel() == "interval"
+    assert len(whole.get_lines()) == 1

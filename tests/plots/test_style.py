@@ -26,6 +26,17 @@ FRAMES = {
             "spend": [10.0, 20.0, None],
         }
     ),
+    "series": pd.DataFrame(
+        {
+            "model": LONG,
+            "week": ["2025-W01", "2025-W01", "2025-W02"],
+            "node_id": ["a", "b", "a"],
+            "node_name": [LONG, "Mail", LONG],
+            "conversions": [3.0, -1.0, 2.0],
+            "value": [30.0, -10.0, 20.0],
+            "currency": "EUR",
+        }
+    ),
     "effects": pd.DataFrame(
         {
             "model": "hazard",

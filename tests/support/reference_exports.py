@@ -312,10 +312,11 @@ def _ga4_money(row: dict, params: dict) -> tuple[float | None, str | None]:
         member(row, "ecommerce.purchase_revenue_in_usd"),
     )
     unit = params.get("currency")
+    # Tables that lack the currency of a purchase often have its revenue in dollars alone.
+    if unit is None and in_usd is not None and (revenue is not None or "value" not in params):
+        return in_usd, "USD"
     if revenue is None:
         return (float(params["value"]), unit) if "value" in params else (None, None)
-    if unit is None and in_usd is not None:
-        return in_usd, "USD"
     return revenue, unit
 
 

@@ -75,8 +75,10 @@ def attribute(
         ``low`` and ``high``, the bounds of ``conversions``, and as last columns ``value_low``,
         ``value_high``, ``share_low``, ``share_high``. With spend also ``spend``, ``cpa`` and ``roas``, and
         with both ``cpa_low``, ``cpa_high``, ``roas_low``, ``roas_high``, see :func:`report_returns`. Bounds
-        are float64 and apply to their own row: they do not add up. Rows without a ``node_id`` hold the
-        unattributed conversions and come last within a model. Currencies are never summed.
+        are float64 and apply to their own row: they do not add up. Rows without a ``node_id``, whose
+        ``node_name`` is "unattributed", hold the conversions without an eligible touchpoint and come last
+        within a model; keep them in sums with ``groupby("node_id", dropna=False)``. A node that is named
+        "unattributed" itself has its id behind the name. Currencies are never summed.
 
     Raises
     ------

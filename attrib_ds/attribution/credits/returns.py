@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.intervals.uncertainty import BOUNDS
-from attrib_ds.attribution.paths.tree import TREE, ancestors_at, identifiers, replaced
+from attrib_ds.attribution.paths.tree import TREE, ancestors_at, identifiers, names_of, replaced
 from attrib_ds.dtypes import TEXT
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, UnknownCurrency
 from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def report_returns(credits: Frame, spend: Frame) -> pd.DataFrame:
     credits : DataFrame
         From :func:`attribute`.
     spend : DataFrame
-        One row or more per node, which are summed: ``node_id`` (str), ``spend`` (number, 0 or more) and, with
-        several currencies, ``currency`` (str).
+        One row or more per node, which are summed: ``node_id`` (str), ``spend`` (number, 0 or more) and
+        ``currency`` (str), in every row or in none: without it, spend is in the currency of the conversions,
+        of which there must be one.
 
     Returns
     -------
@@ -44,8 +46,10 @@ def report_returns(credits: Frame, spend: Frame) -> pd.DataFrame:
         (float64, spend per credited conversion) and ``roas`` (float64, credited value per unit of spend).
         Both ratios are null if the spend is 0 or unknown; ``cpa`` is also null without credited conversions.
         Nodes with spend but no credit get a row per model with credit 0, and bounds of 0 if the model has
-        intervals. If no conversion has a currency, all take that of the spend and ``roas`` is null; if only
-        some have one, the others get no spend. Credits with intervals also get ``cpa_low`` and ``cpa_high``
+        intervals. Values without a currency stay without one: if no conversion has a currency, ``currency``
+        is null, ``spend`` and ``cpa`` are in the currency of the spend, and ``roas`` is null; if only some
+        have one, the others get no spend. Numbers of conversions are not money, so ``currency`` is that of
+        the spend if nothing else is credited. Credits with intervals also get ``cpa_low`` and ``cpa_high``
         (spend divided by the bounds of ``conversions``; inf for a bound of 0 or less), ``roas_low`` and
         ``roas_high`` (bounds of ``value`` divided by the spend), which treat the spend as exact.
 
@@ -54,6 +58,11 @@ def report_returns(credits: Frame, spend: Frame) -> pd.DataFrame:
     InvalidRequest
         If a column is missing, an amount is negative or not finite, a node id is missing, or the currency of
         conversions or spend is missing and ambiguous.
+
+    Warns
+    -----
+    UnknownCurrency
+        If values have no currency but the spend or other values have one.
 
     Examples
     --------
@@ -198,7 +207,7 @@ def summed_into(credits: Frame, ancestors: Mapping[str, str], nodes: pd.DataFram
     keys = ["model", "node_id", "currency"]
     counts = [column for column in _COUNTS if column in rolled.columns]
     summed = rolled.groupby(keys, dropna=False, sort=False)[counts].sum(min_count=1).reset_index()
-    summed["node_name"] = replaced(summed["node_id"], names)
+    summed["node_name"] = names_of(summed["node_id"], names)
     summed = summed[[column for column in credits.columns if column in summed.columns]]
     return with_ratios(summed) if "spend" in summed.columns else summed
 
@@ -223,6 +232,13 @@ def checked_spend(spend: Frame) -> pd.DataFrame:
     if spend["node_id"].isna().any():
         raise InvalidRequest("spend: the column 'node_id' has missing values; drop those rows", field="spend")
     currencies = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
+    is_unknown = np.asarray(currencies.isna())
+    if is_unknown.any() and not is_unknown.all():
+        raise InvalidRequest(
+            f"spend: the column 'currency' is missing in row {int(is_unknown.argmax())}; allowed: a currency "
+            "in every row or in none",
+            field="spend",
+        )
     rows = pd.DataFrame(
         {
             "node_id": spend["node_id"].astype(TEXT),
@@ -238,6 +254,11 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
     without = joined["currency"].isna()
     joined["_monetary"] = ~without
     named = spent["currency"].dropna().unique()
+    is_unknown = without & _is_money(joined)
+    if is_unknown.any() and (len(named) or not without.all()):
+        _warn_unknown_currency(
+            sorted({*named, *joined["currency"].dropna()}), is_complete=bool(without.all())
+        )
     # If some conversions have a currency, those without one may be of any, so they stay as they are.
     if without.all() and len(named):
         if len(named) > 1:
@@ -246,7 +267,10 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
                 "spend in one currency",
                 field="spend",
             )
-        joined.loc[without, "currency"] = named[0]
+        if is_unknown.any():
+            spent = spent.assign(currency=pd.Series(None, index=spent.index, dtype=TEXT))
+        else:
+            joined.loc[without, "currency"] = named[0]
     elif not without.all() and spent["currency"].isna().any():
         earned = joined["currency"].dropna().unique()
         if len(earned) > 1:
@@ -265,11 +289,12 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
         merged = rows.merge(spent, on=["node_id", "currency"], how="outer", sort=False, indicator=True)
         merged["model"] = merged["model"].fillna(model)
         only_spend = merged["_merge"] == "right_only"
-        merged["node_name"] = merged["node_name"].where(merged["node_name"].notna(), merged["node_id"])
+        merged["node_name"] = merged["node_name"].fillna(names_of(merged["node_id"], {}))
         is_monetary = bool(rows["_monetary"].any())
+        is_valued = is_monetary or bool(is_unknown.any())
         for measure, bounds in BOUNDS.items():
             # A node without touchpoints has no credit for certain, so its bounds are 0 too.
-            zero = 0.0 if is_monetary or measure != "value" else np.nan
+            zero = 0.0 if is_valued or measure != "value" else np.nan
             for column in (measure, *(name for name in bounds if name in rows and rows[name].notna().any())):
                 merged.loc[only_spend, column] = zero
         merged["_monetary"] = merged["_monetary"].astype("boolean").fillna(is_monetary).astype(bool)
@@ -280,6 +305,25 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
         parts.append(merged.drop(columns=["_merge", "_order"]))
     together = pd.concat(parts, ignore_index=True) if parts else joined.assign(spend=np.nan)
     return together.rename(columns={"_monetary": "monetary"})
+
+
+def _is_money(credits: pd.DataFrame) -> pd.Series[Any]:
+    """Return which rows have a value; none if the values are the numbers of conversions."""
+    value = credits["value"].astype("float64")
+    is_count = np.isclose(value, credits["conversions"].astype("float64"), equal_nan=True).all()
+    return value.notna() & (not is_count)
+
+
+def _warn_unknown_currency(currencies: list[str], *, is_complete: bool) -> None:
+    values, listed = "values" if is_complete else "some values", ", ".join(currencies)
+    warnings.warn(
+        f"the column 'value' cannot be compared with 'spend': {values} have no currency, and other amounts "
+        f"are in {listed}. Their 'currency' and 'roas' are null. If they are in {currencies[0]}, pass "
+        f'currency="{currencies[0]}" where they are read (Paths.from_frames, Paths.from_sequences, '
+        f"read_journeys and other readers, or --currency {currencies[0]} on the command line)",
+        UnknownCurrency,
+        stacklevel=5,
+    )
 
 
 def with_ratios(rows: pd.DataFrame) -> pd.DataFrame:

@@ -136,7 +136,7 @@ class SequenceModel(PathModel):
         Number of touchpoints at the end of a path to keep, 1 or more; applied first. All by default.
     remove_if_not_all : tuple of str, optional
         Node ids, such as that of direct traffic, to remove from paths that contain other nodes; applied
-        before the transform.
+        before the transform. Ids that no path contains are allowed.
     remove_if_last_and_not_all : tuple of str, optional
         Node ids to remove from the end of paths that contain other nodes; applied after
         ``remove_if_not_all`` and before the transform.
@@ -179,7 +179,7 @@ class Markov(SequenceModel):
         Number of touchpoints at the end of a path to keep, 1 or more; applied first. All by default.
     remove_if_not_all : tuple of str, optional
         Node ids, such as that of direct traffic, to remove from paths that contain other nodes; applied
-        before the transform.
+        before the transform. Ids that no path contains are allowed.
     remove_if_last_and_not_all : tuple of str, optional
         Node ids to remove from the end of paths that contain other nodes; applied after
         ``remove_if_not_all`` and before the transform.
@@ -243,7 +243,7 @@ class Fractribution(SequenceModel):
         Number of touchpoints at the end of a path to keep, 1 or more; applied first. All by default.
     remove_if_not_all : tuple of str, optional
         Node ids, such as that of direct traffic, to remove from paths that contain other nodes; applied
-        before the transform.
+        before the transform. Ids that no path contains are allowed.
     remove_if_last_and_not_all : tuple of str, optional
         Node ids to remove from the end of paths that contain other nodes; applied after
         ``remove_if_not_all`` and before the transform.

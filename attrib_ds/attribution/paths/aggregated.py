@@ -26,6 +26,7 @@ def read_sequences(
     path: str,
     conversions: str,
     value: str | None,
+    currency: str | None,
     nulls: str | None,
     separator: str,
 ) -> tuple[ir.Table, ir.Table]:
@@ -39,6 +40,7 @@ def read_sequences(
         "path": source.keys(path, role="path"),
         "conversions": source.numbers(conversions, role="conversions", minimum=0),
         "value": ibis.null("float64") if value is None else source.numbers(value, role="value"),
+        "currency": ibis.null("string") if value is None else source.currencies(currency),
         "nulls": ibis.literal(0.0) if nulls is None else source.numbers(nulls, role="nulls", minimum=0),
     }
     if value is not None:
@@ -46,25 +48,27 @@ def read_sequences(
         source.suspect(value, "is not zero although the path has no conversions", has_no_conversion)
     source.check()
     rows = to_pandas(source.table.select(**columns).to_pyarrow())
-    path_texts = rows.pop("path")
-    rows["event_id"] = rows.index.astype(TEXT)
-    rows["node_id"] = path_texts.str.split(separator, regex=False)
-    rows["length"] = rows["node_id"].str.len()
-    touches = rows.explode("node_id", ignore_index=True)
-    touches["node_id"] = touches["node_id"].astype(TEXT).str.strip()
-    empty = touches["node_id"] == ""
+    rows["node_id"] = rows["path"].str.split(separator, regex=False)
+    nodes = rows["node_id"].explode()
+    empty = nodes.str.strip() == ""
     if empty.any():
-        row = int(touches.loc[empty, "event_id"].iloc[0])
+        row = int(nodes.index[empty][0])
         raise InvalidRequest(
-            f"frame: the path in row {row} has an empty node ({path_texts[row]!r}, separated by "
+            f"frame: the path in row {row} has an empty node ({rows['path'][row]!r}, separated by "
             f"{separator!r}); allowed: one or more nodes, none of them empty",
             field="frame",
         )
+    # Ids by content: sums and the draws of a bootstrap are the same in any order of the rows.
+    rows = rows.sort_values(["path", "currency", "conversions", "value", "nulls"], ignore_index=True)
+    rows["event_id"] = rows.pop("path").index.astype(TEXT)
+    rows["length"] = rows["node_id"].str.len()
+    touches = rows.explode("node_id", ignore_index=True)
+    touches["node_id"] = touches["node_id"].astype(TEXT).str.strip()
     touches["position"] = touches.groupby("event_id", sort=False).cumcount() + 1
     arrow = pa.Table.from_pandas(touches, preserve_index=False)
-    arrow = arrow.set_column(
-        arrow.column_names.index("node_id"), "node_id", arrow["node_id"].cast(pa.string())
-    )
+    for name in ("node_id", "currency"):
+        index = arrow.column_names.index(name)
+        arrow = arrow.set_column(index, name, arrow[name].cast(pa.string()))
     empty_columns = {
         "user_id": pa.string(),
         "type": pa.string(),
@@ -73,7 +77,6 @@ def read_sequences(
         "event_date": pa.timestamp("us"),
         "age_days": pa.float64(),
         "youngest_days": pa.float64(),
-        "currency": pa.string(),
     }
     for name, kind in empty_columns.items():
         arrow = arrow.append_column(name, pa.nulls(arrow.num_rows, kind))

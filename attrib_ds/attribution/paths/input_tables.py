@@ -5,6 +5,7 @@ Checks run on whole columns inside the engine; no Python object is created per r
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.input_frames import read_table
 
 _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
+_CODE = r"[A-Z]{3}"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
 _READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
 #: Doubles represent every integer up to here exactly.
@@ -139,6 +141,13 @@ class Input:
     def texts(self, name: str, *, role: str) -> Any:
         """Return text, missing values included."""
         return self._column(name, role).cast("string")
+
+    def currencies(self, given: str | None, *, default: str | None = None) -> Any:
+        """Return currencies: those of a column, with a code instead of a column for rows without one."""
+        is_code = given is not None and not self.has(given) and re.fullmatch(_CODE, given) is not None
+        column = given if given is not None and not is_code else default
+        own = ibis.null("string") if column is None else self.texts(column, role="currency")
+        return own.coalesce(given) if is_code else own
 
     def has(self, name: str) -> bool:
         """Return whether the table has a column."""

@@ -104,7 +104,8 @@ def read_conversions(
     if value is not None or source.has("value"):
         columns["value"] = source.numbers(value or "value", role="value")
     if currency is not None or source.has("currency"):
-        columns["currency"] = source.texts(currency or "currency", role="currency")
+        own = "currency" if source.has("currency") else None
+        columns["currency"] = source.currencies(currency, default=own)
     for name, column in milestones.items():
         columns[f"{MILESTONE}{name}"] = source.instants(column, role="milestones", optional=True)
     if kind is not None:

@@ -21,7 +21,7 @@ from attrib_ds.attribution.paths.path_inputs import (
     read_touchpoints,
     touch_types,
 )
-from attrib_ds.attribution.paths.tree import lazy, replaced
+from attrib_ds.attribution.paths.tree import lazy, names_of
 from attrib_ds.attribution.paths.windows import Window
 from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest
@@ -166,8 +166,11 @@ class Paths:
             default node ids do.
         type : str, optional
             Column of touchpoints with their type, such as click or view; ``"type"`` if it exists.
-        value, currency : str, optional
-            Columns of conversions; ``"value"`` and ``"currency"`` if they exist.
+        value : str, optional
+            Column of conversions; ``"value"`` if it exists.
+        currency : str, optional
+            Column of conversions, or a code such as ``"EUR"`` for values without a currency; by default the
+            column ``"currency"`` if it exists. Values of unknown currency have no ROAS beside spend in one.
         milestones : mapping of str to str, optional
             Names of milestones, to the columns of conversions with their dates, which may be null.
         users : DataFrame, path of a Parquet file or ibis.Table, optional
@@ -292,6 +295,7 @@ class Paths:
         path: str,
         conversions: str,
         value: str | None = None,
+        currency: str | None = None,
         nulls: str | None = None,
         separator: str = " > ",
     ) -> Paths:
@@ -307,6 +311,8 @@ class Paths:
             Column with the number of conversions with the path, 0 or more.
         value : str, optional
             Column with the total value of these conversions.
+        currency : str, optional
+            Column with the currency of the value, or a code such as ``"EUR"`` for all; unknown by default.
         nulls : str, optional
             Column with the number of users with the path who did not convert, 0 or more.
         separator : str, default " > "
@@ -332,7 +338,13 @@ class Paths:
         [1.0, 3.0]
         """
         touches, points = read_sequences(
-            frame, path=path, conversions=conversions, value=value, nulls=nulls, separator=separator
+            frame,
+            path=path,
+            conversions=conversions,
+            value=value,
+            currency=currency,
+            nulls=nulls,
+            separator=separator,
         )
         return cls(touches=touches, touchpoints=points, has_dates=False, has_users=False)
 
@@ -345,7 +357,8 @@ class Paths:
             One row per conversion and touchpoint, ordered by conversion and position: ``event_id``,
             ``user_id``, ``node_id``, ``node_name`` (str), ``date``, ``event_date`` (datetime64[us, UTC]),
             ``position``, ``length`` (Int64), ``conversions``, ``value`` (float64), ``currency`` (str).
-            A conversion without a touchpoint has one row with a null node and length 0.
+            A conversion without a touchpoint has one row with a null ``node_id``, the ``node_name``
+            "unattributed" and length 0.
         """
         shown = ["event_id", "user_id", "node_id", "date", "event_date", "position", "length"]
         rows = self.touches.select(*shown, "conversions", "value", "currency")
@@ -498,10 +511,10 @@ class Paths:
         return replace(self, spend=read_frame("spend", spend))
 
     def names(self, node_ids: pd.Series[Any]) -> pd.Series[Any]:
-        """Return the names of nodes, or the id of a node without a name."""
-        if self.nodes is None:
-            return node_ids.copy()
-        return replaced(node_ids, dict(zip(self.nodes["node_id"], self.nodes["name"], strict=True)))
+        """Return the names of nodes: the id of a node without a name, "unattributed" for a missing id."""
+        tree = self.nodes
+        names = {} if tree is None else dict(zip(tree["node_id"], tree["name"], strict=True))
+        return names_of(node_ids, names)
 
     def require_dates(self, purpose: str) -> None:
         """Raise if touchpoints have no dates."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 from attrib_ds.attribution.engines.engine import double
 from attrib_ds.attribution.engines.hashing import group_of, number_of
 from attrib_ds.attribution.engines.sums import total
-from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -251,18 +250,13 @@ def prepared(steps: Steps, model: SequenceModel, node_ids: list[str]) -> Steps:
     -------
     Steps
         The remaining steps, in the same order.
-
-    Raises
-    ------
-    InvalidRequest
-        If a node to remove is not one of ``node_ids``.
     """
     of_path = ibis.window(group_by=steps.table.path_id)
     if model.steps is not None:
         rank = ibis.row_number().over(steps.in_order())
         steps = steps.where(rank >= steps.table.count().over(of_path) - model.steps)
     if model.remove_if_not_all:
-        is_other = _is_other(steps, model.remove_if_not_all, node_ids, argument="remove_if_not_all")
+        is_other = _is_other(steps, model.remove_if_not_all, node_ids)
         steps = steps.where(is_other | (is_other.cast("int64").max().over(of_path) == 0))
     if model.remove_if_last_and_not_all:
         steps = _without_ends(steps, model.remove_if_last_and_not_all, node_ids)
@@ -281,16 +275,15 @@ def prepared(steps: Steps, model: SequenceModel, node_ids: list[str]) -> Steps:
 def _without_ends(steps: Steps, removed: tuple[str, ...], node_ids: list[str]) -> Steps:
     """Drop steps after the last step of any other node."""
     steps = replace(steps, table=steps.table.mutate(rank=ibis.row_number().over(steps.in_order())))
-    is_other = _is_other(steps, removed, node_ids, argument="remove_if_last_and_not_all")
+    is_other = _is_other(steps, removed, node_ids)
     of_path = ibis.window(group_by=steps.table.path_id)
     last_other = ibis.ifelse(is_other, steps.table.rank, -1).max().over(of_path)
     remaining = steps.where((steps.table.rank <= last_other) | (last_other < 0))
     return replace(remaining, table=remaining.table.drop("rank"))
 
 
-def _is_other(steps: Steps, removed: tuple[str, ...], node_ids: list[str], *, argument: str) -> Any:
+def _is_other(steps: Steps, removed: tuple[str, ...], node_ids: list[str]) -> Any:
     """Return whether each step is of a node to keep; false for the step of a path without a touchpoint."""
-    for node_id in removed:
-        if node_id not in node_ids:
-            raise InvalidRequest.choice(argument, node_id, node_ids)
-    return ~steps.table.code.isin([node_ids.index(node_id) for node_id in removed])
+    # As in LastNonDirect, a node may be missing from the paths of a quiet week.
+    codes = [node_ids.index(node_id) for node_id in removed if node_id in node_ids]
+    return ~steps.table.code.isin(codes) if codes else steps.table.code.notnull()

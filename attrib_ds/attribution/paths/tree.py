@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import ibis
+import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_numeric_dtype
 
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import ibis.expr.types as ir
-    import pandas as pd
 
 
 #: Columns of a frame of the tree.
 TREE: Final = ("_id", "parentId", "type", "name")
+
+#: Name of the row without a node, which has the conversions that no node is credited with.
+UNATTRIBUTED: Final = "unattributed"
 
 
 def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
@@ -80,6 +83,20 @@ def nearest_of(nodes: pd.DataFrame, chosen: set[str]) -> pd.Series[Any]:
 def replaced(node_ids: pd.Series[Any], by: Mapping[str, str]) -> pd.Series[Any]:
     """Replace node ids by a mapping; ids that are not in it, and missing ones, stay."""
     return node_ids.map(lambda node: by.get(node, node), na_action="ignore").astype(TEXT)
+
+
+def names_of(node_ids: pd.Series[Any], names: Mapping[str, Any]) -> pd.Series[Any]:
+    """Return the name of each node, its id if it has none, and "unattributed" for a missing id.
+
+    A node that is itself named "unattributed" gets its id behind the name, to be told apart.
+    """
+
+    def name(node: Any) -> str:
+        named = names.get(node)
+        shown = node if pd.isna(named) else named
+        return f"{shown} ({node})" if shown == UNATTRIBUTED else str(shown)
+
+    return node_ids.map(name, na_action="ignore").astype(TEXT).fillna(UNATTRIBUTED)
 
 
 def lazy(frame: pd.DataFrame) -> ir.Table:

@@ -1,10 +1,13 @@
 """Credits of rules, against numbers computed by hand."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from scipy.stats import chi2, gamma
 from support.dtype_names import dtype_names
 
+import attrib_ds as at
 from attrib_ds import Paths, attribute, errors
 from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
 from attrib_ds.attribution.models.rules import (
@@ -15,6 +18,7 @@ from attrib_ds.attribution.models.rules import (
     PositionBased,
     TimeDecay,
 )
+from attrib_ds.dtypes import TEXT
 
 DAY = pd.Timedelta(days=1)
 NOON = pd.Timestamp("2025-03-10T12:00:00Z")
@@ -231,6 +235,63 @@ def test_conversions_without_a_touchpoint_are_the_unattributed_row():
     assert unattributed[["conversions", "value"]].to_numpy().tolist() == [[3.0, 90.0]]
     assert credits["share"].tolist() == [0.25, 0.75]
     assert set(credits["node_id"].dropna()) == {"a"}
+
+
+def frames_with_names():
+    """Results with a row without a node: one conversion of u by a, then one of x without a touchpoint."""
+    touched = touchpoints(("u", "a", 1))
+    paths = Paths.from_frames(touched, conversions(("e", "u", 10.0), ("f", "x", 20.0)))
+    credits = attribute(paths, "linear", confidence=0.9)
+    nodes = pd.DataFrame({"_id": ["a"], "parentId": [None], "type": ["campaign"], "name": ["A"]})
+    return {
+        "attribute": credits,
+        "attribute with spend": attribute(
+            paths, "linear", spend=pd.DataFrame({"node_id": ["b"], "spend": [1]})
+        ),
+        "compare_models": at.compare_models(credits),
+        "compare_lookbacks": at.compare_lookbacks(paths, ["12h", "7D"]),
+        "credit_series": at.credit_series(paths, "linear"),
+        "drill_down": at.drill_down(credits, nodes),
+        "explain": at.explain(paths, "linear", "f"),
+        "position_credits": at.position_credits(paths),
+        "report_returns": at.report_returns(credits, pd.DataFrame({"node_id": ["b"], "spend": [1]})),
+        "roll_up": at.roll_up(credits, nodes, "campaign"),
+        "touch_credits": at.touch_credits(paths, "linear"),
+        "touchpoints": paths.to_pandas(),
+    }
+
+
+def test_every_frame_calls_the_row_without_a_node_unattributed():
+    for name, frame in frames_with_names().items():
+        without = frame[frame["node_id"].isna()]
+        assert len(without), name
+        assert set(without["node_name"]) == {"unattributed"}, name
+        assert frame["node_name"].dtype == TEXT, name
+    credits = frames_with_names()["attribute"]
+    assert credits.groupby("node_name")["conversions"].sum().to_dict() == {"a": 1.0, "unattributed": 1.0}
+
+
+@pytest.mark.parametrize("node_id", ["unattributed", "n1"])
+def test_a_node_called_unattributed_is_told_apart_by_its_id(node_id):
+    touched = touchpoints(("u", node_id, 1))
+    paths = Paths.from_frames(touched, conversions(("e", "u", 10.0), ("f", "x", 20.0)))
+    tree = pd.DataFrame({"node_id": [node_id], "name": "unattributed", "type": "campaign", "parent_id": None})
+    paths = replace(paths, nodes=tree)
+    credits = attribute(paths, "linear")
+    named = {f"unattributed ({node_id})": 10.0, "unattributed": 20.0}
+    assert credits.groupby("node_name")["value"].sum().to_dict() == named
+    nodes = tree.rename(columns={"node_id": "_id", "parent_id": "parentId"})
+    assert at.roll_up(credits, nodes, "campaign").set_index("node_name")["value"].to_dict() == named
+    spend = pd.DataFrame({"node_id": ["unattributed"], "spend": [1.0]})
+    spent = at.report_returns(credits, spend).set_index("node_name")["spend"]
+    assert spent["unattributed (unattributed)"] == 1.0
+    assert pd.isna(spent["unattributed"])
+
+
+def test_a_node_without_a_name_is_called_by_its_id():
+    paths = Paths.from_frames(touchpoints(("u", "a", 1)), conversions(("e", "u", 10.0)))
+    tree = pd.DataFrame({"node_id": ["a"], "name": [None], "type": "campaign", "parent_id": None})
+    assert attribute(replace(paths, nodes=tree), "linear")["node_name"].tolist() == ["a"]
 
 
 def test_the_window_is_open_at_its_start_and_closed_at_the_conversion():

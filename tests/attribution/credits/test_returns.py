@@ -112,7 +112,28 @@ def test_spend_is_joined_within_its_currency():
     assert table(report, "currency", "spend", "roas") == [["EUR", 30.0, 3.0], ["CHF", None, None]]
 
 
-def test_conversions_without_a_currency_take_that_of_the_spend_without_a_return():
+def test_values_of_unknown_currency_are_not_labelled_with_that_of_the_spend():
+    credits = credits_of(("linear", "search", 4.0, 90.0, None))
+    advice = (
+        "the column 'value' cannot be compared with 'spend': values have no currency, and other amounts are in "
+        'EUR. .* pass currency="EUR" where they are read'
+    )
+    with pytest.warns(errors.UnknownCurrency, match=advice) as caught:
+        report = report_returns(credits, spend_of(("search", 30.0, "EUR"), ("tv", 5.0, "EUR")))
+    assert caught[0].filename == __file__
+    assert table(report, "node_id", "value", "currency", "spend", "cpa", "roas") == [
+        ["search", 90.0, None, 30.0, 7.5, None],
+        ["tv", 0.0, None, 5.0, None, None],
+    ]
+
+
+def test_spend_has_a_currency_in_every_row_or_in_none():
+    credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"))
+    with pytest.raises(errors.InvalidRequest, match="'currency' is missing in row 1; allowed: a currency in"):
+        report_returns(credits, spend_of(("search", 30.0, "EUR"), ("tv", 5.0, None)))
+
+
+def test_numbers_of_conversions_take_the_currency_of_the_spend_without_a_return():
     credits = credits_of(("linear", "search", 4.0, 4.0, None))
     report = report_returns(credits, spend_of(("search", 30.0, "EUR")))
     assert table(report, "currency", "cpa", "roas") == [["EUR", 7.5, None]]
@@ -126,7 +147,8 @@ def test_conversions_without_a_currency_get_no_spend_if_others_have_one():
     credits = credits_of(("linear", "search", 4.0, 90.0, "EUR"), ("linear", "search", 1.0, 10.0, None))
     expected = [["EUR", 20.0, 5.0, 4.5], [None, None, None, None]]
     for spend in (spend_of(("search", 20.0, "EUR")), spend_of(("search", 20.0, None))):
-        report = report_returns(credits, spend)
+        with pytest.warns(errors.UnknownCurrency, match="some values have no currency, .* in EUR"):
+            report = report_returns(credits, spend)
         assert table(report, "currency", "spend", "cpa", "roas") == expected
 
 
@@ -229,7 +251,7 @@ def test_roll_up_sums_into_the_ancestor_of_a_type():
     assert table(rolled, "node_id", "node_name", "conversions", "value", "share") == [
         ["brand", "Brand", 5.0, 60.0, 0.5],
         ["direct", "Direct", 3.0, 30.0, 0.3],
-        [None, None, 2.0, 10.0, 0.2],
+        [None, "unattributed", 2.0, 10.0, 0.2],
     ]
     assert table(roll_up(credits, NODES, "integration"), "node_id")[0] == ["google"]
 

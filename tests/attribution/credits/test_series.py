@@ -170,7 +170,7 @@ def test_values_that_are_no_money_have_no_return():
 
 def test_spend_without_dates_is_refused():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
-    with pytest.raises(errors.InvalidRequest, match="spend: the columns date are missing"):
+    with pytest.raises(errors.InvalidRequest, match="spend: no column 'date'"):
         credit_series(paths, "linear", spend=SPEND.drop(columns="date"))
 
 

@@ -38,7 +38,8 @@ def test_sums_are_exact_and_rounded_once_in_any_order(backend, values, random):
     assert found == pytest.approx(math.fsum(values), rel=2**-52, abs=2.0**-80)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e5])
+# The squares of a million orders in yen have a sum beyond 2**60.
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e5, 1e12])
 def test_millions_of_parts_have_the_exact_sum(backend, scale):
     values = np.random.default_rng(5).gamma(0.7, scale / 3, 1_000_000)
     assert summed(backend, values) == math.fsum(values)
@@ -107,5 +108,28 @@ def test_the_same_data_in_another_order_give_the_same_bytes(models, asked):
     once, again = (
         attribute(Paths.from_frames(*tables), models, **asked)
         for tables in ((touchpoints, conversions), shuffled)
+    )
+    pd.testing.assert_frame_equal(once, again, check_exact=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"intervals": "bootstrap", "replicates": 10}])
+def test_aggregated_paths_in_another_order_give_the_same_bytes(options):
+    random = np.random.default_rng(7)
+    frame = pd.DataFrame(
+        {
+            "path": [" > ".join(random.choice(list("abcd"), random.integers(1, 5))) for _ in range(60)],
+            "n": random.integers(1, 20, 60),
+            "value": random.lognormal(3.0, 1.0, 60).round(2),
+            "nulls": random.integers(0, 50, 60),
+        }
+    )
+    once, again = (
+        attribute(
+            Paths.from_sequences(rows, path="path", conversions="n", value="value", nulls="nulls"),
+            ["linear", "last_touch", "markov", "fractribution"],
+            confidence=0.9,
+            **options,
+        )
+        for rows in (frame, frame.sample(frac=1.0, random_state=1))
     )
     pd.testing.assert_frame_equal(once, again, check_exact=True)

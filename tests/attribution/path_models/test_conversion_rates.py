@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from support.journeys_as_paths import credited, journeys, paths_of
 from support.law_examples import examples
 from support.reference_path_models import conversion_rates as reference_credits
 
-from attrib_ds import attribute, errors
+from attrib_ds import Paths, attribute, errors
 from attrib_ds.attribution.models.path_models import ConversionRateShapley
 
 few = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -162,3 +163,16 @@ def test_currencies_share_the_rates():
 def test_parameters_out_of_bounds_are_refused(options):
     with pytest.raises(errors.InvalidRequest, match="allowed"):
         ConversionRateShapley(**options)
+
+
+def test_a_set_is_worth_the_rate_of_the_paths_that_have_exactly_its_nodes():
+    """The nine paths of docs/coming-from/marketing-attribution-models.md, worked out by hand there.
+
+    The package of that page, version 2.1.1, gives the same numbers.
+    """
+    nine = ["a", "b", "c", "a > b", "b > a", "a > c", "a > b > c", "c > b > a", "b > a > c"]
+    paths = Paths.from_sequences(pd.DataFrame({"path": nine, "n": 3}), path="path", conversions="n")
+    credits = attribute(paths, ["conversion_rate_shapley", "shapley"])
+    found = credits.pivot(index="model", columns="node_id", values="conversions")
+    assert found.loc["conversion_rate_shapley"].tolist() == pytest.approx([13.5, 7.5, 6.0], abs=1e-9)
+    assert found.loc["shapley"].tolist() == pytest.approx([10.5, 9.0, 7.5], abs=1e-9)

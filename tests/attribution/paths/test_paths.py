@@ -389,3 +389,24 @@ class TestSequences:
 def test_touchpoints_are_not_paths(call):
     with pytest.raises(errors.InvalidRequest, match="paths: DataFrame is not Paths; allowed: .*from_frames"):
         call(TOUCHPOINTS)
+
+
+def test_a_currency_is_a_column_or_the_code_of_values_without_one():
+    orders = CONVERSIONS.drop(columns="currency")
+    mixed = orders.assign(currency=[None, "CHF"], EUR=["NOK", "SEK"])
+    cases = [(orders, None, [None, None]), (orders, "EUR", ["EUR", "EUR"]), (mixed, "USD", ["USD", "CHF"])]
+    cases += [(mixed, None, [None, "CHF"]), (mixed, "EUR", ["NOK", "SEK"])]
+    for conversions, currency, expected in cases:
+        paths = Paths.from_frames(TOUCHPOINTS, conversions, currency=currency)
+        of_event = paths.to_pandas().groupby("event_id")["currency"].first()
+        assert [None if pd.isna(unit) else unit for unit in of_event] == expected
+    with pytest.raises(errors.InvalidRequest, match="no column 'eur' for the currency"):
+        Paths.from_frames(TOUCHPOINTS, orders, currency="eur")
+
+
+def test_values_of_aggregated_paths_have_the_currency_of_a_column_or_of_a_code():
+    rows = pd.DataFrame({"path": ["a", "b"], "n": [1, 1], "v": [30.0, 20.0], "unit": ["EUR", "CHF"]})
+    for currency, expected in ((None, [None, None]), ("unit", ["EUR", "CHF"]), ("NOK", ["NOK", "NOK"])):
+        paths = Paths.from_sequences(rows, path="path", conversions="n", value="v", currency=currency)
+        credits = attribute(paths, "last_touch").sort_values("node_id")
+        assert [None if pd.isna(unit) else unit for unit in credits["currency"]] == expected

@@ -97,13 +97,15 @@ def test_removing_nodes_equals_paths_without_them(drawn):
 
 
 @pytest.mark.parametrize("model", [Markov, Fractribution])
-def test_nodes_to_remove_must_exist(model):
+def test_nodes_to_remove_may_be_missing_from_all_paths(model):
     paths = paths_of([(("a", "b"), 1, 1.0, 0)])
+    plain = credited(paths, model())
+    for argument in ("remove_if_not_all", "remove_if_last_and_not_all"):
+        assert credited(paths, model(**{argument: ("direct",)})) == plain
+        assert credited(paths, model(**{argument: ("direct", "b")})) == {"a": 1.0}
     for wrong in ("a", 5, (None,)):
         with pytest.raises(InvalidRequest, match="remove_if_not_all: .* allowed: a list of node ids"):
             model(remove_if_not_all=wrong)
-    with pytest.raises(InvalidRequest, match="remove_if_last_and_not_all: 'bb'.*did you mean 'b'"):
-        attribute(paths, model(remove_if_last_and_not_all=["bb"]))
 
 
 @pytest.mark.slow
