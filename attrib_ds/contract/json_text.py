@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 from attrib_ds.contract.rule import Refused, is_unicode, shown
@@ -135,7 +136,8 @@ def _encode_container(value: Mapping[object, object] | list[object] | tuple[obje
 def _encode_text(value: str) -> str:
     if not is_unicode(value):
         raise Refused("contains an unpaired surrogate; expected Unicode text")
-    return json.dumps(value, ensure_ascii=False)
+    # As `json.dumps(value, ensure_ascii=False)`, which makes an encoder for each text.
+    return encode_basestring(value)
 
 
 def _encode_decimal(value: Decimal) -> str:

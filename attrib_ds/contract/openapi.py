@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from attrib_ds.contract.catalogue import OPERATIONS
+from attrib_ds.contract.links import links
 from attrib_ds.contract.operation import BASES, Operation
 from attrib_ds.contract.request import Untitled
 from attrib_ds.schema import NULL_UNKNOWN, RESOURCES, is_json
@@ -203,6 +204,8 @@ def _responses(operation: Operation) -> dict[str, Any]:
         phrase = _PHRASES[status] + ("" if listed else " (not listed by the specification)")
         content = _content(operation) if status < 300 else {_JSON: {"schema": error}}
         responses[str(status)] = {"description": phrase, "content": content}
+        if status < 300 and (linked := links(operation, OPERATIONS)):
+            responses[str(status)]["links"] = linked
     return responses | {
         "default": {"description": "Any other failure", "content": {_JSON: {"schema": error}}}
     }

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import pytest
-import schemathesis
-from conformance.shop import VENDOR, event, hex_id, hit, made, node, send_event, table, uuid, visit
+from conformance.drawn_requests import DESCRIBED, description_for, drawn_project
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 from support.http_caller import token_of
 
-from attrib_ds.contract.openapi import document
 from attrib_ds.service.accounts.administration import create_key
 
 #: Requests drawn for each operation, the same ones in every run.
 EXAMPLES = {GenerationMode.POSITIVE: 5, GenerationMode.NEGATIVE: 3}
 PROJECT = "drawn-shop"
-DESCRIBED = document()
 NAMES = [
     (record["operationId"], method, path)
     for path, methods in DESCRIBED["paths"].items()
@@ -37,39 +32,7 @@ def token(http):
 
 @pytest.fixture(scope="module")
 def drawn(http):
-    """The description, in which values that must exist are those of one project."""
-    visits = table(visit(1, firstHitId=uuid(1), hitCount=1))
-    records = {
-        "nodes": table(node("ads")),
-        "interactions": visits,
-        "hits": table(hit(1, 1, "2025-01-31T12:00:00Z")),
-    }
-    project = made(http, PROJECT, **records)
-    known = {
-        "projectId": [project.id],
-        "vendorId": [VENDOR],
-        "id": [send_event(project), hex_id(1), hex_id(900), "order", "ads"],
-        "firstHitId": [uuid(1)],
-        "storageKey": ["confirmed", "turnover"],
-    }
-    project.send("create_event", body=event(project, eventType="unknown")).ok()
-    described = deepcopy(DESCRIBED)
-    for methods in described["paths"].values():
-        for operation in methods.values():
-            for parameter in operation["parameters"]:
-                _narrow(parameter, "schema", known.get(parameter["name"]), parameter["name"])
-            for media in operation.get("requestBody", {}).get("content", {}).values():
-                properties = media["schema"].get("properties", {})
-                if "projectId" in properties:
-                    properties["projectId"] = {"enum": known["projectId"]}
-    return schemathesis.openapi.from_dict(described)
-
-
-def _narrow(holder, name, values, parameter):
-    """Let a parameter be one of the known values; ids may be any other too."""
-    if values:
-        some = {"enum": values}
-        holder[name] = some if parameter in ("projectId", "vendorId") else {"anyOf": [some, holder[name]]}
+    return description_for(drawn_project(http, PROJECT))
 
 
 @pytest.mark.slow

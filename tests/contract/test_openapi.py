@@ -118,3 +118,44 @@ def test_each_call_gives_a_document_of_its_own() -> None:
     first["components"]["schemas"]["Error"].clear()
     assert document()["paths"]
     assert document()["components"]["schemas"]["Error"]
+
+
+def test_what_one_operation_creates_is_linked_to_those_that_take_its_id(described: dict[str, Any]) -> None:
+    members = {
+        member["operationId"]: member for path in described["paths"].values() for member in path.values()
+    }
+
+    def linked(name: str, status: str) -> dict[str, Any]:
+        return members[name]["responses"][status]["links"]
+
+    assert linked("create_outlay", "200")["get_outlay"] == {
+        "operationId": "get_outlay",
+        "parameters": {
+            "projectId": "$request.path.projectId",
+            "vendorId": "$request.path.vendorId",
+            "parentCampaignId": "$request.path.parentCampaignId",
+            "outlayId": "$response.body#/id",
+        },
+    }
+    # The path of an event type has its reference, and the project of an event is in the body.
+    assert linked("create_event_type", "201")["archive_event_type"]["parameters"]["id"] == (
+        "$response.body#/reference"
+    )
+    assert linked("create_event", "200")["get_event"]["parameters"] == {
+        "projectId": "$request.body#/projectId",
+        "id": "$response.body",
+    }
+    assert "links" not in members["create_event"]["responses"]["400"]
+    assert "get_audience" in linked("delete_audience", "200")
+    assert set(linked("create_audience", "201")) == {"get_audience", "delete_audience"}
+
+
+def test_links_name_operations_and_their_parameters(described: dict[str, Any]) -> None:
+    members = {
+        member["operationId"]: member for path in described["paths"].values() for member in path.values()
+    }
+    for member in members.values():
+        for response in member["responses"].values():
+            for link in response.get("links", {}).values():
+                target = members[link["operationId"]]
+                assert set(link["parameters"]) <= {record["name"] for record in target["parameters"]}

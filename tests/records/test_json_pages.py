@@ -751,8 +751,34 @@ def test_new_members_are_in_their_order_of_appearance_whatever_object_has_them()
         assert page.unknown.column_names == ["geo.sea", "later", "earlier", "geo.fjord"]
 
 
+def test_records_before_the_first_new_member_are_parsed_in_parts(monkeypatch):
+    read, sizes = json_pages._read_known, []
+
+    def counted(answer, *others):
+        sizes.append(len(json.loads(bytes(answer.data))))
+        return read(answer, *others)
+
+    monkeypatch.setattr(json_pages, "_read_known", counted)
+    records = [f'{{"_id":"{number}","geo":{{"city":"Oslo"}}}}' for number in range(999)]
+    assert_as_reference(paged(*records, '{"_id":"last","new":1.50}'), CITIES)
+    # 1,000 records in parts of 256; read twice, by each way that the helper compares.
+    assert set(sizes) == {1_000 - 3 * 256}
+
+
+@pytest.mark.parametrize(
+    "odd", ['{"_id":"x","new":[1.0]}', '{"geo":{"sea":null}}', '{"_id":"x","_id":"y"}', "{}", '{"geo":null}']
+)
+@pytest.mark.parametrize("place", range(6))
+def test_a_page_read_in_parts_is_read_as_a_whole(monkeypatch, odd, place):
+    monkeypatch.setattr(json_pages, "_SMALLEST_PART", 2)
+    monkeypatch.setattr(json_pages, "_PARTS", 3)
+    records = [f'{{"_id":"{number}","geo":{{"city":"Oslo"}}}}' for number in range(5)]
+    records.insert(place, odd)
+    assert_as_reference(paged(*records, '{"_id":"z","late":0.10}', counters='"total":9,'), CITIES)
+
+
 def test_a_member_given_twice_is_decoded_only_once(monkeypatch):
-    monkeypatch.setattr(json_pages, "_parse_known", None)
+    monkeypatch.setattr(json_pages, "_read_known", None)
     page = native(paged('{"hitCount":1}', '{"hitCount":1.0,"hitCount":2.0}'), HITS)
     assert values(page) == [1, 2]
 

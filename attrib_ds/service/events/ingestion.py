@@ -109,10 +109,7 @@ class Ingestion:
 
         def on_accepted(done: Future[list[Accepted]]) -> None:
             error = done.exception()
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(Answer(value=self._acknowledge(done.result()[0])))
+            _settle(future, error or Answer(value=self._acknowledge(done.result()[0])))
 
         self._acceptance.submit([raw_event(request, self._ids)], line).add_done_callback(on_accepted)
         return Started(future)
@@ -131,23 +128,14 @@ class Ingestion:
                 outcome.add_done_callback(on_processed)
                 return
             self._processing.forget(id, outcome)
-            # The caller may have given up.
-            with suppress(InvalidStateError):
-                if error is not None:
-                    future.set_exception(error)
-                else:
-                    future.set_result(None)
+            _settle(future, error)
 
         def on_processed(done: Future[Outcome]) -> None:
             error = done.exception()
             errors = None if error else done.result()
             if error is None and errors is not None:
                 error = _refusal(id, errors)
-            with suppress(InvalidStateError):
-                if error is not None:
-                    future.set_exception(error)
-                else:
-                    future.set_result(Answer(value=id))
+            _settle(future, error or Answer(value=id))
 
         try:
             accepted = self._acceptance.submit([record], line, is_urgent=True)
@@ -155,7 +143,7 @@ class Ingestion:
             self._processing.forget(id, outcome)
             raise
         accepted.add_done_callback(on_accepted)
-        return Started(future, self._patience, lambda: _try_set(future, _late(id)))
+        return Started(future, self._patience, lambda: _settle(future, _late(id)))
 
     def create_events(self, request: CreateEvents, line: Line | None = None) -> Answer:
         """Accept many events and return the id or the error of each; errors do not affect other events."""
@@ -303,10 +291,13 @@ def _late(id: str) -> ServiceFailure:
     )
 
 
-def _try_set(future: Future[Any], error: Exception) -> None:
-    # It may have been set meanwhile.
+def _settle(future: Future[Answer | None], outcome: Answer | BaseException | None) -> None:
+    """Set the answer or the error of a request, unless it has one: the caller may have given up meanwhile."""
     with suppress(InvalidStateError):
-        future.set_exception(error)
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 def _refusal(id: str, outcome: str) -> InvalidRequest:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from attrib_ds.service.service import Service
 
 #: Operations whose body names the project.
-EVENT_OPERATIONS: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
+EVENT_OPERATIONS: Final = ONE_EVENT | {"create_events", "validate_event"}
 _MOST_BYTES: Final = 32 * bodies.MEBIBYTE
 _MOST_EVENT_BYTES: Final = bodies.MEBIBYTE
 _MOST_BYTES_WITHOUT_TOKEN: Final = bodies.MEBIBYTE // 4
@@ -228,13 +228,13 @@ class Dispatcher:
             return from_wire(operation, path=path, query=query)
         if operation.upload:
             return await self._receive_file(request, operation, path, memory=memory)
-        is_event = operation.name in EVENT_OPERATIONS and not operation.body
-        most_bytes = _MOST_EVENT_BYTES if is_event else _MOST_BYTES
+        has_one_event = operation.name in EVENT_OPERATIONS and not operation.body
+        most_bytes = _MOST_EVENT_BYTES if has_one_event else _MOST_BYTES
         if not memory.has_token:
             most_bytes = _MOST_BYTES_WITHOUT_TOKEN
         content = await bodies.read(request, most_bytes=most_bytes, memory=memory)
         bodies.check_values(content, memory=memory)
-        if is_event and len(content) <= _MOST_BYTES_TO_PARSE:
+        if has_one_event and len(content) <= _MOST_BYTES_TO_PARSE:
             return _read_body(operation, path, query, content)
         pool = self._reads.steps if operation.name in READS else self._pool
         if len(content) <= bodies.MEBIBYTE:
