@@ -1,8 +1,14 @@
 from .attribution_form import attribution as attribution
+from .campaign_forms import campaigns as campaigns
+from .campaign_forms import create_campaign as create_campaign
+from .campaign_forms import outlays as outlays
 from .connection_form import connection as connection
 from .conversions_form import conversions as conversions
-from .event_form import send_events as send_events
-from .export_form import export as export
+from .event_forms import send_events as send_events
+from .event_forms import states as states
 from .filter_form import filters as filters
 from .interaction_forms import insights as insights
 from .interaction_forms import search as search
+from .own_files_form import own_files as own_files
+from .user_forms import export as export
+from .user_forms import users as users

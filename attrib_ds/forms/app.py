@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from attrib_ds.errors import NotSupported
+
+#: Bytes of the largest file that can be uploaded.
+_MAX_UPLOAD: Final = 1 << 30
 
 
 def run_app(*, port: int, opens_browser: bool) -> int:
@@ -32,8 +37,16 @@ def run_app(*, port: int, opens_browser: bool) -> int:
     """
     if find_spec("voila") is None:
         raise NotSupported("the app needs Voilà: pip install 'attrib-ds[app]'")
-    notebook = Path(__file__).with_name("workbench.ipynb")
-    command = [sys.executable, "-m", "voila", str(notebook), f"--port={port}", "--Voila.ip=127.0.0.1"]
+    folder = Path(__file__).parent
+    command = [
+        *(sys.executable, "-m", "voila", str(folder / "workbench.ipynb")),
+        *(f"--port={port}", "--Voila.ip=127.0.0.1", "--template=attrib_ds"),
+        # An uploaded file is one message; the default allows 10 MiB.
+        f"--Voila.tornado_settings={{'websocket_max_message_size': {_MAX_UPLOAD}}}",
+    ]
     if not opens_browser:
         command.append("--no-browser")
-    return subprocess.run(command, check=False).returncode  # noqa: S603  (the command has no user input but the port)
+    # Voilà looks for the template there.
+    paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("JUPYTER_PATH"))))
+    environment = {**os.environ, "JUPYTER_PATH": paths}
+    return subprocess.run(command, check=False, env=environment).returncode  # noqa: S603  (no user input but the port)

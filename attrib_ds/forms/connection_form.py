@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrib_ds.forms import elements
+from attrib_ds.forms import elements, messages
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.project import connect
 
@@ -32,8 +32,15 @@ def connection() -> Form:
     <Project 'my-shop' at :memory:>
     """
     step = Step(connect, "project", first=("project_id", "path", "url", "key"))
-    return Form("Open a project", [step], subject=None, show=_show_project, action="Open")
+    return Form(
+        "Open a project or a service",
+        [step],
+        subject=None,
+        about="A project in a file of this machine, or one of an attribution service elsewhere.",
+        show=_show_project,
+        action="Open",
+    )
 
 
-def _show_project(project: Project, _form: Any) -> Sequence[str]:
-    return [elements.status(f"Open: {project.project_id} at {project.transport.address}")]
+def _show_project(project: Project, _form: Any) -> Sequence[Any]:
+    return [elements.html(messages.status(f"Open: {project.project_id} at {project.transport.address}"))]

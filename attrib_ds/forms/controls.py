@@ -4,53 +4,57 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ipywidgets
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.forms import elements, messages
 from attrib_ds.forms.form_fields import FormField
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-_STYLE: Final = {"description_width": "11em"}
-_WIDE: Final = {"width": "32em", "max_width": "98%"}
-#: Rows of a list that are visible without scrolling.
-_MAX_ROWS: Final = 8
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class Control:
-    """A widget and its value, as the function takes it.
+    """An input and its value, as the function takes it.
 
     Parameters
     ----------
     form_field : FormField
         The argument that the control edits.
-    widget : ipywidgets.Widget
-        The widget to display.
+    *inputs : ipywidgets.Widget
+        What the user fills in; usually one widget.
 
     Attributes
     ----------
+    input : ipywidgets.Widget
+        The first of them.
+    widget : ipywidgets.Widget
+        The widget to display: the inputs, and one line of help.
     value : object
         The value entered, or the field's default. May be set.
     """
 
-    def __init__(self, form_field: FormField, widget: Any) -> None:
+    def __init__(self, form_field: FormField, *inputs: Any) -> None:
         self.form_field = form_field
-        self.widget = widget
+        self.input = inputs[0]
+        self._note = elements.html()
+        self.widget = elements.box("field", *inputs, self._note)
+        self.mark("")
 
     @property
     def value(self) -> Any:
         """The value entered, or the field's default."""
-        return self.widget.value
+        return self.input.value
 
     @value.setter
     def value(self, value: Any) -> None:
-        self.widget.value = value
+        self.input.value = value
 
     @property
     def source(self) -> str:
@@ -59,20 +63,28 @@ class Control:
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call a function whenever the value changes."""
-        self.widget.observe(lambda _: changed(), names="value")
+        self.input.observe(lambda _: changed(), names="value")
 
     def suggest(self, values: Sequence[str]) -> None:
         """Suggest values, if the control can; other values stay allowed."""
+
+    def mark(self, problem: str) -> None:
+        """Show a problem of the value below the input; the help again if there is none."""
+        help_text = self.form_field.summary
+        help_line = f'<p class="attrib-help">{escape(help_text)}</p>' if help_text else ""
+        self._note.value = messages.alert(problem) or help_line
+        self._note.layout.display = "" if self._note.value else "none"
+        (self.widget.add_class if problem else self.widget.remove_class)("attrib-invalid")
 
 
 class Checkbox(Control):
     """A checkbox for a boolean."""
 
     def __init__(self, form_field: FormField) -> None:
-        box = ipywidgets.Checkbox(
-            bool(form_field.default), description=form_field.label, indent=False, tooltip=form_field.help
+        super().__init__(
+            form_field,
+            ipywidgets.Checkbox(bool(form_field.default), description=form_field.label, indent=False),
         )
-        super().__init__(form_field, box)
 
 
 class Choice(Control):
@@ -92,9 +104,6 @@ class Choice(Control):
         menu = ipywidgets.Dropdown(
             options=list(self._values),
             description=form_field.label,
-            tooltip=form_field.help,
-            style=_STYLE,
-            layout=_WIDE,
         )
         super().__init__(form_field, menu)
         if not form_field.is_required:
@@ -103,42 +112,90 @@ class Choice(Control):
     @property
     def value(self) -> Any:
         """The chosen value."""
-        return self._values[self.widget.value]
+        return self._values[self.input.value]
 
     @value.setter
     def value(self, value: Any) -> None:
         for label, option in self._values.items():
             if type(option) is type(value) and option == value:
-                self.widget.value = label
+                self.input.value = label
                 return
         raise InvalidRequest.choice(
             self.form_field.name, value, [str(option) for option in self._values.values()]
         )
 
 
-class MultipleChoice(Control):
-    """A list in which several values can be selected; none is selected at first."""
+class Option(NamedTuple):
+    """A checkbox of a :class:`Checklist`.
 
-    def __init__(self, form_field: FormField) -> None:
-        options = form_field.allowed
-        box = ipywidgets.SelectMultiple(
-            options=options,
-            rows=min(len(options), _MAX_ROWS) or 1,
-            description=form_field.label,
-            tooltip=form_field.help,
-            style=_STYLE,
-            layout=_WIDE,
-        )
-        super().__init__(form_field, box)
+    Parameters
+    ----------
+    value : str
+        What the function takes.
+    label : str
+        Text beside the checkbox.
+    meaning : str, default ""
+        One line below it.
+    link : str, default ""
+        Address of a page that explains it.
+    is_common : bool, default True
+        Whether it is always visible; the others are behind a button.
+    """
+
+    value: str
+    label: str
+    meaning: str = ""
+    link: str = ""
+    is_common: bool = True
+
+
+class Checklist(Control):
+    """A checkbox for each allowed value; none is checked at first."""
+
+    def __init__(self, form_field: FormField, options: Sequence[Option] = ()) -> None:
+        options = options or [Option(value, value) for value in form_field.allowed]
+        self._boxes = {
+            option.value: ipywidgets.Checkbox(False, description=option.label, indent=False)
+            for option in options
+        }
+        self._checked: dict[str, None] = {}
+        for value, box in self._boxes.items():
+            box.observe(partial(self._note_check, value), names="value")
+        heading = elements.html(f'<div class="widget-label">{escape(form_field.label)}</div>')
+        lines: dict[bool, list[Any]] = {True: [], False: []}
+        for option in options:
+            lines[option.is_common].append(
+                elements.box("model", self._boxes[option.value], elements.html(_meaning(option)))
+            )
+        more = [elements.disclosure(f"More {form_field.name}", *lines[False])] if lines[False] else []
+        super().__init__(form_field, elements.box("models", heading, *lines[True], *more))
 
     @property
     def value(self) -> list[str] | None:
-        """The selected values, in the order of the list."""
-        return list(self.widget.value) or self.form_field.default
+        """The checked values, in the order in which they were checked."""
+        return list(self._checked) or self.form_field.default
 
     @value.setter
     def value(self, value: Sequence[str] | None) -> None:
-        self.widget.value = tuple(value or ())
+        chosen = list(value or ())
+        for name in chosen:
+            if name not in self._boxes:
+                raise InvalidRequest.choice(self.form_field.name, name, self._boxes)
+        for box in self._boxes.values():
+            box.value = False
+        for name in chosen:
+            self._boxes[name].value = True
+
+    def _note_check(self, value: str, change: Mapping[str, Any]) -> None:
+        if change["new"]:
+            self._checked[value] = None
+        else:
+            self._checked.pop(value, None)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever a value is checked or unchecked."""
+        for box in self._boxes.values():
+            box.observe(lambda _: changed(), names="value")
 
 
 class TextInput(Control):
@@ -159,9 +216,6 @@ class TextInput(Control):
             ensure_option=False,
             continuous_update=False,
             description=form_field.label,
-            tooltip=form_field.help,
-            style=_STYLE,
-            layout=_WIDE,
         )
         super().__init__(form_field, box)
         self._parse = parse
@@ -169,18 +223,18 @@ class TextInput(Control):
     @property
     def value(self) -> Any:
         """The text, parsed."""
-        text = self.widget.value.strip()
+        text = self.input.value.strip()
         if text:
             return self._parse(text)
         return None if self.form_field.is_required else self.form_field.default
 
     @value.setter
     def value(self, value: Any) -> None:
-        self.widget.value = "" if value is None else str(value)
+        self.input.value = "" if value is None else str(value)
 
     def suggest(self, values: Sequence[str]) -> None:
         """Suggest values while the user types."""
-        self.widget.options = tuple(values)
+        self.input.options = tuple(values)
 
 
 class NumberInput(TextInput):
@@ -202,9 +256,6 @@ class TextLines(Control):
             rows=3,
             continuous_update=False,
             description=form_field.label,
-            tooltip=form_field.help,
-            style=_STYLE,
-            layout=_WIDE,
         )
         super().__init__(form_field, box)
         self._parse = partial(_parse_number, form_field.name) if has_numbers else str
@@ -212,37 +263,67 @@ class TextLines(Control):
     @property
     def value(self) -> list[Any] | None:
         """The lines, parsed; empty lines are skipped."""
-        lines = [line.strip() for line in self.widget.value.splitlines()]
+        lines = [line.strip() for line in self.input.value.splitlines()]
         values = [self._parse(line) for line in lines if line]
         return values or (None if self.form_field.is_required else self.form_field.default)
 
     @value.setter
     def value(self, value: Sequence[Any] | None) -> None:
-        self.widget.value = _join_lines(value)
+        self.input.value = _join_lines(value)
 
 
 class InstantPicker(Control):
-    """A date and time picker for an instant in UTC."""
+    """A calendar for a day, and a box for a time of that day in UTC.
 
-    def __init__(self, form_field: FormField) -> None:
-        picker = ipywidgets.NaiveDatetimePicker(
-            description=f"{form_field.label} (UTC)", tooltip=form_field.help, style=_STYLE, layout=_WIDE
+    Parameters
+    ----------
+    form_field : FormField
+        The argument that the control edits.
+    days_allowed : bool, default True
+        Whether a day without a time is a value; otherwise it stands for its first instant in UTC.
+    """
+
+    def __init__(self, form_field: FormField, *, days_allowed: bool = True) -> None:
+        self._day = ipywidgets.DatePicker(description=form_field.label)
+        self._time = ipywidgets.Text(
+            description="Time (UTC)",
+            placeholder="whole day" if days_allowed else "00:00",
+            continuous_update=False,
         )
-        super().__init__(form_field, picker)
+        self._days_allowed = days_allowed
+        pair = elements.box("pair", self._day, self._time)
+        super().__init__(form_field, pair)
 
     @property
     def value(self) -> str | None:
-        """The instant as RFC 3339 text."""
-        picked = self.widget.value
-        return None if picked is None else f"{picked.isoformat()}Z"
+        """The day as ISO 8601 text, or the instant as RFC 3339 text."""
+        day, time = self._day.value, self._time.value.strip()
+        if day is None:
+            return None
+        if not time and self._days_allowed:
+            return str(day.isoformat())
+        text = f"{day.isoformat()}T{time or '00:00'}"
+        with suppress(ValueError):
+            return f"{datetime.fromisoformat(text).replace(tzinfo=None).isoformat()}Z"
+        raise InvalidRequest(
+            f"{self.form_field.name}: {time!r} is not a time of day; allowed: such as 08:30",
+            field=self.form_field.name,
+        )
 
     @value.setter
-    def value(self, value: datetime | str | None) -> None:
-        if value is None:
-            self.widget.value = None
-        else:
-            instant = instants.parse(value, argument=self.form_field.name)
-            self.widget.value = instant.astimezone(UTC).replace(tzinfo=None)
+    def value(self, value: datetime | date | str | None) -> None:
+        name = self.form_field.name
+        day = None if value is None else instants.parse_day(value, argument=name)
+        if value is None or day is not None:
+            self._day.value, self._time.value = day, ""
+            return
+        instant = instants.parse(value, argument=name).astimezone(UTC).replace(tzinfo=None)
+        self._day.value, self._time.value = instant.date(), instant.time().isoformat()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever the day or the time changes."""
+        for part in (self._day, self._time):
+            part.observe(lambda _: changed(), names="value")
 
 
 class SortOrder(Control):
@@ -253,7 +334,7 @@ class SortOrder(Control):
         self._by = Choice(replace(form_field, default=None), options)
         direction = FormField("direction", "choice", default="")
         self._direction = Choice(direction, [("ascending", ""), ("descending", "-")])
-        super().__init__(form_field, ipywidgets.VBox([self._by.widget, self._direction.widget]))
+        super().__init__(form_field, elements.box("pair", self._by.input, self._direction.input))
 
     @property
     def value(self) -> str | None:
@@ -294,7 +375,7 @@ def control_for(form_field: FormField) -> Control:
             options.insert(0, ("(none)", None))
         return Choice(form_field, options)
     if form_field.kind == "choices":
-        return MultipleChoice(form_field)
+        return Checklist(form_field)
     if form_field.kind == "instant":
         return InstantPicker(form_field)
     if form_field.kind == "sort":
@@ -304,6 +385,16 @@ def control_for(form_field: FormField) -> Control:
     if form_field.kind in ("whole", "number"):
         return NumberInput(form_field)
     return TextInput(form_field)
+
+
+def _meaning(option: Option) -> str:
+    link = (
+        f' <a href="{escape(option.link)}" target="_blank" rel="noopener"'
+        f' aria-label="More about {escape(option.label)}">More</a>'
+        if option.link
+        else ""
+    )
+    return f'<p class="attrib-help">{escape(option.meaning)}{link}</p>' if option.meaning else ""
 
 
 def _join_lines(values: Sequence[Any] | None) -> str:

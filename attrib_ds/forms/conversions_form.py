@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrib_ds.api.offline_conversions import send_conversions
 from attrib_ds.forms import suggestions
-from attrib_ds.forms.controls import Control, TextInput
-from attrib_ds.forms.event_form import Table, show_sent
+from attrib_ds.forms.controls import TextInput
+from attrib_ds.forms.event_forms import show_sent
 from attrib_ds.forms.form import Form, Step
-from attrib_ds.forms.generated_code import write_connect
+from attrib_ds.forms.table_upload import Table
 
 if TYPE_CHECKING:
-    from attrib_ds.forms.form_fields import FormField
     from attrib_ds.project import Project
 
 
@@ -40,22 +40,30 @@ def conversions(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['processed']
     """
-
-    def event_type(form_field: FormField) -> Control:
-        return TextInput(form_field, suggested=suggestions.event_types(project))
-
     step = Step(
         send_conversions,
         "sent",
         leave_out=("fields",),
         first=("conversions", "email", "date", "id", "value", "currency", "event_type", "dry_run"),
-        custom_controls={"conversions": Table, "event_type": event_type},
+        custom_controls={
+            "conversions": Table,
+            "event_type": partial(TextInput, suggested=suggestions.event_types(project)),
+        },
+        words={
+            "conversions": ("Conversions", "One row per deal or order, with any columns."),
+            "email": ("Email", "The column with the email address of the person."),
+            "date": ("Date", "The column with the day or time of the conversion."),
+            "id": ("Id", "The column with the id. A file that is sent again stores each id once."),
+            "value": ("Value", "The column with the amount."),
+            "currency": ("Currency", "A column, or one currency for all, such as EUR."),
+            "event_type": ("Event type", "What the rows are: orders, deals. It is created if it is missing."),
+        },
     )
     return Form(
         "Send conversions",
         [step],
         subject=project,
-        opening=write_connect(project),
-        show=show_sent,
+        about="Deals of a CRM or orders of a shop, from the columns of its own CSV file.",
+        show=partial(show_sent, caption="Conversions"),
         action="Send",
     )

@@ -1,42 +1,66 @@
-"""Elements that forms show besides controls: messages, buttons, tables, images and download links."""
+"""Elements that forms show besides controls: buttons, tables, plots and code."""
 
 from __future__ import annotations
 
 import base64
 import io
-import traceback
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
+import pandas as pd
+from itables import JavascriptFunction
+from itables.widget import ITable
 
-from attrib_ds.errors import AttribError, NotSupported
+from attrib_ds.forms.messages import alert, error_message
 from attrib_ds.forms.pending_edits import AfterPendingEdits
-from attrib_ds.records.spreadsheets import csv_text, write_excel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    import pandas as pd
     from matplotlib.axes import Axes
 
-#: Maximum number of rows in an HTML table; the downloaded file has all of them.
-_MAX_ROWS: Final = 100
-#: Maximum number of bytes of a file that is embedded in the page.
-_MAX_BYTES: Final = 20_000_000
-_CSV: Final = "text/csv"
-_XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+#: Maximum number of cells in a table of the page; the downloaded file has all of them.
+_MAX_CELLS: Final = 100_000
+_STYLE: Final = (Path(__file__).parent / "forms.css").read_text(encoding="utf-8")
+#: Shows a number, and nothing for a missing one; tables are sorted by the number itself.
+_NUMBER: Final = (
+    "function (number, purpose) {{"
+    " if (purpose === 'sort' || purpose === 'type') {{ return number; }}"
+    " if (typeof number !== 'number' || Number.isNaN(number)) {{ return ''; }}"
+    " return number.toLocaleString('en', "
+    "{{minimumFractionDigits: {digits}, maximumFractionDigits: {digits}}}); }}"
+)
 
 
-def status(message: str) -> str:
-    """Return a message as HTML that screen readers announce without interrupting."""
-    return f'<div role="status">{escape(message)}</div>' if message else ""
+def box(name: str, *children: Any) -> Any:
+    """Return widgets one below the other, as the part of a form that the style sheet knows by a name."""
+    widget = ipywidgets.VBox(children)
+    widget.add_class(f"attrib-{name}")
+    return widget
 
 
-def alert(message: str) -> str:
-    """Return an error message as HTML that screen readers announce at once."""
-    lines = "<br>".join(escape(line) for line in message.splitlines())
-    return f'<div role="alert" style="color: #B00020">{lines}</div>' if message else ""
+def row(name: str, *children: Any) -> Any:
+    """Return widgets side by side, as the part of a form that the style sheet knows by a name."""
+    widget = ipywidgets.HBox(children)
+    widget.add_class(f"attrib-{name}")
+    return widget
+
+
+def page(*children: Any) -> Any:
+    """Return widgets one below the other, with the style sheet."""
+    return box("page", html(f"<style>{_STYLE}</style>"), *children)
+
+
+def html(content: str = "") -> Any:
+    """Return a widget that shows HTML."""
+    return ipywidgets.HTML(content)
+
+
+def output() -> Any:
+    """Return a widget that shows what code prints while it is its context."""
+    return ipywidgets.Output()
 
 
 def button(label: str, on_click: Callable[[], Any], *, problem: Any, is_main: bool = False) -> Any:
@@ -53,11 +77,8 @@ def button(label: str, on_click: Callable[[], Any], *, problem: Any, is_main: bo
     is_main : bool, default False
         Whether this is the form's main button: highlighted, and run after pending edits of the page.
     """
-    widget = ipywidgets.Button(
-        description=label,
-        button_style="primary" if is_main else "",
-        layout={"width": "auto", "align_self": "flex-start"},
-    )
+    widget = ipywidgets.Button(description=label, button_style="primary" if is_main else "")
+    widget.add_class("attrib-button")
 
     def call() -> None:
         try:
@@ -70,32 +91,51 @@ def button(label: str, on_click: Callable[[], Any], *, problem: Any, is_main: bo
     return widget
 
 
-def error_message(error: Exception) -> str:
-    """Return an exception's message; with its type and function if it is not a user error."""
-    if isinstance(error, AttribError | OSError):
-        return str(error)
-    frames = traceback.extract_tb(error.__traceback__)[-1:]
-    place = f" ({frames[0].name})" if frames else ""
-    return f"{type(error).__name__}{place}: {error}"
+def disclosure(label: str, *children: Any) -> Any:
+    """Return widgets that a button shows and hides; they are hidden at first."""
+    toggle = ipywidgets.ToggleButton(False, description=f"▸ {label}")
+    toggle.add_class("attrib-toggle")
+    content = box("disclosed", *children)
+    content.layout.display = "none"
+
+    def show(change: Mapping[str, Any]) -> None:
+        content.layout.display = "" if change["new"] else "none"
+        toggle.description = f"{'▾' if change['new'] else '▸'} {label}"
+
+    toggle.observe(show, names="value")
+    return box("disclosure", toggle, content)
 
 
-def table(frame: pd.DataFrame, caption: str) -> str:
-    """Return the first rows of a frame as an HTML table with a caption."""
-    html = frame.head(_MAX_ROWS).to_html(
-        index=False,
-        border=0,
-        na_rep="",
-        justify="left",
-        float_format=lambda number: f"{number:,.4g}" if abs(number) < 1e4 else f"{number:,.0f}",
+def table(frame: pd.DataFrame, caption: str) -> Any:
+    """Return a frame as a table that can be searched and sorted, in pages; the first rows of a large one."""
+    shown = frame.head(max(_MAX_CELLS // max(frame.shape[1], 1), 1))
+    note = f"; the first {len(shown):,} are shown, the files have all" if len(shown) < len(frame) else ""
+    rows = "row" if len(frame) == 1 else "rows"
+    heading = html(f"<h3>{escape(caption)}: {len(frame):,} {rows}{note}</h3>")
+    if not len(frame):
+        return box("table", heading)
+    widget = ITable(
+        shown.apply(_as_text),
+        showIndex=False,
+        maxBytes=0,
+        maxRows=0,
+        maxColumns=0,
+        classes="display nowrap compact",
+        style="width:100%",
+        columnDefs=[
+            {
+                "targets": [place],
+                "render": JavascriptFunction(_NUMBER.format(digits=_digits(shown.iloc[:, place]))),
+            }
+            for place, dtype in enumerate(frame.dtypes)
+            if _is_number(dtype)
+        ],
     )
-    note = f" (first {_MAX_ROWS:,} shown)" if len(frame) > _MAX_ROWS else ""
-    heading = f"<caption>{escape(caption)}: {len(frame):,} rows{note}</caption>"
-    tag, _, body = html.partition(">")
-    return f'<div style="overflow: auto; max-height: 30em">{tag}>{heading}{body}</div>'
+    return box("table", heading, widget)
 
 
-def image(axes: Axes, description: str) -> str:
-    """Return a plot as an HTML image and close its figure."""
+def image(axes: Axes, description: str) -> Any:
+    """Return a plot as an image and close its figure."""
     from matplotlib import pyplot
 
     figure: Any = axes.get_figure(root=True)
@@ -103,37 +143,40 @@ def image(axes: Axes, description: str) -> str:
     figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
     pyplot.close(figure)
     encoded = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="{escape(description)}" style="max-width: 100%" src="data:image/png;base64,{encoded}">'
+    source = f"data:image/png;base64,{encoded}"
+    return html(f'<img class="attrib-plot" alt="{escape(description)}" src="{source}">')
+
+
+def figures(values: Mapping[str, str]) -> Any:
+    """Return a few numbers with their names, in large type."""
+    parts = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in values.items()
+    )
+    return html(f'<dl class="attrib-figures">{parts}</dl>')
 
 
 def code_block(code: str) -> str:
     """Return Python as HTML."""
-    return f'<pre aria-label="Python code" style="padding: 0.6em; background: #F6F6F6">{escape(code)}</pre>'
+    return f'<pre class="attrib-code" aria-label="Python code">{escape(code)}</pre>'
 
 
-def download_link(name: str, content: bytes, media_type: str, label: str) -> str:
-    """Return a link that downloads a file, or a note if the file is too large for the page."""
-    if len(content) > _MAX_BYTES:
-        return f"<span>{escape(name)} is too large to download from this page; run the code instead</span>"
-    encoded = base64.b64encode(content).decode()
-    return f'<a download="{escape(name)}" href="data:{media_type};base64,{encoded}">{escape(label)}</a>'
+def _is_number(dtype: Any) -> bool:
+    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
 
 
-def download_links(frame: pd.DataFrame, stem: str, code: str) -> str:
-    """Return links that download a frame as CSV and XLSX, and the code that computes it."""
-    links = [download_link(f"{stem}.csv", csv_text(frame).encode(), _CSV, "Save as CSV")]
-    workbook = _workbook(frame)
-    if workbook is not None:
-        links.append(download_link(f"{stem}.xlsx", workbook, _XLSX, "Save as Excel"))
-    links.append(download_link(f"{stem}.py", code.encode(), "text/x-python", "Save the code"))
-    return f"<p>{' · '.join(links)}</p>"
+def _digits(column: pd.Series[Any]) -> int:
+    """Return how many decimals a column is shown with."""
+    numbers = column.dropna().astype(float)
+    if (numbers == numbers.round()).all():
+        return 0
+    return 3 if numbers.abs().max() < 10 else 2
 
 
-def _workbook(frame: pd.DataFrame) -> bytes | None:
-    """Return a frame as XLSX, or None if XlsxWriter is not installed."""
-    buffer = io.BytesIO()
-    try:
-        write_excel({"result": frame}, buffer)
-    except NotSupported:
-        return None
-    return buffer.getvalue()
+def _as_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column as a table shows it: numbers as they are, missing values as empty text."""
+    if _is_number(column.dtype):
+        return column
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        column = column.dt.strftime("%Y-%m-%d %H:%M:%S")
+    text: pd.Series[Any] = column.astype(object).map(str, na_action="ignore")
+    return text.where(text.notna(), "")

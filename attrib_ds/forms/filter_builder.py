@@ -11,7 +11,7 @@ from attrib_ds.errors import AttribError, InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
 from attrib_ds.filters.operators import OPERATORS, applying_to
 from attrib_ds.filters.vocabulary import FieldType, check_kind, is_open, resolve, vocabulary
-from attrib_ds.forms import elements
+from attrib_ds.forms import elements, messages
 from attrib_ds.forms.controls import Choice, Control, InstantPicker, NumberInput, TextInput, TextLines
 from attrib_ds.forms.form_fields import FormField
 
@@ -32,7 +32,13 @@ _COMBINATORS: Final[tuple[tuple[str, tuple[Combinator, bool]], ...]] = (
 )
 #: Types that a field of undeclared type may be read as.
 _OPEN_TYPES: Final = tuple(field_type.value for field_type in FieldType if field_type is not FieldType.OBJECT)
-_NARROW: Final = {"width": "13em"}
+#: Field of a new condition by kind of record.
+_FIRST_FIELDS: Final = {
+    "interaction": "geo.countryCode",
+    "node": "channel",
+    "user": "interactionCount",
+    "event": "eventType",
+}
 
 
 class FilterBuilder:
@@ -59,9 +65,9 @@ class FilterBuilder:
         self.kind = check_kind(kind)
         self._suggest = suggest or (lambda _: ())
         self._watchers: list[Callable[[], None]] = []
-        self.problem = ipywidgets.HTML()
+        self.problem = elements.html()
         self._group = _Group(self, name=label or f"{kind} filter")
-        self.widget = ipywidgets.VBox([self._group.widget, self.problem])
+        self.widget = elements.box("filter", self._group.widget, self.problem)
 
     @property
     def value(self) -> Predicate | None:
@@ -106,18 +112,18 @@ class _Group:
     def __init__(self, builder: FilterBuilder, *, name: str) -> None:
         self._builder, self._name = builder, name
         self._members: list[_Row | _Group] = []
-        self._combination = ipywidgets.Dropdown(
-            options=_COMBINATORS, description=name.capitalize(), style={"description_width": "auto"}
-        )
+        self._combination = ipywidgets.Dropdown(options=_COMBINATORS, description=name.capitalize())
         self._combination.observe(lambda _: builder.changed(), names="value")
-        self._box = ipywidgets.VBox(layout={"padding": "0 0 0 1.5em", "border_left": "2px solid #DDDDDD"})
+        self._box = elements.box("members")
         buttons = [
             elements.button("Add condition", lambda: self._add(_Row(builder)), problem=builder.problem),
             elements.button(
                 "Add group", lambda: self._add(_Group(builder, name="group")), problem=builder.problem
             ),
         ]
-        self.widget = ipywidgets.VBox([self._combination, self._box, ipywidgets.HBox(buttons)])
+        self.widget = elements.box(
+            "group", elements.box("field", self._combination), self._box, elements.row("actions", *buttons)
+        )
 
     @property
     def value(self) -> Condition:
@@ -154,7 +160,8 @@ class _Group:
 
     def _show(self) -> None:
         self._box.children = [
-            ipywidgets.HBox([member.widget, self._remove_button(member)]) for member in self._members
+            elements.box("member", member.widget, elements.row("actions", self._remove_button(member)))
+            for member in self._members
         ]
 
 
@@ -165,25 +172,19 @@ class _Row:
         self._builder = builder
         fields = list(vocabulary(builder.kind))
         self._field = ipywidgets.Combobox(
-            value=fields[0],
+            value=_FIRST_FIELDS[builder.kind],
             options=fields,
             ensure_option=False,
             continuous_update=False,
             description="Field",
-            style={"description_width": "auto"},
-            layout={"width": "20em"},
         )
-        self._open_type = ipywidgets.Dropdown(
-            options=_OPEN_TYPES, description="read as", style={"description_width": "auto"}, layout=_NARROW
-        )
-        self._operator = ipywidgets.Dropdown(
-            description="Operator", style={"description_width": "auto"}, layout={"width": "18em"}
-        )
+        self._open_type = ipywidgets.Dropdown(options=_OPEN_TYPES, description="Read as")
+        self._operator = ipywidgets.Dropdown(description="Operator")
         self._inputs: list[Control] = []
         self._input_key: tuple[str, FieldType] | None = None
-        self._problem = ipywidgets.HTML()
-        self._line = ipywidgets.HBox(layout={"flex_flow": "row wrap"})
-        self.widget = ipywidgets.VBox([self._line, self._problem])
+        self._problem = elements.html()
+        self._line = elements.box("field")
+        self.widget = elements.box("condition", self._line, self._problem)
         self._field.observe(lambda _: self._update_operators(), names="value")
         self._open_type.observe(lambda _: self._update_operators(), names="value")
         self._operator.observe(lambda _: self._update_inputs(), names="value")
@@ -223,7 +224,7 @@ class _Row:
         try:
             allowed = applying_to(self._type())
         except InvalidRequest as error:
-            self._problem.value = elements.alert(error.message)
+            self._problem.value = messages.alert(error.message)
             self._builder.changed()
             return
         self._problem.value = ""
@@ -244,7 +245,7 @@ class _Row:
             self._inputs = [self._input(label, has_several=shape == "values") for label in labels]
             self._input_key = input_key
         open_type = [self._open_type] if is_open(self._builder.kind, self._field.value) else []
-        line = [self._field, *open_type, self._operator, *(control.widget for control in self._inputs)]
+        line = [self._field, *open_type, self._operator, *(control.input for control in self._inputs)]
         # Unchanged widgets are not replaced: the user may be typing in one.
         if list(self._line.children) != line:
             self._line.children = line
@@ -263,15 +264,13 @@ class _Row:
         elif field_type is FieldType.FLAG:
             control = Choice(form_field, [("true", True), ("false", False)])
         elif field_type is FieldType.INSTANT:
-            control = InstantPicker(form_field)
+            control = InstantPicker(form_field, days_allowed=False)
         elif field_type is FieldType.NUMBER:
             control = NumberInput(form_field)
         else:
             control = TextInput(form_field)
             # Each keystroke is sent: late suggestions redraw the box with the last text sent.
-            control.widget.continuous_update = True
-        control.widget.style = {"description_width": "auto"}
-        control.widget.layout = {"width": "18em"}
+            control.input.continuous_update = True
         control.watch(self._builder.changed)
         return control
 

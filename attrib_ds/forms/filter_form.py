@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import ipywidgets
-
 from attrib_ds.api.insights import interaction_insights
-from attrib_ds.forms import elements, suggestions
+from attrib_ds.forms import elements, messages, suggestions
+from attrib_ds.forms.displayed import Displayed
 from attrib_ds.forms.filter_builder import FilterBuilder
-from attrib_ds.forms.generated_code import write_imports
+from attrib_ds.forms.generated_code import write_assignment, write_program
 
 if TYPE_CHECKING:
     from attrib_ds.filters import Predicate
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from attrib_ds.project import Project
 
 
-class FilterForm:
+class FilterForm(Displayed):
     """Controls for one predicate, from :func:`filters`.
 
     Attributes
@@ -33,13 +32,16 @@ class FilterForm:
         suggest = None if project is None else partial(suggestions.values, project, kind)
         self._project, self._builder = project, FilterBuilder(kind, suggest=suggest)
         self.error: Exception | None = None
-        self._diagram, self._code, self._status = (ipywidgets.HTML() for _ in range(3))
-        count = (
-            []
-            if project is None or kind not in ("interaction", "node")
-            else [elements.button("Count", self.run, problem=self._status, is_main=True)]
+        self._diagram, self._code, self._status = (elements.html() for _ in range(3))
+        can_count = project is not None and kind in ("interaction", "node")
+        count = [elements.button("Count", self.run, problem=self._status, is_main=True)] if can_count else []
+        self.widget = elements.page(
+            elements.box(
+                "columns",
+                elements.box("inputs", self._builder.widget, *count, self._status),
+                elements.box("results", self._diagram, self._code),
+            )
         )
-        self.widget = ipywidgets.VBox([self._builder.widget, self._diagram, *count, self._status, self._code])
         self._builder.watch(self._refresh)
         self._refresh()
 
@@ -55,9 +57,7 @@ class FilterForm:
     @property
     def code(self) -> str:
         """Python that builds the same predicate."""
-        line = f"predicate = {self.value!r}"
-        imports = write_imports(line)
-        return f"{imports}\n\n{line}" if imports else line
+        return write_program([write_assignment("predicate", self.value)])
 
     def run(self) -> int | None:
         """Count the interactions that satisfy the predicate, and return their number.
@@ -72,11 +72,8 @@ class FilterForm:
         filters: dict[str, Any] = {"where" if self._builder.kind == "interaction" else "nodes": self.value}
         counts = interaction_insights(self._project, **filters)
         number = int(counts["sessionCount"].sum())
-        self._status.value = elements.status(f"{number:,} interactions")
+        self._status.value = messages.status(f"{number:,} interactions")
         return number
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        return {**self.widget._repr_mimebundle_(**options), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         return f"<Filter of {self._builder.kind}s; .value, .code, .run()>"
@@ -91,7 +88,7 @@ class FilterForm:
         except Exception as error:  # noqa: BLE001  (shown in the form)
             self.error = error
             self._diagram.value = self._code.value = ""
-            self._status.value = elements.status(elements.error_message(error))
+            self._status.value = messages.status(messages.error_message(error))
 
 
 def filters(project: Project | None = None, kind: Kind = "interaction") -> FilterForm:
@@ -115,8 +112,8 @@ def filters(project: Project | None = None, kind: Kind = "interaction") -> Filte
     >>> form = forms.filters()
     >>> form.value = (interaction("geo.countryCode") == "FR") & (interaction("duration") > 10)
     >>> print(form.code)
-    from attrib_ds import interaction
+    import attrib_ds as at
     <BLANKLINE>
-    predicate = (interaction("geo.countryCode") == "FR") & (interaction("duration") > 10)
+    predicate = (at.interaction("geo.countryCode") == "FR") & (at.interaction("duration") > 10)
     """
     return FilterForm(project, kind)

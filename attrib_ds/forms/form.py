@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-import ipywidgets
-
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.forms import elements
+from attrib_ds.forms import elements, messages
 from attrib_ds.forms.controls import Control, control_for
+from attrib_ds.forms.displayed import Displayed
 from attrib_ds.forms.form_fields import FormField, form_fields
-from attrib_ds.forms.generated_code import write_call, write_imports
+from attrib_ds.forms.generated_code import write_call, write_opening, write_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from attrib_ds.project import Project
+
 _WORKING: Final = "Working …"
+_EMPTY: Final = '<div class="attrib-empty">Results appear here. Press {action} to get them.</div>'
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Step:
         Arguments that are always visible; the others are under "More options".
     custom_controls : mapping of str to callable
         By argument: a function that takes the form field and returns its control.
+    words : mapping of str to (str, str)
+        By argument: label and help, if those of other forms do not fit.
     """
 
     function: Callable[..., Any]
@@ -42,21 +49,28 @@ class Step:
     leave_out: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     custom_controls: Mapping[str, Callable[[FormField], Control]] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The function's name."""
         return self.function.__name__
 
+    def is_visible(self, argument: str) -> bool:
+        """Return whether an argument is visible at once; the others are under "More options"."""
+        return not self.first or argument in self.first
+
     def controls(self) -> dict[str, Control]:
         """Make a control for each form field, the visible ones first."""
         fields = form_fields(self.function, also=self.custom_controls)
+        for name, (label, line) in self.words.items():
+            fields[name] = replace(fields[name], label=label, summary=line)
         hidden = {*self.first, *self.leave_out}
         order = [*self.first, *(name for name in fields if name not in hidden)]
         return {name: self.custom_controls.get(name, control_for)(fields[name]) for name in order}
 
 
-class Form:
+class Form(Displayed):
     """Controls for the arguments of a call, from one of the functions of :mod:`attrib_ds.forms`.
 
     It displays itself in a notebook and can also be used from a script.
@@ -67,6 +81,8 @@ class Form:
         The widget to display.
     result : object
         Result of the last run; None before the first.
+    results : dict of str to object
+        Result of each of its calls, by the variable of the code.
     error : Exception or None
         Error of the last run or change.
     """
@@ -76,25 +92,34 @@ class Form:
         title: str,
         steps: Sequence[Step],
         *,
-        subject: Any,
-        opening: str = "",
-        show: Callable[[Any, Form], Sequence[str]],
+        subject: Project | None,
+        show: Callable[[Any, Form], Sequence[Any]],
+        about: str = "",
         action: str = "Run",
     ) -> None:
         self.result: Any = None
+        self.results: dict[str, Any] = {}
         self.error: Exception | None = None
         self._result_callbacks: list[Callable[[Any], None]] = []
-        self._steps, self._subject, self._opening, self._show = list(steps), subject, opening, show
+        self._steps, self._subject, self._show = list(steps), subject, show
         self._controls = {step.name: step.controls() for step in self._steps}
-        self._code = ipywidgets.HTML()
-        self._status = ipywidgets.HTML()
-        self._messages = ipywidgets.Output()
-        self._output = ipywidgets.VBox()
-        self._run = elements.button(action, self.run, problem=self._status, is_main=True)
-        self.widget = ipywidgets.VBox([ipywidgets.HTML(f"<h3>{title}</h3>"), *self._layout()])
-        for controls in self._controls.values():
-            for control in controls.values():
-                control.watch(self._refresh)
+        self._has_run = False
+        self._code, self._status = elements.html(), elements.html()
+        self._messages = elements.output()
+        self._empty = elements.html(_EMPTY.format(action=escape(action)))
+        self._output = elements.box("output", self._empty)
+        self._run = elements.button(action, self._press, problem=self._status, is_main=True)
+        code = elements.disclosure("Code", self._code)
+        self.widget = elements.page(
+            elements.html(f"<h2>{escape(title)}</h2><p>{escape(about)}</p>"),
+            elements.box(
+                "columns",
+                elements.box("inputs", *self._inputs(), elements.box("action", self._status, self._run)),
+                elements.box("results", self._output, self._messages, code),
+            ),
+        )
+        for control in self._by_argument().values():
+            control.watch(self._refresh)
         self._refresh()
 
     @property
@@ -104,7 +129,7 @@ class Form:
 
     @value.setter
     def value(self, arguments: Mapping[str, Any]) -> None:
-        controls = self._controls_by_name()
+        controls = self._by_argument()
         for name, value in arguments.items():
             if name not in controls:
                 raise InvalidRequest.choice("value", name, controls)
@@ -114,14 +139,13 @@ class Form:
     @property
     def code(self) -> str:
         """Python code of the call."""
-        lines = [self._opening] if self._opening else []
+        lines = [] if self._subject is None else [write_opening(self._subject)]
         subject = "" if self._subject is None else "project"
         for step in self._steps:
             sources = {name: control.source for name, control in self._filled_in(step).items()}
-            lines.append(write_call(step.name, subject, sources, result=step.result))
+            lines.append(write_call(step.function, subject, sources, result=step.result))
             subject = step.result
-        code = "\n".join(lines)
-        return f"{write_imports(code)}\n\n{code}"
+        return write_program(lines)
 
     def on_result(self, callback: Callable[[Any], None]) -> None:
         """Call a function with the result of each run."""
@@ -129,7 +153,7 @@ class Form:
 
     def control(self, argument: str) -> Control:
         """Return the control of an argument."""
-        controls = self._controls_by_name()
+        controls = self._by_argument()
         if argument not in controls:
             raise InvalidRequest.choice("argument", argument, controls)
         return controls[argument]
@@ -143,55 +167,74 @@ class Form:
             Any exception of the call, after the form has shown it.
         """
         self.error = None
-        self._status.value = elements.status(_WORKING)
+        self._has_run = True
+        self._status.value = messages.status(_WORKING)
         self._run.disabled = True
         failure: Exception | None = None
         # In a notebook, the Output widget shows what the call prints, such as progress. It would swallow an
         # exception, so none may leave the block.
         with self._messages:
             try:
-                result = self._subject
+                result: Any = self._subject
                 for step in self._steps:
                     first = () if result is None else (result,)
-                    result = step.function(*first, **self._arguments(step))
-                output = [ipywidgets.HTML(html) for html in self._show(result, self)]
+                    result = self.results[step.result] = step.function(*first, **self._arguments(step))
+                output = list(self._show(result, self))
             except Exception as error:  # noqa: BLE001  (shown in the form, and raised below)
                 failure = error
         self._messages.outputs = ()
         self._run.disabled = False
         if failure is not None:
-            self._fail(failure)
+            self._output.children = [self._empty]
+            self._show_problem(failure, messages.alert)
             raise failure
         self.result = result
-        self._status.value = elements.status("Done.")
+        self._status.value = messages.status("Done.")
         self._output.children = output
         for callback in self._result_callbacks:
             callback(result)
         return result
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        return {**self.widget._repr_mimebundle_(**options), "text/plain": repr(self)}
-
     def __repr__(self) -> str:
         return f"<Form of {', '.join(step.name for step in self._steps)}; .value, .code, .run()>"
 
-    def _fail(self, error: Exception) -> None:
-        self.error = error
-        self._output.children = []
-        self._status.value = elements.alert(elements.error_message(error))
+    def _press(self) -> None:
+        with suppress(Exception):  # run() has shown it
+            self.run()
 
     def _refresh(self) -> None:
-        """Show the code of the current values, or why they are incomplete."""
-        self.error = None
-        try:
-            self._code.value = elements.code_block(self.code)
-            self._status.value = ""
-        except Exception as error:  # noqa: BLE001  (shown in the form)
-            self.error = error
-            self._code.value = ""
-            self._status.value = elements.status(elements.error_message(error))
+        """Show the code of the current values, or why there is none.
 
-    def _controls_by_name(self) -> dict[str, Control]:
+        A field that is still empty is no problem before the first press.
+        """
+        self.error = None
+        for control in self._by_argument().values():
+            control.mark("")
+        self._code.value = messages.status("Fill in the form to see its code.")
+        self._status.value = ""
+        try:
+            if self._has_run or not self._is_incomplete():
+                self._code.value = elements.code_block(self.code)
+        except Exception as error:  # noqa: BLE001  (shown in the form)
+            self._show_problem(error, messages.status)
+
+    def _show_problem(self, error: Exception, show: Callable[[str], str]) -> None:
+        """Show a problem beside the button and, if it is that of a field, below the field."""
+        self.error = error
+        message = messages.error_message(error)
+        argument = getattr(error, "field", None)
+        control = self._by_argument().get(argument or "")
+        if control is not None:
+            message = re.sub(rf"^{argument}\b", control.form_field.label, message)
+            control.mark(message)
+        self._status.value = show(message)
+
+    def _is_incomplete(self) -> bool:
+        """Return whether a required field is empty."""
+        controls = self._by_argument().values()
+        return any(control.form_field.is_required and control.value is None for control in controls)
+
+    def _by_argument(self) -> dict[str, Control]:
         return {name: control for controls in self._controls.values() for name, control in controls.items()}
 
     def _arguments(self, step: Step) -> dict[str, Any]:
@@ -208,23 +251,15 @@ class Form:
                 filled_in[name] = control
         return filled_in
 
-    def _layout(self) -> list[Any]:
-        visible: list[Any] = []
-        optional: list[Any] = []
-        for step in self._steps:
-            for name, control in self._controls[step.name].items():
-                (visible if name in step.first or not step.first else optional).append(control.widget)
-        more = ipywidgets.Accordion([ipywidgets.VBox(optional)], titles=("More options",))
-        code = ipywidgets.Accordion([self._code], titles=("Code",))
-        return [
-            *visible,
-            *([more] if optional else []),
-            self._run,
-            self._status,
-            self._messages,
-            self._output,
-            code,
+    def _inputs(self) -> list[Any]:
+        fields = [
+            (step.is_visible(name), control.widget)
+            for step in self._steps
+            for name, control in self._controls[step.name].items()
         ]
+        optional = [widget for is_visible, widget in fields if not is_visible]
+        more = [elements.disclosure("More options", *optional)] if optional else []
+        return [*(widget for is_visible, widget in fields if is_visible), *more]
 
 
 def _equal(value: Any, default: Any) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.forms.plain_words import HELP, LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -49,6 +50,10 @@ class FormField:
         Description of the argument, in plain text.
     allowed : tuple of str
         All allowed values, if they form a closed list.
+    label : str
+        Name for display; by default in plain words.
+    summary : str
+        One line of help; by default in plain words, or the first sentence of the description.
     """
 
     name: str
@@ -57,12 +62,15 @@ class FormField:
     is_required: bool = False
     help: str = ""
     allowed: tuple[str, ...] = ()
+    label: str = ""
+    summary: str = ""
 
-    @property
-    def label(self) -> str:
-        """The name as words, for display."""
+    def __post_init__(self) -> None:
         words = self.name.replace("_", " ")
-        return words[:1].upper() + words[1:]
+        label = self.label or LABELS.get(self.name) or words[:1].upper() + words[1:]
+        first_sentence = re.split(r"(?<=\.)\s", self.help, maxsplit=1)[0]
+        object.__setattr__(self, "label", label)
+        object.__setattr__(self, "summary", self.summary or HELP.get(self.name, first_sentence))
 
 
 def form_fields(function: Callable[..., Any], *, also: Collection[str] = ()) -> dict[str, FormField]:

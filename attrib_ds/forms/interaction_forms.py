@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import plots
 from attrib_ds.api.insights import interaction_insights
 from attrib_ds.api.interactions import search_interactions
 from attrib_ds.forms import elements, suggestions
+from attrib_ds.forms.controls import control_for
+from attrib_ds.forms.downloads import show_frame
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Form, Step
-from attrib_ds.forms.generated_code import write_connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
     from attrib_ds.forms.controls import Control
     from attrib_ds.forms.form_fields import FormField
     from attrib_ds.project import Project
+
+#: Columns of a search, to begin with.
+_COLUMNS: Final = (
+    "startDate",
+    "type",
+    "nodeId",
+    "userId",
+    "hitCount",
+    "duration",
+    "geo.countryCode",
+    "geo.city",
+)
 
 
 def search(project: Project) -> Form:
@@ -48,17 +61,14 @@ def search(project: Project) -> Form:
         "interactions",
         leave_out=("chunks", "to"),
         first=("where", "since", "until", "limit"),
-        custom_controls=filter_controls(project),
+        custom_controls={**filter_controls(project), "columns": _columns},
     )
     return Form(
-        "Search interactions",
+        "Search visits",
         [step],
         subject=project,
-        opening=write_connect(project),
-        show=lambda interactions, form: [
-            elements.table(interactions, "Interactions"),
-            elements.download_links(interactions, "interactions", form.code),
-        ],
+        about="Visits and other contacts, one row each.",
+        show=lambda interactions, form: show_frame(interactions, "Visits", "interactions", form),
         action="Search",
     )
 
@@ -91,10 +101,10 @@ def insights(project: Project) -> Form:
         custom_controls=filter_controls(project),
     )
     return Form(
-        "Count interactions",
+        "Count visits",
         [step],
         subject=project,
-        opening=write_connect(project),
+        about="How many visits there were, by day, by country, by any property.",
         show=_show_counts,
         action="Count",
     )
@@ -110,8 +120,14 @@ def _filter(project: Project, kind: Kind, form_field: FormField) -> Control:
     return Filter(form_field, kind, suggest=partial(suggestions.values, project, kind))
 
 
-def _show_counts(counts: Any, form: Form) -> Sequence[str]:
-    shown = [elements.table(counts, "Interactions"), elements.download_links(counts, "insights", form.code)]
+def _columns(form_field: FormField) -> Control:
+    control = control_for(form_field)
+    control.value = list(_COLUMNS)
+    return control
+
+
+def _show_counts(counts: Any, form: Form) -> Sequence[Any]:
+    shown = show_frame(counts, "Visits", "insights", form)
     if not len(counts) or counts["interval"].isna().all():
         return shown
     return [elements.image(plots.insights(counts), "Interactions over time"), *shown]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from attrib_ds.api.event_types import list_event_types
 from attrib_ds.api.insights import interaction_insights
 from attrib_ds.api.nodes import list_nodes
-from attrib_ds.errors import NotSupported
+from attrib_ds.errors import AttribError, NotSupported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,23 @@ def statistics(project: Project) -> list[str]:
         # A remote service does not list its statistics; users can still type one.
         return ["event-count"]
     keys = metrics.filter(metrics.type == "statistic").select("key").distinct().order_by("key")
-    return ["event-count", *keys.to_pyarrow()["key"].to_pylist()]
+    return list(dict.fromkeys(["event-count", *keys.to_pyarrow()["key"].to_pylist()]))
+
+
+def has_channels(project: Project) -> bool:
+    """Return whether nodes of the project belong to channels; no if they cannot be listed."""
+    try:
+        return bool(list_nodes(project)["channel"].notna().any())
+    except AttribError:
+        return False
+
+
+def vendors(project: Project) -> list[str]:
+    """Return the vendor ids of the project's integrations; none if the service does not list them."""
+    try:
+        return list(project.send("list_integrations").read()["vendorId"].to_pylist())
+    except AttribError:
+        return []
 
 
 def values(project: Project, kind: Kind, field: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The workbench: opens a project and shows its forms in tabs."""
+"""The workbench: a start page with three ways in, then the forms of the project that was opened."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
-from attrib_ds.forms import elements
+from attrib_ds.errors import AttribError
+from attrib_ds.forms import elements, messages
 from attrib_ds.forms.attribution_form import attribution
+from attrib_ds.forms.campaign_forms import campaigns, create_campaign, outlays
 from attrib_ds.forms.connection_form import connection
-from attrib_ds.forms.event_form import send_events
-from attrib_ds.forms.export_form import export
+from attrib_ds.forms.conversions_form import conversions
+from attrib_ds.forms.displayed import Displayed
+from attrib_ds.forms.event_forms import send_events, states
 from attrib_ds.forms.interaction_forms import insights, search
+from attrib_ds.forms.own_files_form import own_files
+from attrib_ds.forms.user_forms import export, users
 from attrib_ds.project import connect, home
 from attrib_ds.sample.shop import sample_project
 
@@ -21,20 +26,35 @@ if TYPE_CHECKING:
     from attrib_ds.forms.form import Form
     from attrib_ds.project import Project
 
-_SAMPLE: Final = "The sample shop"
-_ANOTHER: Final = "Another project …"
-#: Forms of a project by tab title.
+#: Forms of a project by the title of their page.
 _FORMS: Final[dict[str, Callable[[Project], Form]]] = {
-    "Attribution": attribution,
-    "Interactions": search,
+    "Credits": attribution,
+    "Visits": search,
     "Counts": insights,
-    "Users": export,
+    "Users": users,
+    "Export users": export,
+    "Conversions": conversions,
     "Events": send_events,
+    "States": states,
+    "Campaigns": campaigns,
+    "New campaign": create_campaign,
+    "Costs": outlays,
+}
+_TITLE: Final = (
+    "<h1>Which marketing led to your conversions?</h1>"
+    "<p>Divide orders, leads and their value among the visits before them, by several models side by side. "
+    "Look at plots and tables, and save them as a report, a workbook or code. Your data stays on this "
+    "machine.</p>"
+)
+_WAYS: Final = {
+    "sample": "<h2>Look around</h2><p>A made-up shop: half a year of visits, costs and orders.</p>",
+    "files": "<h2>Use two files of your own</h2><p>One with visits, one with conversions. CSV will do.</p>",
+    "project": "<h2>Open a project</h2><p>One that is kept on this machine, or at a service elsewhere.</p>",
 }
 
 
-class Workbench:
-    """A menu of projects and a tab for each form of the open one, from :func:`workbench`.
+class Workbench(Displayed):
+    """A start page, and a page for each form of the open project, from :func:`workbench`.
 
     Attributes
     ----------
@@ -43,55 +63,88 @@ class Workbench:
     project : Project or None
         The open project.
     forms : dict of str to Form
-        Forms of the open project by tab title.
+        Forms that were shown, by the title of their page.
     """
 
     def __init__(self) -> None:
         self.project: Project | None = None
         self.forms: dict[str, Form] = {}
+        self._status = elements.html()
+        self._tabs = ipywidgets.ToggleButtons(options=list(_FORMS), description="")
+        self._tabs.observe(lambda _: self._show_form(), names="value")
+        self._heading, self._form_area = elements.html(), elements.box("form-area")
+        self._body = elements.box("body")
+        self.widget = elements.page(self._body)
+        self._connection, self._own_files = connection(), own_files()
+        self._connection.on_result(self.open)
+        self.start()
+
+    def start(self) -> None:
+        """Show the start page; the project stays open until another is opened."""
+        self._status.value = ""
         projects = sorted(file.stem for file in home().glob("*.duckdb")) if home().is_dir() else []
-        self._choice = ipywidgets.Dropdown(
-            options=[_SAMPLE, *projects, _ANOTHER], description="Project", style={"description_width": "auto"}
+        choice = ipywidgets.Dropdown(options=projects, description="Project")
+        kept = (
+            [elements.box("field", choice), self._button("Open", lambda: self._open(connect, choice.value))]
+            if projects
+            else []
         )
-        self._connection = connection()
-        self._status = ipywidgets.HTML()
-        self._tabs = ipywidgets.Tab()
-        self._connection_area = ipywidgets.VBox()
-        button = elements.button("Open", self._open, problem=self._status, is_main=True)
-        menu = ipywidgets.HBox([self._choice, button])
-        title = ipywidgets.HTML("<h2>Attribution workbench</h2>")
-        self.widget = ipywidgets.VBox([title, menu, self._connection_area, self._status, self._tabs])
-        self._choice.observe(lambda _: self._toggle_connection(), names="value")
-        self._connection.on_result(self._open_connected)
+        sample = self._button("Open the sample", lambda: self._open(sample_project), is_main=True)
+        files = self._button("Use my files", lambda: self._show_alone(self._own_files))
+        service = self._button("Open or connect …", lambda: self._show_alone(self._connection))
+        cards = [
+            elements.box("card", elements.html(_WAYS["sample"]), sample),
+            elements.box("card", elements.html(_WAYS["files"]), files),
+            elements.box("card", elements.html(_WAYS["project"]), *kept, service),
+        ]
+        self._body.children = [elements.html(_TITLE), elements.box("ways", *cards), self._status]
 
     def open(self, project: Project) -> None:
         """Show the forms of a project and close the previous one."""
         if self.project is not None and self.project is not project:
             self.project.close()
-        self.project = project
-        self.forms = {title: form(project) for title, form in _FORMS.items()}
-        self._tabs.children = [form.widget for form in self.forms.values()]
-        self._tabs.titles = tuple(self.forms)
-        self._status.value = elements.status(f"Open: {project.project_id} at {project.transport.address}")
+        self.project, self.forms = project, {}
+        address = project.transport.address
+        place = "kept in memory, and lost when the page is closed" if address == ":memory:" else address
+        self._heading.value = f"<h1>{project.project_id}</h1>{messages.status(f'Project {place}')}"
+        tabs = elements.box("tabs", self._tabs)
+        self._body.children = [self._bar(self._heading), tabs, self._form_area]
+        first = next(iter(_FORMS))
+        if self._tabs.value == first:
+            self._show_form()
+        self._tabs.value = first
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        return self.widget._repr_mimebundle_(**options)
+    def show(self, title: str) -> Form:
+        """Show the form of a page, and return it."""
+        self._tabs.value = title
+        return self.forms[title]
 
-    def _toggle_connection(self) -> None:
-        """Show the connection form if the project is not in the menu."""
-        is_another = self._choice.value == _ANOTHER
-        self._connection_area.children = [self._connection.widget] if is_another else []
+    def _button(self, label: str, on_click: Callable[[], Any], *, is_main: bool = False) -> Any:
+        return elements.button(label, on_click, problem=self._status, is_main=is_main)
 
-    def _open_connected(self, project: Project) -> None:
-        self._connection_area.children = []
-        self.open(project)
+    def _bar(self, *parts: Any) -> Any:
+        back = self._button("← Start", self.start)
+        return elements.row("bar", *parts, back)
 
-    def _open(self) -> None:
-        if self._choice.value == _ANOTHER:
+    def _open(self, opening: Callable[..., Project], *arguments: str) -> None:
+        self._status.value = messages.status("Opening …")
+        self.open(opening(*arguments))
+
+    def _show_alone(self, form: Form) -> None:
+        """Show a form that needs no project."""
+        self._body.children = [self._bar(elements.html("<h1>Attribution workbench</h1>")), form.widget]
+
+    def _show_form(self) -> None:
+        if self.project is None:
             return
-        self._status.value = elements.status("Opening …")
-        chosen = self._choice.value
-        self.open(sample_project() if chosen == _SAMPLE else connect(chosen))
+        title = self._tabs.value
+        try:
+            if title not in self.forms:
+                self.forms[title] = _FORMS[title](self.project)
+        except AttribError as error:
+            self._form_area.children = [elements.html(messages.alert(messages.error_message(error)))]
+        else:
+            self._form_area.children = [self.forms[title].widget]
 
 
 def workbench() -> Workbench:
@@ -108,7 +161,7 @@ def workbench() -> Workbench:
     >>> from attrib_ds.forms.workbench import workbench
     >>> bench = workbench()
     >>> bench.open(sample_project())
-    >>> list(bench.forms)
-    ['Attribution', 'Interactions', 'Counts', 'Users', 'Events']
+    >>> bench.show("Users")
+    <Form of search_users; .value, .code, .run()>
     """
     return Workbench()

@@ -24,7 +24,7 @@ from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
     from pathlib import Path
 
@@ -169,6 +169,19 @@ def read_journeys(
     return replace(
         journeys, columns={"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
     )
+
+
+def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:
+    """Return the columns of a file or frame, and those that have a common name for each role."""
+    table = OwnTable(duckdb.connect(), rows, "file")
+    found: dict[str, list[str]] = {}
+    for role in roles:
+        if role == "node":
+            found[role] = table.find_node({}, required=False)
+        else:
+            column = table.find(role, {}, required=False)
+            found[role] = [] if column is None else [column]
+    return table.source.columns, {role: columns for role, columns in found.items() if columns}
 
 
 def read_paths(

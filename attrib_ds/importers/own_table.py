@@ -69,7 +69,7 @@ class OwnTable:
             )
         return column
 
-    def find_node(self, named: Mapping[str, Named]) -> list[str]:
+    def find_node(self, named: Mapping[str, Named], *, required: bool = True) -> list[str]:
         """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts."""
         given = named.get("node")
         if given is not None:
@@ -94,7 +94,8 @@ class OwnTable:
             return parts
         parts = [*self._common(COMMON_NAMES["part_of_node"]), *of_nodes]
         found = next((column for column in parts if self.is_filled(column)), next(iter(parts), None))
-        return [found] if found is not None else [str(self.find("node", named))]
+        found = found or self.find("node", named, required=required)
+        return [] if found is None else [found]
 
     def _checked(self, role: str, name: str) -> str:
         if name not in self.source.columns:

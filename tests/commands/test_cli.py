@@ -11,9 +11,9 @@ import pytest
 
 from attrib_ds import Paths, attribute, connect, search_interactions
 from attrib_ds.commands.cli import main
-from attrib_ds.commands.report import write_report
 from attrib_ds.contract.scopes import SCOPES
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.plots.report import write_report
 
 TOUCHES = "user_id,date,channel\nu,2025-01-01T10:00:00Z,search\nu,2025-01-02,email\nv,2025-01-02,<b>tv</b>\n"
 ORDERS = "order_id,user_id,date,value,currency\n1,u,2025-01-05,100,EUR\n2,w,2025-01-05,50,EUR\n"

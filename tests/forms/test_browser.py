@@ -91,101 +91,188 @@ def app(tmp_path_factory):
         yield f"http://127.0.0.1:{port}/"
 
 
-@pytest.mark.slow
-def test_from_the_sample_to_credited_nodes_with_the_mouse(app, page, tmp_path):
+def open_sample(page, app):
     page.goto(app)
-    page.get_by_role("button", name="Open").click()
-    attribution = shown_tab(page)
-    attribution.get_by_label("Event type").fill("order")
-    attribution.get_by_label("Event type").press("Tab")
-    attribution.get_by_label("Models").select_option(["linear", "last_touch"])
-    attribution.get_by_label("Level").select_option("channel")
-    page.screenshot(path=SCREENSHOTS / "app-attribution-form.png", full_page=True)
-    attribution.get_by_role("button", name="Credit").click()
-    picture = attribution.get_by_role("img", name="Credits of several models")
+    page.get_by_role("button", name="Open the sample").click()
+    page.get_by_role("button", name="Credit", exact=True).wait_for()
+
+
+def saved(page, button, path):
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button, exact=True).click()
+    download.value.save_as(path)
+    return path
+
+
+def assert_accessible(page):
+    """No rule of axe is broken."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    violations = axe.Axe().run(page).response["violations"]
+    assert [(rule["id"], [node["html"][:120] for node in rule["nodes"]]) for rule in violations] == []
+
+
+@pytest.mark.slow
+def test_from_the_sample_to_credited_channels_with_the_mouse(app, page, tmp_path):
+    open_sample(page, app)
+    page.get_by_label("First touch", exact=True).check()
+    page.get_by_role("button", name="Credit", exact=True).click()
+    picture = page.get_by_role("img", name="Credits of several models")
     picture.wait_for()
     assert picture.evaluate("image => image.complete && image.naturalWidth > 300")
-    rows = attribution.get_by_role("table").get_by_role("row")
-    headings = rows.first.get_by_role("columnheader").all_inner_texts()
-    assert headings[:3] == ["model", "node_id", "node_name"]
-    page.screenshot(path=SCREENSHOTS / "app-attribution-result.png", full_page=True)
-    with page.expect_download() as download:
-        attribution.get_by_role("link", name="Save as CSV").click()
-    download.value.save_as(tmp_path / "credits.csv")
-    credits = pd.read_csv(tmp_path / "credits.csv")
-    assert rows.count() == len(credits) + 1
-    assert credits.groupby("model")["share"].sum().tolist() == pytest.approx([1, 1])
-    with page.expect_download() as workbook:
-        attribution.get_by_role("link", name="Save as Excel").click()
-    workbook.value.save_as(tmp_path / "credits.xlsx")
-    assert len(pd.read_excel(tmp_path / "credits.xlsx")) == len(credits)
-    with page.expect_download() as code:
-        attribution.get_by_role("link", name="Save the code").click()
-    code.value.save_as(tmp_path / "credits.py")
-    assert "models=['last_touch', 'linear']" in (tmp_path / "credits.py").read_text()
+    page.get_by_role("table").first.wait_for()
+    page.screenshot(path=SCREENSHOTS / "app-credits.png", full_page=True)
+    credits = pd.read_csv(saved(page, "CSV", tmp_path / "credits.csv"))
+    assert list(dict.fromkeys(credits["model"])) == ["last_touch", "linear", "first_touch"]
+    assert credits.groupby("model")["share"].sum().tolist() == pytest.approx([1, 1, 1])
+    assert len(pd.read_excel(saved(page, "Excel", tmp_path / "credits.xlsx"))) == len(credits)
+    code = saved(page, "Python", tmp_path / "credits.py").read_text()
+    assert "models=['last_touch', 'linear', 'first_touch']" in code
+    assert "Credited conversions by model" in saved(page, "Report", tmp_path / "report.html").read_text()
+    page.get_by_label("Search:").fill("Paid Social")
+    cells = page.locator("table.dataTable tbody tr td:nth-child(3)")
+    assert set(cells.all_inner_texts()) == {"Paid Social"}
+
+
+@pytest.mark.slow
+def test_two_files_of_ones_own_lead_to_credits(app, page, tmp_path):
+    (tmp_path / "clicks.csv").write_text(
+        "customer_id,ad,timestamp\nu,search,2025-01-01\nu,email,2025-01-02\n"
+    )
+    (tmp_path / "orders.csv").write_text("customer_id,order_date,revenue,currency\nu,2025-01-03,30,EUR\n")
+    page.goto(app)
+    page.get_by_role("button", name="Use my files").click()
+    page.get_by_role("button", name="Credit", exact=True).click()
+    page.get_by_role("alert").get_by_text("Visits is required").first.wait_for()
+    for label, file in (
+        ("Choose the file of visits", "clicks.csv"),
+        ("Choose the file of conversions", "orders.csv"),
+    ):
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name=label).click()
+        chooser.value.set_files(tmp_path / file)
+        page.get_by_text(file, exact=True).wait_for()
+    page.get_by_label("Channel or campaign").select_option("ad")
+    page.get_by_role("button", name="Credit", exact=True).click()
+    page.get_by_role("table").first.wait_for()
+    page.screenshot(path=SCREENSHOTS / "app-own-files.png", full_page=True)
+    assert_accessible(page)
+    credits = pd.read_csv(saved(page, "CSV", tmp_path / "credits.csv"))
+    linear = credits[credits["model"] == "linear"].set_index("node_id")
+    assert linear["value"].to_dict() == {"search": 15, "email": 15}
+
+
+@pytest.mark.slow
+def test_a_large_file_can_be_uploaded(app, page, tmp_path):
+    rows = "".join(
+        f"user-{row % 1000},search,2025-01-{1 + row % 28:02d}T12:00:00Z\n" for row in range(400_000)
+    )
+    (tmp_path / "clicks.csv").write_text(f"user,channel,date\n{rows}")
+    assert (tmp_path / "clicks.csv").stat().st_size > 13_000_000
+    page.goto(app)
+    page.get_by_role("button", name="Use my files").click()
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose the file of visits").click()
+    chooser.value.set_files(tmp_path / "clicks.csv")
+    page.get_by_text("clicks.csv", exact=True).wait_for()
+    assert page.get_by_label("Person").input_value() == "user (as found)"
+
+
+@pytest.mark.slow
+def test_a_project_of_this_machine_is_opened(app, page, tmp_path):
+    page.goto(app)
+    page.get_by_role("button", name="Open or connect …").click()
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.get_by_role("alert").get_by_text("Project is required").first.wait_for()
+    page.get_by_label("Project", exact=True).fill("bakery")
+    page.get_by_label("Project", exact=True).press("Tab")
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.get_by_role("heading", name="bakery").wait_for()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [600, 1200])
+def test_no_page_of_the_app_breaks_a_rule_of_accessibility(app, browser, scheme, width):
+    context = browser.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme)
+    context.set_default_timeout(TIMEOUT * 1000)
+    page = context.new_page()
+    page.goto(app)
+    page.get_by_role("button", name="Open the sample").wait_for()
+    assert_accessible(page)
+    open_sample(page, app)
+    page.get_by_role("button", name="Credit", exact=True).click()
+    page.get_by_role("table").first.wait_for()
+    assert_accessible(page)
+    for title in page.locator(".attrib-tabs button").all_inner_texts():
+        page.get_by_role("button", name=title, exact=True).click()
+        page.locator(".attrib-action").wait_for()
+        page.get_by_role("button", name="More options").or_(page.locator(".attrib-action")).first.click()
+        assert_accessible(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
+    context.close()
 
 
 @pytest.mark.slow
 def test_an_error_is_shown_in_the_form_and_can_be_corrected(app, page):
-    page.goto(app)
-    page.get_by_role("button", name="Open").click()
-    attribution = shown_tab(page)
-    attribution.get_by_label("Event type").fill("ordre")
-    attribution.get_by_label("Event type").press("Tab")
-    attribution.get_by_role("button", name="Credit").click()
-    alert = attribution.get_by_role("alert")
+    open_sample(page, app)
+    page.get_by_label("Event type").fill("ordre")
+    page.get_by_label("Event type").press("Tab")
+    page.get_by_role("button", name="Credit", exact=True).click()
+    alert = page.get_by_role("alert").first
     assert "did you mean 'order'" in alert.inner_text()
     page.screenshot(path=SCREENSHOTS / "app-error.png", full_page=True)
-    attribution.get_by_label("Event type").fill("order")
-    attribution.get_by_label("Event type").press("Tab")
-    attribution.get_by_role("button", name="Credit").click()
-    attribution.get_by_role("img", name="Credited conversions by node").wait_for()
-    assert alert.count() == 0
+    page.get_by_label("Event type").fill("order")
+    page.get_by_label("Event type").press("Tab")
+    page.get_by_role("button", name="Credit", exact=True).click()
+    page.get_by_role("img", name="Credits of several models").wait_for()
+    assert page.get_by_role("alert").count() == 0
 
 
 @pytest.mark.slow
 def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
     page.goto(app)
-    page.get_by_role("button", name="Open").wait_for()
-    tab_to(page, "Open")
+    page.get_by_role("button", name="Open the sample").wait_for()
+    tab_to(page, "Open the sample")
     page.keyboard.press("Enter")
     page.get_by_label("Event type").first.wait_for()
     tab_to(page, "Event type")
     page.keyboard.press("Control+a")
     page.keyboard.type("order")
-    tab_to(page, "Models")
-    page.keyboard.press("Home")
-    page.keyboard.press("Shift+ArrowDown")
+    tab_to(page, "First touch")
+    page.keyboard.press("Space")
+    tab_to(page, "▸ More options")
+    page.keyboard.press("Enter")
+    tab_to(page, "Lookback window")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("7D")
     tab_to(page, "Credit")
     page.keyboard.press("Enter")
     page.get_by_role("img", name="Credits of several models").wait_for()
-    assert page.get_by_role("table").get_by_role("cell", name="first_touch").count() > 0
-    page.screenshot(path=SCREENSHOTS / "app-keyboard.png", full_page=True)
+    tab_to(page, "▸ Code")
+    page.keyboard.press("Enter")
+    code = page.get_by_label("Python code").inner_text()
+    assert "lookback='7D'" in code
+    assert "first_touch" in code
 
 
 @pytest.mark.slow
 def test_a_click_sees_an_edit_made_just_before(app, page):
-    page.goto(app)
-    page.get_by_role("button", name="Open").click()
+    open_sample(page, app)
     # The page holds the second edit back while the kernel processes the first; the click overtakes it.
-    shown_tab(page).get_by_label("Models").evaluate(
-        """list => {
-            for (const last of [0, 1, 2]) {
-                [...list.options].forEach((option, index) => { option.selected = index <= last; });
+    page.evaluate(
+        """() => {
+            const list = document.querySelector(".attrib-field select");
+            for (const level of ["campaign", "ad", "integration"]) {
+                list.value = level;
                 list.dispatchEvent(new Event("change", {bubbles: true}));
             }
             [...document.querySelectorAll("button")].find(button => button.innerText === "Credit").click();
         }"""
     )
-    table = shown_tab(page).get_by_role("table")
-    table.wait_for()
-    models = {"first_touch", "last_touch", "last_non_direct"}
-    assert set(table.locator("tbody tr td:first-child").all_inner_texts()) == models
-
-
-def shown_tab(page):
-    """Return the panel of the open tab, which has no ARIA role."""
-    return page.locator(".widget-tab-contents > .widget-vbox:not(.lm-mod-hidden)")
+    page.get_by_role("table").first.wait_for()
+    page.get_by_role("button", name="▸ Code").click()
+    assert "level='integration'" in page.get_by_label("Python code").inner_text()
+    assert "Google Ads" in page.locator("table.dataTable tbody").inner_text()
 
 
 def tab_to(page, label):
@@ -203,28 +290,27 @@ def tab_to(page, label):
 
 @pytest.mark.slow
 def test_a_filter_narrows_a_search(app, page):
-    page.goto(app)
-    page.get_by_role("button", name="Open").click()
-    page.get_by_role("tab", name="Interactions").click()
-    search = shown_tab(page)
-    search.get_by_role("button", name="Add condition").first.click()
-    search.get_by_label("Field").fill("geo.countryCode")
-    search.get_by_label("Field").press("Tab")
-    search.get_by_label("Operator").select_option("equals")
-    search.get_by_label("Value").press_sequentially("FR")
+    open_sample(page, app)
+    page.get_by_role("button", name="Visits", exact=True).click()
+    page.get_by_role("button", name="Add condition").first.click()
+    page.get_by_label("Field").fill("geo.countryCode")
+    page.get_by_label("Field").press("Tab")
+    page.get_by_label("Operator").select_option("equals")
+    page.get_by_label("Value").press_sequentially("FR")
     # Suggestions arrive after the text was typed; they must not change it.
-    search.locator("datalist option[value=FR]").first.wait_for(state="attached")
-    assert search.get_by_label("Value").input_value() == "FR"
-    search.get_by_label("Value").press("Tab")
-    search.get_by_label("Limit").fill("20")
-    search.get_by_label("Limit").press("Tab")
-    search.get_by_role("button", name="Search").click()
-    table = search.get_by_role("table")
+    page.locator("datalist option[value=FR]").first.wait_for(state="attached")
+    assert page.get_by_label("Value").input_value() == "FR"
+    page.get_by_label("Value").press("Tab")
+    page.get_by_label("Limit").fill("20")
+    page.get_by_label("Limit").press("Tab")
+    page.get_by_role("button", name="Search", exact=True).click()
+    table = page.get_by_role("table").first
     table.wait_for()
-    page.screenshot(path=SCREENSHOTS / "app-search.png", full_page=True)
-    headings = table.get_by_role("row").first.get_by_role("columnheader").all_inner_texts()
+    page.get_by_role("heading", name="Visits: 20 rows").wait_for()
+    headings = table.get_by_role("columnheader").all_inner_texts()
     column = headings.index("geo.countryCode")
-    rows = table.get_by_role("row").all()[1:]
+    page.get_by_label("entries per page").select_option("25")
+    rows = page.locator("table.dataTable tbody tr").all()
     assert len(rows) == 20
     assert {row.get_by_role("cell").nth(column).inner_text() for row in rows} == {"FR"}
 

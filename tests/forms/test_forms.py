@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -27,7 +29,7 @@ from attrib_ds import (
 )
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.forms.form_fields import form_fields
-from attrib_ds.forms.generated_code import write_call, write_imports
+from attrib_ds.forms.generated_code import write_call, write_program
 from attrib_ds.forms.workbench import workbench
 
 
@@ -48,9 +50,14 @@ FUNCTIONS = {
     "search": [search_interactions],
     "insights": [interaction_insights],
     "attribution": [conversion_paths, attribute],
+    "users": [search_users],
     "export": [attrib_ds.export_users],
     "send_events": [attrib_ds.send_events],
     "conversions": [attrib_ds.send_conversions],
+    "states": [attrib_ds.update_states],
+    "campaigns": [attrib_ds.list_campaigns],
+    "create_campaign": [attrib_ds.create_campaign],
+    "outlays": [attrib_ds.create_outlays],
 }
 
 VALUES = {
@@ -90,7 +97,7 @@ def test_a_form_has_a_control_for_each_argument_of_its_functions(name, shop):
     assert fields <= arguments
     form = getattr(forms, name)(shop)
     controlled = {argument for argument in arguments if _has_control(form, argument)}
-    assert fields - controlled <= {"project", "paths", "to", "chunks", "journal", "spend"}
+    assert fields - controlled <= {"project", "paths", "to", "chunks", "journal", "spend", "sql"}
     assert {"where", "event_type", "path"} & arguments <= controlled
 
 
@@ -124,6 +131,94 @@ def test_the_code_returns_the_result_of_the_form(name, shop):
     pd.testing.assert_frame_equal(result, again)
 
 
+def files(folder):
+    (folder / "visits.csv").write_text("user,channel,date\nu,search,2025-01-01\nu,email,2025-01-02\n")
+    (folder / "orders.csv").write_text("user,date,value\nu,2025-01-03,30\n")
+    (folder / "events.csv").write_text("data.user.email,eventDate\nann@example.com,2025-01-31T12:00:00Z\n")
+    (folder / "states.csv").write_text("id,storageKey,value\n6774887f3fd0b1876c000000,confirmed,1\n")
+    (folder / "costs.csv").write_text(
+        "campaignId,amount,startDate,endDate\n6774887f3fd0b1876c000000,12.5,2025-03-01T00:00:00Z,2025-03-31T00:00:00Z\n"
+    )
+
+
+#: Values and a file for each form, and a variable that its code leaves.
+PASTED = {
+    "search": (VALUES["search"], {}, "interactions"),
+    "insights": (VALUES["insights"], {}, "counts"),
+    "attribution": (VALUES["attribution"], {}, "credits"),
+    "filters": (interaction("duration") > 10, {}, "predicate"),
+    "users": ({"where": user("interactionCount") > 20}, {}, "users"),
+    "export": ({"path": "users.csv", "columns": ["_id"]}, {}, "file"),
+    "send_events": ({"event_type": "lead", "dry_run": True}, {"events": "events.csv"}, "sent"),
+    "states": ({"dry_run": True}, {"updates": "states.csv"}, "updated"),
+    "campaigns": ({"vendor_id": "newsletter"}, {}, "campaigns"),
+    "create_campaign": (
+        {"vendor_id": "newsletter", "campaign_slug": "may", "name": "May"},
+        {},
+        "campaign_id",
+    ),
+    "outlays": ({"vendor_id": "newsletter", "dry_run": True}, {"frame": "costs.csv"}, "recorded"),
+    "connection": ({"project_id": "my-shop", "path": "my.duckdb"}, {}, "project"),
+    "own_files": (
+        {"models": ["linear"]},
+        {"touchpoints": "visits.csv", "conversions": "orders.csv"},
+        "credits",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", forms.__all__)
+def test_the_code_runs_where_it_is_pasted(name, shop, tmp_path):
+    """In a new process, in the folder of the files that were chosen, without any other line."""
+    files(tmp_path)
+    form = getattr(forms, name)(*([] if name in ("connection", "own_files") else [shop]))
+    value, chosen, result = PASTED[name]
+    for argument, file in chosen.items():
+        upload(form.control(argument), file, (tmp_path / file).read_bytes())
+    form.value = value
+    code = f"{form.code}\nassert {result} is not None\nprint(type({result}).__name__)"
+    assert "import attrib_ds as at\n" in code
+    assert "from attrib_ds import" not in code
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_code_of_own_files_reads_them_by_name(tmp_path):
+    files(tmp_path)
+    form = forms.own_files()
+    for argument, file in PASTED["own_files"][1].items():
+        upload(form.control(argument), file, (tmp_path / file).read_bytes())
+    assert form.code.splitlines()[2] == (
+        "journeys = at.read_journeys(touchpoints='visits.csv', conversions='orders.csv')"
+    )
+    menus = {
+        widget.description: widget.value
+        for widget in walk(form.control("columns").widget)
+        if hasattr(widget, "options")
+    }
+    assert menus["Person"] == "user (as found)"
+    assert menus["Channel or campaign"] == "channel (as found)"
+    assert menus["Currency"] == "none (as found)"
+    form.value = {"models": ["linear"]}
+    # One order of 30: half of it to each of two visits.
+    assert form.run()["value"].tolist() == [15, 15]
+
+
+def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
+    (tmp_path / "visits.csv").write_text("user,ad,date\nu,search,2025-01-01\n")
+    (tmp_path / "orders.csv").write_text("user,date\nu,2025-01-03\n")
+    form = forms.own_files()
+    form.value = {"touchpoints": tmp_path / "visits.csv", "conversions": tmp_path / "orders.csv"}
+    button(form.widget, "Credit").click()
+    assert "has no column that looks like the node" in shown(form)
+    labelled(form.widget, "Channel or campaign").value = "ad"
+    assert "columns={'node': 'ad'}" in form.code
+    assert form.run()["node_id"].unique().tolist() == ["search"]
+
+
 def test_the_search_form_returns_the_result_of_the_function(shop):
     form = forms.search(shop)
     form.value = VALUES["search"]
@@ -144,25 +239,32 @@ def test_the_code_opens_a_project_that_has_an_address(tmp_path):
 def test_imported_models_run_in_generated_code(shop):
     paths = conversion_paths(shop, event_type="order", level="channel")
     chosen = [models.TimeDecay(half_life="3D"), "linear", models.Markov(order=2)]
-    call = write_call("attribute", "paths", {"models": repr(chosen)}, result="credits")
-    code = f"{write_imports(call)}\n\n{call}"
-    assert code.startswith("from attrib_ds import attribute, models\n")
+    code = write_program([write_call(attribute, "paths", {"models": repr(chosen)}, result="credits")])
+    assert code.startswith("import attrib_ds as at\n\ncredits = at.attribute(")
     names = {"paths": paths}
     exec(code, names)
     pd.testing.assert_frame_equal(names["credits"], attribute(paths, models=chosen))
 
 
 def test_names_in_strings_are_neither_qualified_nor_imported():
-    call = write_call("search_users", "shop", {"query": repr("TimeDecay(7), models.Markov, it's")})
-    assert call == 'search_users(shop, query="TimeDecay(7), models.Markov, it\'s")'
-    assert write_imports(call) == "from attrib_ds import search_users"
+    query = {"query": repr("TimeDecay(7), pd.DataFrame(), it's")}
+    call = write_call(search_users, "shop", query, result="users")
+    assert call == 'users = at.search_users(shop, query="TimeDecay(7), pd.DataFrame(), it\'s")'
+    assert write_program([call]) == f"import attrib_ds as at\n\n{call}"
 
 
-def test_a_missing_required_argument_is_named_and_there_is_no_code(shop):
+def test_a_required_argument_is_asked_for_after_a_press_and_not_before(shop):
     form = forms.export(shop)
     with pytest.raises(InvalidRequest, match="^path is required$"):
         _ = form.code
-    assert "path is required" in shown(form)
+    assert "required" not in shown(form)
+    button(form.widget, "Export").click()
+    # Beside the button, and below the field.
+    assert shown(form).count("File is required") == 2
+    assert "attrib-invalid" in form.control("path").widget._dom_classes
+    form.value = {"path": "users.csv"}
+    assert "File is required" not in shown(form)
+    assert "attrib-invalid" not in form.control("path").widget._dom_classes
 
 
 def test_an_error_is_shown_in_the_form_and_raised(shop):
@@ -171,10 +273,10 @@ def test_an_error_is_shown_in_the_form_and_raised(shop):
     with pytest.raises(InvalidRequest, match="limit: -4"):
         form.run()
     assert 'role="alert"' in shown(form)
-    assert "limit: -4" in shown(form)
+    assert "Limit: -4" in shown(form)
     assert isinstance(form.error, InvalidRequest)
     form.value = {"limit": 4}
-    assert "limit: -4" not in shown(form)
+    assert "Limit: -4" not in shown(form)
     assert len(form.run()) == 4
 
 
@@ -182,19 +284,19 @@ def test_a_button_shows_an_error_and_works_again_afterwards(shop):
     form = forms.search(shop)
     form.value = {"limit": -4}
     button(form.widget, "Search").click()
-    assert "limit: -4" in shown(form)
+    assert "Limit: -4" in shown(form)
     assert form.result is None
     form.value = {"limit": 2}
     button(form.widget, "Search").click()
     assert len(form.result) == 2
-    assert "Save as CSV" in shown(form)
+    assert downloads(form).labels == ["CSV", "Excel", "Python"]
 
 
 def test_text_that_cannot_be_parsed_is_reported_at_once(shop):
     form = forms.search(shop)
-    form.control("limit").widget.value = "many"
-    assert "limit: &#x27;many&#x27; is not a number" in shown(form)
-    form.control("limit").widget.value = "3"
+    form.control("limit").input.value = "many"
+    assert "Limit: &#x27;many&#x27; is not a number" in shown(form)
+    form.control("limit").input.value = "3"
     assert "is not a number" not in shown(form)
     assert form.value["limit"] == 3
 
@@ -299,23 +401,25 @@ def test_a_predicate_of_another_kind_is_refused():
 
 
 def test_events_are_sent_from_a_csv_file(tmp_path, monkeypatch):
-    with connect("my-shop", path=":memory:") as project:
+    path = tmp_path / "shop.duckdb"
+    with connect("my-shop", path=path) as project:
         create_event_type(project, "order", name="Order")
         form = forms.send_events(project)
         content = b"eventDate,data.user.email\n2025-01-31T12:00:00Z,ann@example.com\n2025-02-01T12:00:00Z,bob@example.com\n"
         upload(form.control("events"), "orders.csv", content)
         form.value = {"event_type": "order"}
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "orders.csv").write_bytes(content)
-        assert "pd.read_csv('orders.csv')" in form.code
         assert form.run()["status"].tolist() == ["processed", "processed"]
         assert "2 processed" in shown(form)
         people = search_users(project, columns=["_id", "eventCount"])
         assert people["eventCount"].tolist() == [1, 1]
         assert len(list_user_events(project, people["_id"][0])) == 1
-        # Without nonces, sending the same rows again creates two more events.
-        again = executed(form, "sent", project=project)
-        assert again["status"].tolist() == ["processed", "processed"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders.csv").write_bytes(content)
+    names = {}
+    exec(form.code, names)
+    # Without nonces, sending the same rows again creates two more events.
+    assert names["sent"]["status"].tolist() == ["processed", "processed"]
+    names["project"].close()
 
 
 def test_conversions_are_sent_from_the_columns_of_a_csv_file(tmp_path, monkeypatch):
@@ -325,9 +429,10 @@ def test_conversions_are_sent_from_the_columns_of_a_csv_file(tmp_path, monkeypat
         upload(form.control("conversions"), "deals.csv", content)
         columns = {"email": "Contact", "date": "Closed", "id": "Deal", "value": "Amount"}
         form.value = columns | {"currency": "EUR", "event_type": "deal"}
-        assert form.run()["status"].tolist() == ["processed", "rejected"]
+        sent = form.run()
+        assert sent["status"].tolist() == ["processed", "rejected"]
         assert "1 processed, 1 rejected" in shown(form)
-        assert "Contact in row 1: expected an email address" in shown(form)
+        assert sent["error"][1].startswith("Contact in row 1: expected an email address")
         monkeypatch.chdir(tmp_path)
         (tmp_path / "deals.csv").write_bytes(content)
         again = executed(form, "sent", project=project)
@@ -338,7 +443,7 @@ def test_conversions_are_sent_from_the_columns_of_a_csv_file(tmp_path, monkeypat
 def test_a_file_that_is_not_csv_is_reported(shop):
     form = forms.send_events(shop)
     upload(form.control("events"), "empty.csv", b"")
-    assert "events: &#x27;empty.csv&#x27; is not a CSV file" in shown(form)
+    assert "Events: &#x27;empty.csv&#x27; is not a CSV file" in shown(form)
     upload(form.control("events"), "orders.csv", b"eventDate\n2025-01-31T12:00:00Z\n")
     assert len(form.control("events").value) == 1
 
@@ -353,12 +458,12 @@ def test_users_are_exported(shop, tmp_path):
     file = form.run()
     expected = search_users(shop, columns=["_id", "interactionCount"], where=user("interactionCount") > 20)
     assert pd.read_csv(file)["interactionCount"].tolist() == expected["interactionCount"].tolist()
-    assert 'download="users.csv"' in shown(form)
+    assert downloads(form).files["users.csv"].content() == file.read_bytes()
 
 
 def test_empty_lines_and_blanks_are_no_answers(shop):
     columns = forms.export(shop).control("columns")
-    columns.widget.value = "_id\n\n  interactionCount \n \n"
+    columns.input.value = "_id\n\n  interactionCount \n \n"
     assert columns.value == ["_id", "interactionCount"]
 
 
@@ -367,11 +472,11 @@ def test_a_connection_opens_a_project_and_shows_no_key(tmp_path):
     form.value = {"project_id": "my-shop", "path": str(tmp_path / "shop.duckdb")}
     with form.run() as project:
         assert project.project_id == "my-shop"
-    assert "connect(" in form.code
+    assert "at.connect(" in form.code
     with pytest.raises(InvalidRequest):
         form.value = {"project_id": "My Shop"}
         form.run()
-    assert "project_id" in shown(form)
+    assert "Project: " in shown(form)
 
 
 @pytest.mark.slow
@@ -379,16 +484,22 @@ def test_the_workbench_switches_projects(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path))
     connect("bakery").close()
     bench = workbench()
-    choice = labelled(bench.widget, "Project")
-    assert choice.options == ("The sample shop", "bakery", "Another project …")
-    button(bench.widget, "Open").click()
-    first = bench.project
-    assert first.project_id == "sample-shop"
-    choice.value = "bakery"
+    button(bench.widget, "Open the sample").click()
+    assert bench.project.project_id == "sample-shop"
+    button(bench.widget, "← Start").click()
+    assert labelled(bench.widget, "Project").options == ("bakery",)
     button(bench.widget, "Open").click()
     assert bench.project.project_id == "bakery"
     assert "bakery" in shown(bench)
     bench.project.close()
+
+
+def test_the_workbench_makes_a_form_when_its_page_is_shown(shop):
+    bench = workbench()
+    bench.open(shop)
+    assert list(bench.forms) == ["Credits"]
+    assert repr(bench.show("Users")) == "<Form of search_users; .value, .code, .run()>"
+    assert list(bench.forms) == ["Credits", "Users"]
 
 
 def test_every_control_has_a_label(shop):
@@ -399,9 +510,21 @@ def test_every_control_has_a_label(shop):
                 assert widget.description or type(widget).__name__ == "HTML", widget
 
 
+def test_every_visible_argument_has_help_in_words(shop):
+    for name in FUNCTIONS:
+        for control in getattr(forms, name)(shop)._by_argument().values():
+            help_line = control.form_field.summary
+            assert help_line, control.form_field.name
+            assert len(help_line) < 260, control.form_field.name
+
+
 def test_a_form_displays_itself(shop):
     form = forms.insights(shop)
-    assert "application/vnd.jupyter.widget-view+json" in form._repr_mimebundle_()
+    bundle = form._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    # What is shown where there are no widgets says what to do.
+    assert "form.run()" in bundle["text/html"]
+    assert form._mime_() == ("text/html", bundle["text/html"])
     assert repr(form) == "<Form of interaction_insights; .value, .code, .run()>"
 
 
@@ -420,6 +543,10 @@ def button(widget, label, *, last=False):
     return buttons[-1 if last else 0]
 
 
+def downloads(form):
+    return next(part for part in walk(form.widget) if type(part).__name__ == "Downloads")
+
+
 def labelled(widget, label):
     return next(part for part in walk(widget) if getattr(part, "description", None) == label)
 
@@ -435,7 +562,9 @@ def upload(control, name, content):
         "name": name, "type": "text/csv", "size": len(content), "content": memoryview(content),
         "last_modified": pd.Timestamp("2025-01-01", tz="UTC").to_pydatetime(),
     }  # fmt: skip
-    control.widget.value = (file,)
+    widget = next(part for part in walk(control.widget) if type(part).__name__ == "FileUpload")
+    # By name in ipywidgets 7, in a tuple in ipywidgets 8.
+    widget.set_trait("value", {name: file} if isinstance(widget.value, dict) else (file,))
 
 
 def test_the_names_of_forms_are_functions_on_repeated_access():

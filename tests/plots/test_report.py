@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute
-from attrib_ds.commands.report import write_report
-from attrib_ds.commands.report_summary import headline, summary
+from attrib_ds.plots.report import write_report
+from attrib_ds.plots.report_summary import headline, summary
 
 #: Ads: 3 of 5 conversions, 60 EUR for 20 EUR; mail: 1, 10 USD; one in EUR is unattributed.
 CREDITS = pd.DataFrame(

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib import pyplot
 
 from attrib_ds import plots
 from attrib_ds.attribution.credits.returns import compare_models
-from attrib_ds.commands.report_summary import currencies_of, has_value, headline, summary
+from attrib_ds.plots.report_summary import currencies_of, has_value, headline, summary
 from attrib_ds.printable import printable
 from attrib_ds.records.spreadsheets import write_csv
 
@@ -101,7 +100,7 @@ def write_report(
     >>> import tempfile
     >>> import pandas as pd
     >>> from attrib_ds import Paths, attribute
-    >>> from attrib_ds.commands.report import write_report
+    >>> from attrib_ds.plots.report import write_report
     >>> sequences = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1]})
     >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -113,12 +112,13 @@ def write_report(
     target.mkdir(parents=True, exist_ok=True)
     report = Report(target / "report.html", target / "credits.csv")
     write_csv(credits, report.credits)
-    page = _page(credits, paths, title=title, notes=notes)
+    page = report_page(credits, paths, title=title, notes=notes)
     report.page.write_text(printable(page), encoding="utf-8")
     return report
 
 
-def _page(credits: pd.DataFrame, paths: Paths, *, title: str, notes: tuple[str, ...]) -> str:
+def report_page(credits: pd.DataFrame, paths: Paths, *, title: str, notes: tuple[str, ...] = ()) -> str:
+    """Return the page of a report as HTML."""
     sections = _sections(credits, paths)
     ids = [f"section-{number}" for number in range(1, len(sections) + 1)]
     items = "".join(
@@ -189,6 +189,8 @@ def _sections(credits: pd.DataFrame, paths: Paths) -> list[tuple[str, str]]:
 
 
 def _figure(description: str, draw: Callable[[], Axes]) -> str:
+    from matplotlib import pyplot  # slow to import, and only needed for figures
+
     axes = draw()
     figure = axes.get_figure(root=True)
     if figure is None:
