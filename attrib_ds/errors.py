@@ -15,13 +15,16 @@
         └── ProjectInUse    503  another process holds the project's file
 
 Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
-:class:`IgnoredColumns`, :class:`ConfoundingWarning`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`.
+:class:`IgnoredColumns`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`, :class:`TruncatedUsers`,
+:class:`ContaminatedHoldout`, :class:`UnevenHoldout`.
 """
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from attrib_ds.printable import printable
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttribError",
+    "CheckoutNodes",
     "Conflict",
     "ConfoundingWarning",
     "ContaminatedHoldout",
@@ -45,12 +49,16 @@ __all__ = [
     "ProjectInUse",
     "ServiceFailure",
     "TooManyRequests",
+    "TruncatedUsers",
     "Unauthorized",
     "Unavailable",
     "UnevenHoldout",
     "UnknownCurrency",
     "UnknownFields",
 ]
+
+#: Packages whose frames a warning passes on the way to the caller; dispatch by type adds one of functools.
+_PASSED: Final = ("attrib_ds", "functools")
 
 
 class AttribError(Exception):
@@ -198,12 +206,28 @@ class ConfoundingWarning(UserWarning):
     """Negative controls earn credit in a model of effects."""
 
 
+class CheckoutNodes(UserWarning):
+    """Touchpoints of nodes cluster in the minutes before conversions, so paths cannot tell their effect."""
+
+
+class TruncatedUsers(UserWarning):
+    """The table of observed users lacks those who were never touched."""
+
+
 class ContaminatedHoldout(UserWarning):
     """Users of the holdout group were reached by the withheld node."""
 
 
 class UnevenHoldout(UserWarning):
     """The size of the holdout group differs from its share by more than chance."""
+
+
+def warn(message: str, category: type[UserWarning]) -> None:
+    """Warn the first caller outside this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _PASSED:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def closest(got: object, options: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     "model", "node_id", "node_name", "currency", "is_control", "credited", "caused", "low", "high",
 )  # fmt: skip
+_SHARE: Final = ("controls_share", "controls_share_low", "controls_share_high")
 _COMBINED: Final = ("combined", "combined_low", "combined_high")
 
 
@@ -39,7 +40,8 @@ def effects(
     effects : DataFrame
         As ``incremental_effects`` returns it: ``model``, ``node_id``, ``node_name``, ``currency``,
         ``is_control``, ``credited``, ``caused``, ``low``, ``high`` and, with an experiment, ``combined``,
-        ``combined_low``, ``combined_high``.
+        ``combined_low``, ``combined_high``. ``verdict`` with ``controls_share`` and its bounds is written
+        below the axis; nodes with ``is_at_checkout`` are marked as such.
     model : str, optional
         Model to draw; required when there are several.
     top : int, default 15
@@ -78,7 +80,7 @@ def effects(
     shown = _node_rows(chosen, top=top)
     ax = style.axes_or_new(ax, width=9.0, height=1.6 + 0.34 * max(len(shown), 3))
     style.format_axes(ax, title="Conversions credited and caused per node", grid="x")
-    ax.set_xlabel("conversions")
+    ax.set_xlabel("conversions" + _verdict(chosen))
     if shown.empty:
         style.write_empty(ax, "no effects")
         return ax
@@ -89,6 +91,20 @@ def effects(
     style.draw_legend(ax, handles, names)
     style.format_thousands(ax.xaxis)
     return ax
+
+
+def _verdict(rows: pd.DataFrame) -> str:
+    """Return a line with the verdict of the controls; empty without one."""
+    if "verdict" not in rows.columns or rows.empty or pd.isna(rows["verdict"].iloc[0]):
+        return ""
+    line = f"\nverdict of the controls: {rows['verdict'].iloc[0]}"
+    if not set(_SHARE) <= set(rows.columns):
+        return line
+    share, low, high = (float(numbers("effects", rows, name).iloc[0]) for name in _SHARE)
+    if not np.isfinite(share):
+        return line
+    bounds = f" [{100 * low:,.0f} to {100 * high:,.0f}]" if np.isfinite([low, high]).all() else ""
+    return f"{line}, with {100 * share:,.0f} %{bounds} of the other nodes' credit"
 
 
 def _node_rows(rows: pd.DataFrame, *, top: int) -> pd.DataFrame:
@@ -117,6 +133,9 @@ def _node_rows(rows: pd.DataFrame, *, top: int) -> pd.DataFrame:
     controls = order[order["is_control"]].sort_values(**descending)
     names = names_of_nodes(nodes)
     labels = distinct({node: names[node] for node in [*kept["node_id"], *controls["node_id"]]})
+    if "is_at_checkout" in nodes.columns:
+        for node in set(nodes.loc[nodes["is_at_checkout"].astype(bool), "node_id"]) & set(kept["node_id"]):
+            labels[node] = f"{labels[node]} (at checkout)"
     parts = [kept.assign(label=kept["node_id"].map(labels))]
     if len(rest):
         other = rest[measures].sum(min_count=1).to_frame().T

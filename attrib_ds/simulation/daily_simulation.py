@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -37,6 +38,14 @@ _UNSERVED_CLICKS: Final = 0.7
 #: Daily probability of each unpaid node if exposure is random.
 _RANDOM_VISITS: Final = 0.012
 _MEMORY_DAYS: Final = 7
+#: Daily probability of a session by intent, and hazard of conversion in a session.
+_SESSIONS: Final = np.array([0.03, 0.10, 0.25], np.float32)
+_SESSION_HAZARD: Final = np.array([0.003, 0.015, 0.05], np.float32)
+#: Days of consideration, and the share of users who then buy.
+_CONSIDERATION: Final = (7.0, 21.0)
+_DECIDING: Final = 0.25
+#: Part of the hazard that no channel takes away.
+_LEAST_GROWTH: Final = 0.05
 _PULL: Final = 0.35
 
 
@@ -59,13 +68,14 @@ class Population:
     activity: Numbers
 
     @classmethod
-    def draw(cls, random: np.random.Generator, count: int) -> Population:
-        """Draw the traits of ``count`` users."""
-        return cls(
-            random.random(count) < 0.3,
-            random.standard_normal(count, np.float32),
-            (random.standard_gamma(0.7, count) / 0.7).astype(np.float32),
-        )
+    def draw(cls, random: np.random.Generator, count: int, *, spread: float = 0.0) -> Population:
+        """Draw the traits of ``count`` users; ``spread`` is that of the logarithm of activity."""
+        trait = random.random(count) < 0.3
+        latent = random.standard_normal(count, np.float32)
+        activity = random.lognormal(-(spread**2) / 2, spread, count) if spread else None
+        if activity is None:
+            activity = random.standard_gamma(0.7, count) / 0.7
+        return cls(trait, latent, activity.astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -128,11 +138,15 @@ def run_days(
     count = len(population.latent)
     channels = scenario.channels
     retention = [np.float32(2.0 ** (-1.0 / channel.half_life)) for channel in channels]
-    reach = [_reach(channel, population, follows_intent=scenario.follows_intent) for channel in channels]
+    reach = [_reach(channel, population, scenario) for channel in channels]
     pull = np.exp(_PULL * population.latent) if scenario.follows_intent else np.ones(count, np.float32)
     propensity = np.exp(0.5 * population.trait + 0.5 * population.latent).astype(np.float32)
     if scenario.follows_intent:
         propensity *= population.activity ** np.float32(0.3)
+    elif scenario.activity:
+        propensity *= population.activity ** np.float32(0.5)
+    random_visits = np.float32(_RANDOM_VISITS) * (population.activity if scenario.activity else np.float32(1))
+    decision = np.full(count, -1, np.int16)
     intent = np.searchsorted(np.cumsum(_INTENTS)[:-1], random.random(count)).astype(np.int8)
     adstock = np.zeros((len(channels), count), np.float32)
     # Exposures whose effect is still pending.
@@ -147,12 +161,31 @@ def run_days(
             pending *= np.float32(0.5)
             adstock += pending
         intent = _next_intent(intent, pull, _upstream(channels, adstock, scenario), random)
+        is_promotion = day in scenario.promotions
+        if scenario.purchase == "considered":
+            # Whoever considers a purchase stays at it until the decision.
+            intent[decision >= day] = _BRAND
+            intent[(decision >= 0) & (decision < day)] = _NONE
+            decision[decision < day] = -1
+            low, high = _CONSIDERATION
+            drawn = day + np.ceil(low + (high - low) * random.random(count, np.float32))
+            decision = np.where((intent == _BRAND) & (decision < 0), drawn, decision).astype(np.int16)
         queries = _queries(intent, population, random) if scenario.follows_intent else None
-        reached = _exposures(channels, reach, queries, since_visit, random)
-        organic = _unserved(channels, reached, queries, count, running, withheld, random)
-        direct = random.random(count, np.float32) < (
-            _DIRECT_VISITS[intent] if scenario.follows_intent else np.float32(_RANDOM_VISITS)
-        )
+        if scenario.purchase == "in_session":
+            reached, organic, direct = _sessions(
+                channels, population, intent, running, withheld, random, is_promotion=is_promotion
+            )
+            has_session = np.logical_or.reduce([*reached, organic, direct])
+        else:
+            promoted = [
+                np.minimum(rate * np.float32(channel.promoted), np.float32(0.9)) if is_promotion else rate
+                for rate, channel in zip(reach, channels, strict=True)
+            ]
+            reached = _exposures(channels, promoted, queries, since_visit, random)
+            organic = _unserved(channels, reached, queries, count, running, withheld, random, random_visits)
+            direct = random.random(count, np.float32) < (
+                _DIRECT_VISITS[intent] if scenario.follows_intent else random_visits
+            )
         is_unconverted = conversion_days < 0
         visits = organic | direct
         for position, exposed in enumerate(reached):
@@ -173,16 +206,46 @@ def run_days(
             for position, is_visiting in enumerate((organic, direct), start=len(channels)):
                 touches.append((np.flatnonzero(is_visiting & is_unconverted), position, day))
         since_visit = np.where(visits, 0, np.minimum(since_visit, 126) + 1).astype(np.int8)
-        hazard = _HAZARD[intent] * propensity * _growth(scenario, adstock)
+        growth = np.maximum(_growth(scenario, adstock), np.float32(_LEAST_GROWTH))
+        hazard = (
+            (_HAZARD if scenario.purchase != "in_session" else _SESSION_HAZARD)[intent] * propensity * growth
+        )
+        if scenario.purchase == "in_session":
+            hazard = hazard * has_session
+        elif scenario.purchase == "considered":
+            hazard = np.where(decision == day, np.float32(_DECIDING) * propensity * growth, np.float32(0))
+        if is_promotion:
+            hazard = hazard * np.float32(scenario.promotion_lift)
         is_converting = (random.random(count, np.float32) < -np.expm1(-hazard)) & is_unconverted
         conversion_days[is_converting] = day
+        for position, channel in enumerate(channels):
+            if channel.delivery != "checkout":
+                continue
+            # As many leave the checkout as buy.
+            is_leaving = random.random(count, np.float32) < hazard
+            is_reached = random.random(count, np.float32) < np.float32(channel.rate)
+            is_reached &= is_converting | (is_leaving & is_unconverted)
+            if not running[position]:
+                continue
+            if withheld is not None:
+                if is_recorded:
+                    prevented.append((np.flatnonzero(is_reached & withheld[position]), position, day))
+                is_reached &= ~withheld[position]
+            pending[position] += is_reached
+            if is_recorded:
+                touches.append((np.flatnonzero(is_reached), position, day))
     return Outcomes(*_concatenate(touches), *_concatenate(prevented), conversion_days)
 
 
-def _reach(channel: Channel, population: Population, *, follows_intent: bool) -> Any:
+def _reach(channel: Channel, population: Population, scenario: Scenario) -> Any:
     """Return each user's constant daily probability of being reached."""
-    if not follows_intent:
-        return np.float32(channel.rate)
+    if channel.delivery == "checkout":
+        return np.float32(0)
+    if not scenario.follows_intent:
+        everybody = np.float32(channel.rate)
+        return (
+            np.minimum(everybody * population.activity, np.float32(0.9)) if scenario.activity else everybody
+        )
     spread = {
         "broad": population.activity,
         "lookalikes": population.activity * np.exp(0.6 * population.latent - 0.18).astype(np.float32),
@@ -228,10 +291,11 @@ def _unserved(
     running: Sequence[bool],
     withheld: Flags | None,
     random: np.random.Generator,
+    random_visits: Any,
 ) -> Flags:
     """Return who clicks an organic result after a search without an advertisement."""
     if queries is None:
-        return random.random(count, np.float32) < np.float32(_RANDOM_VISITS)
+        return np.asarray(random.random(count, np.float32) < random_visits)
     is_visiting = np.zeros(count, bool)
     for kind, searched in queries.items():
         clicks = random.random(count, np.float32) < np.float32(_UNSERVED_CLICKS)
@@ -243,6 +307,35 @@ def _unserved(
                 )
         is_visiting |= searched & ~is_served & clicks
     return is_visiting
+
+
+def _sessions(
+    channels: Sequence[Channel],
+    population: Population,
+    intent: NDArray[np.int8],
+    running: Sequence[bool],
+    withheld: Flags | None,
+    random: np.random.Generator,
+    *,
+    is_promotion: bool,
+) -> tuple[list[Flags], Flags, Flags]:
+    """Return who opens a session by way of each channel, an organic result, or directly."""
+    count = len(intent)
+    has_session = random.random(count, np.float32) < np.minimum(_SESSIONS[intent] * population.activity, 0.9)
+    rates = np.array([channel.rate * (channel.promoted if is_promotion else 1) for channel in channels])
+    source = random.random(count, np.float32)
+    bounds = np.append(0.0, np.cumsum(rates))
+    reached = [has_session & (source >= low) & (source < high) for low, high in pairwise(bounds)]
+    is_unpaid = has_session & (source >= bounds[-1])
+    organic = is_unpaid & (source < (1 + bounds[-1]) / 2)
+    direct = is_unpaid & ~organic
+    # Without the channel, the session is a direct visit.
+    for position, is_reached in enumerate(reached):
+        if not running[position]:
+            direct = direct | is_reached
+        elif withheld is not None:
+            direct = direct | (is_reached & withheld[position])
+    return reached, organic, direct
 
 
 def _saturated(adstock: Numbers, scenario: Scenario) -> Numbers:

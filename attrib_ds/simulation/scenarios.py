@@ -11,7 +11,13 @@ import numpy as np
 from attrib_ds.errors import InvalidRequest
 
 #: Targeting of a channel, in scenarios where exposure follows intent.
-Delivery = Literal["broad", "lookalikes", "category_search", "brand_search", "visitors", "subscribers"]
+Delivery = Literal[
+    "broad", "lookalikes", "category_search", "brand_search", "visitors", "subscribers", "checkout"
+]
+
+#: How users come to buy: at any time; after some days of consideration; or during sessions only, each of
+#: which one channel or unpaid node opens.
+Purchase = Literal["any_time", "considered", "in_session"]
 
 #: Adstock: the effect of an exposure decays from the first day, or builds up over days and then decays.
 Adstock = Literal["fading", "delayed"]
@@ -37,15 +43,20 @@ class Channel:
         Half-life of an exposure's effect in days.
     rate : float
         Exposures per user and day, 0 to 1; for search channels in scenarios where exposure follows intent,
-        the share of searches with an advertisement.
+        the share of searches with an advertisement; at the checkout, the share of buyers; in sessions, the
+        share of sessions that the channel opens.
     delivery : str, default "broad"
         Targeting if exposure follows intent: ``"broad"`` (everybody), ``"lookalikes"`` (users similar to
         buyers), ``"category_search"``, ``"brand_search"``, ``"visitors"`` (of the last seven days) or
-        ``"subscribers"`` (mostly users with the observed trait).
+        ``"subscribers"`` (mostly users with the observed trait). In all scenarios ``"checkout"`` reaches
+        users in the minutes before they buy, and some who then do not, such as a site with coupons.
     direct : float, default 0
-        Relative increase of the conversion hazard per unit of saturated adstock.
+        Relative increase of the conversion hazard per unit of saturated adstock; below 0 for a channel that
+        drives buyers away.
     upstream : float, default 0
         Relative increase of the rates at which intent rises, per unit of saturated adstock.
+    promoted : float, default 1
+        Factor of the rate on the days of promotions.
     """
 
     node_id: str
@@ -54,6 +65,7 @@ class Channel:
     delivery: Delivery = "broad"
     direct: float = 0.0
     upstream: float = 0.0
+    promoted: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.node_id, str) or not self.node_id:
@@ -64,7 +76,8 @@ class Channel:
         check_number("rate", self.rate, "0 to 1 a day", minimum=0, maximum=1)
         if self.delivery not in get_args(Delivery):
             raise InvalidRequest.choice("delivery", self.delivery, get_args(Delivery))
-        for name in ("direct", "upstream"):
+        check_number("direct", self.direct, "a finite number")
+        for name in ("upstream", "promoted"):
             check_number(name, getattr(self, name), "0 or more", minimum=0)
 
 
@@ -88,6 +101,19 @@ class Scenario:
     adstock : {"fading", "delayed"}, default "fading"
         An exposure's effect decays from the first day; or it is delayed: half of the pending effect arrives
         on each day and decays from then on.
+    activity : float, default 0
+        Standard deviation of the logarithm of users' activity, which raises all their exposures, visits and
+        conversions: a heavy tail. With 0, activity matters only where exposure follows intent, and has no
+        heavy tail.
+    purchase : {"any_time", "considered", "in_session"}, default "any_time"
+        ``"considered"``: users who want to buy decide after one to three weeks, at a date that later
+        touchpoints do not change. ``"in_session"``: users open sessions, more of them if they want to buy,
+        and convert during sessions only. One channel or unpaid node opens each; without the channel, the
+        session is a direct visit.
+    promotions : tuple of int, default ()
+        Days of promotions, from 0.
+    promotion_lift : float, default 3
+        Factor of the conversion hazard on the days of promotions.
     days : int, default 30
         Days of observation of each user, or until the conversion; 1 to 1,000.
 
@@ -105,6 +131,10 @@ class Scenario:
     saturation: float = 0.35
     saturates: Saturation = "hyperbola"
     adstock: Adstock = "fading"
+    activity: float = field(default=0.0, kw_only=True)
+    purchase: Purchase = field(default="any_time", kw_only=True)
+    promotions: tuple[int, ...] = field(default=(), kw_only=True)
+    promotion_lift: float = field(default=3.0, kw_only=True)
     days: int = field(default=30, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -128,7 +158,12 @@ class Scenario:
                     raise InvalidRequest.choice("synergies", name, names)
             check_number("synergies", synergy[2], "an effect that is a finite number")
         check_number("saturation", self.saturation, "0 or more", minimum=0)
-        for argument, allowed in (("saturates", Saturation), ("adstock", Adstock)):
+        check_number("activity", self.activity, "0 to 3", minimum=0, maximum=3)
+        check_number("promotion_lift", self.promotion_lift, "0 or more", minimum=0)
+        for day in self._as_tuple("promotions"):
+            check_whole("promotions", day, minimum=0, maximum=_MAX_DAYS)
+        choices = (("saturates", Saturation), ("adstock", Adstock), ("purchase", Purchase))
+        for argument, allowed in choices:
             if getattr(self, argument) not in get_args(allowed):
                 raise InvalidRequest.choice(argument, getattr(self, argument), get_args(allowed))
         check_whole("days", self.days, minimum=1, maximum=_MAX_DAYS)
@@ -204,6 +239,32 @@ _INTENT_SYNERGIES: Final = (
     ("social", "retargeting", 1.5),
     ("display", "email", 1.8),
 )
+# Worlds in which paths alone do not tell what a channel caused. Their parameters were set by looking at the
+# numbers of touchpoints and conversions only.
+_PROMOTED: Final = (
+    Channel("video", 5, 0.03, promoted=4, direct=0.1),
+    Channel("display", 5, 0.03, direct=0.2),
+    Channel("generic_search", 3, 0.01, direct=0.8),
+    Channel("email", 3, 0.01, promoted=3, direct=0.6),
+    Channel("popup", 1, 0.02, direct=-0.4),
+    Channel("coupon", 1, 0.5, "checkout"),
+)
+_CONSIDERED: Final = (
+    Channel("display", 7, 0.08, upstream=0.4),
+    Channel("social", 5, 0.022, "lookalikes", upstream=0.5),
+    Channel("generic_search", 3, 0.5, "category_search", direct=0.3, upstream=0.4),
+    Channel("brand_search", 1, 0.7, "brand_search"),
+    Channel("popup", 2, 0.2, "visitors", direct=-0.3),
+    Channel("email", 4, 0.018, "subscribers", direct=0.4),
+)
+_CLICKED: Final = (
+    Channel("display", 5, 0.08, direct=0.3),
+    Channel("social", 5, 0.1, direct=0.2),
+    Channel("generic_search", 3, 0.2, direct=0.3),
+    Channel("brand_search", 1, 0.15),
+    Channel("affiliate", 3, 0.05, direct=0.1),
+    Channel("email", 4, 0.07, direct=0.4),
+)
 
 #: Built-in scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -211,6 +272,9 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "intent": Scenario(_INTENT, follows_intent=True),
     "synergy": Scenario(_RANDOM, synergies=_RANDOM_SYNERGIES),
     "intent_synergy": Scenario(_INTENT, follows_intent=True, synergies=_INTENT_SYNERGIES),
+    "promotions": Scenario(_PROMOTED, activity=1.2, promotions=(5, 6, 13, 14, 15, 24, 25)),
+    "considered": Scenario(_CONSIDERED, follows_intent=True, purchase="considered"),
+    "sessions": Scenario(_CLICKED, activity=1.0, purchase="in_session"),
 }
 
 

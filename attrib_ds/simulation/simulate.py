@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _BATCH_SIZE: Final = 100_000
 #: Fraction of a day that separates its touchpoints (before) from its conversions (after).
 _TOUCHES_UNTIL: Final = 0.9
+_MINUTE: Final = 1 / 1_440
 _MICROSECONDS: Final = 86_400_000_000
 _MEAN_VALUE: Final = 60.0
 
@@ -135,7 +136,11 @@ def simulate(
     scenario : str or Scenario
         ``"random"``: exposure is random, channels have direct effects. ``"intent"``: users who are about to
         buy are reached more often, display and social raise intent. ``"synergy"`` and ``"intent_synergy"``:
-        the same with synergies between channels. Or a :class:`Scenario`.
+        the same with synergies between channels. ``"promotions"``: promotions raise conversions and
+        the exposure to some channels, activity has a heavy tail, a popup harms, and a site with coupons is
+        visited at the checkout and causes nothing. ``"considered"``: users decide after weeks of
+        consideration, brand search causes nothing, and a popup harms. ``"sessions"``: a log of clicks, with
+        purchases in sessions only. Or a :class:`Scenario`.
     users : int
         Number of users, 1 or more. A million takes seconds.
     seed : int
@@ -211,7 +216,7 @@ def _batches(
     """Simulate the users in batches."""
     for number, offset in enumerate(range(0, users, _BATCH_SIZE)):
         count = min(_BATCH_SIZE, users - offset)
-        population = Population.draw(_random(seed, number, "population"), count)
+        population = Population.draw(_random(seed, number, "population"), count, spread=scenario.activity)
         withheld = None
         if holdout:
             draws = _random(seed, number, "holdout").random((len(scenario.channels), count), np.float32)
@@ -256,6 +261,7 @@ def _frames(
         len(outcomes.withheld_days)
     )
     conversion_times = outcomes.conversion_days + _TOUCHES_UNTIL + (1 - _TOUCHES_UNTIL) * times.random(count)
+    touch_times, conversion_times = _near_purchases(scenario, outcomes, touch_times, conversion_times, times)
     buyers = np.flatnonzero(outcomes.conversion_days >= 0)
     until = np.where(outcomes.conversion_days >= 0, conversion_times, float(scenario.days))
     values = _random(seed, number, "values").lognormal(math.log(_MEAN_VALUE) - 0.32, 0.8, len(buyers))
@@ -301,6 +307,30 @@ def _frames(
             }
         ),
     )
+
+
+def _near_purchases(
+    scenario: Scenario,
+    outcomes: Outcomes,
+    touch_times: NDArray[np.float64],
+    conversion_times: NDArray[np.float64],
+    random: np.random.Generator,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Move conversions into their sessions, and touchpoints at the checkout to the minutes before it."""
+    is_that_day = outcomes.days == outcomes.conversion_days[outcomes.users]
+    if scenario.purchase == "in_session":
+        conversion_times = conversion_times.copy()
+        session_user, session_time = outcomes.users[is_that_day], touch_times[is_that_day]
+        conversion_times[session_user] = session_time + _MINUTE * (
+            2 + random.exponential(10, len(session_user))
+        )
+    nodes = [number for number, each in enumerate(scenario.channels) if each.delivery == "checkout"]
+    if nodes:
+        at_checkout = np.flatnonzero(is_that_day & np.isin(outcomes.nodes, nodes))
+        before = _MINUTE * np.minimum(random.exponential(4, len(at_checkout)), 60)
+        touch_times = touch_times.copy()
+        touch_times[at_checkout] = conversion_times[outcomes.users[at_checkout]] - before
+    return touch_times, conversion_times
 
 
 def _instants(days: NDArray[np.float64], first_day: pd.Timestamp) -> pd.Series[pd.Timestamp]:

@@ -1,6 +1,6 @@
 """Credits against the simulated truth, of this package and two others.
 
-``python tests/benchmarks/truth.py --users 300000 --seeds 2`` simulates the four scenarios (``--varied 3`` adds worlds with
+``python tests/benchmarks/truth.py --users 300000 --seeds 2`` simulates the scenarios (``--varied 3`` adds worlds with
 random parameters) and credits them with every model. The rows show the mean absolute error of the paid channels' shares
 in percentage points; the level, the ratio of their credit to the conversions they caused (1 is right); the relative error
 of amounts; the rank correlation; and the credit of channels without an effect relative to that of the paid ones. All are

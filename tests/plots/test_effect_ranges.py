@@ -52,6 +52,20 @@ def test_nodes_are_sorted_by_effect_with_controls_last():
     assert ax.get_xlabel() == "conversions"
 
 
+def test_the_verdict_of_the_controls_and_nodes_at_the_checkout_are_marked():
+    share = {"controls_share": 0.58, "controls_share_low": 0.2, "controls_share_high": 0.96}
+    frame = effects_of([5.0, 9.0], verdict="cannot tell", is_at_checkout=[True, False], **share)
+    ax = plots.effects(frame)
+    assert labels(ax) == ["N1", "N0 (at checkout)"]
+    assert ax.get_xlabel() == (
+        "conversions\nverdict of the controls: cannot tell, with 58 % [20 to 96] of the other nodes' credit"
+    )
+    unbounded = frame.assign(controls_share_low=-np.inf, controls_share_high=np.inf)
+    assert plots.effects(unbounded).get_xlabel().endswith("with 58 % of the other nodes' credit")
+    untested = frame.assign(controls_share=np.nan)
+    assert plots.effects(untested).get_xlabel() == "conversions\nverdict of the controls: cannot tell"
+
+
 def test_an_experiment_has_its_own_interval_and_sets_the_order():
     frame = effects_of([5.0, 9.0], combined=[8.0, 1.0], combined_low=[7.0, 0.0], combined_high=[9.0, 2.0])
     ax = plots.effects(frame)

@@ -28,9 +28,8 @@ def test_paths_can_be_built_from_the_frames(world):
     assert list(world.touchpoints.columns) == ["user_id", "node_id", "date"]
     assert list(world.conversions.columns) == ["event_id", "user_id", "date", "value", "currency"]
     assert str(world.touchpoints["date"].dtype) == "datetime64[us, UTC]"
-    assert set(world.touchpoints["node_id"]) == {
-        "display", "social", "generic_search", "brand_search", "retargeting", "email", "organic", "direct",
-    }  # fmt: skip
+    channels = {channel.node_id for channel in world.scenario.channels}
+    assert set(world.touchpoints["node_id"]) == {*channels, "organic", "direct"}
     credits = attribute(Paths.from_frames(world.touchpoints, world.conversions), "linear")
     assert credits["conversions"].sum() == pytest.approx(len(world.conversions))
 
@@ -143,6 +142,44 @@ def test_conversions_match_the_adstock_and_saturation_of_a_channel_that_reaches_
     assert conversions == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
 
 
+def test_touchpoints_at_the_checkout_come_minutes_before_conversions():
+    world = simulate("promotions", users=8_000, seed=1)
+    coupons = world.touchpoints[world.touchpoints["node_id"] == "coupon"]
+    last = coupons.groupby("user_id")["date"].max()
+    bought = world.conversions.set_index("user_id")["date"]
+    ages = (bought - last).dropna().dt.total_seconds() / 60
+    assert 0.4 * len(bought) < (ages <= 60).sum() < 0.65 * len(bought)
+    truth = world.truth().set_index("node_id")["removal"]
+    assert truth["coupon"] == 0
+    assert truth["popup"] <= 0 < truth[["video", "display", "email"]].sum()
+
+
+def test_purchases_are_made_in_sessions():
+    world = simulate("sessions", users=8_000, seed=1)
+    last = world.touchpoints.groupby("user_id")["date"].max()
+    bought = world.conversions.set_index("user_id")["date"]
+    ages = (bought - last[bought.index]).dt.total_seconds() / 60
+    assert ages.notna().all()
+    assert ages.between(1.9, 63).all()
+    # Sessions of a channel without an effect would have been direct visits.
+    assert world.truth().set_index("node_id").loc["brand_search", "removal"] == 0
+
+
+def test_promotions_raise_conversions_and_the_exposure_to_promoted_channels():
+    world = simulate("promotions", users=8_000, seed=1)
+    days = SCENARIOS["promotions"].promotions
+    first = world.users["since"].min()
+
+    def rate(rows):
+        day = (rows["date"] - first).dt.days
+        counts = day.value_counts().reindex(range(30), fill_value=0)
+        return counts[list(days)].mean() / counts.drop(list(days)).mean()
+
+    assert 2 < rate(world.conversions) < 4.5
+    assert 3 < rate(world.touchpoints[world.touchpoints["node_id"] == "video"]) < 5
+    assert 0.8 < rate(world.touchpoints[world.touchpoints["node_id"] == "display"]) < 1.2
+
+
 def test_a_varied_scenario_has_the_same_channels_and_other_parameters():
     scenarios = [varied_scenario("intent_synergy", seed) for seed in range(20)]
     assert scenarios[0] == varied_scenario("intent_synergy", 0)
@@ -210,7 +247,7 @@ def test_invalid_arguments_are_refused(arguments, message):
     [
         (lambda: Channel("radio", half_life=0, rate=0.1), "half_life: 0 is not allowed"),
         (lambda: Channel("radio", half_life=1, rate=1.5), "rate: 1.5 is not allowed"),
-        (lambda: Channel("radio", half_life=1, rate=0.5, direct=-1), "direct: -1 is not allowed"),
+        (lambda: Channel("radio", half_life=1, rate=0.5, upstream=-1), "upstream: -1 is not allowed"),
         (lambda: Scenario(()), "channels"),
         (lambda: Scenario((IDLE, IDLE)), "channels"),
         (lambda: Scenario((Channel("direct", 1, 0.1),)), "channels"),

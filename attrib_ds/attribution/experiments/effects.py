@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from attrib_ds.attribution.credits.credits import attribute
+from attrib_ds.attribution.experiments.checkout import checkout_nodes, warn_of_checkout_nodes
 from attrib_ds.attribution.experiments.combination import AVERAGED, combine_with_experiment
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
-from attrib_ds.attribution.experiments.negative_controls import warn_of_confounding
-from attrib_ds.attribution.models.incremental import IncrementalModel, LatentIntent
+from attrib_ds.attribution.experiments.negative_controls import (
+    UNTESTED,
+    ControlsTest,
+    jackknife_error,
+    judge_controls,
+    warn_of_confounding,
+)
+from attrib_ds.attribution.incremental.discrete_hazard import credit_controls_alone
+from attrib_ds.attribution.intervals.tally import GROUPS
+from attrib_ds.attribution.models.incremental import DiscreteHazard, IncrementalModel, LatentIntent
 from attrib_ds.attribution.models.model import Model, check_share
 from attrib_ds.attribution.models.named import model_named
+from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -46,10 +57,9 @@ def incremental_effects(
     ----------
     paths : Paths
         Paths with dates and null paths, preferably with the observation period of every user
-        (``Paths.from_frames(users=...)``). Without it, users with a touchpoint or a conversion count as
-        observed from the first date to the last, and users who were never touched are missing. In a
-        simulation of 60,000 users the discrete hazard then estimated 88 conversions of a node instead of
-        145; the true effect was 135.
+        (``Paths.from_frames(users=...)``). Without it, or if it lacks the users who were never touched, users
+        count as observed from their first touchpoint to the last date, and conversions without an earlier
+        touchpoint as baseline.
     models : Model, str, sequence or mapping, default "discrete_hazard"
         Incremental models, or their names. A mapping from labels to models labels the rows.
     conventional : Model or str, default "linear"
@@ -69,7 +79,13 @@ def incremental_effects(
         ``caused``: ``model``, ``node_id``, ``node_name``, ``currency`` (str), ``is_control`` (bool),
         ``credited`` (float64, conversions credited by the conventional model), ``caused`` (float64,
         conversions that would not have happened without the node, as the model estimates), ``low``, ``high``
-        (float64, bounds of ``caused``). With ``withheld`` also ``experiment``, ``experiment_low``,
+        (float64, bounds of ``caused``), ``verdict`` (str, what controls show about the model: ``"clear"``,
+        ``"cannot tell"`` or ``"confounded"``; see the notes), ``controls_share``, ``controls_share_low``,
+        ``controls_share_high`` (float64, credit of the controls relative to that of all other nodes, with
+        bounds; infinite if the credit of the others may be zero, null without controls), ``checkout_share``
+        (float64, share of the conversions within a week of a touchpoint of the node that come within 30
+        minutes of one) and ``is_at_checkout`` (bool, whether touchpoints of the node cluster there, so that
+        paths cannot tell its effect). With ``withheld`` also ``experiment``, ``experiment_low``,
         ``experiment_high`` (float64, conversions; null for nodes without an experiment), ``disagreement``
         (float64, distance between model and experiment in standard errors) and ``combined``,
         ``combined_low``, ``combined_high`` (float64): the average of :func:`combine_with_experiment` over the
@@ -80,8 +96,11 @@ def incremental_effects(
     Warns
     -----
     ConfoundingWarning
-        If the credit of controls exceeds 3 % of that of all other nodes, and exceeds their sampling error at
-        a significance level of 0.001.
+        If the verdict on a model is ``"confounded"``.
+    CheckoutNodes
+        If the touchpoints of nodes cluster in the 30 minutes before conversions.
+    TruncatedUsers
+        If the table of observed users lacks those who were never touched.
     ContaminatedHoldout, UnevenHoldout
         See :func:`holdout_effects`.
 
@@ -93,6 +112,13 @@ def incremental_effects(
 
     Notes
     -----
+    The verdict on a discrete hazard rests on a model with no other nodes than the controls: in a model with
+    all, a frequent node may absorb what the controls would show, such as the activity of users. The verdict
+    is ``"confounded"`` if the credit of the controls exceeds 3 % of that of all other nodes, and exceeds
+    their sampling error at a significance level of 0.001; ``"clear"`` if the 95 % interval of their share
+    lies between -25 and 25 %; and otherwise ``"cannot tell"``, as without controls, and for a
+    :class:`LatentIntent` that assumes them to have no effect. ``"clear"`` does not prove a model right.
+
     The discrete hazard estimates the direct effect: the change of the conversion probability with all other
     touchpoints unchanged. An experiment measures the total effect, including touchpoints of other nodes that
     the node triggers. The two differ if one node sends users to another.
@@ -127,12 +153,23 @@ def incremental_effects(
     )
     effects["credited"] = effects["credited"].fillna(0.0)
     effects["is_control"] = effects["node_id"].isin(list(controls))
-    reach = NormalDist().inv_cdf(0.5 + confidence / 2)
-    confounded = []
-    for label in by_label:
-        if _warned(label, effects, reach):
-            confounded.append(label)  # noqa: PERF401 - the stack level of the warning depends on this frame
+    tests = {
+        label: _tested(label, model, paths, effects, list(dict.fromkeys(controls)), confidence)
+        for label, model in by_label.items()
+    }
+    effects["verdict"] = effects["model"].map({label: test.verdict for label, test in tests.items()})
+    effects["verdict"] = effects["verdict"].astype(TEXT)
+    for column in ("share", "low", "high"):
+        values = {label: getattr(test, column) for label, test in tests.items()}
+        name = "controls_share" if column == "share" else f"controls_share_{column}"
+        effects[name] = effects["model"].map(values).astype("float64")
+    checkout = checkout_nodes(paths)
+    effects["checkout_share"] = effects["node_id"].map(checkout["share"]).astype("float64")
+    effects["is_at_checkout"] = effects["node_id"].isin(checkout.index[checkout["is_at_checkout"]])
+    warn_of_checkout_nodes(checkout)
     columns = ["model", "node_id", "node_name", "currency", "is_control", "credited", "caused", "low", "high"]
+    columns += ["verdict", "controls_share", "controls_share_low", "controls_share_high"]
+    columns += ["checkout_share", "is_at_checkout"]
     if withheld is not None:
         measured = holdout_effects(
             paths,
@@ -148,7 +185,7 @@ def incremental_effects(
     effects = effects[columns].reset_index(drop=True)
     effects.attrs["identified"] = _identified(
         by_label,
-        confounded,
+        {label: test.verdict for label, test in tests.items()},
         controls=controls,
         has_users=paths.observed is not None,
         has_experiment=withheld is not None,
@@ -214,24 +251,51 @@ def _check_controls(controls: Sequence[str], node_ids: set[str]) -> None:
             raise InvalidRequest.choice("controls", node, node_ids)
 
 
-def _warned(label: str, effects: pd.DataFrame, reach: float) -> bool:
-    """Warn if controls show that a model is confounded, in all currencies together."""
+def _tested(
+    label: str,
+    model: Model,
+    paths: Paths,
+    effects: pd.DataFrame,
+    controls: list[str],
+    confidence: float,
+) -> ControlsTest:
+    """Judge a model by its controls, in all currencies together, and warn if it is confounded."""
+    if not controls or _assumes(model, controls):
+        return UNTESTED
     of_model = effects[effects["model"] == label]
     rows = of_model[of_model["node_id"].notna()]
-    variance = ((rows["high"] - rows["caused"]) / reach) ** 2
-    summed = (
-        rows.assign(variance=variance)
-        .groupby("node_id")[["caused", "variance", "is_control"]]
-        .agg({"caused": "sum", "variance": "sum", "is_control": "max"})
+    # The interval of most models is that of Student's t distribution; a normal one would be narrower.
+    reach = float(student.ppf(0.5 + confidence / 2, GROUPS - 1))
+    rows = rows.assign(variance=((rows["high"] - rows["caused"]) / reach) ** 2)
+    summed = rows.groupby("node_id")[["caused", "variance"]].sum()
+    others = summed[~summed.index.isin(controls)]
+    credited = summed.reindex(controls)["caused"].to_numpy(dtype="float64")
+    error = np.sqrt(summed.reindex(controls)["variance"].to_numpy(dtype="float64"))
+    total, total_error = float(credited.sum()), float(np.sqrt((error**2).sum()))
+    if isinstance(model, DiscreteHazard):
+        # A frequent node absorbs what controls would show, such as the activity of users.
+        by_fold = credit_controls_alone(model, Sequences.of(paths, folds=GROUPS), controls)
+        credited, error = by_fold[0], jackknife_error(by_fold[1:])
+        total, total_error = float(credited.sum()), float(jackknife_error(by_fold[1:].sum(axis=1)))
+    rest = others["caused"].to_numpy(dtype="float64")
+    test = judge_controls(
+        credited,
+        error,
+        total,
+        total_error,
+        rest,
+        np.sqrt(others["variance"].to_numpy(dtype="float64")),
+        conversions=float(of_model["caused"].sum()),
+        confidence=confidence,
     )
-    return warn_of_confounding(
-        label,
-        summed.index.tolist(),
-        summed["caused"].to_numpy(dtype="float64"),
-        np.sqrt(summed["variance"].to_numpy(dtype="float64")),
-        summed["is_control"].to_numpy(dtype=bool),
-        total=float(of_model["caused"].sum()),
-    )
+    if test.verdict == "confounded":
+        warn_of_confounding(label, controls, credited, float(rest.sum()))
+    return test
+
+
+def _assumes(model: Model, controls: Sequence[str]) -> bool:
+    """Return whether a model assumes that the controls have no effect, so that they cannot test it."""
+    return isinstance(model, LatentIntent) and set(controls) <= set(model.controls)
 
 
 def _with_experiment(
@@ -262,7 +326,7 @@ def _with_experiment(
 
 def _identified(
     models: Mapping[str, Model],
-    confounded: list[str],
+    verdicts: Mapping[str, str],
     *,
     controls: Sequence[str],
     has_users: bool,
@@ -278,11 +342,11 @@ def _identified(
     sentences.append("low and high measure sampling error, not bias.")
     if not has_users:
         sentences.append(
-            "The paths have no observation periods (Paths.from_frames(users=)): users with a touchpoint or a "
-            "conversion count as observed from the first date to the last, and users who were never touched "
-            "are missing. This biases caused, mostly downwards."
+            "The paths have no observation periods (Paths.from_frames(users=)): users count as observed from "
+            "their first touchpoint (under LatentIntent, from the first date of all) to the last date, and "
+            "conversions without an earlier touchpoint as baseline."
         )
-    sentences += _evidence(models, confounded, controls)
+    sentences += _evidence(models, verdicts, controls)
     if has_experiment:
         sentences.append(
             "experiment: the total effect, including what a node triggers in others, identified by "
@@ -310,32 +374,35 @@ def _assumption(model: Model) -> str:
     )
 
 
-def _evidence(models: Mapping[str, Model], confounded: list[str], controls: Sequence[str]) -> list[str]:
+def _evidence(models: Mapping[str, Model], verdicts: Mapping[str, str], controls: Sequence[str]) -> list[str]:
     """Return sentences on the evidence that controls give for or against each model."""
     if not len(controls):
         return ["Without negative controls (controls=) there is no evidence for or against this assumption."]
+    assuming = [label for label, model in models.items() if _assumes(model, controls)]
+    found = {
+        verdict: [label for label in models if verdicts[label] == verdict and label not in assuming]
+        for verdict in ("confounded", "cannot tell", "clear")
+    }
     sentences = []
-    if confounded:
+    if found["confounded"]:
         sentences.append(
-            f"The negative controls show that the assumption does not hold for {', '.join(confounded)}: "
-            "treat its numbers as credit."
+            f"The negative controls show that the assumption does not hold for "
+            f"{', '.join(found['confounded'])}: treat its numbers as credit."
         )
     # A model that assumes the controls to have no effect cannot be tested by them.
-    assuming = [
-        label
-        for label, model in models.items()
-        if isinstance(model, LatentIntent) and set(controls) <= set(model.controls)
-    ]
     if assuming:
         sentences.append(
             f"{', '.join(assuming)} assumes that the negative controls have no effect, so their zero credit "
             "is no evidence."
         )
-    supported = [label for label in models if label not in confounded and label not in assuming]
-    if supported:
-        under = f" under {', '.join(supported)}" if len(supported) < len(models) else ""
+    if found["cannot tell"]:
         sentences.append(
-            f"The negative controls earn no more{under} than sampling error explains, or a negligible share. "
-            "This supports the assumption but does not prove it, and is weak evidence with few conversions."
+            f"The data are too few for the negative controls to tell about "
+            f"{', '.join(found['cannot tell'])}: their share may be large, so its numbers are unconfirmed."
+        )
+    if found["clear"]:
+        sentences.append(
+            f"The negative controls earn a negligible share under {', '.join(found['clear'])}. "
+            "This supports the assumption but does not prove it."
         )
     return sentences

@@ -1,15 +1,16 @@
-"""Negative controls: detect confounded models by the credit of nodes known to have no effect."""
+"""Negative controls: a verdict on a model by the credit of nodes known to have no effect."""
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from scipy.stats import f as fisher
+from scipy.stats import t as student
 
 from attrib_ds.attribution.intervals.tally import GROUPS
-from attrib_ds.errors import ConfoundingWarning
+from attrib_ds.errors import ConfoundingWarning, warn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,57 +19,128 @@ if TYPE_CHECKING:
 
 #: Credit of controls, relative to the other nodes, above which a model may count as confounded.
 _MIN_SHARE: Final = 0.03
-#: Significance level of the test.
+#: Significance level of the test of confounding.
 _SIGNIFICANCE: Final = 0.001
+#: A model is clear if the share of its controls is below this at the significance level, on either side.
+_NEGLIGIBLE_SHARE: Final = 0.25
+_CLEAR_SIGNIFICANCE: Final = 0.025
+
+Verdict = Literal["clear", "cannot tell", "confounded"]
 
 
-def is_confounded(credited: Numbers, error: Numbers, is_control: NDArray[np.bool_], *, total: float) -> bool:
+@dataclass(frozen=True)
+class ControlsTest:
+    """Verdict on a model by its controls.
+
+    Attributes
+    ----------
+    verdict : str
+        ``"clear"``, ``"cannot tell"`` or ``"confounded"``.
+    share, low, high : float
+        Credit of the controls relative to that of all other nodes, and its bounds; infinite if the credit of
+        the others may be zero, NaN without a test.
+    """
+
+    verdict: Verdict
+    share: float
+    low: float
+    high: float
+
+
+#: Result without controls, or if the model assumes that they have no effect.
+UNTESTED: Final = ControlsTest("cannot tell", np.nan, np.nan, np.nan)
+
+
+def judge_controls(
+    credited: Numbers,
+    error: Numbers,
+    total: float,
+    total_error: float,
+    others: Numbers,
+    others_error: Numbers,
+    *,
+    conversions: float,
+    confidence: float,
+) -> ControlsTest:
+    """Judge a model by the credit of controls.
+
+    It is confounded if sampling error does not explain what controls earn, and that is a relevant share;
+    clear if their share is certainly negligible, by two one-sided tests of equivalence; else nobody can tell.
+
+    Parameters
+    ----------
+    credited, error : float array, shape (n_controls,)
+        Credits of the controls, and their standard errors.
+    total, total_error : float
+        Credit of all controls together, and its standard error.
+    others, others_error : float array, shape (n_others,)
+        Credits of the other nodes, and their standard errors.
+    conversions : float
+        Number of conversions, which bounds the credit of the other nodes: a failed fit may exceed it.
+    confidence : float
+        Level of the bounds of the share.
+    """
+    rest, rest_error = float(others.sum()), float(np.sqrt((others_error**2).sum()))
+    share = total / rest if rest else (np.inf if total else np.nan)
+    low, high = _ratio_bounds(total, total_error, rest, rest_error, confidence)
+    if is_confounded(credited, error, total, total_error, min(float(np.abs(others).sum()), conversions)):
+        return ControlsTest("confounded", share, low, high)
+    reach = student.ppf(1 - _CLEAR_SIGNIFICANCE, GROUPS - 1)
+    spread = np.hypot(total_error, _NEGLIGIBLE_SHARE * rest_error)
+    is_clear = abs(total) + reach * spread < _NEGLIGIBLE_SHARE * rest
+    return ControlsTest("clear" if is_clear else "cannot tell", share, low, high)
+
+
+def is_confounded(credited: Numbers, error: Numbers, total: float, total_error: float, others: float) -> bool:
     """Return whether controls earn more credit than sampling error explains, and a relevant share.
 
     Parameters
     ----------
-    credited, error : float array, shape (n_nodes,)
-        Credits under a model of effects, and their jackknife standard errors.
-    is_control : bool array, shape (n_nodes,)
-        Nodes known to have no effect.
-    total : float
-        Number of conversions, which bounds the credit of the other nodes: a failed fit may exceed it.
+    credited, error : float array, shape (n_controls,)
+        Credits of the controls under a model of effects, and their jackknife standard errors.
+    total, total_error : float
+        The same for all controls together.
+    others : float
+        Absolute credit of all other nodes.
     """
-    controls, spread = credited[is_control], error[is_control]
-    others = min(float(np.abs(credited[~is_control]).sum()), total)
-    if np.abs(controls).sum() <= _MIN_SHARE * others:
+    if np.abs(credited).sum() <= _MIN_SHARE * others:
         return False
-    # Joint F test of all controls.
-    squares = np.divide(controls, spread, out=np.full(len(controls), np.inf), where=spread > 0) ** 2
-    statistic = float(squares[controls != 0].sum()) / len(controls)
-    return bool(statistic > fisher.ppf(1 - _SIGNIFICANCE, len(controls), GROUPS - 1))
+    # A joint F test of all controls, and a test of their sum: half the significance level for each.
+    squares = np.divide(credited, error, out=np.full(len(credited), np.inf), where=error > 0) ** 2
+    statistic = float(squares[credited != 0].sum()) / len(credited)
+    is_joint = statistic > fisher.ppf(1 - _SIGNIFICANCE / 2, len(credited), GROUPS - 1)
+    reach = student.ppf(1 - _SIGNIFICANCE / 4, GROUPS - 1)
+    return bool(is_joint or abs(total) > reach * total_error)
 
 
-def warn_of_confounding(
-    label: str,
-    node_ids: list[str],
-    credited: Numbers,
-    error: Numbers,
-    is_control: NDArray[np.bool_],
-    *,
-    total: float,
-) -> bool:
-    """Warn if a model is confounded, and return whether it is."""
-    if not is_control.any() or not is_confounded(credited, error, is_control, total=total):
-        return False
-    shown = [
-        f"{node} {amount:,.0f}"
-        for node, amount, is_shown in zip(node_ids, credited, is_control, strict=True)
-        if is_shown
-    ]
-    warnings.warn(
-        f"{label} estimates effects of nodes known to have none: {', '.join(shown)} conversions, against "
-        f"{credited[~is_control].sum():,.0f} for all other nodes. Exposure and conversions have a common "
-        "cause that the model does not include, such as the intent to buy, so its estimates for the other "
-        "nodes may be biased as much or more, whatever their intervals. Run a randomised holdout "
+def _ratio_bounds(
+    part: float, part_error: float, whole: float, whole_error: float, confidence: float
+) -> tuple[float, float]:
+    """Return Fieller's bounds of a ratio of independent estimates; infinite if the whole may be zero."""
+    reach = float(student.ppf(0.5 + confidence / 2, GROUPS - 1))
+    square = whole**2 - (reach * whole_error) ** 2
+    if square <= 0:
+        return -np.inf, np.inf
+    inner = (part * whole) ** 2 - square * (part**2 - (reach * part_error) ** 2)
+    middle, half = part * whole / square, np.sqrt(max(inner, 0.0)) / square
+    return float(middle - half), float(middle + half)
+
+
+def jackknife_error(without: Numbers) -> Numbers:
+    """Return the standard errors of sums over users from those without each group of users."""
+    scaled = without * (GROUPS / (GROUPS - 1))
+    return np.asarray(np.sqrt((GROUPS - 1) / GROUPS * ((scaled - scaled.mean(axis=0)) ** 2).sum(axis=0)))
+
+
+def warn_of_confounding(label: str, controls: list[str], credited: Numbers, others: float) -> None:
+    """Warn that a model is confounded."""
+    shown = ", ".join(f"{node} {amount:,.0f}" for node, amount in zip(controls, credited, strict=True))
+    warn(
+        f"{label} estimates effects of nodes known to have none: {shown} conversions if they are the only "
+        f"nodes of the model, against {others:,.0f} for all other nodes. Exposure and conversions have a "
+        "common cause that the model does not include, such as the intent to buy, so its estimates for the "
+        "other nodes may be biased as much or more, whatever their intervals. Run a randomised holdout "
         "(plan_holdout, holdout_effects) or use a model of intent (LatentIntent); until then, treat these "
         "numbers as credit, not as effects",
         ConfoundingWarning,
-        stacklevel=4,
     )
-    return True

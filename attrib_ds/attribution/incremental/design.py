@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -18,16 +18,23 @@ if TYPE_CHECKING:
 
 #: Rows of the matrix held in memory at once.
 _TOGETHER: Final = 1 << 16
+#: Maximum number of columns of the calendar.
+_MOST_STRETCHES: Final = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Design matrix: covariates and time, then nodes by half-life, then pairs of nodes.
+    """Design matrix: covariates and time, then calendar, then nodes by half-life, then pairs of nodes.
 
     Attributes
     ----------
     plain : float array, shape (n_rows, n_plain)
         Intercept, covariates, period and its square; all but the intercept standardised.
+    calendar : int array, shape (n_rows,)
+        Period of each row, or stretch of periods: a promotion or a holiday raises conversions for everybody
+        at once, and may raise exposure too.
+    stretches : int
+        Number of different values of ``calendar``, each of which has a column.
     effects : float32 array, shape (n_rows, n_nodes, n_half_lives)
         Saturated adstock, ``log(1 + adstock)``.
     scale : float array, shape (n_nodes * n_half_lives + n_pairs,)
@@ -37,6 +44,8 @@ class Design:
     """
 
     plain: Numbers
+    calendar: NDArray[np.int64]
+    stretches: int
     effects: NDArray[np.float32]
     scale: Numbers
     pairs: NDArray[np.int64]
@@ -50,17 +59,32 @@ class Design:
         time = periods.number.astype(np.float64)
         columns = [histories.covariates[periods.user], time[:, None], time[:, None] ** 2]
         plain = np.concatenate([np.ones((len(time), 1)), *map(_standardised, columns)], axis=1)
-        design = cls(plain, effects, np.ones(0), pairs.reshape(-1, 2))
-        return cls(plain, effects, design.spread(periods.weight), design.pairs)
+        since = periods.number - periods.number.min(initial=0)
+        count = int(since.max(initial=0)) + 1
+        stretches = min(count, _MOST_STRETCHES)
+        calendar = since * stretches // count
+        design = cls(plain, calendar, stretches, effects, np.ones(0), pairs.reshape(-1, 2))
+        return replace(design, scale=design.spread(periods.weight))
 
     def at(self, which: NDArray[np.int64]) -> Design:
         """Return the design of some rows."""
-        return Design(self.plain[which], self.effects[which], self.scale, self.pairs)
+        return replace(
+            self,
+            plain=self.plain[which],
+            calendar=self.calendar[which],
+            effects=self.effects[which],
+        )
+
+    def of_nodes(self, nodes: NDArray[np.int64], weight: Numbers) -> Design:
+        """Return the design with the columns of some nodes only."""
+        alone = replace(self, effects=self.effects[:, nodes], pairs=np.zeros((0, 2), np.int64))
+        return replace(alone, scale=alone.spread(weight))
 
     def rows(self, which: NDArray[np.int64]) -> Numbers:
         """Return rows of the matrix, effects divided by their standard deviations."""
         part = self.at(which)
-        return np.concatenate([part.plain, part.columns() / self.scale], axis=1)
+        is_then = part.calendar[:, None] == np.arange(self.stretches)
+        return np.concatenate([part.plain, is_then, part.columns() / self.scale], axis=1)
 
     def columns(self) -> Numbers:
         """Return the columns of nodes and pairs side by side."""
@@ -84,8 +108,13 @@ class Design:
         return np.asarray(level[:, self.pairs[:, 0]] * level[:, self.pairs[:, 1]])
 
     def penalty(self, strength: float) -> Numbers:
-        """Return the ridge penalty of each coefficient; only effects are penalised."""
-        return np.concatenate([np.zeros(self.plain.shape[1]), np.full(len(self.scale), strength)])
+        """Return the ridge penalty of each coefficient: only the calendar and effects are penalised."""
+        return np.concatenate(
+            [
+                np.zeros(self.plain.shape[1]),
+                np.full(self.stretches + len(self.scale), strength),
+            ]
+        )
 
 
 def _flat(effects: NDArray[np.float32]) -> Numbers:

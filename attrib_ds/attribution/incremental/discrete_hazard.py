@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 def credit_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> Tally:
     """Credit each node with the part of every conversion that would not have happened without it."""
-    histories, periods, lost = _lost(model, sequences)
-    events = periods.event[periods.is_case]
-    fold = histories.fold[histories.event_user[events]]
+    histories, lost = _lost(model, sequences)
     # The first sample is all users; sample n leaves out fold n - 1.
-    credits = [_credited(part, events, histories, fold != number - 1) for number, part in enumerate(lost)]
+    credits = [_credited(part, histories, number - 1) for number, part in enumerate(lost)]
     total, *without = credits
     nodes = len(sequences.node_ids)
     return Tally(
@@ -50,20 +48,18 @@ def share_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> pa.Tab
     Touchpoints are weighted by the part left of them at the conversion, averaged over half-lives:
     coefficients of half-lives may have different signs, so a touchpoint has no effect of its own.
     """
-    histories, periods, lost = _lost(model, sequences)
-    of_event = np.zeros((len(histories.event_user), len(sequences.node_ids)))
-    of_event[periods.event[periods.is_case]] = lost[0]
+    histories, lost = _lost(model, sequences)
     touchpoints = PrecedingTouchpoints.of(sequences)
+    count = max(int(touchpoints.event.max(initial=-1)), int(histories.event_number.max(initial=-1))) + 1
+    of_event = np.zeros((count, len(sequences.node_ids)))
+    of_event[histories.event_number] = lost[0]
     decay = touchpoints.decay([as_days(each, argument="half_lives") for each in model.half_lives])
     part = touchpoints.divide(decay.mean(axis=1))
     return touchpoints.to_arrow(part * of_event[touchpoints.event, touchpoints.code])
 
 
-def regression(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, Periods, Design]:
-    """Return the data of the regression: histories of users, sampled periods, and their design matrix."""
-    histories = Histories.of(sequences, covariates=model.covariates)
-    nodes = len(sequences.node_ids)
-    _check(model, histories, nodes)
+def regression(model: DiscreteHazard, histories: Histories, *, nodes: int) -> tuple[Periods, Design]:
+    """Return the data of the regression: sampled periods, and their design matrix."""
     periods = sample_periods(
         histories,
         nodes=nodes,
@@ -72,16 +68,44 @@ def regression(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, 
         rows=min(model.rows, model.comparisons * len(histories.event_user)),
         seed=model.seed,
     )
-    return histories, periods, Design.of(periods, histories, has_interactions=model.interactions)
+    return periods, Design.of(periods, histories, has_interactions=model.interactions)
 
 
-def _lost(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, Periods, list[Numbers]]:
+def credit_controls_alone(model: DiscreteHazard, sequences: Sequences, controls: list[str]) -> Numbers:
+    """Return the conversions credited to controls in a model without other nodes: of all users, and by fold.
+
+    A frequent node can absorb what controls would show, such as the activity of users, in a model with both.
+    """
+    histories = Histories.of(sequences, covariates=model.covariates)
+    if not len(histories.event_user):
+        return np.zeros((1 + GROUPS, len(controls)))
+    periods, design = regression(model, histories, nodes=len(sequences.node_ids))
+    codes = np.array([sequences.node_ids.index(control) for control in controls], np.int64)
+    alone = design.of_nodes(codes, periods.weight)
+    parts = _fitted_lost(model, alone, periods, histories, is_jackknife=True)
+    return np.stack(
+        [_credited(part, histories, fold - 1)[0, :-1].sum(axis=1) for fold, part in enumerate(parts)]
+    )
+
+
+def _lost(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, list[Numbers]]:
     """Return the share of each conversion lost without each node: of all users, then without each fold."""
-    histories, periods, design = regression(model, sequences)
+    histories = Histories.of(sequences, covariates=model.covariates)
+    nodes = len(sequences.node_ids)
+    _check(model, histories, nodes)
+    if not len(histories.event_user):
+        return histories, [np.zeros((0, nodes))] * (1 + GROUPS * (sequences.folds > 1))
+    periods, design = regression(model, histories, nodes=nodes)
+    return histories, _fitted_lost(model, design, periods, histories, is_jackknife=sequences.folds > 1)
+
+
+def _fitted_lost(
+    model: DiscreteHazard, design: Design, periods: Periods, histories: Histories, *, is_jackknife: bool
+) -> list[Numbers]:
     penalty = design.penalty(model.shrinkage * len(histories.event_user))
     fitted = fit_logistic(design, periods.is_case, periods.weight, penalty=penalty)
     coefficients = [fitted[0]]
-    if sequences.folds > 1:
+    if is_jackknife:
         coefficients += without_each(
             design,
             periods.is_case,
@@ -90,12 +114,13 @@ def _lost(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, Perio
             group=histories.fold[periods.user],
             groups=GROUPS,
         )
+    # Cases come first, in the order of conversions.
     cases = design.at(np.flatnonzero(periods.is_case))
-    return histories, periods, [_lost_without(cases, each) for each in coefficients]
+    return [_lost_without(cases, each) for each in coefficients]
 
 
 def _check(model: DiscreteHazard, histories: Histories, nodes: int) -> None:
-    if not len(histories.event_user):
+    if not len(histories.event_user) + len(histories.unobserved.fold):
         raise InvalidRequest("paths: no conversions; an incremental model needs at least one", field="paths")
     if model.interactions and nodes > model.most_interacting:
         raise InvalidRequest(
@@ -108,11 +133,12 @@ def _check(model: DiscreteHazard, histories: Histories, nodes: int) -> None:
 def _lost_without(design: Design, coefficients: Numbers) -> Numbers:
     """Return the share of each row's conversion probability that is lost without each node."""
     _, nodes, lives = design.effects.shape
-    plain, effects = np.split(coefficients, [design.plain.shape[1]])
+    begin = design.plain.shape[1]
+    plain, calendar, effects = np.split(coefficients, [begin, begin + design.stretches])
     effects = effects / design.scale
     single = effects[: nodes * lives].reshape(nodes, lives)
     change = np.einsum("rnl,nl->rn", design.effects, single)
-    log_odds = design.plain @ plain + change.sum(axis=1)
+    log_odds = design.plain @ plain + calendar[design.calendar] + change.sum(axis=1)
     if len(design.pairs):
         interaction = design.products() * effects[nodes * lives :]
         log_odds += interaction.sum(axis=1)
@@ -123,18 +149,17 @@ def _lost_without(design: Design, coefficients: Numbers) -> Numbers:
     return np.asarray(1.0 - without / probability)
 
 
-def _credited(
-    lost: Numbers, events: NDArray[np.int64], histories: Histories, is_kept: NDArray[np.bool_]
-) -> Numbers:
-    """Sum the credit of each node over conversions; the last row is the baseline."""
-    currency = histories.event_currency[events]
-    shape = (lost.shape[1] + 1, len(histories.currencies))
+def _credited(lost: Numbers, histories: Histories, left_out: int) -> Numbers:
+    """Sum the credit of each node over conversions outside a fold; the last row is the baseline."""
+    is_kept = histories.fold[histories.event_user] != left_out
+    currency = histories.event_currency[is_kept]
+    currencies = len(histories.currencies)
+    rest = histories.unobserved.sums(currencies, histories.unobserved.fold != left_out)
     sums = []
-    for amount in (histories.conversions[events], histories.value[events]):
+    for amount, baseline in zip((histories.conversions, histories.value), rest, strict=True):
         parts = np.column_stack([lost * amount[:, None], amount * (1 - lost.sum(axis=1))])[is_kept]
-        total = np.zeros(shape)
-        for number in range(shape[1]):
-            total[:, number] = parts[currency[is_kept] == number].sum(axis=0)
+        total = np.stack([parts[currency == number].sum(axis=0) for number in range(currencies)], axis=1)
+        total[-1] += baseline
         sums.append(total)
     return np.stack(sums)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import ibis
 import numpy as np
@@ -16,12 +16,12 @@ from attrib_ds.attribution.incremental.observations import (
     check_order,
     check_users_are_observed,
     conversions_of,
-    observed_users,
+    everybody,
     touchpoints_of,
 )
 from attrib_ds.attribution.paths.codes import number_currencies
 from attrib_ds.dtypes import TEXT
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, TruncatedUsers, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,38 @@ if TYPE_CHECKING:
 
 #: Prefix of covariates while they are read, so that their names cannot collide with others.
 _COVARIATE = "covariate_"
+#: A table of users is truncated if fewer untouched users without a conversion are in it than this share of
+#: the lower bound of their number, and the bound is at least so large.
+_TRUNCATED_SHARE: Final = 0.05
+_FEWEST_MISSING: Final = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Unobserved:
+    """Conversions outside the observation of their users, which no model of effects can explain.
+
+    Attributes
+    ----------
+    fold, currency : int array
+        Group of the user, for the jackknife, and currency.
+    conversions, value : float array
+        One entry per conversion.
+    """
+
+    fold: Codes
+    currency: Codes
+    conversions: Numbers
+    value: Numbers
+
+    @classmethod
+    def nothing(cls) -> Unobserved:
+        """Return no conversions."""
+        return cls(*np.zeros((2, 0), np.int64), *np.zeros((2, 0)))
+
+    def sums(self, currencies: int, weight: NDArray[np.bool_]) -> Numbers:
+        """Return weighted sums by currency: conversions, then value."""
+        rows = np.stack([self.conversions, self.value]) * weight
+        return np.stack([np.bincount(self.currency, row, minlength=currencies) for row in rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +83,13 @@ class Histories:
         Group of each user, for the jackknife.
     touch_user, touch_node : int array; touch_time : float array
         One entry per touchpoint until the end of the user's observation, by user and time.
-    event_user, event_currency : int array; event_time, conversions, value : float array
-        One entry per conversion.
+    event_user, event_currency, event_number : int array; event_time, conversions, value : float array
+        One entry per conversion within the observation of its user; the number is its position among all
+        conversions, in the order of their ids.
     currencies : list
         Currency of each number.
+    unobserved : Unobserved
+        All other conversions.
     """
 
     since: Numbers
@@ -67,12 +102,16 @@ class Histories:
     event_user: Codes
     event_time: Numbers
     event_currency: Codes
+    event_number: Codes
     conversions: Numbers
     value: Numbers
     currencies: list[str | None]
+    unobserved: Unobserved = field(default_factory=Unobserved.nothing)
 
     @classmethod
-    def of(cls, sequences: Sequences, *, covariates: Sequence[str] | None) -> Histories:
+    def of(
+        cls, sequences: Sequences, *, covariates: Sequence[str] | None, models_touchpoints: bool = False
+    ) -> Histories:
         """Read the histories of users from paths.
 
         Parameters
@@ -81,12 +120,23 @@ class Histories:
             Paths whose nodes have numbers.
         covariates : sequence of str, optional
             Columns of the observed users to use; all by default.
+        models_touchpoints : bool, default False
+            Whether touchpoints are outcomes of the model too, so that the time before the first one must be
+            part of the histories.
 
         Returns
         -------
         Histories
-            Without a table of observations, everybody who was touched or converted counts as observed from
-            the first date in the paths to the last.
+            Without a table of observations, users are observed from their first touchpoint to the last date
+            in the paths, and users who were never touched are not observed: nobody knows how many there are.
+            A table that lacks users who were never touched gives the same, but for its ends of observations.
+            If touchpoints are outcomes, everybody seen is observed from the first date to the last, or to
+            their conversion if nobody is seen after one.
+
+        Warns
+        -----
+        TruncatedUsers
+            If a table of observations lacks users who were never touched.
 
         Raises
         ------
@@ -98,7 +148,8 @@ class Histories:
         paths.require_dates("an incremental model")
         touchpoints = touchpoints_of(sequences)
         conversions = conversions_of(sequences)
-        observed = observed_users(paths.observed, touchpoints, conversions)
+        has_table = paths.observed is not None
+        observed = everybody(touchpoints, conversions) if paths.observed is None else paths.observed
         columns = [name for name in observed.columns if name not in ("user_id", "since", "until")]
         wanted = columns if covariates is None else list(covariates)
         for name in wanted:
@@ -120,11 +171,73 @@ class Histories:
         conversions = conversions.select(
             "event_id", "number", "event_date", "conversions", "value", "currency"
         )
-        return _assembled(
+        histories = _assembled(
             users,
             wanted,
             touchpoints.order_by("number", "date", "code").to_pyarrow(),
             conversions.order_by("event_id").to_pyarrow(),
+        )
+        if models_touchpoints:
+            return histories if has_table else histories.until_conversion()
+        if not has_table:
+            return histories.from_first_touchpoint()
+        if _lacks_untouched(histories):
+            warn(
+                "users: users without a touchpoint seem to be missing, unless they converted: their number "
+                "is far below what the numbers of touchpoints of the others imply. So users count as "
+                "observed from their first touchpoint on, and conversions before it as baseline. Pass one "
+                "row for everybody who could have been reached, or let since be the first touchpoint",
+                TruncatedUsers,
+            )
+            return histories.from_first_touchpoint()
+        return histories
+
+    def until_conversion(self) -> Histories:
+        """Return histories that end with conversions, if nobody is seen after one."""
+        ends = np.full(len(self.since), np.inf)
+        np.minimum.at(ends, self.event_user, self.event_time)
+        is_seen = (self.touch_time > ends[self.touch_user]).any() or (
+            self.event_time > ends[self.event_user]
+        ).any()
+        return self if is_seen else replace(self, until=np.minimum(self.until, ends))
+
+    def from_first_touchpoint(self) -> Histories:
+        """Return the histories from the first touchpoint of each user on, of touched users only.
+
+        Who was never touched is often not recorded unless the user converted, and with such a selection
+        touchpoints seem to prevent conversions. From the first touchpoint on, everybody is recorded.
+        """
+        count = len(self.since)
+        first = np.full(count, np.inf)
+        begins = np.flatnonzero(np.diff(self.touch_user, prepend=-1))
+        first[self.touch_user[begins]] = self.touch_time[begins]
+        since = np.maximum(self.since, first)
+        is_kept = since <= self.until
+        number = np.cumsum(is_kept) - 1
+        is_touch = is_kept[self.touch_user]
+        is_event = self.event_time >= np.where(is_kept, since, np.inf)[self.event_user]
+        unobserved = Unobserved(
+            self.fold[self.event_user[~is_event]],
+            self.event_currency[~is_event],
+            self.conversions[~is_event],
+            self.value[~is_event],
+        )
+        return Histories(
+            since[is_kept],
+            self.until[is_kept],
+            self.covariates[is_kept],
+            self.fold[is_kept],
+            number[self.touch_user[is_touch]],
+            self.touch_node[is_touch],
+            self.touch_time[is_touch],
+            number[self.event_user[is_event]],
+            self.event_time[is_event],
+            self.event_currency[is_event],
+            self.event_number[is_event],
+            self.conversions[is_event],
+            self.value[is_event],
+            self.currencies,
+            unobserved,
         )
 
 
@@ -156,10 +269,32 @@ def _assembled(
         event_user,
         event_time,
         currency,
+        np.arange(len(event_user)),
         conversions["conversions"].to_numpy().astype(np.float64),
         np.asarray(conversions["value"].to_pandas(), dtype=np.float64),
         currencies,
     )
+
+
+def _lacks_untouched(histories: Histories) -> bool:
+    """Return whether a table of users lacks those who were never touched and did not convert.
+
+    However users differ in their rates of touchpoints, at least ``one ** 2 / (2 * two)`` of them are expected
+    to have none, where ``one`` and ``two`` are the numbers of users with one and with two touchpoints (Chao,
+    1987, Biometrics 43).
+    """
+    begins = np.flatnonzero(np.diff(histories.touch_user, prepend=-1))
+    is_before = histories.since[histories.touch_user[begins]] < histories.touch_time[begins]
+    if is_before.sum() <= _TRUNCATED_SHARE * len(begins):
+        # Observations begin with touchpoints already.
+        return False
+    is_within = histories.touch_time >= histories.since[histories.touch_user]
+    count = np.bincount(histories.touch_user[is_within], minlength=len(histories.since))
+    has_converted = np.zeros(len(count), bool)
+    has_converted[histories.event_user] = True
+    untouched, one, two = (int((count[~has_converted] == number).sum()) for number in range(3))
+    expected = one * max(one - 1, 0) / (2 * (two + 1))
+    return bool(expected >= _FEWEST_MISSING and untouched < _TRUNCATED_SHARE * expected)
 
 
 def _moments(column: pa.ChunkedArray) -> NDArray[np.datetime64]:

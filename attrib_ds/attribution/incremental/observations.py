@@ -54,17 +54,11 @@ def preceding(touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
     return joined.mutate(age_days=joined.event_date.delta(joined.date, unit="microsecond") / DAY)
 
 
-def observed_users(observed: ir.Table | None, touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
-    """Return ``user_id``, ``since``, ``until`` and the covariates of every user.
-
-    Without a table of observations, everybody who was touched or converted counts as observed from the first
-    date to the last.
-    """
-    if observed is not None:
-        return observed
+def everybody(touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
+    """Return ``user_id``, ``since`` and ``until``, the first and the last date of all, of everybody seen."""
     seen = touchpoints.select("user_id", "date").union(conversions.select("user_id", date="event_date"))
     ends = seen.agg(since=seen.date.min(), until=seen.date.max())
-    return seen.select("user_id").distinct().cross_join(ends)
+    return seen.filter(seen.user_id.notnull()).select("user_id").distinct().cross_join(ends)
 
 
 def check_users_are_observed(is_missing: NDArray[np.bool_]) -> None:

@@ -23,8 +23,12 @@ class IncrementalModel(PathModel):
     common cause of exposure and conversions, such as the wish to buy, is mistaken for effects of nodes.
     Negative controls reveal it: nodes known to have no effect that earn credit nevertheless.
 
-    The observation period of each user comes with the paths (``users=``). Without it, every user who was
-    touched or converted counts as observed throughout, and all others are missing, which biases effects.
+    The observation period of each user comes with the paths (``users=``). Without it, every user counts as
+    observed from the first touchpoint to the last date in the paths, and conversions without an earlier
+    touchpoint as baseline: who was never touched is often recorded only after a conversion. The same holds,
+    with the warning :class:`~attrib_ds.errors.TruncatedUsers`, if ``users=`` lacks the users who were never
+    touched and never converted. :class:`LatentIntent` explains touchpoints too, so it observes everybody seen
+    from the first date, to their conversion if nobody is seen after one.
     """
 
     signed: ClassVar[bool] = True
@@ -35,9 +39,10 @@ class DiscreteHazard(IncrementalModel):
     """Credit nodes with the conversions that would not have happened without them, period by period.
 
     The probability that a user converts in a period is a logistic function of the saturated adstock of each
-    node, ``log(1 + adstock)``, of covariates of the user, and of time. The credit of a node for a conversion
-    is the share of that probability that is lost without the node's touchpoints. It may be negative, and the
-    parts of a conversion may sum to more than 1 where nodes reinforce each other.
+    node, ``log(1 + adstock)``, of covariates of the user, and of time: a quadratic trend, and an effect
+    of each period (or of 100 stretches of periods), for promotions and holidays. The credit of a node for a
+    conversion is the share of that probability that is lost without the node's touchpoints. It may be
+    negative, and the parts of a conversion may sum to more than 1 where nodes reinforce each other.
 
     Adstock is measured at one instant of a period: that of its conversion or, in a period without one, an
     instant drawn from the times of day at which others convert. So touchpoints after a conversion never
@@ -55,7 +60,8 @@ class DiscreteHazard(IncrementalModel):
         Columns of ``users=`` of the paths; all of them by default: numbers, flags, and text of up to 100
         values.
     shrinkage : float, default 0.01
-        Ridge penalty of a standardised effect, per conversion; 0 or more.
+        Ridge penalty of a standardised effect, and of a period's deviation from the trend, per conversion; 0
+        or more.
     comparisons : int, default 20
         Approximate number of periods without a conversion to draw per conversion, 1 or more, up to ``rows``
         in all.

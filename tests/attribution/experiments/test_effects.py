@@ -1,14 +1,18 @@
 """Credited and caused conversions side by side, the statement of what is identified, and the warning."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute, incremental_effects, simulate
 from attrib_ds.attribution.experiments import holdout_effects
-from attrib_ds.attribution.experiments.negative_controls import is_confounded
+from attrib_ds.attribution.experiments.negative_controls import judge_controls
 from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
 from attrib_ds.errors import ConfoundingWarning, InvalidRequest
+from attrib_ds.simulation.scenarios import scenario_named
 
 CONTROLS = ["organic", "direct"]
 HELD = pd.DataFrame({"user_id": ["u00000001"], "node_id": ["display"]})
@@ -67,7 +71,7 @@ def test_attrs_state_what_is_identified(effects, paths):
     statement = effects.attrs["identified"]
     assert "divided by convention, not an effect" in statement
     assert "caused: the direct effect" in statement
-    assert "earn no more than sampling error explains" in statement
+    assert "The data are too few for the negative controls to tell about discrete_hazard" in statement
     assert "no observation periods" not in statement
     assert "experiment: the total effect" in statement
     bare = incremental_effects(paths).attrs["identified"]
@@ -87,7 +91,7 @@ def test_the_statement_covers_each_kind_of_model(world, paths):
     assert "caused (direct, short): the direct effect" in statement
     assert "caused (latent): the effect on conversions and on the steps towards them" in statement
     assert "latent assumes that the negative controls have no effect" in statement
-    assert "earn no more under direct, short than" in statement
+    assert "controls to tell about direct, short" in statement
     alone = incremental_effects(paths, models["latent"]).attrs["identified"]
     assert "caused: the effect on conversions and on the steps towards them" in alone
     assert "direct effect" not in alone
@@ -120,7 +124,7 @@ def test_controls_with_credit_cause_a_warning():
         found = incremental_effects(paths, controls=CONTROLS)
     (warning,) = [warning for warning in caught if warning.category is ConfoundingWarning]
     assert str(warning.message).startswith(
-        "discrete_hazard estimates effects of nodes known to have none: direct"
+        "discrete_hazard estimates effects of nodes known to have none: organic"
     )
     assert "holdout_effects" in str(warning.message)
     assert warning.filename == __file__
@@ -144,9 +148,75 @@ def test_controls_with_credit_cause_a_warning():
 def test_controls_count_as_confounded_if_their_credit_is_significant_and_large(
     controls, error, others, total, expected
 ):
-    credited = np.array([others / 2, -others / 2, *controls])
-    is_control = np.array([False, False, True, True])
-    assert is_confounded(credited, np.full(4, error), is_control, total=total) is expected
+    rest = np.array([others / 2, -others / 2])
+    # The error of the sum is large, so that the controls are tested one by one.
+    test = judge_controls(
+        np.array(controls), np.full(2, error), sum(controls), 1e4, rest, 0 * rest,
+        conversions=total, confidence=0.95,
+    )  # fmt: skip
+    assert test.verdict == ("confounded" if expected else "cannot tell")
+
+
+@pytest.mark.parametrize(
+    ("total", "error", "others", "others_error", "verdict", "bounds"),
+    [
+        # With an exact denominator the bounds are those of a t distribution with 19 degrees of freedom: 2.093.
+        (30.0, 20.0, 1_000.0, 0.0, "clear", (-0.01186, 0.07186)),
+        (30.0, 105.0, 1_000.0, 0.0, "clear", (-0.18977, 0.24977)),
+        (30.0, 106.0, 1_000.0, 0.0, "cannot tell", (-0.19186, 0.25186)),
+        (-30.0, 106.0, 1_000.0, 0.0, "cannot tell", (-0.25186, 0.19186)),
+        (580.0, 180.0, 1_000.0, 0.0, "cannot tell", (0.20326, 0.95674)),
+        (580.0, 120.0, 1_000.0, 0.0, "confounded", (0.32884, 0.83116)),
+        # Others that may have no credit at all leave the share unbounded, and nothing is clear.
+        (0.0, 1.0, 10.0, 5.0, "cannot tell", (-np.inf, np.inf)),
+        (0.0, 1.0, 0.0, 0.0, "cannot tell", (-np.inf, np.inf)),
+    ],
+)
+def test_the_verdict_is_clear_only_if_the_interval_of_the_share_is_small(
+    total, error, others, others_error, verdict, bounds
+):
+    test = judge_controls(
+        np.array([total]), np.array([error]), total, error, np.array([others]), np.array([others_error]),
+        conversions=1e4, confidence=0.95,
+    )  # fmt: skip
+    assert test.verdict == verdict
+    assert (test.low, test.high) == pytest.approx(bounds, abs=1e-4)
+
+
+def test_without_controls_nobody_can_tell(paths):
+    rows = incremental_effects(paths, DiscreteHazard(comparisons=2))
+    assert set(rows["verdict"]) == {"cannot tell"}
+    assert rows[["controls_share", "controls_share_low", "controls_share_high"]].isna().all(axis=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "users", "verdict"),
+    [("random", 150_000, "clear"), ("considered", 30_000, "confounded"), ("sessions", 60_000, "confounded")],
+)
+def test_verdicts_in_simulated_worlds(scenario, users, verdict):
+    world = simulate(scenario, users=users, seed=31)
+    paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        rows = incremental_effects(paths, controls=CONTROLS)
+    assert set(rows["verdict"]) == {verdict}
+    assert (rows["controls_share_low"] <= rows["controls_share_high"]).all()
+
+
+@pytest.mark.slow
+def test_effects_in_worlds_where_nothing_has_one_are_never_clear():
+    for scenario in ("promotions", "sessions"):
+        plain = scenario_named(scenario)
+        nothing = replace(plain, channels=tuple(replace(channel, direct=0.0) for channel in plain.channels))
+        world = simulate(nothing, users=40_000, seed=32)
+        assert world.truth()["removal"].eq(0).all()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            rows = incremental_effects(
+                Paths.from_frames(world.touchpoints, world.conversions, users=world.users), controls=CONTROLS
+            )
+        assert "clear" not in set(rows["verdict"])
 
 
 @pytest.mark.parametrize(

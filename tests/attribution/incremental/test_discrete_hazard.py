@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -15,7 +17,8 @@ from support.observed_worlds import DAY, at, paths_of
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.dtypes import TEXT
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, TruncatedUsers
+from attrib_ds.simulation.scenarios import scenario_named
 
 #: Time of day at which users of small examples convert, and at which their other days are evaluated.
 BOUGHT = 0.75
@@ -83,19 +86,24 @@ def written_out(users, touches, orders, *, half_lives, shrinkage, interactions):
     if interactions:
         mean = [matrix[:, 3 + node * lives : 3 + (node + 1) * lives].mean(axis=1) for node in (0, 1)]
         matrix = np.column_stack([matrix, mean[0] * mean[1]])
-    plain = (matrix[:, :3] - matrix[:, :3].mean(axis=0)) / matrix[:, :3].std(axis=0)
+    spread = matrix[:, :3].std(axis=0)
+    plain = (matrix[:, :3] - matrix[:, :3].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     scale = matrix[:, 3:].std(axis=0)
     strength = shrinkage * cases.sum()
 
+    days = matrix[:, 1].astype(int)
+    is_day = (days[:, None] == np.arange(days.min(), days.max() + 1)).astype(float)
+    end = 4 + is_day.shape[1]
+
     def chances(beta, effects):
-        return 1 / (1 + np.exp(-(beta[0] + plain @ beta[1:4] + effects @ beta[4:])))
+        return 1 / (1 + np.exp(-(beta[0] + plain @ beta[1:4] + is_day @ beta[4:end] + effects @ beta[end:])))
 
     def loss(beta):
         chance = chances(beta, matrix[:, 3:] / scale)
         likelihood = np.where(cases, np.log(chance), np.log1p(-chance)).sum()
         return -likelihood + strength / 2 * (beta[4:] ** 2).sum()
 
-    beta = minimize(loss, np.zeros(4 + matrix.shape[1] - 3), method="BFGS", options={"gtol": 1e-9}).x
+    beta = minimize(loss, np.zeros(end + matrix.shape[1] - 3), method="BFGS", options={"gtol": 1e-9}).x
     found = {}
     for node, name in enumerate("ab"):
         without = matrix[:, 3:].copy()
@@ -263,22 +271,91 @@ def test_names_of_nodes_do_not_matter(world):
         assert other[new] == pytest.approx(plain[name], rel=1e-6)
 
 
-def test_without_users_everybody_in_the_paths_is_observed_from_first_to_last_date():
-    users, touches, orders = small_frames()
-    seen = {name for name, _, _ in touches} | {name for _, name, _, _, _ in orders}
-    dates = [when for _, _, when in touches] + [when for _, _, when, _, _ in orders]
-    periods = [(name, min(dates), max(dates)) for name, _, _, _ in users if name in seen]
-    touchpoints = pd.DataFrame(touches, columns=["user_id", "node_id", "date"]).assign(
-        date=lambda rows: at(rows["date"])
-    )
+def without_table(touches, orders):
+    touchpoints = pd.DataFrame(touches, columns=["user_id", "node_id", "date"])
     conversions = pd.DataFrame(orders, columns=["event_id", "user_id", "date", "value", "currency"])
-    conversions["date"] = at(conversions["date"])
-    observed = pd.DataFrame(periods, columns=["user_id", "since", "until"])
-    observed[["since", "until"]] = observed[["since", "until"]].apply(at)
-    model = DiscreteHazard(comparisons=10_000)
-    implied = credited(Paths.from_frames(touchpoints, conversions), model)
-    stated = credited(Paths.from_frames(touchpoints, conversions, users=observed), model)
-    pd.testing.assert_series_equal(implied, stated, rtol=1e-6)
+    return Paths.from_frames(
+        touchpoints.assign(date=at(touchpoints["date"])), conversions.assign(date=at(conversions["date"]))
+    )
+
+
+def test_without_users_everybody_is_observed_from_the_first_touchpoint_to_the_last_date():
+    _, touches, orders = small_frames()
+    touches = [(name, node, math.floor(when) + 0.5) for name, node, when in touches]
+    first = {name: min(when for user, _, when in touches if user == name) for name, _, _ in touches}
+    last = max([when for _, _, when in touches] + [when for _, _, when, _, _ in orders])
+    is_explained = [name in first and first[name] <= when for _, name, when, _, _ in orders]
+    assert 5 < sum(is_explained) < len(orders) - 5
+    explained = [order for order, is_kept in zip(orders, is_explained, strict=True) if is_kept]
+    observed = [(name, since, last, False) for name, since in first.items()]
+    model = DiscreteHazard(half_lives=("2D",), shrinkage=0.05, comparisons=10_000)
+    expected = written_out(observed, touches, explained, half_lives=[2.0], shrinkage=0.05, interactions=False)
+    rows = attribute(without_table(touches, orders), model).set_index("node_id")
+    for node, (conversions, value) in expected.items():
+        assert rows.loc[node, "conversions"] == pytest.approx(conversions, abs=2e-4)
+        assert rows.loc[node, "value"] == pytest.approx(value, abs=5e-3)
+    assert rows["conversions"].sum() == pytest.approx(len(orders))
+    assert rows["value"].sum() == pytest.approx(sum(value for *_, value, _ in orders))
+
+
+def test_conversions_that_no_touchpoint_precedes_are_baseline():
+    touches = [("a", "x", 3.0), ("b", "y", 1.0)]
+    orders = [("e1", "a", 2.0, 5.0, "EUR"), ("e2", "c", 2.0, 7.0, "EUR"), ("e3", "d", 2.0, 9.0, "USD")]
+    rows = attribute(without_table(touches, orders), "discrete_hazard", confidence=0.95)
+    assert rows["conversions"].sum() == pytest.approx(3)
+    baseline = rows[rows["node_id"].isna()].set_index("currency")
+    assert baseline["conversions"].to_dict() == {"EUR": 2.0, "USD": 1.0}
+    assert baseline["value"].to_dict() == {"EUR": 12.0, "USD": 9.0}
+    assert (rows.loc[rows["node_id"].notna(), ["conversions", "low", "high"]] == 0).all(axis=None)
+    one = without_table([("a", "x", 1.0)], [("e", "a", 2.0, 5.0, "EUR"), ("f", "b", 2.0, 7.0, "EUR")])
+    assert attribute(one, "discrete_hazard", confidence=0.95)["conversions"].sum() == pytest.approx(2)
+
+
+def sparse_world(seed, users):
+    """Return a world with random exposure in which many users are never touched."""
+    scenario = scenario_named("random")
+    channels = tuple(
+        replace(channel, rate=0.3 * channel.rate, direct=2 * channel.direct) for channel in scenario.channels
+    )
+    return simulate(replace(scenario, channels=channels), users=users, seed=seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_table", [False, True], ids=["no table", "truncated table"])
+def test_effects_are_right_without_the_users_who_were_never_touched(has_table):
+    """Everybody observed from the first date gives -8 % of the truth: the untouched are only buyers."""
+    world = sparse_world(11, 60_000)
+    truth = world.truth().set_index("node_id")["removal"].iloc[:6].sum()
+    seen = world.users["user_id"].isin([*world.touchpoints["user_id"], *world.conversions["user_id"]])
+    warned = (
+        pytest.warns(TruncatedUsers, match="one row for everybody who could have been reached")
+        if has_table
+        else nullcontext()
+    )
+    with warned:
+        paths = paths_of(world, users=world.users[seen] if has_table else None)
+        found = credited(paths, "discrete_hazard")
+    assert found[world.truth()["node_id"].iloc[:6]].sum() == pytest.approx(truth, rel=0.25)
+    assert found.sum() == pytest.approx(len(world.conversions))
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
+def test_a_truncated_table_is_named_at_the_call(world):
+    touched = world.users["user_id"].isin(world.touchpoints["user_id"])
+    bought = world.users["user_id"].isin(world.conversions["user_id"])
+    model = DiscreteHazard(comparisons=2)
+    for users in (world.users[touched], world.users[touched | bought]):
+        conversions = world.conversions[world.conversions["user_id"].isin(users["user_id"])]
+        with pytest.warns(TruncatedUsers) as caught:
+            attribute(paths_of(world, users=users, conversions=conversions), model)
+        assert [each.filename for each in caught if each.category is TruncatedUsers] == [__file__]
+    # No warning: the table is complete, or begins with the first touchpoints by itself.
+    attribute(paths_of(world), model)
+    first = world.touchpoints.groupby("user_id")["date"].min()
+    begun = world.users[touched].assign(since=lambda users: users["user_id"].map(first))
+    later = world.conversions[world.conversions["user_id"].isin(begun["user_id"])]
+    later = later[later["date"] >= later["user_id"].map(first)]
+    attribute(paths_of(world, users=begun, conversions=later), model)
 
 
 def test_covariates_are_chosen_by_name_and_categories_split(world):

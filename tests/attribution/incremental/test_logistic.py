@@ -7,6 +7,7 @@ import pytest
 
 from attrib_ds import Paths, simulate
 from attrib_ds.attribution.incremental.discrete_hazard import regression
+from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.logistic import derivatives, fit_logistic, probabilities
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
@@ -19,7 +20,9 @@ def test_the_gradient_vanishes_and_expected_conversions_equal_observed_ones(left
     world = simulate("intent", users=6_000, seed=7)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
     model = DiscreteHazard(half_lives=("3D",))
-    histories, periods, design = regression(model, Sequences.of(paths, folds=3))
+    sequences = Sequences.of(paths, folds=3)
+    histories = Histories.of(sequences, covariates=None)
+    periods, design = regression(model, histories, nodes=len(sequences.node_ids))
     rows = np.flatnonzero(histories.fold[periods.user] != left_out)
     outcome, weight = periods.is_case[rows], periods.weight[rows]
     penalty = design.penalty(model.shrinkage * outcome.sum())

@@ -43,14 +43,17 @@ def explicit_regression(paths, comparisons, seed):
         (orders["event_date"] - dates.min()) / DAY,
     )
     length = (dates.max() - dates.min()) / DAY
-    people = np.unique(np.concatenate([touches["user_id"], orders["user_id"].dropna()]))
+    # Users are observed from their first touchpoint.
+    first = touches.groupby("user_id")["at"].min()
+    orders = orders[orders["at"] >= orders["user_id"].map(first)]
+    people = np.unique(touches["user_id"])
     random = np.random.default_rng(seed)
     count = comparisons * len(orders)
     moments = random.integers(int(np.ceil(length)), size=count) + random.choice(orders["at"] % 1, count)
     users = random.choice(people, count)
     had = set(zip(orders["user_id"], orders["at"].astype(int), strict=True))
     kept = np.array([(user, int(at)) not in had for user, at in zip(users, moments, strict=True)])
-    kept &= moments <= length
+    kept &= (moments <= length) & (moments >= first.loc[users].to_numpy())
     user = np.concatenate([orders["user_id"], users[kept]])
     moment = np.concatenate([orders["at"], moments[kept]])
     is_order = np.arange(len(user)) < len(orders)

@@ -45,7 +45,7 @@ _LARGEST_SHARE_ALONE: Final = 0.02
 
 def credit_latent_intent(model: LatentIntent, sequences: Sequences) -> Tally:
     """Credit each node with the part of every conversion that would not have happened without it."""
-    histories = Histories.of(sequences, covariates=model.covariates)
+    histories = Histories.of(sequences, covariates=model.covariates, models_touchpoints=True)
     if not len(histories.event_user):
         raise InvalidRequest("paths: no conversions; an incremental model needs at least one", field="paths")
     estimation = _Estimation.of(model, histories, sequences.node_ids)

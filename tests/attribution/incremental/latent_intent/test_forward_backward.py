@@ -60,6 +60,7 @@ def histories_of(users):
         event_user,
         event_time,
         np.zeros(count, int),
+        np.arange(count),
         np.ones(count),
         np.full(count, 10.0),
         [None],

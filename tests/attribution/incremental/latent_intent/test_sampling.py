@@ -27,6 +27,7 @@ def histories_of(touches, *, users, bought=(), covariates=None, days=10.0):
         np.array(bought, int),
         np.full(count, days - 0.5),
         np.zeros(count, int),
+        np.arange(count),
         np.ones(count),
         np.ones(count),
         [None],
