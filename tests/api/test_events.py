@@ -220,6 +220,8 @@ def test_loaded_events_and_their_insights(shop):
         "values.turnover": [0, 150],
         "values.confirmed": [0, 2],
         "values.nothing": [0, 0],
+        # The week ends after until.
+        "is_partial": [True, True],
     }
     empty = event_insights(
         shop, metrics=["event-count"], since="2025-01-02T00:00:00Z", until="2025-01-01T00:00:00Z"

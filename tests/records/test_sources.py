@@ -375,8 +375,8 @@ def test_sql_reads_an_instant_exactly_as_python_does(texts):
         (None, "nodes: cannot read an object of type NoneType"),
         ("nothing.csv", "nodes: 'nothing.csv' does not exist"),
         (
-            "nodes.xlsx",
-            "nodes: the name 'nodes.xlsx' does not say what is in the file; allowed endings: .csv",
+            "nodes.ods",
+            "nodes: the name 'nodes.ods' does not say what is in the file; allowed endings: .csv",
         ),
         ("nodes.parquet.gz", "nodes: the name 'nodes.parquet.gz' does not say"),
         ("nodes", "nodes: the name 'nodes' does not say"),

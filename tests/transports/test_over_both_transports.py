@@ -34,6 +34,14 @@ CASES = [
     ("arrow", SIZES[2]),
     pytest.param("json", SIZES[2], marks=pytest.mark.slow),
 ]
+DEALS = pd.DataFrame(
+    {
+        "deal": [1, 2],
+        "mail": ["a@b.example", "nobody"],
+        "closed": ["2025-01-31", "2025-02-01"],
+        "amount": [5, 7.5],
+    }
+)
 YEAR = {"since": "2025-01-01T00:00:00Z", "until": "2025-12-31T00:00:00Z"}
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email", "discriminant": True},
@@ -470,6 +478,10 @@ WRITES = {
     "merge_users": merged,
     "replay_events": replayed,
     "restore_event_type": restored,
+    "send_conversions": lambda p: [
+        at.send_conversions(p, DEALS, email="mail", date="closed", id="deal", value="amount", currency="EUR")
+        for _ in range(2)
+    ],
     "send_events": lambda p: [
         at.send_events(p, leads(*nonces), event_type="lead", wait=wait)
         for wait in (True, False)
