@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
+from attrib_ds.api.declared_types import with_event_columns
 from attrib_ds.contract.json_text import EncodedObject, encode
 from attrib_ds.contract.rule import Refused
 from attrib_ds.dtypes import TEXT
@@ -162,28 +163,45 @@ def get_event(project: Project, id: str) -> pd.Series[Any]:
     -------
     Series
         One entry per property, named by the id: ``userId``, ``eventDate``, ``eventType``, ``attributable``
-        (whether its user had an eligible interaction in the 30 days before), ``event``, ``user`` and
-        ``metrics`` (JSON text) and the rest.
+        (whether its user had an eligible interaction in the 30 days before) and so on; and for each key that
+        event types of the project declare:
+
+        - ``event.<key>`` and ``user.<key>``: the normalised value of a field. Type ``number`` is ``float64``,
+          ``boolean`` ``boolean``, ``date`` ``datetime64[us, UTC]``, all others ``str`` (a location is its
+          address), also if event types declare different types;
+        - ``statistics.<key>``: a number (``float64``). An amount of money is ``statistics.<key>.amount``
+          (``float64``) and ``statistics.<key>.currency`` (``str``);
+        - ``states.<key>``: 0 or 1 (``Int64``), and ``states.<key>.date``.
+
+        ``event``, ``user`` and ``metrics`` are the JSON text of what these columns do not hold: undeclared
+        keys, values of another type, and the parts of locations; missing if nothing is left. Without the
+        scope ``event-types:read``, they hold everything.
 
     Raises
     ------
     NotFound
         If there is no such event, or it was trashed.
 
+    See Also
+    --------
+    get_raw_event : The event as it was sent.
+    list_user_metrics : States and statistics with their dates.
+
     Examples
     --------
-    >>> import json
     >>> import pandas as pd
     >>> import attrib_ds as at
-    >>> calls = pd.DataFrame({"eventDate": ["2025-01-31T12:00:00Z"]})
+    >>> minutes = {"type": "number", "entity": "event", "storageKey": "minutes"}
+    >>> calls = pd.DataFrame({"eventDate": ["2025-01-31T12:00:00Z"], "data.minutes": [7.5]})
     >>> with at.connect("my-shop", path=":memory:") as shop:
-    ...     _ = at.create_event_type(shop, "call", name="Call")
+    ...     _ = at.create_event_type(shop, "call", name="Call", fields=[minutes])
     ...     sent = at.send_events(shop, calls, event_type="call")
     ...     call = at.get_event(shop, sent["id"].item())
-    >>> [metric["key"] for metric in json.loads(call["metrics"])]
-    ['event-count']
+    >>> call["statistics.minutes"]
+    7.5
     """
-    return to_record(project.send("get_event", id=id).read())
+    event = project.send("get_event", id=id).read()
+    return to_record(with_event_columns(project, event))
 
 
 def get_raw_event(project: Project, id: str) -> pd.Series[Any]:

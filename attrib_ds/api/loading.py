@@ -60,8 +60,9 @@ def load(
         Rows with the columns of the resources (dotted, ``geo.city``), or the path of a Parquet, CSV or
         NDJSON file; NDJSON may be nested. ``_id`` is optional for interactions and events. Events have the
         columns ``states.<key>``, ``statistics.<key>``, ``statistics.<key>.amount`` and ``.currency``,
-        ``event.<key>`` and ``user.<key>``, and need no event type; only sending events does
-        (:func:`attrib_ds.create_event_type`). Spend is a table of outlays (``campaignId``, ``amount.amount``,
+        ``event.<key>`` and ``user.<key>``. They need no event type; only sending events does
+        (:func:`attrib_ds.create_event_type`), and reading them by the same columns instead of as JSON text.
+        Spend is a table of outlays (``campaignId``, ``amount.amount``,
         ``amount.currency``, ``startDate``, ``endDate``).
     replace : bool, default False
         Whether rows replace stored records with the same ids, unless the stored record has a later change;

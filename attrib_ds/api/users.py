@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import pyarrow as pa
-
+from attrib_ds.api.declared_types import user_columns_reader, with_event_columns
 from attrib_ds.api.search_results import search
 from attrib_ds.records.frames import to_pandas, to_record
+from attrib_ds.records.typed_metrics import typed_metrics
 
 if TYPE_CHECKING:
     import os
@@ -138,10 +137,13 @@ def search_users(
     Returns
     -------
     DataFrame
-        One row per user, one column per key: values of fields ``str``, counts ``Int64``, other numbers
-        ``float64``, instants ``datetime64[us, UTC]``, lists as objects, whole objects JSON text.
-        ``mostProbableLocation`` has a column for each member. Columns and dtypes do not depend on the rows.
-        ``frame.attrs["total"]`` counts all that match.
+        One row per user, one column per key: counts ``Int64``, other numbers ``float64``, instants
+        ``datetime64[us, UTC]``, lists as objects. A value of a field has the type that event types declare:
+        ``number`` ``float64``, ``boolean`` ``boolean``, ``date`` ``datetime64[us, UTC]``, all others ``str``
+        (a location is its address); a value of another type is missing. Fields that no event type declares,
+        or two with different types, are ``str``. The whole maps ``eventTypesCount``, ``eventTypeMeta`` and
+        ``metrics`` have the columns of :func:`get_user`, and ``mostProbableLocation`` one for each member.
+        Columns and dtypes do not depend on the rows. ``frame.attrs["total"]`` counts all that match.
         With ``chunks``, an iterator of at least one such frame; with ``to``, the path of the file, which
         appears once it is complete.
 
@@ -160,6 +162,9 @@ def search_users(
     -----
     Interactions of bots and of filtered traffic do not count, as in
     :func:`attrib_ds.search_interactions` by default.
+
+    Types of fields, and the columns of whole maps, come from the event types of the project, archived ones
+    included. A key without the scope ``event-types:read`` gets ``str`` and JSON text.
 
     Examples
     --------
@@ -188,7 +193,8 @@ def search_users(
         "limit": limit,
         "offset": offset,
     }
-    return search(project, "search_users", arguments, chunks=chunks, to=to, read=_with_text_fields)
+    read = user_columns_reader(project)
+    return search(project, "search_users", arguments, chunks=chunks, to=to, read=read)
 
 
 def get_user(project: Project, id: str) -> pd.Series[Any]:
@@ -205,8 +211,12 @@ def get_user(project: Project, id: str) -> pd.Series[Any]:
     Returns
     -------
     Series
-        One entry per property, named by the user's id. ``fields`` (all values of all fields),
-        ``eventTypesCount``, ``eventTypeMeta`` and ``metrics`` are JSON text.
+        One entry per property, named by the user's id: ``fields.<field>`` (latest value),
+        ``eventTypesCount.<event type>``, ``eventTypeMeta.<event type>.count``, ``.firstDate`` and
+        ``.lastDate``, ``metrics.<metric>.<aggregation>`` and plain properties, as from :func:`search_users`.
+        JSON text: ``fields`` (all values of all fields, with their dates and origins), and
+        ``eventTypesCount``, ``eventTypeMeta`` and ``metrics``, which hold only entries that no event type
+        declares and sums that leave out amounts without a rate; missing if there are none.
 
     Raises
     ------
@@ -220,10 +230,11 @@ def get_user(project: Project, id: str) -> pd.Series[Any]:
     >>> import attrib_ds as at
     >>> shop = at.sample_project()
     >>> first = at.search_users(shop, columns=[], limit=1)["_id"].item()
-    >>> at.get_user(shop, first)["_id"] == first
+    >>> at.get_user(shop, first)[["_id", "eventTypesCount.order"]].tolist() == [first, 0]
     True
     """
-    return to_record(project.send("get_user", id=id).read())
+    user = project.send("get_user", id=id).read()
+    return to_record(user_columns_reader(project)(user))
 
 
 def create_audience(project: Project, name: str, condition: Predicate | Mapping[str, Any]) -> pd.Series[Any]:
@@ -399,7 +410,8 @@ def list_user_events(
     Returns
     -------
     DataFrame
-        One row per event, with the columns of :func:`get_event`; none for an unknown user.
+        One row per event, with the columns of :func:`get_event`; none for an unknown user. Columns and
+        dtypes do not depend on the rows. :func:`attrib_ds.load` reads such a frame.
         ``frame.attrs["total"]`` counts all that match.
 
     Raises
@@ -415,6 +427,8 @@ def list_user_events(
     >>> events = at.list_user_events(shop, busiest["_id"].item())
     >>> len(events) == int(busiest["eventCount"].item())
     True
+    >>> events[["statistics.turnover.amount", "states.confirmed"]].dtypes.tolist()
+    [dtype('float64'), Int64Dtype()]
     """
     answer = project.send(
         "list_user_events",
@@ -426,7 +440,7 @@ def list_user_events(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.read())
+    frame = to_pandas(with_event_columns(project, answer.read()))
     frame.attrs["total"] = answer.total
     return frame
 
@@ -467,8 +481,9 @@ def list_user_metrics(
     -------
     DataFrame
         One row per metric: ``_id``, ``projectId``, ``eventId``, ``key``, ``type``, ``data.type``,
-        ``data.date``, ``data.raw`` and ``data.current`` (JSON text) and the rest. ``frame.attrs["total"]``
-        counts all that match.
+        ``data.date``, ``data.current`` (``float64``) or, for an amount of money, ``data.current.amount``
+        (``float64``) and ``data.current.currency`` (``str``), the same of ``data.raw``, and the rest.
+        ``frame.attrs["total"]`` counts all that match.
 
     Raises
     ------
@@ -496,26 +511,6 @@ def list_user_metrics(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.read())
+    frame = to_pandas(typed_metrics(answer.read()))
     frame.attrs["total"] = answer.total
     return frame
-
-
-def _with_text_fields(table: pa.Table) -> pa.Table:
-    """Return users with the values of their fields as text."""
-    for position, name in enumerate(table.column_names):
-        if name.startswith("fields."):
-            values = pa.array([_field_text(entries) for entries in table[name].to_pylist()], pa.string())
-            table = table.set_column(position, name, values)
-    return table
-
-
-def _field_text(entries: object) -> str | None:
-    """Return the value of a field as text: the address of a location, otherwise text or JSON."""
-    values = json.loads(entries) if isinstance(entries, str) else []
-    if not values or values[0]["current"] is None:
-        return None
-    current = values[0]["current"]
-    if isinstance(current, dict) and isinstance(current.get("formattedAddress"), str):
-        current = current["formattedAddress"]
-    return current if isinstance(current, str) else json.dumps(current, ensure_ascii=False)

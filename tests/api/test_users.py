@@ -32,7 +32,6 @@ KEYS = {
     "firstEventDate": "datetime64[us, UTC]",
     "firstInteractionNodeId": "str",
     "audienceIds": "object",
-    "metrics": "str",
 }
 
 

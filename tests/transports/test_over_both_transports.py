@@ -243,6 +243,7 @@ READS = {
         lambda p: at.search_users(p, columns=[]),
         lambda p: at.search_users(p, columns=["fields.email", "eventTypesCount.lead", "eventCount", "lastInteractionDate", "audienceIds", "mostProbableLocation"], sort="-eventCount", limit=60),
         lambda p: at.search_users(p, columns=["metrics.turnover.sum"], where=user("eventCount") >= 1, limit=10),
+        lambda p: at.search_users(p, columns=["fields.email", "eventTypesCount", "eventTypeMeta", "metrics"], sort="-eventCount", limit=20),
         lambda p: at.search_users(p, columns=["fields.nothing"]),
         lambda p: at.search_users(p, columns=[], sql="SELECT userId FROM interactions LIMIT 0"),
     ],
