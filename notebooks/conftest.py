@@ -16,3 +16,13 @@ def pytest_runtest_setup(item):
         # The kernel starts with the first cell. A bar shows where a cell takes more than a second.
         patch.setenv("TQDM_DISABLE", "1")
         return (yield)
+
+
+#: Runs with the README's tests; the others are slow, and CI runs them apart.
+_FIRST = "01-first-look.ipynb"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.suffix == ".ipynb" and item.path.name != _FIRST:
+            item.add_marker(pytest.mark.slow)

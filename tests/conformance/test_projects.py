@@ -215,6 +215,7 @@ def test_r003_the_ids_of_another_project_are_unknown(asked, name):
         assert b"omega" not in shown
 
 
+@pytest.mark.slow
 def test_r003_markers_are_visible_in_answers_about_their_own_project(asked):
     """Otherwise the tests above would find nothing anywhere."""
     shown = {name for name in READS if any(b"omega" in item for _, item in asked.beside[name])}

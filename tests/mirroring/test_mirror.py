@@ -521,7 +521,8 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 3])
 def test_what_is_killed_goes_on(shop, tmp_path, kills):
     there, file = shop.transport.address, tmp_path / "mirror.duckdb"
     rows = [
