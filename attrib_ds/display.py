@@ -1,7 +1,8 @@
-"""HTML of values in a notebook, and progress bars of long runs."""
+"""What people see: text that is safe to print, HTML of values in a notebook, progress bars of long runs."""
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from contextlib import contextmanager
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
 #: Runs that end sooner show no bar.
 _DELAY_SECONDS: Final = 1.0
+#: Control characters (C0 without tab and line feed, DEL, C1), line separators, unpaired surrogates, and the
+#: characters that reorder text (UAX #9), which can disguise what a line says.
+_UNPRINTABLE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def is_watched() -> bool:
@@ -92,3 +98,29 @@ def card(title: str, properties: Mapping[str, str], *, note: str = "") -> str:
     table = f"<table>{rows}</table>" if rows else ""
     ending = f"<div>{escape(note)}</div>" if note else ""
     return f"<div><b>{escape(title)}</b>{table}{ending}</div>"
+
+
+def printable(text: str) -> str:
+    r"""Escape the characters of a text that could steer a terminal or disguise what it says.
+
+    Parameters
+    ----------
+    text : str
+        From a service or a file.
+
+    Returns
+    -------
+    str
+        The same text; control characters other than tab and line feed, bidirectional overrides and unpaired
+        surrogates are written as in Python literals.
+
+    Examples
+    --------
+    >>> printable("no \x1b[2Jtoken")
+    'no \\x1b[2Jtoken'
+    """
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -26,7 +26,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from attrib_ds.printable import printable
+from attrib_ds.display import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

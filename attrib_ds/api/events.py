@@ -13,8 +13,8 @@ from attrib_ds import instants
 from attrib_ds.api.declared_types import with_event_columns
 from attrib_ds.contract.json_text import EncodedObject, encode
 from attrib_ds.contract.rule import Refused
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import read_rows, to_pandas, to_record
 from attrib_ds.records.input_frames import read_frame
 from attrib_ds.sending.delivery import Delivery, build_requests, send_rows

@@ -13,8 +13,8 @@ import pandas as pd
 from attrib_ds.api.event_types import create_event_type, get_event_type
 from attrib_ds.api.events import send_events
 from attrib_ds.contract.currencies import CURRENCIES
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import read_rows
 from attrib_ds.records.input_frames import read_frame
 from attrib_ds.sending import conversion_cells

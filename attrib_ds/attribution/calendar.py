@@ -10,8 +10,8 @@ import ibis
 import numpy as np
 import pandas as pd
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ import pandas as pd
 import attrib_ds as at
 from attrib_ds.commands.output import show, show_error
 from attrib_ds.contract.currencies import CURRENCIES
-from attrib_ds.dtypes import TEXT
 from attrib_ds.importers.column_options import LISTED, OPTIONS
 from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
 from attrib_ds.plots.report import side_by_side, write_report
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.spreadsheets import write_csv
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from attrib_ds.printable import printable
+from attrib_ds.display import printable
 
 
 def show(text: str) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from attrib_ds.contract.currencies import CURRENCIES, EXPECTED
+from attrib_ds.display import printable
 from attrib_ds.errors import InvalidRequest, NoConversions
 from attrib_ds.importers.journeys import REVENUE, SOURCE_ID, Journeys
 from attrib_ds.importers.traffic import Traffic, chain, referrer_type, tree
-from attrib_ds.printable import printable
 from attrib_ds.queries.channel_rules import channel_rules, channels_of, read_rules
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import literal, quoted

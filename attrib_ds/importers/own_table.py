@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.importers.column_names import COMMON_NAMES, LEVEL_NAMES, folded, level_of
 from attrib_ds.importers.column_options import OPTIONS
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import ROW, Source, instant, literal, open_source, quoted
 

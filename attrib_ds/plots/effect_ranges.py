@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_count
 from attrib_ds.plots.credit_rows import select_model
 from attrib_ds.plots.labels import distinct, names_of_nodes
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:

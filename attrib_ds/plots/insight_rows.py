@@ -6,11 +6,11 @@ from typing import Final
 
 import pandas as pd
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots.arguments import numbers
 from attrib_ds.plots.labels import distinct
 from attrib_ds.plots.style import format_count
+from attrib_ds.records.dtypes import TEXT
 
 VALUES: Final = {
     "sessionCount": "interactions",

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.printable import printable
+from attrib_ds.display import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

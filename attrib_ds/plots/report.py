@@ -13,8 +13,8 @@ import pandas as pd
 
 from attrib_ds import plots
 from attrib_ds.attribution.credits.returns import compare_models
+from attrib_ds.display import printable
 from attrib_ds.plots.report_summary import currencies_of, has_value, headline, summary
-from attrib_ds.printable import printable
 from attrib_ds.records.spreadsheets import write_csv
 
 if TYPE_CHECKING:

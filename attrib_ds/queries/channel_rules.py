@@ -11,8 +11,8 @@ import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.input_frames import read_frame
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

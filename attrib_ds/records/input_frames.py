@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

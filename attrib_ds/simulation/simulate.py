@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pandas as pd
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.simulation.daily_simulation import Population, node_names, run_days
 from attrib_ds.simulation.scenarios import Scenario, check_number, check_whole, scenario_named
 

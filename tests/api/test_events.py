@@ -20,8 +20,8 @@ from attrib_ds import (
     update_statistics,
     validate_events,
 )
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
+from attrib_ds.records.dtypes import TEXT
 
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email"},

@@ -17,8 +17,8 @@ from attrib_ds import (
     search_users,
     user,
 )
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.records.dtypes import TEXT
 
 ANNA, BEN, CARL = (f"{number:024x}" for number in (10, 11, 12))
 KEYS = {

@@ -17,7 +17,7 @@ from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.models.named import rule_models
 from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov
 from attrib_ds.attribution.models.rules import PositionBased, TimeDecay
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 TABLE = Path(__file__).with_name("invariants.txt")

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from attrib_ds import plots
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
+from attrib_ds.records.dtypes import TEXT
 
 
 def insights_of(rows):

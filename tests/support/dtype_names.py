@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 
 
 def dtype_names(frame: pd.DataFrame) -> dict[str, str]:

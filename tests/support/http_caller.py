@@ -12,8 +12,8 @@ from urllib.parse import urlencode, urlsplit
 from support.signing import header_of, payload_of, signed
 
 from attrib_ds.contract import BASES, OPERATIONS
-from attrib_ds.key_files import KeyFile
-from attrib_ds.secret import Secret
+from attrib_ds.keys.key_files import KeyFile
+from attrib_ds.keys.secret import Secret
 
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 FORM = "application/x-www-form-urlencoded"

@@ -13,8 +13,8 @@ import pandas as pd
 
 import attrib_ds as at
 from attrib_ds import Project
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import NotFound
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from pathlib import Path

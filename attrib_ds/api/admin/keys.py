@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import AttribError, ServiceFailure
-from attrib_ds.key_files import KeyFile, make_key_pair, new_key_file
+from attrib_ds.keys.key_files import KeyFile, make_key_pair, new_key_file
 from attrib_ds.records.frames import to_pandas, to_record
 
 if TYPE_CHECKING:

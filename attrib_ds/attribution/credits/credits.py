@@ -15,7 +15,7 @@ from attrib_ds.attribution.intervals.uncertainty import BOUNDS, Uncertainty
 from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.rules.rule_credits import rule_credits
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

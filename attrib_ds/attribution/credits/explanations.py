@@ -17,8 +17,8 @@ from attrib_ds.attribution.models.incremental import IncrementalModel
 from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pandas as pd
 
 from attrib_ds.attribution.intervals.uncertainty import BOUNDS
 from attrib_ds.attribution.paths.tree import TREE, ancestors_at, identifiers, names_of, replaced
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, UnknownCurrency
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from attrib_ds.attribution.paths.path_inputs import STATE
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules.weights import weighted
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.input_frames import read_frame
 

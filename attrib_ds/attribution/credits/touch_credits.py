@@ -10,7 +10,7 @@ from attrib_ds.attribution.credits.credited_touches import credited_touches
 from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from attrib_ds.attribution.experiments.posterior import (
     weigh_hypotheses,
 )
 from attrib_ds.attribution.models.model import check_level
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:

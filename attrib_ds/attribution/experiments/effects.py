@@ -25,8 +25,8 @@ from attrib_ds.attribution.models.incremental import DiscreteHazard, Incremental
 from attrib_ds.attribution.models.model import Model, check_share
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

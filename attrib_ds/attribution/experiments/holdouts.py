@@ -15,8 +15,8 @@ from attrib_ds.attribution.experiments.covariates import covariates_of
 from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.attribution.paths.codes import number_currencies
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.models.model import check_level
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:

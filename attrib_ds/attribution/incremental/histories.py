@@ -20,8 +20,8 @@ from attrib_ds.attribution.incremental.observations import (
     touchpoints_of,
 )
 from attrib_ds.attribution.paths.codes import number_currencies
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest, TruncatedUsers, warn
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

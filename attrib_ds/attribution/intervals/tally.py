@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.intervals.uncertainty import Limits, measures_of
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

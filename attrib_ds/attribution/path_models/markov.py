@@ -15,7 +15,7 @@ from attrib_ds.attribution.path_models.chains import Chain, States
 from attrib_ds.attribution.path_models.transitions import Transitions
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import NOTHING, Sequences
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pyarrow as pa
 from attrib_ds.attribution.engines.engine import engine
 from attrib_ds.attribution.paths.input_tables import Input
 from attrib_ds.attribution.paths.pairing import DIRECT
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:

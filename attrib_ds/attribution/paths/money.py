@@ -12,8 +12,8 @@ from pandas.api.types import is_numeric_dtype
 
 from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.paths.tree import lazy
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_numeric_dtype
 
-from attrib_ds.dtypes import TEXT
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.schema import NODE_TYPES
 
 if TYPE_CHECKING:

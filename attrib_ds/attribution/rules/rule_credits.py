@@ -14,7 +14,7 @@ from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.intervals.resampling import Units
 from attrib_ds.attribution.intervals.uncertainty import Limits, measures_of
 from attrib_ds.attribution.rules.weights import weighted
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:

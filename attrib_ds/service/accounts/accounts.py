@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.key_files import KeyFile, make_key_pair
+from attrib_ds.keys.key_files import KeyFile, make_key_pair
 from attrib_ds.service.accounts import scopes as all_scopes
 from attrib_ds.service.accounts.database import Database
 from attrib_ds.service.accounts.oauth_error import OAuthError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrib_ds.contract.scopes import FULL_ACCESS
-from attrib_ds.key_files import KeyFile, new_key_file
+from attrib_ds.keys.key_files import KeyFile, new_key_file
 from attrib_ds.service.accounts.accounts import Accounts, Key
 
 if TYPE_CHECKING:

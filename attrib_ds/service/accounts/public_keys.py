@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.key_files import key_id_of, to_pem
+from attrib_ds.keys.key_files import key_id_of, to_pem
 
 _FEWEST_BITS: Final = 2_048
 #: Checking a signature takes longer with more bits and with a larger exponent.
@@ -25,7 +25,7 @@ class CheckedPublicKey:
     Parameters
     ----------
     key_id : str
-        From :func:`attrib_ds.key_files.key_id_of`.
+        From :func:`attrib_ds.keys.key_files.key_id_of`.
     pem : str
         The key in PEM, without anything that the client put around it.
     """
@@ -44,7 +44,7 @@ def checked_public_key(pem: str) -> CheckedPublicKey:
 
     Examples
     --------
-    >>> from attrib_ds.key_files import make_key_pair
+    >>> from attrib_ds.keys.key_files import make_key_pair
     >>> pair = make_key_pair()
     >>> checked_public_key(pair.public).key_id == pair.key_id
     True

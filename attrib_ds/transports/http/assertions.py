@@ -8,7 +8,7 @@ import jwt
 
 from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.secret import Secret
+from attrib_ds.keys.secret import Secret
 
 if TYPE_CHECKING:
     from attrib_ds.transports.http.credentials import Credentials

@@ -15,7 +15,7 @@ from attrib_ds.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attrib_ds.secret import Secret
+    from attrib_ds.keys.secret import Secret
 
 #: Settings of a service and their environment variables.
 _VARIABLES: Final = {

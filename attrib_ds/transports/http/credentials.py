@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.secret import Secret
+from attrib_ds.keys.secret import Secret
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.secret import Secret
+from attrib_ds.keys.secret import Secret
 from attrib_ds.transports.http.addresses import read_addresses
 from attrib_ds.transports.http.credentials import protect_key, read_credentials
 from attrib_ds.transports.http.routes import read_routes

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from attrib_ds.contract import Answer
 from attrib_ds.contract.columns import columns
-from attrib_ds.display import progress
+from attrib_ds.display import printable, progress
 from attrib_ds.errors import UnknownFields
-from attrib_ds.printable import printable
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.answers import check_keys, read_first_page, spool_answer
 from attrib_ds.transports.http.paging.by_id import in_order_of_id, is_by_id, read_by_id

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from attrib_ds.contract import Operation
-    from attrib_ds.secret import Secret
+    from attrib_ds.keys.secret import Secret
     from attrib_ds.transports.http.retrying import Retry
     from attrib_ds.transports.http.session import Response
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from attrib_ds.secret import Secret
+    from attrib_ds.keys.secret import Secret
     from attrib_ds.transports.http.retrying import Retry
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
+from attrib_ds.keys.secret import Secret
 from attrib_ds.records.json_records import decode
-from attrib_ds.secret import Secret
 from attrib_ds.transports.http.retrying import AttemptFailed, parse_retry_after
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.attribution.paths.tables import Tables
     from attrib_ds.contract import Answer, Operation, Request
-    from attrib_ds.secret import Secret
+    from attrib_ds.keys.secret import Secret
     from attrib_ds.transports.http.addresses import Addresses
     from attrib_ds.transports.http.credentials import Credentials
     from attrib_ds.transports.http.session import Response

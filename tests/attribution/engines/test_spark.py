@@ -12,7 +12,7 @@ import attrib_ds as at
 from attrib_ds import errors
 from attrib_ds.attribution.engines.hashing import PRIME, group_of, number_of
 from attrib_ds.attribution.models.named import rule_models
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 
 pytestmark = pytest.mark.spark
 

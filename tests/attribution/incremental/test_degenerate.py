@@ -9,7 +9,7 @@ from attrib_ds import Paths, attribute
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.dtypes import TEXT
+from attrib_ds.records.dtypes import TEXT
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 MODELS = [DiscreteHazard(), DiscreteHazard(interactions=True)]

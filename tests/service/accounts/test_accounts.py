@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from attrib_ds.key_files import make_key_pair
+from attrib_ds.keys.key_files import make_key_pair
 from attrib_ds.service.accounts import Accounts, OAuthError
 from attrib_ds.service.accounts.accounts import FILE
 

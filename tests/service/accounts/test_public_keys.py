@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.key_files import make_key_pair
+from attrib_ds.keys.key_files import make_key_pair
 from attrib_ds.service.accounts.public_keys import checked_public_key
 
 PEM = serialization.Encoding.PEM

@@ -10,7 +10,7 @@ from support.scripted_service import RESET, TOKEN, TOKEN_PATH, Reply, page
 
 from attrib_ds import errors
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.secret import Secret
+from attrib_ds.keys.secret import Secret
 from attrib_ds.transports.http.retrying import RetryPolicy
 from attrib_ds.transports.http.tokens import Grant, Tokens
 

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.keys.secret import Secret
 from attrib_ds.local_files import writing
-from attrib_ds.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
