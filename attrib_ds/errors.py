@@ -16,7 +16,7 @@
 
 Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
 :class:`IgnoredColumns`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`, :class:`TruncatedUsers`,
-:class:`ContaminatedHoldout`, :class:`UnevenHoldout`.
+:class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ __all__ = [
     "TruncatedUsers",
     "Unauthorized",
     "Unavailable",
+    "UnbalancedHoldout",
     "UnevenHoldout",
     "UnknownCurrency",
     "UnknownFields",
@@ -220,6 +221,10 @@ class ContaminatedHoldout(UserWarning):
 
 class UnevenHoldout(UserWarning):
     """The size of the holdout group differs from its share by more than chance."""
+
+
+class UnbalancedHoldout(UserWarning):
+    """The holdout group differed from the others before the experiment by more than chance."""
 
 
 def warn(message: str, category: type[UserWarning]) -> None:

@@ -47,6 +47,7 @@ def contrast(
     *,
     nodes: Sequence[int],
     node_ids: Sequence[str],
+    prior: Numbers | None = None,
 ) -> Contrast:
     """Regress outcomes on indicators of the withheld nodes.
 
@@ -62,6 +63,10 @@ def contrast(
         Positions of the nodes to estimate.
     node_ids : sequence of str
         Ids of all nodes, for error messages.
+    prior : float array, shape (n_users, n_prior), optional
+        Outcomes before the experiment, which join the covariates of each outcome whose error they reduce
+        (CUPED). A column with a missing value, or in which fewer than ten withheld users differ from zero, is
+        left out.
 
     Returns
     -------
@@ -76,6 +81,31 @@ def contrast(
     InvalidRequest
         If a holdout is collinear with others.
     """
+    plain = _regress(outcomes, is_withheld, covariates, nodes=nodes, node_ids=node_ids)
+    if prior is None:
+        return plain
+    held = np.array([(prior[is_withheld[node]] != 0).sum(axis=0) for node in nodes]).min(axis=0)
+    is_used = (held >= _FEW) & np.isfinite(prior).all(axis=0)
+    if not is_used.any():
+        return plain
+    joined = np.concatenate([covariates, prior[:, is_used]], axis=1)
+    adjusted = _regress(outcomes, is_withheld, joined, nodes=nodes, node_ids=node_ids)
+    is_better = adjusted.error < plain.error
+    return Contrast(
+        np.where(is_better, adjusted.difference, plain.difference),
+        np.where(is_better, adjusted.error, plain.error),
+    )
+
+
+def _regress(
+    outcomes: Numbers,
+    is_withheld: Flags,
+    covariates: Numbers,
+    *,
+    nodes: Sequence[int],
+    node_ids: Sequence[str],
+) -> Contrast:
+    """Return the differences of one regression."""
     design = _Design(is_withheld, covariates - covariates.mean(axis=0), list(nodes))
     gram, moments = design.products(outcomes)
     inverse = _inverse(gram, design, node_ids)

@@ -19,6 +19,11 @@ from attrib_ds.attribution.experiments.negative_controls import (
     judge_controls,
     warn_of_confounding,
 )
+from attrib_ds.attribution.experiments.observed_share import (
+    ObservedShare,
+    check_observed_share,
+    scale_levels,
+)
 from attrib_ds.attribution.incremental.discrete_hazard import credit_controls_alone
 from attrib_ds.attribution.intervals.tally import GROUPS
 from attrib_ds.attribution.models.incremental import DiscreteHazard, IncrementalModel, LatentIntent
@@ -49,6 +54,7 @@ def incremental_effects(
     participants: FrameOrPath | None = None,
     opportunities: FrameOrPath | None = None,
     covariates: Sequence[str] = (),
+    observed_share: ObservedShare = 1.0,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Estimate the conversions that nodes caused, next to their credit.
@@ -69,6 +75,10 @@ def incremental_effects(
         effects for them, it is confounded, and a warning says so.
     withheld, participants, opportunities, covariates : optional
         A randomised experiment on some of the nodes, see :func:`holdout_effects`.
+    observed_share : float or (float, float), default 1
+        Share of all users who were observed, above 0 and at most 1, for example of those who consented; or
+        the share and its standard error. Numbers of conversions are divided by it, and intervals include its
+        error (see the notes).
     confidence : float, default 0.95
         Level of the intervals, between 0 and 1.
 
@@ -101,7 +111,7 @@ def incremental_effects(
         If the touchpoints of nodes cluster in the 30 minutes before conversions.
     TruncatedUsers
         If the table of observed users lacks those who were never touched.
-    ContaminatedHoldout, UnevenHoldout
+    ContaminatedHoldout, UnevenHoldout, UnbalancedHoldout
         See :func:`holdout_effects`.
 
     Raises
@@ -119,6 +129,11 @@ def incremental_effects(
     lies between -25 and 25 %; and otherwise ``"cannot tell"``, as without controls, and for a
     :class:`LatentIntent` that assumes them to have no effect. ``"clear"`` does not prove a model right.
 
+    ``observed_share`` is right if users are missing completely at random, touchpoints and conversions alike:
+    then those who were observed stand for all. It is wrong if those who refuse consent buy or are reached
+    more or less often than the others, if the conversions of unobserved users are in the paths, or if only
+    touchpoints are missing; scaling cannot mend these. Shares of nodes do not change.
+
     The discrete hazard estimates the direct effect: the change of the conversion probability with all other
     touchpoints unchanged. An experiment measures the total effect, including touchpoints of other nodes that
     the node triggers. The two differ if one node sends users to another.
@@ -135,6 +150,7 @@ def incremental_effects(
     """
     by_label = _models_by_label(models)
     check_share("confidence", confidence)
+    observed = check_observed_share(observed_share)
     _check_experiment(withheld, participants, opportunities, covariates)
     rule = model_named(conventional) if isinstance(conventional, str) else conventional
     rule_label = conventional if isinstance(conventional, str) else getattr(rule, "name", "")
@@ -182,6 +198,12 @@ def incremental_effects(
         effects = _with_experiment(effects, credits, measured, controls, rule_label, confidence)
         columns += ["experiment", "experiment_low", "experiment_high", "disagreement"]
         columns += ["combined", "combined_low", "combined_high"]
+    if observed != (1.0, 0.0):
+        levels = [("caused", "low", "high")]
+        if withheld is not None:
+            levels += [(name, f"{name}_low", f"{name}_high") for name in ("experiment", "combined")]
+        effects = scale_levels(effects, observed, levels, confidence=confidence)
+        effects["credited"] /= observed[0]
     effects = effects[columns].reset_index(drop=True)
     effects.attrs["identified"] = _identified(
         by_label,

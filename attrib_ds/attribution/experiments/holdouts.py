@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from attrib_ds.attribution.experiments.balance import Balance, balance, warn_of_imbalance
 from attrib_ds.attribution.experiments.contrasts import contrast
 from attrib_ds.attribution.experiments.covariates import covariates_of
 from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
@@ -40,6 +41,7 @@ def holdout_effects(
     participants: FrameOrPath | None = None,
     opportunities: FrameOrPath | None = None,
     covariates: Sequence[str] = (),
+    cuped: bool = True,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Measure the conversions that nodes caused, from a randomised holdout.
@@ -66,6 +68,11 @@ def holdout_effects(
     covariates : sequence of str, optional
         Columns of ``Paths.from_frames(users=...)`` to adjust for (Lin's estimator). Their values must date
         from before the draw, so that the experiment cannot have changed them.
+    cuped : bool, default True
+        Whether to adjust for the participants' conversions and value before ``since`` (CUPED), which narrows
+        intervals if those who converted before convert again. Each number keeps the estimate with the smaller
+        standard error. Without ``since``, or if fewer than ten withheld users converted before, nothing is
+        adjusted.
     confidence : float, default 0.95
         Level of the intervals, between 0 and 1.
 
@@ -89,6 +96,11 @@ def holdout_effects(
     UnevenHoldout
         If the withheld share of users with an opportunity differs from the share drawn by more than chance
         explains, so that the groups are not comparable.
+    UnbalancedHoldout
+        If withheld users and the others differ in their conversions before ``since``, in their touchpoints of
+        the node before it, or in ``covariates``, by more than chance explains (one test for all of them, at a
+        significance level of 0.001). Such a draw was not random, which adjusting does not mend, or began
+        before ``since``.
 
     Raises
     ------
@@ -109,7 +121,9 @@ def holdout_effects(
     References
     ----------
     Lin (2013), Agnostic notes on regression adjustments to experimental data, Annals of Applied Statistics
-    7(1); Johnson, Lewis and Nubbemeyer (2017), Ghost ads, Journal of Marketing Research 54(6).
+    7(1); Deng, Xu, Kohavi and Walker (2013), Improving the sensitivity of online controlled experiments by
+    utilizing pre-experiment data, WSDM; Johnson, Lewis and Nubbemeyer (2017), Ghost ads, Journal of Marketing
+    Research 54(6).
 
     Examples
     --------
@@ -122,14 +136,28 @@ def holdout_effects(
     """
     check_level("confidence", confidence)
     trial = Trial.of(paths, withheld, participants)
-    first = _first_touches(paths, trial)
+    first, earlier = _first_touches(paths, trial)
     contaminated = (first < NEVER) & trial.is_withheld
     reached = (first < NEVER) & trial.takes_part & ~trial.is_withheld
     _warn_contaminated(trial, contaminated)
     compared = trial if opportunities is None else _triggered(trial, first, opportunities)
     outcomes = _Outcomes.of(paths, trial.users)
     matrix = covariates_of(paths, trial.users, covariates)
-    effects = _effects(compared, outcomes, matrix, NormalDist().inv_cdf(0.5 + confidence / 2))
+    names = [f"covariates {', '.join(covariates)}"] * matrix.shape[1]
+    warn_of_imbalance(
+        {
+            node: _balance(trial, number, outcomes, earlier[number], matrix)
+            for number, node in enumerate(trial.node_ids)
+        },
+        ["conversions before", "touchpoints before", *names],
+    )
+    effects = _effects(
+        compared,
+        outcomes,
+        matrix,
+        NormalDist().inv_cdf(0.5 + confidence / 2),
+        before=trial if cuped and trial.since is not None else None,
+    )
     counts = {
         "users": compared.takes_part.sum(axis=1),
         "withheld": (compared.is_withheld & compared.takes_part).sum(axis=1),
@@ -175,9 +203,9 @@ class _Outcomes:
             currencies or [None],
         )
 
-    def per_user(self, trial: Trial, node: int) -> Numbers:
-        """Return the conversions and value of each user by currency, as far as they count for a node."""
-        counts = trial.within(node, self.user, self.instant)
+    def per_user(self, trial: Trial, node: int, *, before: bool = False) -> Numbers:
+        """Return conversions and value of each user by currency, within or before the window of a node."""
+        counts = (trial.before if before else trial.within)(node, self.user, self.instant)
         users = len(trial.users)
         columns = []
         for number in range(len(self.currencies)):
@@ -189,7 +217,22 @@ class _Outcomes:
         return np.stack(columns, axis=1)
 
 
-def _effects(trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: float) -> pd.DataFrame:
+def _balance(
+    trial: Trial, node: int, outcomes: _Outcomes, touchpoints: Numbers, covariates: Numbers
+) -> Balance:
+    """Compare the groups of a node by conversions and touchpoints before its window, and by covariates."""
+    part = trial.takes_part[node]
+    conversions = outcomes.per_user(trial, node, before=True)[:, ::2].sum(axis=1)
+    counts = np.stack([np.maximum(conversions, 0), touchpoints], axis=1)
+    # Few users have most touchpoints; logarithms make the test depend on all.
+    known = np.concatenate([np.log1p(counts), covariates], axis=1)
+    return balance(known[part], trial.is_withheld[node, part])
+
+
+def _effects(
+    trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: float, *, before: Trial | None
+) -> pd.DataFrame:
+    """Estimate effects; ``before`` has the windows whose earlier outcomes are covariates."""
     positions = list(range(len(trial.node_ids)))
     # If all users took part and all conversions count, one regression estimates all nodes.
     is_plain = trial.since is None and trial.until is None and trial.takes_part.all()
@@ -205,7 +248,10 @@ def _effects(trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: floa
                 field="withheld",
             )
         held = trial.is_withheld[:, part]
-        estimate = contrast(amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids)
+        prior = None if before is None else outcomes.per_user(before, nodes[0], before=True)[part]
+        estimate = contrast(
+            amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids, prior=prior
+        )
         for position, node in enumerate(nodes):
             caused, error = (
                 np.where(np.repeat(has_any, 2), int(part.sum()) * per_user[position], np.nan)
@@ -232,8 +278,11 @@ def _effects(trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: floa
     return pd.DataFrame(rows).astype({"node_id": TEXT, "currency": TEXT})
 
 
-def _first_touches(paths: Paths, trial: Trial) -> NDArray[np.int64]:
-    """Return each user's first touchpoint of each node within its window; ``NEVER`` without one."""
+def _first_touches(paths: Paths, trial: Trial) -> tuple[NDArray[np.int64], Numbers]:
+    """Return each user's first touchpoint of each node within its window, and the number before it.
+
+    The first is ``NEVER`` without a touchpoint.
+    """
     first = np.full(trial.takes_part.shape, NEVER, np.int64)
     points = paths.touches if paths.touchpoints is None else paths.touchpoints
     chosen = points.filter(points.node_id.isin(trial.node_ids) & points.user_id.notnull())
@@ -242,8 +291,14 @@ def _first_touches(paths: Paths, trial: Trial) -> NDArray[np.int64]:
     rows = to_pandas(chosen.select("user_id", "node_id", "date").to_pyarrow())
     user, node, is_known = trial.numbers_of(rows)
     dates = microseconds(rows["date"])
-    _mark_first(first, trial, user[is_known], node[is_known], dates[is_known])
-    return first
+    user, node, dates = user[is_known], node[is_known], dates[is_known]
+    _mark_first(first, trial, user, node, dates)
+    earlier = np.zeros(first.shape)
+    for number in range(len(trial.node_ids)):
+        at_node = user[node == number]
+        is_before = trial.before(number, at_node, dates[node == number])
+        earlier[number] = np.bincount(at_node[is_before], minlength=len(trial.users))
+    return first, earlier
 
 
 def _mark_first(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
     #: One amount, several, or a mapping from nodes to amounts.
     Amounts = float | Sequence[float] | Mapping[str, float]
+
+#: Largest fraction of users to withhold a node from; a comparison is most precise at about this fraction.
+_LARGEST_SHARE: Final = 0.5
+#: Bounds of precisions and shares, both excluded.
+_LIMITS: Final = {"precision": (0.0, math.inf), "share": (0.0, 1.0)}
 
 
 def plan_holdout(
@@ -51,8 +56,9 @@ def plan_holdout(
         Conversions per user in the period if nothing is withheld, between 0 and 1; required without paths.
         Assumes at most one conversion per user.
     effect : float, sequence or mapping, optional
-        Conversions that a node is expected to cause in the period among all users, above 0, for example the
-        estimate of an incremental model; a mapping gives one per node.
+        Conversions that a node is expected to cause in the period among all users, for example the estimate
+        of an incremental model; a mapping gives one per node. Below 0 if the node is expected to prevent
+        conversions; 0 cannot be detected (see the notes).
     precision : float, sequence or mapping, optional
         Half-width of the interval to reach, in conversions, above 0; a mapping gives one per node.
     share : float, sequence or mapping, optional
@@ -67,10 +73,10 @@ def plan_holdout(
     DataFrame
         One row per amount, in the given order: ``node_id`` (str, null without a mapping), ``share`` (float64,
         smallest sufficient fraction of users, at most 0.5; null if 0.5 is not enough), ``withheld`` (Int64,
-        number of users), ``error`` (float64, standard error of the conversions caused), ``precision``
-        (float64, half-width of the interval), ``detectable`` (float64, smallest effect detected with
-        ``power``), ``effect`` (float64, as given) and ``power`` (float64, of detecting it; null without an
-        effect).
+        number of users; null without a share), ``error`` (float64, standard error of the conversions caused),
+        ``precision`` (float64, half-width of the interval), ``detectable`` (float64, size of the smallest
+        effect detected with ``power``), ``effect`` (float64, as given) and ``power`` (float64, of detecting
+        it; null without an effect or a share). Without a share, ``error``, ``precision`` and X
 
     Raises
     ------
@@ -83,8 +89,13 @@ def plan_holdout(
     A fraction ``s`` of ``n`` users is withheld, and a withheld user has ``T / n`` fewer conversions. The
     variance of the estimated effect ``T`` is ``n (v1 / (1 - s) + v0 / s)``, with the variances ``v1`` and
     ``v0`` of a user's conversions with and without the node. The effect is detected with the requested power
-    if ``T`` is ``z(confidence) + z(power)`` standard errors. Nodes that are withheld independently can share
-    their users. Logged opportunities (:func:`holdout_effects`) reduce the error by about a third.
+    if its size is ``z(confidence) + z(power)`` standard errors. So an effect below 0 needs about as many
+    withheld users as one above 0 of the same size; slightly more if users and a rate are given, because
+    withheld users then convert more often, which varies more. No holdout detects an effect of exactly 0: the
+    share is null, and ``detectable`` says which effects half of the users could rule out. To show that an
+    effect is close to 0, pass ``precision``.
+    Nodes that are withheld independently can share their users. Logged opportunities
+    (:func:`holdout_effects`) reduce the error by about a third.
 
     References
     ----------
@@ -94,9 +105,9 @@ def plan_holdout(
     Examples
     --------
     >>> import attrib_ds as at
-    >>> plan = at.experiments.plan_holdout(users=1_000_000, rate=0.04, effect=[3_000, 1_000])
+    >>> plan = at.experiments.plan_holdout(users=1_000_000, rate=0.04, effect=[3_000, -3_000, 1_000])
     >>> plan["share"].round(3).tolist(), plan["detectable"].round().tolist()
-    ([0.032, nan], [3000.0, nan])
+    ([0.032, 0.037, nan], [3000.0, 3000.0, 1091.0])
     """
     for argument, level in (("power", power), ("confidence", confidence)):
         check_level(argument, level)
@@ -119,29 +130,33 @@ def plan_holdout(
         )
     is_binary = paths is None
     rows = []
-    for node_id, amount in _amounts(goal, amounts, most=count * mean):
+    limits = {"effect": (-count * (1 - mean) if is_binary else -math.inf, count * mean)}
+    for node_id, amount in _amounts(goal, amounts, limits | _LIMITS):
         caused = amount if goal == "effect" else 0.0
-        # Without the node a user converts less often, and at most once if the rate was given.
-        less = mean - caused / count
-        without = less * (1 - less) if is_binary else variance
+        # The rate of withheld users, who convert at most once if the rate was given.
+        other = mean - caused / count
+        without = other * (1 - other) if is_binary else variance
         if goal == "share":
             chosen = amount
         else:
-            wanted = amount / (reach + (margin if goal == "effect" else 0.0))
+            wanted = abs(amount) / (reach + (margin if goal == "effect" else 0.0))
             chosen = _smallest_share(variance, without, wanted**2 / count)
             # A comparison needs at least two withheld users.
             chosen = max(chosen, 2 / count) if chosen > 0 else chosen
-        error = math.sqrt(count * (variance / (1 - chosen) + without / chosen))
+        is_enough = not math.isnan(chosen)
+        applied = chosen if is_enough else _LARGEST_SHARE
+        error = math.sqrt(count * (variance / (1 - applied) + without / applied))
+        has_power = goal == "effect" and is_enough and error > 0
         rows.append(
             {
                 "node_id": node_id,
                 "share": chosen,
-                "withheld": pd.NA if math.isnan(chosen) else math.ceil(round(chosen * count, 6)),
+                "withheld": math.ceil(round(chosen * count, 6)) if is_enough else pd.NA,
                 "error": error,
                 "precision": reach * error,
                 "detectable": (reach + margin) * error,
                 "effect": caused if goal == "effect" else math.nan,
-                "power": normal.cdf(caused / error - reach) if goal == "effect" and error > 0 else math.nan,
+                "power": normal.cdf(abs(caused) / error - reach) if has_power else math.nan,
             }
         )
     return pd.DataFrame(rows).astype({"node_id": TEXT, "withheld": "Int64"})
@@ -189,7 +204,9 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
     return count, mean, float((per_user**2).sum() / count - mean**2)
 
 
-def _amounts(goal: str, given: Any, *, most: float) -> list[tuple[str | None, float]]:
+def _amounts(
+    goal: str, given: Any, limits: Mapping[str, tuple[float, float]]
+) -> list[tuple[str | None, float]]:
     pairs: list[tuple[str | None, Any]]
     if isinstance(given, Mapping):
         pairs = [(str(node), amount) for node, amount in given.items()]
@@ -200,16 +217,17 @@ def _amounts(goal: str, given: Any, *, most: float) -> list[tuple[str | None, fl
             pairs = [(None, amount) for amount in given]
         except TypeError:
             pairs = [(None, given)]
-    limits = {"effect": most, "precision": math.inf, "share": 1.0}
+    low, high = limits[goal]
     words = {
-        "effect": f"conversions above 0 and below the total of {most:,.6g}",
+        "effect": f"conversions {f'above {low:,.6g} and ' if math.isfinite(low) else ''}below the total of "
+        f"{high:,.6g}",
         "precision": "conversions above 0",
         "share": "between 0 and 1",
     }
     checked: list[tuple[str | None, float]] = []
     for node, amount in pairs:
         is_number = isinstance(amount, int | float | np.number) and not isinstance(amount, bool)
-        if not is_number or not 0 < float(amount) < limits[goal]:
+        if not is_number or not low < float(amount) < high:
             raise InvalidRequest(f"{goal}: {amount!r} is not allowed; allowed: {words[goal]}", field=goal)
         checked.append((node, float(amount)))
     if not checked:
@@ -219,9 +237,11 @@ def _amounts(goal: str, given: Any, *, most: float) -> list[tuple[str | None, fl
 
 def _smallest_share(variance: float, without: float, wanted: float) -> float:
     """Return the smallest share ``s`` up to a half with ``variance/(1-s) + without/s <= wanted``, or NaN."""
+    if wanted <= 0:
+        return math.nan
     half = wanted + without - variance
     root = half**2 - 4 * wanted * without
     if root < 0:
         return math.nan
     share = (half - math.sqrt(root)) / (2 * wanted)
-    return share if 0 < share <= 0.5 else math.nan
+    return share if 0 < share <= _LARGEST_SHARE else math.nan

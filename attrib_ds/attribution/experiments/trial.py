@@ -116,6 +116,12 @@ class Trial:
             inside = inside & (instant <= self.until[node, user])
         return np.asarray(inside)
 
+    def before(self, node: int, user: NDArray[np.int64], instant: Instants) -> Flags:
+        """Return which instants of participants lie before the window of a node; none if it is unbounded."""
+        if self.since is None:
+            return np.zeros(len(user), bool)
+        return np.asarray(self.takes_part[node, user] & (instant < self.since[node, user]))
+
     def numbers_of(self, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64], Flags]:
         """Return the positions of each row's user and node, and which rows belong to the experiment."""
         user = self.users.get_indexer(pd.Index(rows["user_id"]))

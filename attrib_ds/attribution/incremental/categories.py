@@ -57,3 +57,12 @@ def categories(texts: pd.Series[str], name: str, *, argument: str) -> list[Numbe
             field=argument,
         )
     return [np.asarray(texts == category, dtype=np.float64) for category in sorted(counted.index[1:])]
+
+
+def standardised(columns: Numbers) -> Numbers:
+    """Return columns with mean 0 and standard deviation 1; constant ones become 0."""
+    _, exponent = np.frexp(np.abs(columns).max(axis=0, initial=0.0))
+    # The square of a large number overflows; a power of two changes no digit.
+    scaled = np.ldexp(columns, -exponent)
+    spread = scaled.std(axis=0)
+    return np.asarray((scaled - scaled.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

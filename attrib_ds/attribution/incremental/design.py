@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from attrib_ds.attribution.incremental.categories import standardised
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -58,7 +60,7 @@ class Design:
         pairs = np.array(list(combinations(range(nodes), 2)) if has_interactions else [], np.int64)
         time = periods.number.astype(np.float64)
         columns = [histories.covariates[periods.user], time[:, None], time[:, None] ** 2]
-        plain = np.concatenate([np.ones((len(time), 1)), *map(_standardised, columns)], axis=1)
+        plain = np.concatenate([np.ones((len(time), 1)), *map(standardised, columns)], axis=1)
         since = periods.number - periods.number.min(initial=0)
         count = int(since.max(initial=0)) + 1
         stretches = min(count, _MOST_STRETCHES)
@@ -119,8 +121,3 @@ class Design:
 
 def _flat(effects: NDArray[np.float32]) -> Numbers:
     return effects.reshape(len(effects), -1).astype(np.float64)
-
-
-def _standardised(columns: Numbers) -> Numbers:
-    spread = columns.std(axis=0)
-    return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
     Codes = NDArray[np.int64]
 
+#: Largest sum of amounts; that of a bootstrap sample is still finite.
+_LARGEST_SUM: Final = 1e300
 #: Prefix of covariates while they are read, so that their names cannot collide with others.
 _COVARIATE = "covariate_"
 #: A table of users is truncated if fewer untouched users without a conversion are in it than this share of
@@ -142,7 +144,7 @@ class Histories:
         ------
         InvalidRequest
             If the paths have no dates or users, a covariate is unknown, or a conversion lies outside the
-            observation of its user.
+            observation of its user, or sums of conversions or value exceed the largest number.
         """
         paths = sequences.paths
         paths.require_dates("an incremental model")
@@ -177,6 +179,7 @@ class Histories:
             touchpoints.order_by("number", "date", "code").to_pyarrow(),
             conversions.order_by("event_id").to_pyarrow(),
         )
+        _check_finite(histories)
         if models_touchpoints:
             return histories if has_table else histories.until_conversion()
         if not has_table:
@@ -324,3 +327,14 @@ def _columns(users: pa.Table, covariates: Sequence[str]) -> Numbers:
             continue
         columns += categories(values.to_pandas().astype(TEXT).fillna(""), name, argument="users")
     return np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
+
+
+def _check_finite(histories: Histories) -> None:
+    """Refuse amounts whose sums, also of a bootstrap sample, would be infinite."""
+    for name, amount in (("conversions", histories.conversions), ("value", histories.value)):
+        largest = float(np.abs(amount).max(initial=0.0))
+        if largest * max(len(amount), 1) > _LARGEST_SUM:
+            raise InvalidRequest(
+                f"paths: {name} of up to {largest:.3g} sum to infinity; allowed: sums up to {_LARGEST_SUM:g}",
+                field="paths",
+            )

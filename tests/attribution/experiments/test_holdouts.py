@@ -247,6 +247,87 @@ def test_twice_the_users_have_twice_the_effect(ten):
     assert found["caused"][0] == pytest.approx(2 * holdout_effects(ten, HELD)["caused"][0])
 
 
+def regressed(outcome, before, is_withheld):
+    """Difference of means adjusted with a slope of its own for each group, and its HC2 standard error."""
+    mean, difference, variance = before.mean(), 0.0, 0.0
+    for sign, group in ((1, ~is_withheld), (-1, is_withheld)):
+        design = np.stack([np.ones(group.sum()), before[group] - mean], axis=1)
+        coefficients, *_ = np.linalg.lstsq(design, outcome[group], rcond=None)
+        inverse = np.linalg.inv(design.T @ design)
+        residual = outcome[group] - design @ coefficients
+        scores = (design @ inverse)[:, 0] * residual / np.sqrt(1 - np.sum(design @ inverse * design, axis=1))
+        difference += sign * coefficients[0]
+        variance += np.sum(scores**2)
+    return difference, np.sqrt(variance)
+
+
+def two_periods(seed, count=600, loyalty=1.0, has_value=True):
+    """Conversions before and after day 10 of users, of whom some convert again and again."""
+    random = np.random.default_rng(seed)
+    rate = random.gamma(1 / loyalty, loyalty, count) if loyalty else np.ones(count)
+    before, after = random.poisson(rate), random.poisson(rate)
+    rows = [(user, when) for user in range(count) for when in [5] * before[user] + [15] * after[user]]
+    orders = converted(*rows).assign(user_id=[f"u{user:03d}" for user, _ in rows])
+    if not has_value:
+        orders = orders.drop(columns=["value", "currency"])
+    users = users_of(count).assign(user_id=[f"u{user:03d}" for user in range(count)])
+    paths = Paths.from_frames(touches(("u000", "ads", 1)), orders, users=users)
+    is_withheld = random.random(count) < 0.4
+    is_withheld[0] = False
+    withheld = pd.DataFrame({"user_id": users["user_id"][is_withheld], "node_id": "ads", "since": day(10)})
+    return paths, withheld, before, after, is_withheld
+
+
+def test_conversions_before_the_experiment_are_a_covariate():
+    paths, withheld, before, after, is_withheld = two_periods(1)
+    (row,) = holdout_effects(paths, withheld).to_dict("records")
+    difference, error = regressed(after, before, is_withheld)
+    assert (row["caused"], row["error"]) == pytest.approx((600 * difference, 600 * error))
+    assert (row["value"], row["value_high"]) == pytest.approx(
+        (6_000 * difference, 6_000 * (difference + 1.959964 * error))
+    )
+    # CUPED (Deng et al. 2013, eq. 5) has one slope for both groups, which differs little.
+    theta = np.cov(after, before)[0, 1] / before.var(ddof=1)
+    cuped = after - theta * before
+    assert difference == pytest.approx(cuped[~is_withheld].mean() - cuped[is_withheld].mean(), abs=error / 10)
+    (plain,) = holdout_effects(paths, withheld, cuped=False).to_dict("records")
+    assert plain["caused"] == pytest.approx(600 * (after[~is_withheld].mean() - after[is_withheld].mean()))
+    assert row["error"] < 0.95 * plain["error"]
+    # Rates are not adjusted.
+    assert (row["rate"], row["withheld_rate"]) == (plain["rate"], plain["withheld_rate"])
+
+
+def test_earlier_conversions_that_say_nothing_change_no_error_for_the_worse():
+    for seed in range(2):
+        paths, withheld, *_ = two_periods(seed, loyalty=0.0)
+        errors = [holdout_effects(paths, withheld, cuped=each)["error"][0] for each in (True, False)]
+        assert errors[0] <= errors[1]
+        assert errors[0] == pytest.approx(errors[1], rel=0.02)
+
+
+def test_conversions_without_value_are_adjusted():
+    paths, withheld, before, after, is_withheld = two_periods(1, has_value=False)
+    (row,) = holdout_effects(paths, withheld).to_dict("records")
+    assert row["error"] == pytest.approx(600 * regressed(after, before, is_withheld)[1])
+
+
+def test_intervals_adjusted_for_earlier_outcomes_cover_as_often_as_they_say():
+    random, covered = np.random.default_rng(11), []
+    for _ in range(600):
+        rate = random.gamma(0.5, 2.0, 400)
+        before, after, is_withheld = random.poisson(rate), random.poisson(rate), random.random(400) < 0.3
+        found = contrast(
+            after[:, None] * 1.0,
+            is_withheld[None],
+            np.zeros((400, 0)),
+            nodes=[0],
+            node_ids=["ads"],
+            prior=before[:, None] * 1.0,
+        )
+        covered.append(abs(found.difference[0, 0]) < 1.959964 * found.error[0, 0])
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.025)
+
+
 def test_intervals_cover_as_often_as_they_say():
     """Two holdouts, a covariate that matters and acts differently on either side, three hundred draws."""
     random = np.random.default_rng(1)

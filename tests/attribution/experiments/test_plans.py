@@ -52,6 +52,46 @@ def test_an_effect_that_half_of_the_users_cannot_detect_has_no_share():
     assert plan["power"].isna().tolist() == [True, False]
 
 
+def test_without_a_sufficient_share_the_precision_is_that_of_half_of_the_users():
+    (row,) = plan_holdout(users=1_000_000, rate=0.04, effect=1_000).to_dict("records")
+    # The variance is 1,000,000 times 0.04 * 0.96 / 0.5 + 0.039 * 0.961 / 0.5.
+    error = sqrt(1e6 * (0.0768 + 0.074958))
+    assert row["error"] == pytest.approx(error)
+    assert row["precision"] == pytest.approx(REACH * error)
+    assert row["detectable"] == pytest.approx((REACH + FOUND) * error)
+
+
+def test_an_effect_below_zero_is_detected_by_its_size():
+    (row,) = plan_holdout(users=1_000_000, rate=0.04, effect=-3_000).to_dict("records")
+    low, high = 1e-6, 0.5
+    for _ in range(60):
+        share = (low + high) / 2
+        # Without the node 0.043 of the users convert.
+        error = sqrt(1e6 * (0.04 * 0.96 / (1 - share) + 0.043 * 0.957 / share))
+        low, high = (share, high) if (REACH + FOUND) * error > 3_000 else (low, share)
+    assert row["share"] == pytest.approx(share, rel=1e-6)
+    assert row["effect"] == -3_000
+    assert (row["detectable"], row["power"]) == pytest.approx((3_000, 0.8))
+
+
+def test_effects_of_one_size_need_equal_shares_if_the_variance_is_that_of_paths():
+    paths = paths_of([1, 2, 1, 3, *[1] * 56, *[0] * 40], users=True)
+    plan = plan_holdout(paths, effect=[50, -50, -500])
+    assert plan["share"].notna().all()
+    assert plan["share"][0] == pytest.approx(plan["share"][1])
+    assert plan["share"][2] < plan["share"][1]
+
+
+def test_an_effect_of_zero_has_no_share_and_no_power_but_says_what_could_be_ruled_out():
+    plan = plan_holdout(users=10_000, rate=0.1, effect={"tv": 0, "radio": -0.0, "ads": 900.0})
+    assert plan["node_id"].tolist() == ["tv", "radio", "ads"]
+    assert plan[["share", "withheld", "power"]].isna().all(axis=1).tolist() == [True, True, False]
+    assert plan["effect"].tolist() == [0, 0, 900]
+    # The variance is 10,000 times 0.09 / 0.5 twice.
+    assert plan["error"][0] == pytest.approx(60.0)
+    assert plan["detectable"][0] == pytest.approx(60.0 * (REACH + FOUND))
+
+
 def test_columns_do_not_depend_on_the_goal():
     plans = [plan_holdout(users=1_000, rate=0.5, **goal) for goal in ({"share": 0.5}, {"effect": [1, 90]})]
     assert plans[0].dtypes.to_dict() == plans[1].dtypes.to_dict()
@@ -100,6 +140,16 @@ def test_simulated_experiments_detect_the_effect_as_often_as_planned():
     assert np.mean(on - off > REACH * error) == pytest.approx(0.8, abs=0.03)
 
 
+def test_simulated_experiments_detect_harm_as_often_as_planned():
+    plan = plan_holdout(users=20_000, rate=0.1, effect=-300)
+    share, random = plan["share"][0], np.random.default_rng(4)
+    withheld = random.binomial(20_000, share, 4_000)
+    on = random.binomial(20_000 - withheld, 0.1) / (20_000 - withheld)
+    off = random.binomial(withheld, 0.115) / withheld
+    error = np.sqrt(on * (1 - on) / (20_000 - withheld) + off * (1 - off) / withheld)
+    assert np.mean(off - on > REACH * error) == pytest.approx(0.8, abs=0.03)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -108,7 +158,12 @@ def test_simulated_experiments_detect_the_effect_as_often_as_planned():
         ({"share": 1}, "share: 1 is not allowed; allowed: between 0 and 1"),
         ({"share": []}, "share is empty; allowed: at least one"),
         ({"precision": 0}, "precision: 0 is not allowed; allowed: conversions above 0"),
-        ({"effect": 10}, "allowed: conversions above 0 and below the total of 10"),
+        (
+            {"effect": 10},
+            "effect: 10 is not allowed; allowed: conversions above -90 and below the total of 10",
+        ),
+        ({"effect": -90}, "effect: -90 is not allowed"),
+        ({"effect": float("nan")}, "effect: nan is not allowed"),
         ({"effect": "much"}, "effect: 'm' is not allowed"),
         ({"effect": None, "share": {"ads": True}}, "share: True is not allowed"),
         ({"share": 0.1, "power": 1.0}, "power: 1.0 is not allowed"),

@@ -281,6 +281,7 @@ def draw_posterior(objective: Objective, best: Parameters, *, draws: int, seed: 
     others = precision[np.ix_(~is_effect, ~is_effect)]
     across = np.linalg.solve(others, precision[np.ix_(~is_effect, is_effect)])
     marginal = precision[np.ix_(is_effect, is_effect)] - precision[np.ix_(is_effect, ~is_effect)] @ across
+    marginal = _positive_definite(marginal, np.sqrt(np.diag(precision)[is_effect]))
     random = np.random.default_rng(seed)
     at = row[varying][is_effect]
     for deviation in truncated_normals(at, slope, marginal, draws=draws, random=random):
@@ -288,6 +289,15 @@ def draw_posterior(objective: Objective, best: Parameters, *, draws: int, seed: 
         moved[varying[is_effect]] = at + deviation
         moved[varying[~is_effect]] -= np.clip(across @ deviation, -_LARGEST_CHANGE, _LARGEST_CHANGE)
         yield best.unflatten(moved)
+
+
+def _positive_definite(precision: Numbers, scale: Numbers) -> Numbers:
+    """Return a precision matrix whose curvature, which differences of large numbers may lose, is positive."""
+    scales = np.outer(scale, scale)
+    values, vectors = np.linalg.eigh((precision + precision.T) / 2 / scales)
+    if not len(values) or values[0] >= _LEAST_CURVATURE:
+        return precision
+    return np.asarray((vectors * np.maximum(values, _LEAST_CURVATURE)) @ vectors.T * scales)
 
 
 def truncated_normals(

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from scipy.special import expit
 
 from attrib_ds.attribution.incremental.latent_intent.parameters import propensity_weights
 
@@ -20,10 +21,16 @@ if TYPE_CHECKING:
 
 #: Least log-probability of an emission: products of several do not underflow single precision.
 _LEAST_LOG: Final = np.float32(-60)
+#: Largest log-probability of an emission that is not scaled; approximate ones may be above 0.
+_LARGEST_LOG: Final = np.float32(5)
+#: Largest backward probability relative to that of the observed histories.
+_LARGEST_VALUE: Final = np.float32(1e30)
 #: Least scale, whose reciprocal is finite in single precision.
 _TINY: Final = np.float32(1e-36)
 #: Bounds of log-rates, as good as never and always.
 _LOG_RATE_BOUNDS: Final = (-60.0, 6.0)
+#: Bounds of log-factors: products of two are finite in single precision, and rates beyond them are bounded.
+_LOG_FACTOR_BOUNDS: Final = (-30.0, 30.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +81,10 @@ class Rates:
             "share": np.outer(softmax(given.share), propensities).ravel(),
             "start": softmax(given.start @ classes.T),
             "upward": np.exp(np.clip(given.upward @ classes.T, *_LOG_RATE_BOUNDS)),
-            "downward": 1 / (1 + np.exp(-given.downward)),
+            "downward": expit(given.downward),
             "touch": np.exp(np.clip(touch, *_LOG_RATE_BOUNDS)).reshape(len(touch), -1),
-            "pattern_factor": np.exp(given.recent @ tree.patterns.T + given.pattern),
-            "covariate_factor": np.exp(covariates @ tree.covariates.T),
+            "pattern_factor": _factor(given.recent @ tree.patterns.T + given.pattern),
+            "covariate_factor": _factor(covariates @ tree.covariates.T),
         }
         for name, value in rates.items():
             object.__setattr__(self, name, value)
@@ -145,9 +152,9 @@ class Forward:
     filtered : float32 array, shape (n_intents, n_classes, n_branches)
         Probability of each intent and class given the emissions up to the end of the period.
     emission : float32 array, shape (n_intents, n_classes, n_branches)
-        Probability of the emissions of the period.
+        Probability of the emissions of the period, up to a factor of each branch.
     scale : float32 array, shape (n_branches,)
-        Probability of these emissions given all earlier ones.
+        Probability of these emissions given all earlier ones, up to the same factor.
     up : float32 array, shape (n_steps, n_classes, n_branches_before)
         Probability of each transition upwards.
     transition_factor : float32 array, shape (n_steps, n_branches_before)
@@ -177,6 +184,12 @@ def forward_pass(block: list[Period], rates: Rates) -> tuple[list[Forward], floa
         count = len(period.weight)
         factors, conversion_factor, log_factors = _rate_factors(period, rates)
         emission = single["log_emission"] @ factors
+        if emission.max(initial=0) > _LARGEST_LOG:
+            # The approximation of high rates overflows. Only ratios between intents and classes matter, so
+            # the excess of the likeliest goes to the likelihood.
+            excess = np.maximum(emission.max(axis=0), 0)
+            emission -= excess
+            log_likelihood += float(excess.astype(np.float64) @ period.weight)
         np.exp(np.maximum(emission, _LEAST_LOG, out=emission), out=emission)
         emission = emission.reshape(intents, classes, count)
         transition_factor = single["transition"] @ period.adstock_before
@@ -334,7 +347,10 @@ def _backward_pass(total: Gradient, block: list[Period], rates: Rates, forward: 
             total.start += probability.sum(axis=-1)
             return
         value = np.multiply(now.emission, after, out=now.emission)
-        value *= 1 / now.scale
+        # A state with almost no probability would have an infinite value; its product with that vanishes.
+        with np.errstate(over="ignore"):
+            value *= 1 / now.scale
+        np.minimum(value, _LARGEST_VALUE, out=value)
         value = period.branching.collect(value)
         before = forward[number - 1].filtered
         after = np.empty_like(value)
@@ -423,6 +439,11 @@ def _add_emissions(total: Gradient, period: Period, rates: Rates, now: Forward, 
         mean = rates.mean_adstock(adstock)
         total.interaction += (mean * per_factor) @ mean.T
         total.interaction_information += (mean[:, buyers] ** 2 * information) @ (mean[:, buyers] ** 2).T
+
+
+def _factor(logarithms: Numbers) -> Numbers:
+    """Return the exponential of log-factors within their bounds."""
+    return np.asarray(np.exp(np.clip(logarithms, *_LOG_FACTOR_BOUNDS)))
 
 
 def softmax(logarithms: Numbers) -> Numbers:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from attrib_ds.attribution.incremental.categories import standardised
 from attrib_ds.attribution.paths.codes import number_rows
 
 if TYPE_CHECKING:
@@ -339,9 +340,8 @@ class _TreeBuilder:
         touch, event = histories.touch_user, histories.event_user[order]
         when = np.floor(histories.touch_time / settings.step).astype(np.int64) - encoded.first[touch]
         bought = np.floor(histories.event_time[order] / settings.step).astype(np.int64) - encoded.first[event]
-        rows, which = np.unique(histories.covariates, axis=0, return_inverse=True)
-        spread = histories.covariates.std(axis=0)
-        covariates = (rows - histories.covariates.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        _, first, which = np.unique(histories.covariates, axis=0, return_index=True, return_inverse=True)
+        covariates = standardised(histories.covariates)[first]
         return cls(
             encoded,
             settings,

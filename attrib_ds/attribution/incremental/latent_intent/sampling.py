@@ -73,7 +73,8 @@ def sample_users(
 def _inclusion_probabilities(sizes: Numbers | Codes, wanted: float) -> Numbers:
     """Return inclusion probabilities proportional to size, none above 1, that sum to the wanted number."""
     certain = np.zeros(len(sizes), bool)
-    while len(sizes) > wanted:
+    # If rounding leaves slightly less wanted than there are, all become certain.
+    while len(sizes) > wanted and not certain.all():
         rest = (wanted - certain.sum()) / sizes[~certain].sum()
         above = ~certain & (sizes * rest >= 1)
         if not above.any():
