@@ -378,9 +378,13 @@ def _touchpoints(
 def _spend(
     tables: Tables, tree: pd.DataFrame, period: _Period, zone: ZoneInfo, money: Money
 ) -> pd.DataFrame | None:
-    """Sum what was spent on each credited node and day of the period."""
+    """Sum what was spent on each credited node and day of the period; None if the project has no spend.
+
+    A period without spend has no rows, so that results have the same columns in any period.
+    """
     spent = daily_spend(tables.outlays, zone, since=period.since, until=period.spend_until)
-    if spent.empty:
+    outlays = tables.outlays
+    if spent.empty and outlays.filter(outlays.deletedAt.isnull()).count().to_pyarrow().as_py() == 0:
         return None
     spent = money.converted_spend(spent)
     credited = dict(zip(tree["node_id"], tree["credited_id"], strict=True))

@@ -57,7 +57,8 @@ def send_conversions(
     conversions : DataFrame
         One row per conversion.
     email : str
-        Column with email addresses. A conversion without one is stored, but has no touchpoints.
+        Column with email addresses, in any case: they are sent in lower case, in which users are matched. A
+        conversion without one is stored, but has no touchpoints.
     date : str
         Column with the dates of the conversions (datetime or str, UTC without an offset). A day without a
         time, such as ``"2025-01-31"`` or a column of midnights without a time zone, stands for its end in the

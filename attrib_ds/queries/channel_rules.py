@@ -176,7 +176,8 @@ def assign_channels(
     Raises
     ------
     InvalidRequest
-        If the frame has none of the columns, a named column does not exist, or a rule is not allowed.
+        If the frame has none of the columns, a named column does not exist, or there is no rule, or one
+        that is not allowed.
 
     Examples
     --------
@@ -231,6 +232,11 @@ def read_rules(rules: Frame) -> pd.DataFrame:
         raise InvalidRequest(
             f"rules: the column {unknown[0]!r} is not allowed{closest(str(unknown[0]), CONDITIONS)}; "
             f"allowed: channel, {', '.join(CONDITIONS)}",
+            field="rules",
+        )
+    if given.empty:
+        raise InvalidRequest(
+            "rules: there is no rule; allowed: at least one row, such as those of channel_rules()",
             field="rules",
         )
     checked = given.reindex(columns=["channel", *CONDITIONS]).astype(object)

@@ -153,12 +153,14 @@ def text(cell: Any) -> str:
 
 
 def email(cell: Any) -> str:
-    """Return a cell that holds an email address."""
+    """Return an email address as users are matched by it, in lower case (G-052).
+
+    Files write one address in several ways, and the last one sent is the address of the user.
+    """
     try:
-        normal_email(text(cell))
+        return normal_email(text(cell)).lower()
     except ValueError:
         raise Unfit("an email address") from None
-    return text(cell).strip()
 
 
 def number(cell: Any) -> Any:

@@ -6,8 +6,20 @@ Carl (an offline letter 70 days before) 20 EUR. Anna's lead came after shoes and
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
-from attrib_ds import attribute, conversion_paths, errors, event, interaction, list_nodes, node, roll_up
+from attrib_ds import (
+    attribute,
+    conversion_paths,
+    credit_series,
+    errors,
+    event,
+    interaction,
+    list_nodes,
+    node,
+    plots,
+    roll_up,
+)
 
 PERIOD = {"since": "2025-01-01T00:00:00Z", "until": "2025-01-11T00:00:00Z"}
 
@@ -97,6 +109,18 @@ def test_level_credits_the_ancestor_and_brings_spend(shop):
     assert credits["spend"].dropna().to_dict() == pytest.approx({"brand": 10, "letter": 10})
     assert credits.loc["brand", "cpa"] == pytest.approx(10 / (4 / 3))
     assert credits.loc["letter", "roas"] == pytest.approx(3)
+
+
+def test_a_period_without_conversions_or_spend_has_the_columns_of_any_other(shop):
+    order = {"event_type": "order", "statistic": "turnover", "level": "campaign"}
+    quiet = conversion_paths(shop, **order, since="2031-08-04", until="2031-08-11")
+    whole = conversion_paths(shop, **order)
+    for function in (attribute, credit_series):
+        rows = function(quiet, ["linear", "last_touch"])
+        assert rows.empty
+        pd.testing.assert_series_equal(rows.dtypes, function(whole, ["linear", "last_touch"]).dtypes)
+    weeks = credit_series(quiet, "linear", interval="week", date="touch")
+    plots.series(weeks, by="roas", currency="EUR", ax=Figure().subplots())
 
 
 @pytest.mark.slow

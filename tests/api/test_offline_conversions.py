@@ -50,6 +50,18 @@ def test_a_file_becomes_events_of_the_users_with_their_values(shop):
     assert credits["value"].to_dict() == {"EUR": 900.5, "USD": 450.0}
 
 
+def test_the_address_of_a_user_does_not_take_the_case_of_the_file(shop):
+    at.send_conversions(shop, deals(), **COLUMNS)
+    loud = deals(Contact=[" ANNA@EXAMPLE.COM ", "Ben@Example.com"])
+    again = at.send_conversions(shop, loud, **COLUMNS)
+    # The address is that of the first file, so nothing differs.
+    assert again["status"].tolist() == ["processed", "processed"]
+    at.send_conversions(shop, loud.assign(deal_id=["D-3", "D-4"]), **COLUMNS)
+    users = at.search_users(shop, columns=["fields.email", "eventTypesCount.deal"])
+    assert sorted(users["fields.email"]) == ["anna@example.com", "ben@example.com"]
+    assert users["eventTypesCount.deal"].tolist() == [2, 2]
+
+
 def test_a_file_that_is_sent_again_with_further_rows_stores_each_conversion_once(shop):
     first = at.send_conversions(shop, deals(), **COLUMNS)
     longer = pd.concat([deals(), deals().assign(deal_id=["D-3", "D-4"])], ignore_index=True)

@@ -82,8 +82,8 @@ def join_spend(credits: pd.DataFrame, spend: Frame, *, models: list[str]) -> pd.
     """Compute :func:`report_returns` for the named models, including those without any credit."""
     spent = checked_spend(spend)
     old = ["spend", *_RATIOS, *_RATIO_BOUNDS]
-    joined = _with_spend(credits.drop(columns=old, errors="ignore"), spent, models)
-    return with_ratios(joined)
+    credits, spent = in_one_currency(credits.drop(columns=old, errors="ignore"), spent)
+    return with_ratios(_with_spend(credits, spent, models))
 
 
 def compare_models(credits: Frame, *, by: str = "conversions") -> pd.DataFrame:
@@ -249,62 +249,84 @@ def checked_spend(spend: Frame) -> pd.DataFrame:
     return rows.groupby(["node_id", "currency"], dropna=False)["spend"].sum().reset_index()
 
 
-def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -> pd.DataFrame:
-    joined = credits.copy()
-    without = joined["currency"].isna()
-    joined["_monetary"] = ~without
-    named = spent["currency"].dropna().unique()
-    is_unknown = without & _is_money(joined)
-    if is_unknown.any() and (len(named) or not without.all()):
-        _warn_unknown_currency(
-            sorted({*named, *joined["currency"].dropna()}), is_complete=bool(without.all())
-        )
+def in_one_currency(credits: pd.DataFrame, spent: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Fill missing currencies of credits from the spend, and of spend from the credits, if unambiguous.
+
+    Parameters
+    ----------
+    credits : DataFrame
+        With ``conversions``, ``value`` and ``currency``.
+    spent : DataFrame
+        With ``currency``, in every row or in none.
+
+    Returns
+    -------
+    tuple of DataFrame
+        The credits, with a column ``monetary``: whether the value can be divided by the spend; and the spend.
+
+    Raises
+    ------
+    InvalidRequest
+        If a missing currency could be one of several.
+
+    Warns
+    -----
+    UnknownCurrency
+        If values have no currency but the spend or other values have one.
+    """
+    without = credits["currency"].isna()
+    earned, named = (sorted(frame["currency"].dropna().unique()) for frame in (credits, spent))
+    is_unknown = without & _is_money(credits)
+    if is_unknown.any() and (named or earned):
+        _warn_unknown_currency(sorted({*named, *earned}), is_complete=not earned)
+    currencies = credits["currency"]
     # If some conversions have a currency, those without one may be of any, so they stay as they are.
-    if without.all() and len(named):
+    if without.any() and not earned and named:
         if len(named) > 1:
             raise InvalidRequest(
-                f"spend: has {', '.join(sorted(named))}, but the conversions have no currency; allowed: "
-                "spend in one currency",
+                f"spend: has {', '.join(named)}, but the conversions have no currency; allowed: spend in one "
+                "currency",
                 field="spend",
             )
         if is_unknown.any():
             spent = spent.assign(currency=pd.Series(None, index=spent.index, dtype=TEXT))
         else:
-            joined.loc[without, "currency"] = named[0]
-    elif not without.all() and spent["currency"].isna().any():
-        earned = joined["currency"].dropna().unique()
+            currencies = currencies.fillna(named[0])
+    elif earned and spent["currency"].isna().any():
         if len(earned) > 1:
             raise InvalidRequest(
-                f"spend: has no currency, but the conversions are in {', '.join(sorted(earned))}; allowed: a "
-                "column 'currency'",
+                f"spend: has no currency, but the conversions are in {', '.join(earned)}; allowed: a column "
+                "'currency'",
                 field="spend",
             )
         spent = spent.assign(currency=spent["currency"].fillna(earned[0]))
-        spent = spent.groupby(["node_id", "currency"])["spend"].sum().reset_index()
-    if not len(named):
-        joined["_monetary"] = joined["value"].notna()
+    monetary = ~without if named else credits["value"].notna()
+    return credits.assign(currency=currencies, monetary=monetary), spent
+
+
+def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -> pd.DataFrame:
     parts = []
     for model in models:
-        rows = joined[joined["model"] == model]
+        rows = credits[credits["model"] == model]
         merged = rows.merge(spent, on=["node_id", "currency"], how="outer", sort=False, indicator=True)
         merged["model"] = merged["model"].fillna(model)
         only_spend = merged["_merge"] == "right_only"
         merged["node_name"] = merged["node_name"].fillna(names_of(merged["node_id"], {}))
-        is_monetary = bool(rows["_monetary"].any())
-        is_valued = is_monetary or bool(is_unknown.any())
+        # Without any conversion the spend has earned 0.
+        is_monetary = rows.empty or bool(rows["monetary"].any())
+        is_valued = is_monetary or bool(_is_money(rows).any())
         for measure, bounds in BOUNDS.items():
             # A node without touchpoints has no credit for certain, so its bounds are 0 too.
             zero = 0.0 if is_valued or measure != "value" else np.nan
             for column in (measure, *(name for name in bounds if name in rows and rows[name].notna().any())):
                 merged.loc[only_spend, column] = zero
-        merged["_monetary"] = merged["_monetary"].astype("boolean").fillna(is_monetary).astype(bool)
+        merged["monetary"] = merged["monetary"].astype("boolean").fillna(is_monetary).astype(bool)
         merged["_order"] = merged["node_id"].isna()
         merged = merged.sort_values(
             ["_order", "conversions", "node_id", "currency"], ascending=[True, False, True, True]
         )
         parts.append(merged.drop(columns=["_merge", "_order"]))
-    together = pd.concat(parts, ignore_index=True) if parts else joined.assign(spend=np.nan)
-    return together.rename(columns={"_monetary": "monetary"})
+    return pd.concat(parts, ignore_index=True) if parts else credits.assign(spend=np.nan)
 
 
 def _is_money(credits: pd.DataFrame) -> pd.Series[Any]:

@@ -10,10 +10,11 @@ import pandas as pd
 
 from attrib_ds.attribution.calendar import first_days, labels, local_days, starts_of, zone_of
 from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
-from attrib_ds.attribution.credits.returns import checked_spend, with_ratios
+from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
 from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.engines.sums import total
 from attrib_ds.attribution.models.path_models import PathModel
+from attrib_ds.attribution.paths.frame_dates import ALLOWED, local_days_of
 from attrib_ds.attribution.paths.money import OCCURRED, ORIGINAL
 from attrib_ds.attribution.paths.path_inputs import STATE
 from attrib_ds.attribution.paths.paths import require_paths
@@ -68,9 +69,10 @@ def credit_series(
         IANA name of the time zone in which periods begin, such as ``"Europe/Paris"``; by default that of the
         project, or UTC.
     spend : DataFrame, optional
-        One row or more per node and day: ``node_id`` (str), ``date`` (datetime or str), ``spend`` (number, 0
-        or more) and, with several currencies, ``currency`` (str). Each amount belongs to the period of its
-        date. By default the spend of the paths, if it is by day.
+        One row or more per node and day: ``node_id`` (str), ``date`` (datetime, date or ISO 8601 str),
+        ``spend`` (number, 0 or more) and, with several currencies, ``currency`` (str). Each amount belongs
+        to the period of its date; a date without a time is a day in ``timezone``. By default the spend of the
+        paths, if it is by day.
 
     Returns
     -------
@@ -86,7 +88,14 @@ def credit_series(
     ------
     InvalidRequest
         If a model is unknown or does not credit touchpoints, an argument is not allowed, the paths have no
-        dates, or no state for ``date="state"``, or ``spend`` has no dates.
+        dates, or no state for ``date="state"``, ``spend`` has no dates or ambiguous ones, or the currency of
+        conversions or spend is missing and ambiguous.
+
+    Warns
+    -----
+    UnknownCurrency
+        If values have no currency but the spend or other values have one; their ``currency`` and ``roas`` are
+        null.
 
     See Also
     --------
@@ -130,8 +139,7 @@ def credit_series(
     for label, model in chosen.items():
         if isinstance(model, PathModel) and sequences is not None:
             by_day[label] = _by_shares(model, sequences, dated, zone)
-    parts = [_summed(by_day[label], interval, spent).assign(model=label) for label in chosen]
-    series = pd.concat(parts, ignore_index=True)
+    series = _by_period({label: by_day[label] for label in chosen}, interval, spent)
     series["start"] = starts_of(series["start"], zone)
     series["model"] = series["model"].astype(TEXT)
     series["node_name"] = paths.names(series["node_id"])
@@ -274,15 +282,14 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
     if spend is None or "date" not in spend.columns:
         return None
     checked_spend(spend)
-    dates = pd.to_datetime(spend["date"], utc=True, errors="coerce")
-    is_missing = np.asarray(dates.isna())
+    days = local_days_of(spend["date"], zone)
+    is_missing = np.asarray(days.isna())
     if is_missing.any():
         row = int(is_missing.argmax())
-        date = spend["date"].iloc[row]
+        date = spend["date"].tolist()[row]
         found = "missing" if pd.isna(date) else repr(date)
         raise InvalidRequest(
-            f"spend: the column 'date' is {found} in row {row}; allowed: dates, "
-            "timestamps or strings such as '2025-01-31'",
+            f"spend: the column 'date' is {found} in row {row}; allowed: {ALLOWED}",
             field="spend",
         )
     currency = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
@@ -290,7 +297,7 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
         {
             "node_id": spend["node_id"].astype(TEXT),
             "currency": currency.astype(TEXT),
-            "day": _local(dates, zone),
+            "day": days,
             "spend": pd.to_numeric(spend["spend"]).astype("float64"),
         }
     )
@@ -301,12 +308,24 @@ def _local(instants: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
     return pd.Series(local, index=instants.index)
 
 
+def _by_period(by_day: dict[str, pd.DataFrame], interval: str, spend: pd.DataFrame | None) -> pd.DataFrame:
+    """Sum the days of each model into periods, and join the spend of each period to its credit."""
+    rows = pd.concat([rows.assign(model=label) for label, rows in by_day.items()], ignore_index=True)
+    if spend is not None:
+        rows, spend = in_one_currency(rows, spend)
+    parts = [
+        _summed(rows[rows["model"] == label].drop(columns="model"), interval, spend).assign(model=label)
+        for label in by_day
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
 def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd.DataFrame:
-    """Sum days into periods, and join the spend of each period to its credit."""
     counts = ["conversions", "value"]
     if spend is not None:
-        has_money = rows["currency"].notna().any() or spend["currency"].isna().all()
-        rows, spend = _in_one_currency(rows, spend)
+        # Without any conversion the spend has earned 0.
+        is_monetary = rows.empty or bool(rows["monetary"].any())
+        is_valued = rows.empty or bool(rows["value"].notna().any())
         rows = pd.concat([rows, spend.assign(conversions=0.0)], ignore_index=True)
         counts.append("spend")
     days = pd.to_datetime(rows["day"]).astype("datetime64[us]")
@@ -315,32 +334,8 @@ def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd
     summed = placed.groupby(keys, dropna=False)[counts].sum(min_count=1).reset_index()
     if spend is not None:
         # A node with spend and no credit has a value of 0 if conversions have values.
-        summed["value"] = summed["value"].fillna(0.0 if rows["value"].notna().any() else np.nan)
-        # Values without a currency are no money beside spend that has one.
-        summed = with_ratios(summed.assign(monetary=bool(has_money)))
+        summed["value"] = summed["value"].fillna(0.0 if is_valued else np.nan)
+        summed = with_ratios(summed.assign(monetary=is_monetary))
     order = summed.assign(unattributed=summed["node_id"].isna())
     order = order.sort_values(["start", "unattributed", "node_id", "currency"])
     return summed.loc[order.index]
-
-
-def _in_one_currency(rows: pd.DataFrame, spend: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Fill missing currencies of credit from the spend, and of spend from the credit, if unambiguous.
-
-    If some credit has a currency, credit without one may be of any, so it stays as it is.
-    """
-    earned, spent = (set(frame["currency"].dropna()) for frame in (rows, spend))
-    if earned:
-        spent = set()
-    for name, frame, others in (("conversions", rows, spent), ("spend", spend, earned)):
-        if frame["currency"].isna().any() and len(others) > 1:
-            raise InvalidRequest(
-                f"spend: {name} without a currency could be {', '.join(sorted(others))}; allowed: spend in "
-                "one currency, or a currency for all of it",
-                field="spend",
-            )
-    of_rows, of_spend = (next(iter(currencies), None) for currencies in (spent, earned))
-    if of_rows is not None:
-        rows = rows.assign(currency=rows["currency"].fillna(of_rows))
-    if of_spend is not None:
-        spend = spend.assign(currency=spend["currency"].fillna(of_spend))
-    return rows, spend

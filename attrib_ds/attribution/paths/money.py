@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import ibis
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 from attrib_ds.attribution.engines.sums import total
+from attrib_ds.attribution.paths.frame_dates import ALLOWED, read_dates
 from attrib_ds.attribution.paths.tree import lazy
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.dtypes import TEXT
@@ -252,15 +252,13 @@ def _refuse_other_currencies(later: ir.Table) -> None:
 def _checked(rates: Frame) -> pd.DataFrame:
     rates = read_frame("rates", rates, ("currency", "date", "rate"))
     currencies = rates["currency"].astype(TEXT)
-    # Numbers are ambiguous: they may be days or seconds.
-    texts = rates["date"] if not is_numeric_dtype(rates["date"]) else pd.Series(pd.NaT, index=rates.index)
-    dates = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601").dt.tz_localize(None)
+    dates = read_dates(rates["date"]).dt.tz_localize(None)
     # Nanoseconds cannot represent the year 9999.
     dates = dates.astype("datetime64[us]")
     worth = pd.to_numeric(rates["rate"], errors="coerce").astype("float64")
     faults = (
         ("currency", currencies.isna(), "is missing"),
-        ("date", dates.isna(), "is not a date; allowed: dates, instants or text such as '2025-01-31'"),
+        ("date", dates.isna(), f"is not a date; allowed: {ALLOWED}"),
         ("rate", ~np.isfinite(worth) | (worth <= 0), "is not a rate; allowed: numbers above 0"),
         (
             "date",

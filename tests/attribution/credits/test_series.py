@@ -161,6 +161,18 @@ def test_the_returns_of_all_periods_are_those_of_attribute():
     assert found.tolist() == pytest.approx(expected["roas"].tolist(), nan_ok=True)
 
 
+def test_spend_of_a_day_belongs_to_that_day_in_any_time_zone():
+    spend = SPEND.assign(date=["2025-01-01", "2025-02-01", "2025-02-28"])
+    rows = credit_series(
+        Paths.from_frames(TOUCHPOINTS, ORDERS),
+        "linear",
+        interval="month",
+        timezone="America/New_York",
+        spend=spend,
+    )
+    assert rows.groupby("month")["spend"].sum().to_dict() == {"2025-01": 4.0, "2025-02": 10.0}
+
+
 def test_values_that_are_no_money_have_no_return():
     counts = Paths.from_frames(TOUCHPOINTS, ORDERS.drop(columns=["value", "currency"]))
     rows = credit_series(counts, "linear", interval="month", spend=SPEND)
@@ -181,7 +193,7 @@ def test_a_missing_currency_is_filled_from_the_other_side():
     assert set(credit_series(plain, "linear")["currency"]) == {"EUR"}
     several = counts.with_spend(SPEND.assign(currency=["EUR", "USD", "EUR"]))
     with pytest.raises(
-        errors.InvalidRequest, match="spend: conversions without a currency could be EUR, USD; allowed"
+        errors.InvalidRequest, match="spend: has EUR, USD, but the conversions have no currency; allowed"
     ):
         credit_series(several, "linear")
 
@@ -190,9 +202,9 @@ def test_a_missing_currency_is_filled_from_the_other_side():
 def test_credit_without_a_currency_is_not_merged_into_another_currency():
     orders = ORDERS.assign(currency=["EUR", None, "EUR"])
     for spend in (SPEND, SPEND.drop(columns="currency")):
-        rows = credit_series(
-            Paths.from_frames(TOUCHPOINTS, orders).with_spend(spend), "linear", interval="year"
-        )
+        paths = Paths.from_frames(TOUCHPOINTS, orders).with_spend(spend)
+        with pytest.warns(errors.UnknownCurrency, match="some values have no currency, .* in EUR"):
+            rows = credit_series(paths, "linear", interval="year")
         email = rows[rows["node_id"] == "email"]
         assert dict(zip(email["currency"].fillna("none"), email["value"], strict=True)) == {
             "EUR": 15.0,
@@ -205,6 +217,12 @@ def test_credit_without_a_currency_is_not_merged_into_another_currency():
     ("spend", "message"),
     [
         (SPEND.assign(date=["2025-01-01", "soon", "2025-01-01"]), "spend: .*'date' is 'soon' in row 1"),
+        (
+            SPEND.assign(date=["2025-01-01", "01.02.2025", "13.02.2025"]),
+            "'date' is '01.02.2025' in row 1; .*ISO",
+        ),
+        (SPEND.assign(date=["13.02.2025", "01.02.2025", "2025-01-01"]), "'date' is '13.02.2025' in row 0"),
+        (SPEND.assign(date=[45689, 45690, 45691]), "'date' is 45689 in row 0; allowed: dates, timestamps"),
         (SPEND.assign(date=[None, "2025-01-01", "2025-01-01"]), "spend: .*'date' is missing in row 0"),
         (SPEND.assign(spend=[1.0, -2.0, 3.0]), "spend: .*'spend' is -2.0 in row 1; allowed: 0 or more"),
         (SPEND.drop(columns="node_id"), "spend: no column 'node_id'"),
@@ -213,6 +231,48 @@ def test_credit_without_a_currency_is_not_merged_into_another_currency():
 def test_bad_spend_is_refused_by_name(spend, message):
     with pytest.raises(errors.InvalidRequest, match=message):
         credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(spend), "linear")
+
+
+def test_values_of_unknown_currency_are_not_labelled_with_that_of_the_spend():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS.drop(columns="currency"))
+    with pytest.warns(errors.UnknownCurrency, match="values have no currency, .* in EUR") as caught:
+        rows = credit_series(paths, ["linear", "last_touch"], interval="year", spend=SPEND)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert rows[["currency", "roas"]].isna().all(axis=None)
+    linear = rows[rows["model"] == "linear"].set_index(rows["node_name"][:4])
+    assert linear["value"].to_dict() == {"email": 27.0, "radio": 0.0, "search": 15.0, "unattributed": 5.0}
+    assert linear["spend"].dropna().to_dict() == {"radio": 8.0, "search": 6.0}
+    # 6 EUR for half a conversion.
+    assert linear["cpa"].dropna().to_dict() == {"search": 12.0}
+
+
+@pytest.mark.parametrize("spend", [SPEND, SPEND.drop(columns="currency"), SPEND.iloc[:0]])
+def test_columns_do_not_depend_on_conversions_or_spend(spend):
+    busy = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
+    quiet = Paths.from_frames(TOUCHPOINTS, ORDERS.iloc[:0]).with_spend(spend)
+    for function in (credit_series, attribute):
+        rows = function(quiet, "linear")
+        pd.testing.assert_series_equal(rows.dtypes, function(busy, "linear").dtypes)
+        without_spend = function(busy.with_spend(SPEND.iloc[:0]), "linear")
+        pd.testing.assert_series_equal(without_spend.dtypes, rows.dtypes)
+        assert without_spend[["spend", "cpa", "roas"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("function", [credit_series, attribute])
+def test_spend_without_any_conversion_has_earned_nothing(function):
+    quiet = Paths.from_frames(TOUCHPOINTS, ORDERS.iloc[:0])
+    spend = SPEND.assign(currency=["EUR", "CHF", "EUR"])
+    rows = function(quiet.with_spend(spend), ["linear", "last_touch"]).sort_values(["model", "spend"])
+    assert rows[["node_id", "currency", "spend"]].to_numpy().tolist() == 2 * [
+        ["search", "CHF", 2.0],
+        ["search", "EUR", 4.0],
+        ["radio", "EUR", 8.0],
+    ]
+    assert rows.get("share", pd.Series(0.0)).eq(0.0).all()
+    for column in ("conversions", "value", "roas"):
+        assert rows[column].tolist() == [0.0] * 6
+    assert rows["cpa"].isna().all()
 
 
 def test_no_conversions_give_an_empty_series_with_all_columns():
