@@ -15,8 +15,8 @@
         └── ProjectInUse    503  another process holds the project's file
 
 Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
-:class:`IgnoredColumns`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`, :class:`TruncatedUsers`,
-:class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`.
+:class:`RejectedRows`, :class:`UnmatchedUsers`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`,
+:class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = [
     "ConfoundingWarning",
     "ContaminatedHoldout",
     "Forbidden",
-    "IgnoredColumns",
     "InvalidRequest",
     "NoConversions",
     "NotFound",
     "NotSupported",
     "ProjectInUse",
+    "RejectedRows",
     "ServiceFailure",
     "TooManyRequests",
     "TruncatedUsers",
@@ -56,6 +56,7 @@ __all__ = [
     "UnevenHoldout",
     "UnknownCurrency",
     "UnknownFields",
+    "UnmatchedUsers",
 ]
 
 #: Packages whose frames a warning passes on the way to the caller; dispatch by type adds one of functools.
@@ -199,8 +200,12 @@ class NoConversions(UserWarning):
     """An export has no event of the names that are conversions."""
 
 
-class IgnoredColumns(UserWarning):
-    """A file has columns with parts of the traffic source that are not used."""
+class RejectedRows(UserWarning):
+    """Rows of a file or frame could not be read and are left out."""
+
+
+class UnmatchedUsers(UserWarning):
+    """No conversion has a user of any touchpoint, so that all conversions are unattributed."""
 
 
 class ConfoundingWarning(UserWarning):

@@ -11,6 +11,7 @@ import pandas as pd
 import attrib_ds as at
 from attrib_ds.commands.output import show, show_error
 from attrib_ds.contract.currencies import CURRENCIES
+from attrib_ds.errors import RejectedRows
 from attrib_ds.importers.column_options import LISTED, OPTIONS
 from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
 from attrib_ds.plots.report import side_by_side, write_report
@@ -58,7 +59,9 @@ def attribute(options: argparse.Namespace) -> None:
         show(f"Columns of {kind}: {', '.join(_shown(role, column) for role, column in columns.items())}")
     _report_rejected(rejected, options.out)
     for warning in caught:
-        show_error(str(warning.message))
+        # The report of rejected rows says more, and has those of the spend.
+        if not issubclass(warning.category, RejectedRows):
+            show_error(str(warning.message))
     _print_credited(credits, confidence=options.confidence)
     if options.out is not None:
         notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
@@ -78,7 +81,10 @@ def _attributed(options: argparse.Namespace) -> tuple[FilePaths, pd.DataFrame, p
     spend, rejected = None, read.rejected
     if options.spend is not None:
         spend, rejected_spend = read_spend(
-            options.spend, columns=_columns(options), currency=_currency(options)
+            options.spend,
+            columns=_columns(options),
+            currency=_currency(options),
+            touchpoint_node=read.columns.get("touchpoints", {}).get("node"),
         )
         rejected = pd.concat([rejected, rejected_spend], ignore_index=True)
     credits = at.attribute(read.paths, models, confidence=options.confidence, spend=spend)

@@ -26,7 +26,13 @@ COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "user": (
         "user_id", "user", "customer_id", "customer", "client_id", "visitor_id", "cookie_id", "cookie",
         "person_id", "contact_id", "profile_id", "stitched_user_id", "user_identifier", "anonymous_id",
-        "user_pseudo_id", "domain_userid", "network_userid", "full_visitor_id", "uid", "session_id",
+        "user_pseudo_id", "domain_userid", "network_userid", "full_visitor_id", "device_id", "uid",
+        "session_id",
+    ),
+    # Names of users that identify a device or browser if there is a user too.
+    "device": (
+        "anonymous_id", "user_pseudo_id", "domain_userid", "network_userid", "full_visitor_id", "client_id",
+        "visitor_id", "cookie_id", "cookie", "device_id",
     ),
     "node": (
         "node_id", "node", "channel", "marketing_channel", "channel_name", "channel_grouping",

@@ -59,6 +59,19 @@ _WANTED: Final = (
     "currency",
     "ignore_referrer",
 )
+#: Columns of a traffic source in flattened queries; an export's first family is used. The columns
+#: ``traffic_source_*`` are not among them: they are those of the user's first session.
+_FAMILIES: Final[tuple[dict[str, tuple[str, ...]], ...]] = tuple(
+    {
+        "source": (f"{prefix}source",),
+        "medium": (f"{prefix}medium",),
+        "campaign": (f"{prefix}campaign", f"{prefix}campaign_name"),
+        "campaign_id": (f"{prefix}campaign_id",),
+        "content": (f"{prefix}content", f"{prefix}ad_content"),
+        "term": (f"{prefix}term",),
+    }
+    for prefix in ("manual_", "utm_", "session_", "session_manual_")
+)
 #: Fields of an event that identify the traffic source.
 _MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term", "gclid", "dclid")
 #: A session id is the session's start in seconds, unless an app or a server set another one.
@@ -116,6 +129,8 @@ def read_ga4(
     -----
     NoConversions
         If no event has the name of a conversion; the message lists the names in the export.
+    RejectedRows
+        If rows cannot be read; the message has their number and the first reason.
 
     Examples
     --------
@@ -196,8 +211,8 @@ def _columns(export: Export) -> dict[str, str]:
         "first_campaign": export.text("traffic_source.name"),
         "channel": export.text(f"{last_click}.cross_channel_campaign.default_channel_group"),
         "transaction": export.text("ecommerce.transaction_id", "transaction_id"),
-        "purchase_revenue": _number(export, "purchase_revenue"),
-        "revenue_in_usd": _number(export, "purchase_revenue_in_usd"),
+        "purchase_revenue": export.text("ecommerce.purchase_revenue", "purchase_revenue"),
+        "revenue_in_usd": export.text("ecommerce.purchase_revenue_in_usd", "purchase_revenue_in_usd"),
         "agent": NULL_TEXT,
         "browser": export.text("device.web_info.browser", "device.browser"),
         "browser_version": export.text("device.web_info.browser_version", "device.browser_version"),
@@ -214,12 +229,18 @@ def _columns(export: Export) -> dict[str, str]:
     for name in ("content", "term"):
         fields[f"last_{name}"] = export.text(f"{last_click}.manual_campaign.{name}")
     # Columns of flattened queries and of Fivetran, one for each parameter.
-    flat = {f"flat_{name}": export.text(f"param_{name}", f"event_params_{name}", name) for name in _WANTED}
+    flat = {f"flat_{name}": export.text(*_flat_names(name)) for name in _WANTED}
+    if not any(
+        export.column(name) for mark in ("source", "medium", "campaign") for name in _flat_names(mark)
+    ):
+        family = next((names for names in _FAMILIES if export.column(*names["source"])), {})
+        flat |= {f"flat_{mark}": export.text(*names) for mark, names in family.items()}
     return fields | flat | _params(export)
 
 
-def _number(export: Export, name: str) -> str:
-    return f"TRY_CAST({export.text(f'ecommerce.{name}', name)} AS DOUBLE)"
+def _flat_names(name: str) -> tuple[str, ...]:
+    """Return the columns of a parameter in flattened queries."""
+    return f"param_{name}", f"event_params_{name}", name
 
 
 def _micros(export: Export) -> str:
@@ -365,6 +386,8 @@ def _create_conversions(connection: duckdb.DuckDBPyConnection, references_by_nam
         "p_currency IS NULL AND revenue_in_usd IS NOT NULL "
         "AND (purchase_revenue IS NOT NULL OR p_value IS NULL)"
     )
+    revenue = f"CASE WHEN {in_usd} THEN revenue_in_usd ELSE coalesce(purchase_revenue, p_value) END"
+    is_broken = f"({revenue} IS NOT NULL AND try_cast({revenue} AS DOUBLE) IS NULL)"
     columns = {
         "source_id": f"coalesce({', '.join(named)}, event_key)",
         "kind": reference_sql("event_name", references_by_name),
@@ -372,9 +395,16 @@ def _create_conversions(connection: duckdb.DuckDBPyConnection, references_by_nam
         # A user who signed in later in the session has the account from the start.
         "account": "coalesce(source_events.account, sessions.account)",
         "device": "source_events.device",
-        "amount": f"CASE WHEN {in_usd} THEN revenue_in_usd "
-        "ELSE coalesce(purchase_revenue, try_cast(p_value AS DOUBLE)) END",
+        "amount": f"try_cast({revenue} AS DOUBLE)",
         "currency": f"CASE WHEN {in_usd} THEN 'USD' ELSE p_currency END",
     }
-    rows = f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
+    is_conversion = f"{columns['kind']} IS NOT NULL"
+    connection.execute(
+        "INSERT INTO rejected SELECT file, row, "
+        f"concat('the revenue of a conversion is not a number: ', chr(39), {revenue}, chr(39)) "
+        f"FROM source_events WHERE {is_conversion} AND {is_broken}"
+    )
+    rows = (
+        f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {is_conversion} AND NOT {is_broken}"
+    )
     create_table(connection, "conversions", CONVERSIONS, columns, rows)

@@ -6,13 +6,14 @@ import warnings
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
+import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.contract.currencies import CURRENCIES, EXPECTED
 from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest, NoConversions
+from attrib_ds.errors import InvalidRequest, NoConversions, RejectedRows, warn
 from attrib_ds.importers.journeys import REVENUE, SOURCE_ID, Journeys
-from attrib_ds.importers.traffic import Traffic, chain, referrer_type, tree
+from attrib_ds.importers.traffic import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.queries.channel_rules import channel_rules, channels_of, read_rules
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import literal, quoted
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import duckdb
-    import pandas as pd
 
     from attrib_ds.records.input_frames import Frame
 
@@ -209,14 +209,30 @@ def assemble(
         """
     ).to_arrow_table()
     (total,) = connection.execute("SELECT count(*) FROM conversions").fetchall()[0]
-    rejected = connection.execute("SELECT file, row, reason FROM rejected ORDER BY ALL").to_arrow_table()
+    rejected = to_pandas(
+        connection.execute("SELECT file, row, reason FROM rejected ORDER BY ALL").to_arrow_table()
+    )
+    _warn_of_rejected(rejected)
     return Journeys(
         interactions=to_pandas(interactions),
         events=to_pandas(events),
         nodes=nodes,
         hits=to_pandas(hits),
-        rejected=to_pandas(rejected),
+        rejected=rejected,
         repeated=total - events.num_rows,
+    )
+
+
+def _warn_of_rejected(rejected: pd.DataFrame) -> None:
+    if not len(rejected):
+        return
+    first = rejected.iloc[0]
+    place = first["file"] if pd.isna(first["row"]) else f"row {first['row']} of {first['file']}"
+    count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
+    warn(
+        f"{count} could not be read; the first is {place} ({printable(first['reason'])}). "
+        "The others are used, and the attribute rejected lists those that are not",
+        RejectedRows,
     )
 
 
@@ -257,13 +273,7 @@ def _create_nodes(connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | N
         f"SELECT traffic, {', '.join(f'any_value({name}) AS {name}' for name in _TRAFFIC)}, "
         "min(started) AS started FROM visits GROUP BY traffic ORDER BY traffic"
     ).to_arrow_table()
-    given = distinct.select(["source", "medium", "campaign"])
-    defaults = channels_of(given, read_rules(channel_rules())).to_pylist()
-    labels = [None] * len(defaults) if rules is None else channels_of(given, rules).to_pylist()
-    chains = [
-        chain(Traffic(**_traffic(row, default)), label)
-        for row, default, label in zip(distinct.to_pylist(), defaults, labels, strict=True)
-    ]
+    chains = chains_of(distinct, rules)
     leaves = [nodes[-1] for nodes in chains]
     sources = pa.table(
         {
@@ -296,8 +306,20 @@ def _create_nodes(connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | N
     return to_pandas(pa.table(texts | {"createdAt": dates, "updatedAt": dates}))
 
 
-def _traffic(row: Mapping[str, Any], default: str) -> dict[str, Any]:
-    return {name: row[name] for name in _TRAFFIC} | {"channel": row["channel"] or default}
+def chains_of(rows: pa.Table, rules: pd.DataFrame | None = None) -> list[tuple[Node, ...]]:
+    """Return the nodes of each row, from the root down; columns are fields of a traffic source.
+
+    Rules, if there are any, name the channels.
+    """
+    missing = pa.nulls(rows.num_rows, pa.string())
+    given = pa.table({name: rows[name] if name in rows.column_names else missing for name in _TRAFFIC})
+    of_source = given.select(["source", "medium", "campaign"])
+    defaults = channels_of(of_source, read_rules(channel_rules())).to_pylist()
+    labels = [None] * len(defaults) if rules is None else channels_of(of_source, rules).to_pylist()
+    return [
+        chain(Traffic(**(row | {"channel": row["channel"] or default})), label)
+        for row, default, label in zip(given.to_pylist(), defaults, labels, strict=True)
+    ]
 
 
 def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:

@@ -139,6 +139,8 @@ class Journeys:
         if events[amount].notna().any():
             names |= {amount: "value", f"{REVENUE}.currency": "currency"}
         conversions = events[[name for name in names if name in events.columns]].rename(columns=names)
+        if "value" in conversions.columns:
+            conversions = _completed(conversions)
         paths = Paths.from_frames(touchpoints, conversions, lookback=lookback, touch="touch_id")
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         return replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]])
@@ -146,3 +148,13 @@ class Journeys:
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())
         return f"<Journeys of {counts}, {len(self.nodes):,} nodes; {len(self.rejected):,} rows rejected>"
+
+
+def _completed(conversions: pd.DataFrame) -> pd.DataFrame:
+    """Count conversions without a value as 0, in the currency of the others if they have one."""
+    if "currency" in conversions.columns:
+        currencies = conversions["currency"].dropna().unique()
+        if len(currencies) == 1:
+            conversions["currency"] = conversions["currency"].mask(conversions["value"].isna(), currencies[0])
+    conversions["value"] = conversions["value"].fillna(0.0)
+    return conversions

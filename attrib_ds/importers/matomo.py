@@ -76,6 +76,8 @@ def read_matomo(
     -----
     NoConversions
         If there is no order and no goal; the message lists the types of actions.
+    RejectedRows
+        If rows cannot be read; the message has their number and the first reason.
 
     Examples
     --------
@@ -212,6 +214,7 @@ def _create_conversions(connection: duckdb.DuckDBPyConnection) -> None:
     # A goal is converted once per visit, or once per page if the goal allows several conversions.
     goal = "visit || '.' || goalId || '.' || coalesce(goalPageId, timestamp)"
     revenue = "try_cast(revenue AS DOUBLE)"
+    is_broken = f"(revenue IS NOT NULL AND {revenue} IS NULL)"
     columns = {
         "source_id": f"CASE WHEN {is_order} THEN coalesce(orderId, visit || '.' || timestamp) "
         f"ELSE {goal} END",
@@ -224,4 +227,10 @@ def _create_conversions(connection: duckdb.DuckDBPyConnection) -> None:
     }
     wanted = f"({is_order} OR (type = 'goal' AND goalId IS NOT NULL))"
     rows = f"FROM actions WHERE {wanted} AND try_cast(timestamp AS BIGINT) IS NOT NULL"
+    connection.execute(
+        "INSERT INTO rejected SELECT 'visits', NULL, concat('action ', number, ' of visit ', visit, "
+        f"' (', type, ') has revenue that is not a number: ', chr(39), revenue, chr(39)) "
+        f"{rows} AND {is_broken}"
+    )
+    rows += f" AND NOT {is_broken}"
     create_table(connection, "conversions", CONVERSIONS, columns, rows)

@@ -5,7 +5,6 @@ Rows that cannot be read are listed with the reason; the others are used.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import IgnoredColumns, InvalidRequest
+from attrib_ds.errors import InvalidRequest, UnmatchedUsers, warn
 from attrib_ds.importers.column_names import LEVEL_NAMES
 from attrib_ds.importers.conversion_names import references
-from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, create_table
+from attrib_ds.importers.journey_tables import CONVERSIONS, VIEWS, VISITS, assemble, chains_of, create_table
 from attrib_ds.importers.own_table import Named, OwnTable
+from attrib_ds.importers.user_columns import user_columns
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import literal
 
@@ -66,6 +66,7 @@ def read_journeys(
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
     event_type: str = "conversion",
+    stitch: bool = True,
     channels: Frame | None = None,
     dayfirst: bool | None = None,
     aggregate: bool = False,
@@ -79,16 +80,21 @@ def read_journeys(
     conversions : str, Path or DataFrame, optional
         One row per conversion; without it, touchpoints whose flag column is 1 or true are conversions.
     columns : mapping of str to str or list of str, optional
-        Column by role (``user``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``, ``value``,
-        ``currency``), for columns without a common name; ``conversion_user`` and ``conversion_date`` if
-        conversions have others than touchpoints. Several columns for ``node`` make a tree: those of a source,
-        medium, campaign, ad group, ad or keyword as in exports, others as the levels channel, campaign,
-        adset, ad and keyword, in the order given. By default a column of nodes or channels, else the columns
-        of source, medium and campaign. Times without an offset are UTC.
+        Column by role (``user``, ``device``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``,
+        ``value``, ``currency``), for columns without a common name; ``conversion_user`` and
+        ``conversion_date`` if conversions have others than touchpoints. By default the users are those of a
+        column that both tables have, if there is one, and devices are used beside users. Several columns for
+        ``node`` make a tree: those of a source, medium, campaign, ad group, ad or keyword as in exports,
+        others as the levels channel, campaign, adset, ad and keyword, in the order given. By default a column
+        of nodes or channels, else the columns of source, medium and campaign. Times without an offset are
+        UTC.
     currency : str, optional
         Currency of values that have none. Values of unknown currency have no ROAS beside spend in one.
     event_type : str, default "conversion"
         Event type of the conversions in a project.
+    stitch : bool, default True
+        Whether to assign rows without a user to the user seen on the same device, if there is exactly one and
+        the tables have columns of users and of devices.
     channels : DataFrame, optional
         Rules that assign each node its channel, from :func:`channel_rules`; by default as they are, and the
         node itself if it is not made of a source and medium.
@@ -112,6 +118,13 @@ def read_journeys(
         If a file, column or role does not exist, there are no readable rows, identifiers of conversions are
         not unique, or ``currency`` is not a currency code.
 
+    Warns
+    -----
+    RejectedRows
+        If rows cannot be read; the message has their number and the first reason.
+    UnmatchedUsers
+        If no conversion has a user of any touchpoint.
+
     Examples
     --------
     >>> import pandas as pd
@@ -131,22 +144,23 @@ def read_journeys(
             raise InvalidRequest.choice("columns", role, OPTIONS)
     connection = duckdb.connect()
     touch_table = OwnTable(connection, touchpoints, "touchpoints", dayfirst=dayfirst)
-    touch_table.take_word("user", touch_table.find("user", named))
-    touch_table.take_node(touch_table.find_node(named))
-    touch_table.take_instant("date", touch_table.find("date", named))
-    touch_table.take_word("touch", touch_table.find("touch", named, required=False))
-    points, rejected = touch_table.read()
     has_own_table = conversions is not None
     conversion_table = OwnTable(
         connection, touchpoints if conversions is None else conversions, "conversions", dayfirst=dayfirst
     )
+    of_touchpoints, of_conversions = user_columns(touch_table, conversion_table, named)
+    touch_table.take_user(of_touchpoints.user, of_touchpoints.device)
+    touch_table.take_node(touch_table.find_node(named))
+    touch_table.take_instant("date", touch_table.find("date", named))
+    touch_table.take_word("touch", touch_table.find("touch", named, required=False))
+    points, rejected = touch_table.read()
     where = "true"
     if not has_own_table:
         flag = conversion_table.find("flag", named)
         where = f"coalesce({conversion_table.source.flag(flag or '')}, false)"
-    for role in ("user", "date"):
-        if f"conversion_{role}" in named:
-            named[role] = named[f"conversion_{role}"]
+    if "conversion_date" in named:
+        named["date"] = named["conversion_date"]
+    conversion_table.take_user(of_conversions.user, of_conversions.device)
     events, rejected_conversions = _read_conversions(
         conversion_table,
         named,
@@ -156,18 +170,45 @@ def read_journeys(
         aggregate=aggregate,
     )
     _create_visits(connection, points)
-    _create_conversions(connection, events, reference)
+    # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
+    is_end = has_own_table and conversion_table.has_days_only("date")
+    _create_conversions(connection, events, reference, is_end=is_end)
     if has_own_table:
         # A single file for both has the same rejected rows.
         rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
     connection.register("rejected_rows", pa.Table.from_pandas(rejected, preserve_index=False))
     connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM rejected_rows")
     create_table(connection, "views", VIEWS, dict.fromkeys(VIEWS, "NULL"), "WHERE false")
-    journeys = assemble(
-        connection, "journeys", stitch=False, currency=currency, channels=channels, has_units=False
+    # Orders, too, tell whose device it is.
+    connection.execute(
+        "CREATE TABLE sightings AS SELECT device, account FROM visits "
+        "UNION ALL SELECT device, account FROM conversions"
     )
-    return replace(
-        journeys, columns={"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
+    journeys = assemble(
+        connection,
+        "journeys",
+        stitch=stitch,
+        currency=currency,
+        channels=channels,
+        has_units=False,
+        sightings="sightings",
+    )
+    columns_used = {"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
+    _warn_of_strangers(journeys, columns_used)
+    return replace(journeys, columns=columns_used)
+
+
+def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
+    """Warn if no conversion has a user of any touchpoint, so that nothing can be attributed."""
+    if journeys.events["userId"].isin(journeys.interactions["userId"]).any():
+        return
+    used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
+    warn(
+        f"no user of a conversion ({used['conversions']}) occurs among those of the touchpoints "
+        f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
+        "columns={'user': COLUMN, 'conversion_user': COLUMN}, or --user COLUMN --conversion-user COLUMN in "
+        "the command",
+        UnmatchedUsers,
     )
 
 
@@ -211,11 +252,13 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
     connection.register("points", points)
     # Identical touchpoints are distinct visits.
     fields = [name for name in _FIELDS if name in points.column_names]
-    order = f'row_number() OVER (PARTITION BY "user", {", ".join(fields)}, date ORDER BY row)'
+    person = _person(points)
+    order = f"row_number() OVER (PARTITION BY {person}, {', '.join(fields)}, date ORDER BY row)"
     of_fields = ", ".join(f"coalesce({name}, '')" for name in fields)
-    key = f'concat_ws(chr(31), "user", {of_fields}, epoch_us(date), {order})'
+    key = f"concat_ws(chr(31), {person}, {of_fields}, epoch_us(date), {order})"
     columns: dict[str, str] = dict.fromkeys(VISITS, "NULL") | {
         "visit_key": "'id ' || touch" if "touch" in points.column_names else f"'as ' || {key}",
+        "device": "device" if "device" in points.column_names else "NULL",
         "account": '"user"',
         "started": "date",
         "ended": "date",
@@ -240,21 +283,30 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
     connection.unregister("points")
 
 
-def _create_conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str) -> None:
+def _create_conversions(
+    connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str, *, is_end: bool
+) -> None:
     connection.register("events", events)
-    order = 'row_number() OVER (PARTITION BY "user", date ORDER BY row)'
-    key = f"concat_ws(' ', \"user\", strftime(date, '%Y-%m-%dT%H:%M:%S.%fZ'), nullif({order}, 1))"
+    person = _person(events)
+    order = f"row_number() OVER (PARTITION BY {person}, date ORDER BY row)"
+    key = f"concat_ws(' ', {person}, strftime(date, '%Y-%m-%dT%H:%M:%S.%fZ'), nullif({order}, 1))"
     present = events.column_names
     columns: dict[str, str] = dict.fromkeys(CONVERSIONS, "NULL") | {
         "source_id": "conversion" if "conversion" in present else key,
         "kind": literal(reference),
+        "device": "device" if "device" in present else "NULL",
         "account": '"user"',
-        "occurred": "date",
+        "occurred": "date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND" if is_end else "date",
         "amount": "value" if "value" in present else "NULL",
         "currency": "currency" if "currency" in present else "NULL",
     }
     create_table(connection, "conversions", CONVERSIONS, columns, "FROM events")
     connection.unregister("events")
+
+
+def _person(rows: pa.Table) -> str:
+    """Return SQL for the user, or else the device."""
+    return "coalesce(\"user\", 'device ' || device)" if "device" in rows.column_names else '"user"'
 
 
 def _read_conversions(
@@ -266,12 +318,12 @@ def _read_conversions(
     currency: str | None,
     aggregate: bool,
 ) -> tuple[pa.Table, pd.DataFrame]:
-    table.take_word("user", table.find("user", named))
     table.take_instant("date", table.find("date", named))
     if has_own_table or "conversion" in named:
         table.take_word("conversion", table.find("conversion", named, required=False))
-    table.take_number("value", table.find("value", named, required=False))
-    table.take_currency(table.find("currency", named, required=False), currency)
+    value = table.find("value", named, required=False)
+    table.take_number("value", value, optional_if="true")
+    table.take_currency(table.find_currency(named, value), currency)
     events, rejected = table.read(where=where)
     if aggregate:
         return _summed(table, events), rejected
@@ -298,7 +350,7 @@ def _summed(table: OwnTable, events: pa.Table) -> pa.Table:
             field="conversion",
         )
     table.connection.register("lines", events)
-    names = [name for name in ("currency", "user") if name in events.column_names]
+    names = [name for name in ("currency", "user", "device") if name in events.column_names]
     mixed = " OR ".join(f'count(DISTINCT "{name}") > 1' for name in names)
     broken = table.connection.execute(
         f"SELECT conversion FROM lines GROUP BY conversion HAVING {mixed} ORDER BY conversion LIMIT 1"
@@ -311,6 +363,7 @@ def _summed(table: OwnTable, events: pa.Table) -> pa.Table:
         )
     columns = ['min(row) AS row, min("user") AS "user", min(date) AS date, conversion']
     columns += ["sum(value) AS value"] if "value" in events.column_names else []
+    columns += ["min(device) AS device"] if "device" in events.column_names else []
     columns += ["min(currency) AS currency"] if "currency" in events.column_names else []
     summed = table.connection.execute(
         f"SELECT {', '.join(columns)} FROM lines GROUP BY conversion ORDER BY row"
@@ -361,8 +414,9 @@ def read_sequences(
         table.take_word("path", table.find("path", named))
         table.take_number("conversions", table.find("conversions", named), minimum=0)
         table.take_number("nulls", table.find("nulls", named, required=False), minimum=0)
-    table.take_number("value", table.find("total_value", named, required=False))
-    table.take_currency(table.find("currency", named, required=False), currency)
+    value = table.find("total_value", named, required=False)
+    table.take_value(value)
+    table.take_currency(table.find_currency(named, value), currency)
     rows, rejected = table.read()
     paths = Paths.from_sequences(
         to_pandas(rows),
@@ -377,21 +431,26 @@ def read_sequences(
 
 
 def read_spend(
-    file: Path, *, columns: Mapping[str, Named] | None = None, currency: str | None = None
+    file: Path,
+    *,
+    columns: Mapping[str, Named] | None = None,
+    currency: str | None = None,
+    touchpoint_node: Named | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the spend of nodes from a file; return ``node_id``, ``spend``, ``currency``, and rejected rows."""
+    """Read the spend of nodes from a file; return ``node_id``, ``spend``, ``currency``, and rejected rows.
+
+    ``touchpoint_node`` has the columns of the touchpoints' nodes, which are used if the file has them too.
+    """
     named = dict(columns or {})
     table = OwnTable(duckdb.connect(), file, "spend")
-    node, *ignored = table.find_node(named)
-    if ignored:
-        warnings.warn(
-            f"spend: the node is {node!r}; {', '.join(map(repr, ignored))} of {table.name} are ignored. "
-            "Choose with columns={'node': COLUMN}, or --node COLUMN in the command",
-            IgnoredColumns,
-            stacklevel=2,
-        )
-    table.take_word("node_id", node)
-    table.take_number("spend", table.find("spend", named), minimum=0)
-    table.take_currency(table.find("currency", named, required=False), currency)
+    node = table.find_node_like(touchpoint_node, named)
+    table.take_node(node)
+    if len(node) > 1:
+        table.require_any(node)
+    spend = table.find("spend", named)
+    table.take_number("spend", spend, minimum=0)
+    table.take_currency(table.find_currency(named, spend), currency)
     rows, rejected = table.read()
-    return to_pandas(rows.drop_columns(["row"])), rejected
+    node_ids = [nodes[-1].node_id for nodes in chains_of(rows)]
+    kept = rows.select([name for name in ("spend", "currency") if name in rows.column_names])
+    return to_pandas(kept.add_column(0, "node_id", pa.array(node_ids, pa.string()))), rejected

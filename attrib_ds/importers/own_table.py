@@ -28,6 +28,13 @@ Named: TypeAlias = str | Sequence[str]
 _MICROSECONDS = ("eventtimestamp",)
 _MICROS_OF_YEARS = "946684800000000 AND 4102444800000000"
 _THOUSANDS = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"
+_COMMA_NUMBER = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
+#: Numbers that only make sense with a decimal comma, and those that only make sense with a decimal point.
+_HAS_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2,}|\d+,(\d\d?|\d{4}\d*)|(0\d*|\d{4}\d*),\d+)$"
+_HAS_POINT = r"^[+-]?(\d{1,3}(,\d{3})+\.\d+|\d{1,3}(,\d{3}){2,}|\d+\.(\d\d?|\d{4}\d*)|(0\d*|\d{4}\d*)\.\d+)$"
+#: Dates that begin with the day or the month.
+_LOCAL = r"^\d{1,2}[./-]\d{1,2}[./-]\d{4}"
+_MAX_SHOWN = 40
 
 
 class OwnTable:
@@ -57,7 +64,7 @@ class OwnTable:
             if not isinstance(name, str):
                 raise InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column", field=role)
             return self._checked(role, name)
-        common = self._common(COMMON_NAMES[role])
+        common = self.common(role)
         # Empty columns, which exports often have, are used only if there is no other.
         column = next((column for column in common if self.is_filled(column)), next(iter(common), None))
         if column is None and required:
@@ -68,6 +75,10 @@ class OwnTable:
                 field=role,
             )
         return column
+
+    def common(self, role: str) -> list[str]:
+        """Return the columns with a common name for a role, in order of preference."""
+        return self._common(COMMON_NAMES[role])
 
     def find_node(self, named: Mapping[str, Named], *, required: bool = True) -> list[str]:
         """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts."""
@@ -97,6 +108,16 @@ class OwnTable:
         found = found or self.find("node", named, required=required)
         return [] if found is None else [found]
 
+    def find_node_like(self, other: Named | None, named: Mapping[str, Named]) -> list[str]:
+        """Return the columns of a node, those that another table uses if this one has them too."""
+        if "node" not in named and isinstance(other, str) and self._common([other]):
+            return self._common([other])
+        columns = self.find_node(named)
+        if "node" in named or other is None or isinstance(other, str):
+            return columns
+        levels = {level_of(column) for column in other}
+        return [column for column in columns if level_of(column) in levels] or columns
+
     def _checked(self, role: str, name: str) -> str:
         if name not in self.source.columns:
             raise InvalidRequest(
@@ -122,7 +143,36 @@ class OwnTable:
             return
         self.columns[role] = column
         self._select[role] = sql
-        self._rules.append((f"{sql} IS NULL", f"{column} {complaint}"))
+        self._reject(f"{sql} IS NULL", column, complaint)
+
+    def _reject(self, condition: str, column: str, complaint: str, advice: str = "''") -> None:
+        """Reject rows by a condition; the reason shows the value and ends with the SQL of an advice."""
+        word = self.source.word(column)
+        problem = f"{literal(f'{column} {complaint}: ')} || {_shown(word)} || {advice}"
+        self._rules.append(
+            (condition, f"CASE WHEN {word} IS NULL THEN {literal(f'{column} is missing')} ELSE {problem} END")
+        )
+
+    def require_any(self, columns: Sequence[str]) -> None:
+        """Reject rows without a value in any of some columns."""
+        words = ", ".join(self.source.word(column) for column in columns)
+        self._rules.append((f"coalesce({words}) IS NULL", literal(f"{' and '.join(columns)} are missing")))
+
+    def take_user(self, user: str | None, device: str | None) -> None:
+        """Select the columns of the user and of the device, at least one of which every row requires."""
+        if device is None:
+            self.take_word("user", user)
+            return
+        words = {"user": "NULL", "device": self.source.word(device)}
+        if user is not None:
+            self.columns["user"] = user
+            words["user"] = self.source.word(user)
+        self.columns["device"] = device
+        self._select |= {role: f"CAST({word} AS VARCHAR)" for role, word in words.items()}
+        if user is None:
+            self._reject(f"{words['device']} IS NULL", device, "is missing")
+        else:
+            self.require_any([user, device])
 
     def take_node(self, columns: Sequence[str]) -> None:
         """Select the columns of a node, as the fields of a traffic source that they name."""
@@ -163,7 +213,7 @@ class OwnTable:
         path = f"nullif(concat_ws({literal(separator)}, {words}), '')"
         self.columns["path"] = list(columns)
         self._select["path"] = path
-        self._rules.append((f"{path} IS NULL", f"{columns[0]} to {columns[-1]} are missing"))
+        self._rules.append((f"{path} IS NULL", literal(f"{columns[0]} to {columns[-1]} are missing")))
 
     def take_outcome(self, column: str | None) -> None:
         """Select a flag as the numbers of conversions and of null paths; blank, 0 and "null" are no."""
@@ -179,28 +229,90 @@ class OwnTable:
         """Select a column of text, which is required in every row."""
         self.take(role, column, column and self.source.word(column), "is missing")
 
+    def find_currency(self, named: Mapping[str, Named], amount: str | None) -> str | None:
+        """Return the column of the currency of an amount: ``<amount>_currency`` before other names."""
+        if "currency" in named:
+            return self.find("currency", named)
+        common = self.common("currency")
+        others = [
+            column
+            for column in self.source.columns
+            if folded(column).endswith(("currency", "currencycode")) and column not in common
+        ]
+        own = [column for column in others if amount and folded(column).startswith(folded(amount))]
+        for column in [*own, *common, *others]:
+            if self.is_filled(column) if column in common else self._has_codes(column):
+                return column
+        return next(iter(common), None)
+
+    def _has_codes(self, column: str) -> bool:
+        """Return whether all values have three letters; columns of amounts have similar names."""
+        word = self.source.word(column)
+        query = f"SELECT bool_and(regexp_full_match({word}, '[A-Za-z]{{3}}')) FROM {self.source.relation}"
+        return bool(self.connection.execute(query).fetchall()[0][0])
+
     def take_currency(self, column: str | None, code: str | None) -> None:
-        """Select a column of currencies, required in every row unless a code stands for missing ones."""
-        if code is None:
-            self.take_word("currency", column)
-            return
+        """Select a column of currencies, required beside amounts unless a code stands for missing ones."""
         if column is not None:
             self.columns["currency"] = column
+        elif code is None:
+            return
         own = "NULL" if column is None else self.source.word(column)
-        self._select["currency"] = f"coalesce({own}, {literal(code)})"
+        self._select["currency"] = own if code is None else f"coalesce({own}, {literal(code)})"
+        amount = self._select.get("value", self._select.get("spend"))
+        if column is not None and code is None and amount is not None:
+            self._reject(f"{own} IS NULL AND {amount} IS NOT NULL", column, "is missing")
 
-    def take_number(self, role: str, column: str | None, *, minimum: float | None = None) -> None:
-        """Select a column of numbers, with or without thousands separators."""
+    def take_number(
+        self,
+        role: str,
+        column: str | None,
+        *,
+        minimum: float | None = None,
+        optional_if: str = "false",
+        default: str = "NULL",
+    ) -> None:
+        """Select a column of numbers, with or without thousands separators.
+
+        Cells may be empty where the SQL condition ``optional_if`` holds; they are ``default``.
+        """
         if column is None:
             return
-        word = self.source.word(column)
-        plain = (
-            f"CASE WHEN regexp_matches({word}, '{_THOUSANDS}') THEN replace({word}, ',', '') ELSE {word} END"
-        )
-        number = f"TRY_CAST({plain} AS DOUBLE)"
+        number = f"TRY_CAST({self._plain(role, column)} AS DOUBLE)"
         allowed = f"isfinite({number})" + ("" if minimum is None else f" AND {number} >= {minimum}")
         complaint = "is not a number" if minimum is None else f"is not a number of at least {minimum:g}"
-        self.take(role, column, f"CASE WHEN {allowed} THEN {number} END", complaint)
+        is_left_out = f"({self.source.word(column)} IS NULL AND {optional_if})"
+        self.columns[role] = column
+        self._select[role] = f"CASE WHEN {is_left_out} THEN {default} WHEN {allowed} THEN {number} END"
+        self._reject(f"NOT {is_left_out} AND ({allowed}) IS DISTINCT FROM true", column, complaint)
+
+    def take_value(self, column: str | None) -> None:
+        """Select the values of paths; those without a conversion may have none."""
+        self.take_number(
+            "value", column, optional_if=f"coalesce({self._select['conversions']}, 0) = 0", default="0"
+        )
+
+    def _plain(self, role: str, column: str) -> str:
+        """Return SQL for numbers with a decimal point; one with a decimal comma decides for its column."""
+        word = self.source.word(column)
+        if self.source.types[column] != "VARCHAR":
+            return word
+        comma, point = self.connection.execute(
+            f"SELECT min({word}) FILTER (regexp_matches({word}, '{_HAS_COMMA}')), "
+            f"min({word}) FILTER (regexp_matches({word}, '{_HAS_POINT}')) FROM {self.source.relation}"
+        ).fetchall()[0]
+        if comma is not None and point is not None:
+            raise InvalidRequest(
+                f"{role}: in the column {column!r} of {self.name}, {comma!r} has a decimal comma and "
+                f"{point!r} a decimal point; write all numbers alike",
+                field=role,
+            )
+        if comma is not None:
+            number = f"replace(replace({word}, '.', ''), ',', '.')"
+            return f"CASE WHEN regexp_matches({word}, '{_COMMA_NUMBER}') THEN {number} END"
+        return (
+            f"CASE WHEN regexp_matches({word}, '{_THOUSANDS}') THEN replace({word}, ',', '') ELSE {word} END"
+        )
 
     def take_instant(self, role: str, column: str | None) -> None:
         """Select a column of instants; the default offset is UTC, the default time midnight."""
@@ -218,7 +330,32 @@ class OwnTable:
         is_date = rf"regexp_full_match({word}, '\d{{4}}-\d{{2}}-\d{{2}}')"
         whole = f"CASE WHEN {is_date} THEN {word} || 'T00:00:00' ELSE {clock} END"
         moment = f"coalesce({self.source.instant(column)}, {instant(whole)}, {counted}, {self._local(word)})"
-        self.take(role, column, moment, "is not an instant")
+        self.columns[role] = column
+        self._select[role] = moment
+        advice = literal(
+            "; pass dayfirst=True or dayfirst=False, or --dayfirst or --no-dayfirst in the command"
+        )
+        is_local = f"{str(self.dayfirst is None).lower()} AND regexp_matches({word}, '{_LOCAL}')"
+        self._reject(
+            f"{moment} IS NULL",
+            column,
+            "is not an instant",
+            f"CASE WHEN {is_local} THEN {advice} ELSE '' END",
+        )
+
+    def has_days_only(self, role: str) -> bool:
+        """Return whether no value in the column of a role has a time."""
+        column = str(self.columns[role])
+        kind = self.source.types[column]
+        if kind not in {"VARCHAR", "DATE"} and not re.fullmatch(r"TIMESTAMP(_\w+)?", kind):
+            return False
+        moment = self._select[role]
+        has_clock = f"contains({self.source.word(column)}, ':')" if kind == "VARCHAR" else "false"
+        query = (
+            f"SELECT bool_and({moment} = date_trunc('day', {moment}) AND NOT {has_clock}) "
+            f"FROM {self.source.relation}"
+        )
+        return bool(self.connection.execute(query).fetchall()[0][0])
 
     def _local(self, word: str) -> str:
         """Return SQL for instants that begin with the day or the month, if the caller says which."""
@@ -233,9 +370,7 @@ class OwnTable:
         """Return the valid rows, and the rejected rows with the reason."""
         row = quoted(ROW)
         is_invalid = " OR ".join(f"({condition})" for condition, _ in self._rules)
-        reasons = ", ".join(
-            f"CASE WHEN {condition} THEN {literal(reason)} END" for condition, reason in self._rules
-        )
+        reasons = ", ".join(f"CASE WHEN {condition} THEN {reason} END" for condition, reason in self._rules)
         columns = ", ".join(f"{sql} AS {role}" for role, sql in self._select.items())
         relation = self.source.relation
         valid = self.connection.execute(
@@ -254,6 +389,12 @@ class OwnTable:
             problem = f"has no readable rows ({_first(rejected)})" if len(rejected) else "has no rows"
             raise InvalidRequest(f"{self.argument}: {self.name} {problem}", field=self.argument)
         return valid, rejected
+
+
+def _shown(word: str) -> str:
+    """Return SQL for the beginning of a value in quotation marks."""
+    rest = f"CASE WHEN length({word}) > {_MAX_SHOWN} THEN '…' ELSE '' END"
+    return f"chr(39) || left({word}, {_MAX_SHOWN}) || {rest} || chr(39)"
 
 
 def _first(rejected: pd.DataFrame) -> str:

@@ -15,7 +15,9 @@ from support.export_schemas import GA4, MATOMO_ACTION, MATOMO_VISIT, SNOWPLOW, a
 import attrib_ds as at
 
 # Many of the exports here are a single visit.
-pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.NoConversions")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::attrib_ds.errors.NoConversions", "ignore::attrib_ds.errors.RejectedRows"
+)
 
 NEW_YEAR = 1_735_689_600
 SOURCES = [

@@ -13,7 +13,9 @@ import attrib_ds as at
 from attrib_ds import errors
 
 # Many of the exports here are a single visit.
-pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.NoConversions")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::attrib_ds.errors.NoConversions", "ignore::attrib_ds.errors.RejectedRows"
+)
 
 DATA = Path(__file__).parent / "data"
 DAYS = [DATA / "events_20250101.json", DATA / "events_20250102.json"]
@@ -358,3 +360,40 @@ def test_days_without_a_conversion_have_no_paths():
         journeys = at.read_ga4(DAYS, conversions="sign_up_of_nobody")
     for event_type in (None, "sign_up_of_nobody"):
         assert journeys.paths(event_type=event_type).to_pandas().empty
+
+
+@pytest.mark.parametrize("names", ["utm_{}", "session_{}", "manual_{}", "collected_traffic_source_manual_{}"])
+def test_flattened_traffic_sources_are_found(names):
+    columns = {names.format(name): value for name, value in [("source", "google"), ("medium", "cpc")]}
+    if "manual" in names:
+        columns[names.format("campaign_name")] = "spring"
+    else:
+        columns[names.format("campaign")] = "spring"
+    first = {"traffic_source_source": "bing", "traffic_source_medium": "organic"}
+    frame = pd.DataFrame(
+        [{"event_timestamp": 1735725600000000, "event_name": "page_view", "user_pseudo_id": "a",
+          "ga_session_id": 1735725600, "ga_session_number": 2, **first, **columns}]
+    )  # fmt: skip
+    assert at.read_ga4(frame).interactions["nodeId"].tolist() == ["google/cpc/spring"]
+
+
+def test_families_of_columns_are_not_mixed():
+    frame = pd.DataFrame(
+        [{"event_timestamp": 1735725600000000, "event_name": "page_view", "user_pseudo_id": "a",
+          "ga_session_id": 1735725600, "source": "newsletter", "utm_source": "google", "utm_medium": "cpc"}]
+    )  # fmt: skip
+    assert at.read_ga4(frame).interactions["nodeId"].tolist() == ["newsletter"]
+
+
+@pytest.mark.parametrize("column", ["purchase_revenue", "value", "ecommerce_purchase_revenue_in_usd"])
+def test_revenue_that_is_no_number_is_rejected(column):
+    row = {"event_timestamp": 1735725600000000, "user_pseudo_id": "a", "ga_session_id": 1735725600}
+    row |= {"event_name": "purchase", "currency": None if "usd" in column else "EUR"}
+    frame = pd.DataFrame([row | {column: "120,5", "transaction_id": "1"},
+                          row | {column: "7.5", "transaction_id": "2", "event_timestamp": 1735725700000000},
+                          row | {"event_name": "page_view", column: "x"}])  # fmt: skip
+    journeys = at.read_ga4(frame)
+    assert journeys.events["statistics.revenue.amount"].tolist() == [7.5]
+    assert journeys.rejected[["row", "reason"]].to_numpy().tolist() == [
+        [0, "the revenue of a conversion is not a number: '120,5'"]
+    ]

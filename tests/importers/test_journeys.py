@@ -103,6 +103,7 @@ def test_bots_are_loaded_and_have_no_credit(shop):
     assert len(journeys.paths().touchpoints.to_pyarrow()) == 4
 
 
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
 def test_a_repr_counts():
     assert repr(READ["matomo"]()) == (
         "<Journeys of 5 interactions, 4 events, 6 hits, 10 nodes; 1 rows rejected>"

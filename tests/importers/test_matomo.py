@@ -10,7 +10,9 @@ import attrib_ds as at
 from attrib_ds import errors
 
 # Many of the exports here are a single visit.
-pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.NoConversions")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::attrib_ds.errors.NoConversions", "ignore::attrib_ds.errors.RejectedRows"
+)
 
 FILE = Path(__file__).parent / "data" / "last_visits_details.json"
 NODES = [
@@ -153,3 +155,17 @@ def test_visits_without_conversions_name_the_types_of_their_actions():
     )
     with pytest.warns(errors.NoConversions, match=expected):
         at.read_matomo([visit])
+
+
+def test_revenue_that_is_no_number_is_rejected():
+    def order(number, revenue):
+        return {"type": "ecommerceOrder", "orderId": number, "revenue": revenue, "timestamp": 1735725900}
+
+    visit = {"idSite": 1, "idVisit": 7, "visitorId": "a1", "siteCurrency": "EUR",
+             "firstActionTimestamp": 1735725600, "lastActionTimestamp": 1735725900,
+             "referrerType": "direct", "actionDetails": [order("1", "120,5"), order("2", "7.5")]}  # fmt: skip
+    journeys = at.read_matomo([visit])
+    assert journeys.events["statistics.revenue.amount"].tolist() == [7.5]
+    assert journeys.rejected["reason"].tolist() == [
+        "action 1 of visit 1.7 (ecommerceOrder) has revenue that is not a number: '120,5'"
+    ]

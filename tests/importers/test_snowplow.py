@@ -14,7 +14,9 @@ BOOTS = "google/cpc/spring/hiking boots"
 
 # pandas 2 warns when table() adds a column; many of the exports here are a single view.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:DataFrame is highly fragmented", "ignore::attrib_ds.errors.NoConversions"
+    "ignore:DataFrame is highly fragmented",
+    "ignore::attrib_ds.errors.NoConversions",
+    "ignore::attrib_ds.errors.RejectedRows",
 )
 
 

@@ -1,0 +1,141 @@
+"""Values, currencies and instants in users' own files."""
+
+import pandas as pd
+import pytest
+
+from attrib_ds import attribute, errors, read_journeys
+from attrib_ds.importers.own_files import read_sequences, read_spend
+
+CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, text):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+def orders(**columns):
+    length = max(map(len, columns.values()))
+    return pd.DataFrame({"user": ["u"] * length, "date": ["2025-01-02"] * length} | columns)
+
+
+def amounts(*texts):
+    frame = orders(order_id=list(range(len(texts))), revenue=list(texts))
+    return read_journeys(CLICKS, frame).events.sort_values("event.sourceId")["statistics.revenue"].tolist()
+
+
+@pytest.mark.parametrize("column", ["cost_currency", "account_currency", "spend_currency_code"])
+def test_amounts_of_two_currencies_are_kept_apart(write, column):
+    spend, _ = read_spend(write("spend.csv", f"channel,cost,{column}\ntv,100,EUR\ntv,50,USD\n"))
+    assert spend[["spend", "currency"]].to_numpy().tolist() == [[100.0, "EUR"], [50.0, "USD"]]
+
+
+def test_the_currency_named_after_the_amount_is_preferred():
+    frame = orders(revenue=["10"], currency=["USD"], revenue_currency=["EUR"], fees_in_currency=["7"])
+    journeys = read_journeys(CLICKS, frame)
+    assert journeys.events["statistics.revenue.currency"].tolist() == ["EUR"]
+    # A column of amounts is no column of currencies.
+    journeys = read_journeys(CLICKS, orders(revenue=["10"], fees_in_currency=["7"]))
+    assert journeys.columns["conversions"].get("currency") is None
+
+
+@pytest.mark.parametrize("currency", [None, "EUR"])
+def test_an_empty_value_is_a_conversion_without_a_value(currency):
+    frame = orders(order_id=["1", "2"], revenue=["10", ""])
+    if currency is not None:
+        frame["currency"] = [currency, None]
+    journeys = read_journeys(CLICKS, frame)
+    assert journeys.rejected.empty
+    credits = attribute(journeys.paths(), "linear")
+    assert credits["conversions"].sum() == 2
+    assert credits["value"].sum() == 10
+
+
+def test_text_that_is_no_number_is_refused():
+    with pytest.warns(errors.RejectedRows, match="revenue is not a number: 'much'"):
+        journeys = read_journeys(CLICKS, orders(revenue=["10", "much"]))
+    assert len(journeys.events) == 1
+
+
+def test_an_empty_value_of_a_path_that_does_not_convert_is_zero(write):
+    wide = "T_1,T_2,conv_flag,conversion_value\na,b,1,10\na,,0,\nb,,1,\n"
+    sequences = read_sequences(write("wide.csv", wide))
+    assert sequences.rejected["reason"].tolist() == ["conversion_value is missing"]
+    credits = attribute(sequences.paths, "last_touch")
+    assert credits[["conversions", "value"]].sum().tolist() == [1.0, 10.0]
+    assert sequences.counts == {"paths": 2}
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("1.234,50", "1.000"), [1234.5, 1000.0]),
+        (("99,9", "1.000", "-7"), [99.9, 1000.0, -7.0]),
+        (("0,500", "2"), [0.5, 2.0]),
+        (("1.234.567", "12"), [1234567.0, 12.0]),
+        (("1,234.50", "1,000"), [1234.5, 1000.0]),
+        (("99.9", "1.000", "1e3"), [99.9, 1.0, 1000.0]),
+    ],
+)
+def test_decimal_commas_hold_for_the_whole_column(texts, expected):
+    assert amounts(*texts) == expected
+
+
+def test_decimal_commas_and_points_in_one_column_are_refused():
+    with pytest.raises(errors.InvalidRequest, match=r"'99,9' has a decimal comma and '5\.5' a decimal point"):
+        amounts("99,9", "5.5")
+
+
+@pytest.mark.parametrize("written", ["31.01.2025", "31/01/2025 10:00"])
+def test_a_refused_date_is_shown_with_advice(written):
+    expected = f"row 0: date is not an instant: '{written}'; .*dayfirst=True.*--dayfirst"
+    with pytest.raises(errors.InvalidRequest, match=expected):
+        read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))
+
+
+def test_a_refused_instant_is_shown():
+    with pytest.raises(errors.InvalidRequest, match=r"row 0: date is not an instant: 'soon'\)"):
+        read_journeys(CLICKS.assign(date="soon"), orders(revenue=["1"]))
+
+
+@pytest.mark.parametrize(
+    ("dates", "attributed"),
+    [
+        (["2025-01-02", "2025-01-09"], True),
+        (pd.to_datetime(["2025-01-02", "2025-01-09"]), True),
+        (["2025-01-02", "2025-01-09T10:00:00Z"], False),
+        (["2025-01-02T00:00:00Z", "2025-01-09T00:00:00Z"], False),
+    ],
+)
+def test_a_day_counts_until_its_end_if_no_conversion_has_a_time(dates, attributed):
+    clicks = CLICKS.assign(date="2025-01-02T15:00:00Z")
+    frame = pd.DataFrame({"user": ["u", "v"], "date": dates, "order_id": [1, 2]})
+    credits = attribute(read_journeys(clicks, frame).paths(), "linear")
+    assert credits.loc[credits["node_id"] == "tv", "conversions"].sum() == attributed
+
+
+@pytest.mark.parametrize("node_columns", ["utm_source,utm_medium,utm_campaign", "source,medium,campaign"])
+def test_spend_has_the_nodes_of_the_touchpoints(write, node_columns):
+    rows = "google,cpc,spring{0}\nnewsletter,email,{0}\nbing,organic,{0}\n"
+    spend, _ = read_spend(write("spend.csv", f"{node_columns},cost\n{rows.format(',5')}"))
+    clicks = write("clicks.csv", f"{node_columns},user,date\n{rows.format(',u,2025-01-01')}")
+    journeys = read_journeys(clicks, orders(revenue=["1"]))
+    assert spend["node_id"].tolist() == ["google/cpc/spring", "newsletter/email", "organic-search/bing"]
+    assert set(spend["node_id"]) == set(journeys.interactions["nodeId"])
+
+
+def test_spend_follows_the_columns_of_the_touchpoints(write):
+    file = write("spend.csv", "utm_source,utm_medium,utm_campaign,cost\ngoogle,cpc,spring,5\n,,,7\n")
+    for touchpoints, node_id in [
+        ("utm_source", "google"),
+        (["source", "medium"], "google/cpc"),
+        ("channel", "google/cpc/spring"),
+    ]:
+        spend, rejected = read_spend(file, touchpoint_node=touchpoints)
+        assert spend["node_id"].tolist() == [node_id]
+        assert len(rejected) == 1
