@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Final
 
 from attrib_ds.attribution.engines.engine import double
@@ -31,12 +32,10 @@ def total(amounts: Any, *, over: Any = None) -> Any:
     Demmel and Nguyen (2013), Fast reproducible floating-point summation, 21st IEEE Symposium on Computer
     Arithmetic, 163-172.
     """
-    parts, rest = [], amounts
-    for bits in _GRIDS:
-        part = _on_grid(rest, bits)
-        parts.append(part)
-        rest = rest - part
-    first, second, third, fourth = (_sum(part, over) for part in (*parts, rest))
+    # Each grid rounds the amount itself, not the remainder: the text of a query grows with every nesting.
+    rounded = [_on_grid(amounts, bits) for bits in _GRIDS]
+    parts = [rounded[0], *(finer - coarser for coarser, finer in pairwise(rounded)), amounts - rounded[-1]]
+    first, second, third, fourth = (_sum(part, over) for part in parts)
     return first + (second + (third + fourth))
 
 
