@@ -326,7 +326,10 @@ def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd
         # Without any conversion the spend has earned 0.
         is_monetary = rows.empty or bool(rows["monetary"].any())
         is_valued = rows.empty or bool(rows["value"].notna().any())
-        rows = pd.concat([rows, spend.assign(conversions=0.0)], ignore_index=True)
+        columns = [*rows.columns, "spend"]
+        # pandas 2 would take dtypes from empty frames.
+        filled = [part for part in (rows, spend.assign(conversions=0.0)) if len(part)] or [rows]
+        rows = pd.concat(filled, ignore_index=True).reindex(columns=columns)
         counts.append("spend")
     days = pd.to_datetime(rows["day"]).astype("datetime64[us]")
     placed = rows.assign(**{interval: labels(days, interval), "start": first_days(days, interval)})
