@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "bring-your-own-data.md"
 def test_its_python_runs_as_it_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     exec(compile("\n".join(blocks), str(PAGE), "exec"), {})
     with at.connect("my-shop", path="my-shop.duckdb") as shop:
         assert len(at.search_interactions(shop)) == 2

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "money-and-time.md"
 @pytest.mark.slow
 def test_its_python_runs_as_it_is_written():
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     exec(compile("\n".join(blocks), str(PAGE), "exec"), {})
 
 

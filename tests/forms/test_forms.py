@@ -150,6 +150,11 @@ PASTED = {
     "users": ({"where": user("interactionCount") > 20}, {}, "users"),
     "export": ({"path": "users.csv", "columns": ["_id"]}, {}, "file"),
     "send_events": ({"event_type": "lead", "dry_run": True}, {"events": "events.csv"}, "sent"),
+    "conversions": (
+        {"email": "data.user.email", "date": "eventDate", "id": "eventDate"},
+        {"conversions": "events.csv"},
+        "sent",
+    ),
     "states": ({"dry_run": True}, {"updates": "states.csv"}, "updated"),
     "campaigns": ({"vendor_id": "newsletter"}, {}, "campaigns"),
     "create_campaign": (

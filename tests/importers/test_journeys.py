@@ -7,6 +7,11 @@ import pytest
 
 import attrib_ds as at
 
+# The exports have rows that cannot be read, and days without a conversion.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::attrib_ds.errors.RejectedRows", "ignore::attrib_ds.errors.NoConversions"
+)
+
 DATA = Path(__file__).parent / "data"
 DAYS = [DATA / "events_20250101.json", DATA / "events_20250102.json"]
 READ = {

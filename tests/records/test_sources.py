@@ -347,7 +347,7 @@ almost_instants = st.builds(
 
 def parsed(text):
     try:
-        return instants.parse(text, argument="text").replace(tzinfo=None)
+        return instants.parse_exact(text, argument="text").replace(tzinfo=None)
     except InvalidRequest:
         return None
 

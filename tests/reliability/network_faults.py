@@ -8,6 +8,7 @@ is there twice; what was not acknowledged is there once or not at all.
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import sys
@@ -16,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -171,7 +172,7 @@ def run(calls: int, seed: int, *, share: float = 0.2) -> Summary:
             running(home, port=port, url=proxy.url, options=ServerOptions(rate_limits=None)),
         ):
             callers = [
-                Caller(proxy.url, asdict(key), journal, number, calls // THREADS, seed)
+                Caller(proxy.url, json.loads(key.to_json()), journal, number, calls // THREADS, seed)
                 for number in range(THREADS)
             ]
             for caller in callers:

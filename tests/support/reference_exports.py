@@ -49,6 +49,7 @@ class Reading:
     conversions: list[Conversion]
 
 
+SEARCH_SITES = {"google", "Google", "bing", "Bing"}
 SOCIAL_SITES = {"facebook.com", "Facebook", "t.co"}
 UNPAID = {"organic": "organic-search", "social": "organic-social", "referral": "referral"}
 ROOT_OF_GROUP = {
@@ -75,6 +76,8 @@ def node_of(source, medium, campaign=None, adset=None, ad=None, keyword=None, gr
         root = UNPAID.get(medium)
         if root == "referral" and source in SOCIAL_SITES:
             root = "organic-social"
+        if medium is None and source in SEARCH_SITES | SOCIAL_SITES:
+            root = "organic-search" if source in SEARCH_SITES else "organic-social"
         if group is not None:
             root = ROOT_OF_GROUP.get(group)
         if root is not None:
