@@ -11,6 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "bring-your-own-data.md"
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")  # one export has such rows
 def test_its_python_runs_as_it_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)

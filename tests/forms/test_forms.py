@@ -151,7 +151,7 @@ PASTED = {
     "export": ({"path": "users.csv", "columns": ["_id"]}, {}, "file"),
     "send_events": ({"event_type": "lead", "dry_run": True}, {"events": "events.csv"}, "sent"),
     "conversions": (
-        {"email": "data.user.email", "date": "eventDate", "id": "eventDate"},
+        {"email": "data.user.email", "date": "eventDate", "id": "eventDate", "event_type": "deal"},
         {"conversions": "events.csv"},
         "sent",
     ),
