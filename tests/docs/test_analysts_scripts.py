@@ -25,7 +25,7 @@ def test_a_script_has_at_most_ten_lines(page):
 @pytest.mark.parametrize("page", SCRIPTS)
 def test_its_python_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for content in blocks_of(page, "csv"):
+    for content in blocks_of(page, "text"):
         Path("deals.csv").write_text(content, encoding="utf-8")
     names = {}
     exec(compile("\n".join(blocks_of(page)), page, "exec"), names)
