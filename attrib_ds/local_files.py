@@ -1,20 +1,51 @@
-"""Translate errors of writing a local file, such as on a full disk."""
+"""Create local files, privately where needed, and translate errors such as a full disk."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrib_ds.errors import AttribError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from os import PathLike
 
+_OWNER_ONLY: Final = 0o600
 
-@contextmanager
-def writing(path: str | PathLike[str], *, argument: str) -> Iterator[None]:
+
+def open_private(path: str | PathLike[str], flags: int) -> int:
+    """Open a file, and let only its owner read it if it is new; also an ``opener`` of :func:`open`.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    flags : int
+        Flags of :func:`os.open`; with ``os.O_CREAT`` the file is created.
+
+    Returns
+    -------
+    int
+        The file descriptor.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "key.json"
+    ...     os.close(open_private(path, os.O_CREAT | os.O_WRONLY))
+    ...     print(oct(path.stat().st_mode & 0o777))
+    0o600
+    """
+    return os.open(path, flags, _OWNER_ONLY)
+
+
+def writing(path: str | PathLike[str], *, argument: str) -> AbstractContextManager[None]:
     """Raise :exc:`Unavailable` for a file that cannot be written in the block.
 
     Parameters
@@ -31,27 +62,28 @@ def writing(path: str | PathLike[str], *, argument: str) -> Iterator[None]:
     Traceback (most recent call last):
     attrib_ds.errors.Unavailable: path: 'users.csv' cannot be written: No space left on device
     """
+    return _translating(
+        lambda problem: Unavailable(f"{argument}: {str(path)!r} cannot be written: {problem}", field=argument)
+    )
+
+
+def writing_temporarily() -> AbstractContextManager[None]:
+    """Raise :exc:`Unavailable` for a temporary file that cannot be written in the block."""
+    return _translating(
+        lambda problem: Unavailable(
+            f"a file in the temporary folder {tempfile.gettempdir()!r} cannot be written: {problem}; "
+            "free space there, or set TMPDIR to another folder"
+        )
+    )
+
+
+@contextmanager
+def _translating(unavailable: Callable[[object], Unavailable]) -> Iterator[None]:
+    """Raise ``unavailable(problem)`` for an :exc:`OSError` in the block."""
     try:
         yield
     except AttribError:
         # Some are an OSError too.
         raise
     except OSError as error:
-        problem = error.strerror or error
-        raise Unavailable(
-            f"{argument}: {str(path)!r} cannot be written: {problem}", field=argument
-        ) from error
-
-
-@contextmanager
-def writing_temporarily() -> Iterator[None]:
-    """Raise :exc:`Unavailable` for a temporary file that cannot be written in the block."""
-    try:
-        yield
-    except AttribError:
-        raise
-    except OSError as error:
-        raise Unavailable(
-            f"a file in the temporary folder {tempfile.gettempdir()!r} cannot be written: "
-            f"{error.strerror or error}; free space there, or set TMPDIR to another folder"
-        ) from error
+        raise unavailable(error.strerror or error) from error

@@ -1,11 +1,14 @@
 """Fixtures for every test: no network, no user's own folders, and a small shop."""
 
+import gc
 import importlib.util
+import itertools
 import shutil
 import signal
 
 import pandas as pd
 import pytest
+from _pytest.doctest import DoctestItem
 from hypothesis import settings
 
 from attrib_ds import connect, load, sample_project
@@ -16,15 +19,43 @@ settings.register_profile("thorough", max_examples=100)
 settings.load_profile("quick")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Keep what collection makes out of garbage collection: it lives as long as the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Call examples on the sample project slow: loading it takes over a second each time."""
+    for item in items:
+        if isinstance(item, DoctestItem) and any(
+            "sample_project()" in example.source for example in item.dtest.examples
+        ):
+            item.add_marker(pytest.mark.slow)
+
+
+_HOMES = itertools.count()
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path, monkeypatch):
-    """Give each test its own folder for embedded projects, and no remote service."""
+def own_home(tmp_path_factory, monkeypatch):
+    """Give each test its own folder for embedded projects, and no remote service.
+
+    The folder is created by what stores there: most tests store nothing, and a ``tmp_path`` costs time.
+    """
+    folder = tmp_path_factory.getbasetemp() / "homes" / str(next(_HOMES))
     for name in ("URL", "URL_V2", "AUTH_URL", "KEY", "ROUTES"):
         monkeypatch.delenv(f"ATTRIB_DS_{name}", raising=False)
-    monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("ATTRIB_DS_HOME", str(folder / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     monkeypatch.setenv("MPLBACKEND", "agg")
-    return tmp_path / "home"
+    return folder / "home"
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS
 
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
@@ -85,29 +86,6 @@ INSIGHTS = pd.DataFrame(
         "sessionCount": [4, 2],
         "hitCount": [9, 3],
         "durationSum": [60.0, 5.0],
-    }
-)
-SHOWN_EFFECTS = pd.DataFrame(
-    {
-        "model": "hazard",
-        "node_id": ["a", "d"],
-        "node_name": ["Ads", "Direct"],
-        "currency": "EUR",
-        "is_control": [False, True],
-        "credited": [30.0, 20.0],
-        "caused": [9.0, 1.0],
-        "low": [5.0, -2.0],
-        "high": [13.0, 4.0],
-    }
-)
-ORDERS = pd.DataFrame(
-    {
-        "order": [1, 2],
-        "held_out": [-9.0, -8.0],
-        "behind": [1.0, 0.0],
-        "behind_error": [0.1, 0.0],
-        "is_best": [False, True],
-        "is_parsimonious": [False, True],
     }
 )
 MATOMO = pd.DataFrame(
@@ -319,7 +297,7 @@ CALLS = {
     "incremental_effects": _trial(at.incremental_effects, controls=["organic", "direct"]),
     "load": _load,
     "plots.credits": _plot(at.plots.credits, CREDITS, model="linear"),
-    "plots.effects": _plot(at.plots.effects, SHOWN_EFFECTS),
+    "plots.effects": _plot(at.plots.effects, HAZARD_EFFECTS),
     "plots.explanation": _plot(at.plots.explanation, EXPLANATION),
     "plots.funnel": _plot(
         at.plots.funnel, pd.DataFrame({"values.event-count": [80.0], "values.won": [20.0]})
@@ -328,7 +306,7 @@ CALLS = {
     "plots.lags": _plot(at.plots.lags, PATHS.lags()),
     "plots.lengths": _plot(at.plots.lengths, PATHS.lengths()),
     "plots.model_comparison": _plot(at.plots.model_comparison, CREDITS),
-    "plots.orders": _plot(at.plots.orders, ORDERS),
+    "plots.orders": _plot(at.plots.orders, MODEL_ORDERS),
     "plots.paths": _plot(at.plots.paths, PATHS.to_pandas()),
     "plots.returns": _plot(at.plots.returns, at.report_returns(CREDITS, SPEND), model="linear"),
     "plots.seasonality": _plot(at.plots.seasonality, INSIGHTS, interval="dayOfWeek"),

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from attrib_ds.local_files import writing
+from attrib_ds.local_files import open_private, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -89,7 +89,7 @@ class File:
         part = path.with_name(f".{uuid4().hex}.part")
         with closing(self), writing(path, argument="path"):
             try:
-                with open(part, "xb", opener=_open_private if private else None) as sink:
+                with open(part, "xb", opener=open_private if private else None) as sink:
                     sink.writelines(self.pieces)
                     sink.flush()
                     os.fsync(sink.fileno())
@@ -97,10 +97,6 @@ class File:
             finally:
                 with suppress(OSError):
                     part.unlink(missing_ok=True)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.keys.secret import Secret
-from attrib_ds.local_files import writing
+from attrib_ds.local_files import open_private, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _BITS: Final = 2_048
 _EXPONENT: Final = 65_537
-_OWNER_ONLY: Final = 0o600
 _DIGITS: Final = 40
 
 
@@ -140,7 +139,7 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
     """
     with writing(path, argument=argument):
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY)
+            descriptor = open_private(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
             raise InvalidRequest(
                 f"{argument}: {str(path)!r} already exists; choose a new file, since an overwritten key is "

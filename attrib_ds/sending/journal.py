@@ -25,7 +25,7 @@ from attrib_ds.errors import (
     Unauthorized,
     Unavailable,
 )
-from attrib_ds.local_files import writing
+from attrib_ds.local_files import open_private, writing
 
 if sys.platform == "win32":
     import msvcrt
@@ -463,7 +463,7 @@ def _open_locked(path: str | Path) -> _LockedFile:
     """Open a file, or create one that only its owner can read, and lock it."""
     path = Path(path).expanduser().absolute()
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY, 0o600)
+        descriptor = open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY)
     except OSError as error:
         raise InvalidRequest(
             f"journal: {str(path)!r} cannot be opened: {error.strerror}", field="journal"

@@ -5,6 +5,7 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
+from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS
 
 from attrib_ds import plots
 from attrib_ds.plots import style
@@ -37,19 +38,7 @@ FRAMES = {
             "currency": "EUR",
         }
     ),
-    "effects": pd.DataFrame(
-        {
-            "model": "hazard",
-            "node_id": ["a", "d"],
-            "node_name": ["Ads", "Direct"],
-            "currency": "EUR",
-            "is_control": [False, True],
-            "credited": [30.0, 20.0],
-            "caused": [9.0, 1.0],
-            "low": [5.0, -2.0],
-            "high": [13.0, 4.0],
-        }
-    ),
+    "effects": HAZARD_EFFECTS,
     "explanation": pd.DataFrame(
         {
             "position": [1, 2, 3],
@@ -78,16 +67,7 @@ FRAMES = {
         }
     ),
     "lengths": pd.DataFrame({"length": [1, 3], "conversions": [5.0, 2.0]}),
-    "orders": pd.DataFrame(
-        {
-            "order": [1, 2],
-            "held_out": [-9.0, -8.0],
-            "behind": [1.0, 0.0],
-            "behind_error": [0.1, 0.0],
-            "is_best": [False, True],
-            "is_parsimonious": [False, True],
-        }
-    ),
+    "orders": MODEL_ORDERS,
     "paths": pd.DataFrame(
         {
             "event_id": ["e1", "e1", "e2"],

@@ -191,19 +191,25 @@ def make_project(home: Path) -> Path:
     return path
 
 
+def start_clients(url: str, token: str, journal: Journal, name: str, seed: str) -> list[Client]:
+    """Start clients that send, and return once the first answer has come."""
+    clients = [Client(url, token, journal, f"{name}-{n}", f"{seed}-{n}") for n in range(CONNECTIONS)]
+    before, last = journal.answers.total(), time.monotonic() + 30
+    for client in clients:
+        client.start()
+    # Opening the project takes a while, in which nothing is sent.
+    while journal.answers.total() == before and time.monotonic() < last:
+        time.sleep(0.001)
+    return clients
+
+
 def load_and_kill(home: Path, key: object, journal: Journal, name: str, seed: str) -> float:
     """Send to a server and kill it; return after how many seconds of load."""
     moment = random.Random(seed).uniform(0, 0.7)
     with server(home) as process:
         url = process.stdout.readline().split()[-1]
         token = token_of(url, key)
-        clients = [Client(url, token, journal, f"{name}-{n}", f"{seed}-{n}") for n in range(CONNECTIONS)]
-        for client in clients:
-            client.start()
-        # Opening the project takes a while, in which nothing is sent.
-        before, last = journal.answers.total(), time.monotonic() + 30
-        while journal.answers.total() == before and time.monotonic() < last:
-            time.sleep(0.001)
+        clients = start_clients(url, token, journal, name, seed)
         time.sleep(moment)
         os.kill(process.pid, signal.SIGKILL)
         for client in clients:

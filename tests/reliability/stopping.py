@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reliability.command_line import run_from_command_line
-from reliability.kill_rounds import CONNECTIONS, SERVE, Client, Journal, examine, make_project
+from reliability.kill_rounds import SERVE, Journal, examine, make_project, start_clients
 from support.http_caller import token_of
 
 from attrib_ds.errors import AttribError
@@ -69,12 +69,7 @@ def _stop_once(home: Path, key: object, journal: Journal, seed: str) -> tuple[fl
         try:
             url = process.stdout.readline().split()[-1]
             token = token_of(url, key)
-            clients = [Client(url, token, journal, f"{seed}-{n}", f"{seed}-{n}") for n in range(CONNECTIONS)]
-            for client in clients:
-                client.start()
-            before, last = journal.answers.total(), time.monotonic() + 30
-            while journal.answers.total() == before and time.monotonic() < last:
-                time.sleep(0.001)
+            clients = start_clients(url, token, journal, seed, seed)
             time.sleep(random.Random(seed).uniform(0, 1))
             process.send_signal(signal.SIGTERM)
             began = time.monotonic()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from support.service_records import send
-from support.user_invariants import rows_of
+from contextlib import closing, contextmanager
+
+from support.service_records import send, table
+from support.user_invariants import assert_users_agree, rows_of
+
+from attrib_ds.service import Service
 
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email", "optional": True, "isPii": True},
@@ -17,6 +21,21 @@ FIELDS = [
 
 def declare(service, **others) -> None:
     send(service, "create_event_type", reference="view", name="View", fields=FIELDS, **others)
+
+
+@contextmanager
+def checked_service():
+    """Open a project in memory with the event type, and check its users in the end."""
+    with closing(Service.open("shop", ":memory:")) as opened:
+        declare(opened)
+        yield opened
+        assert_users_agree(opened)
+
+
+def load(service, resource: str, *records) -> None:
+    """Load records, none of which is rejected."""
+    answer = send(service, "load_records", resource=resource, source=table(*records))
+    assert answer.read().num_rows == 0, answer.read().to_pylist()
 
 
 def see(service, nonce: str, tracker: str | None = None, *, date="2025-01-31T12:00:00Z", **data) -> str:

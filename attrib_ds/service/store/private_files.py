@@ -8,11 +8,12 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from attrib_ds.local_files import open_private
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_OWNER_ONLY: Final = 0o600
 _OTHERS: Final = 0o077
 _umask_lock: Final = threading.Lock()
 
@@ -26,7 +27,7 @@ def create_private_folder(folder: Path) -> None:
 
 def create_private_file(file: Path) -> None:
     """Create an empty file for its owner only, unless it exists."""
-    os.close(os.open(file, os.O_CREAT | os.O_RDWR, _OWNER_ONLY))
+    os.close(open_private(file, os.O_CREAT | os.O_RDWR))
 
 
 @contextmanager

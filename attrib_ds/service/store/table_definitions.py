@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import duckdb
@@ -176,12 +177,18 @@ def differences(connection: duckdb.DuckDBPyConnection) -> list[str]:
     >>> differences(connection)
     ['interactions']
     """
+    expected = _definitions_of_this_release()
+    actual = _definitions(connection)
+    return sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
+
+
+@cache
+def _definitions_of_this_release() -> dict[str, list[Any]]:
+    """Return the definitions of a new file, made once in a process; callers must not change them."""
     with duckdb.connect() as fresh:
         for statement in create_statements():
             fresh.execute(statement)
-        expected = _definitions(fresh)
-    actual = _definitions(connection)
-    return sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
+        return _definitions(fresh)
 
 
 def _definitions(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:

@@ -14,7 +14,7 @@ LAST, HOURS = 5, 60 * 30
 
 
 def paths_of(minutes, *, whole_days=False):
-    """Return paths of users who convert at the same time, with touchpoints so many minutes before it."""
+    """Return paths of users who convert at the same time; touchpoints are given in minutes before it."""
     rows = [(user, node, ago) for user, touches in enumerate(minutes) for node, ago in touches]
     touchpoints = pd.DataFrame(rows, columns=["user_id", "node_id", "ago"])
     bought = START + pd.Timedelta(days=8)

@@ -14,6 +14,16 @@ from attrib_ds.errors import InvalidRequest
 REACH, FOUND = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.8)
 
 
+def share_that_detects(size, *, without):
+    """Return by bisection which share of a million users to hold out, if 0.04 of them convert with the node."""
+    low, high = 1e-6, 0.5
+    for _ in range(60):
+        share = (low + high) / 2
+        error = sqrt(1e6 * (0.04 * 0.96 / (1 - share) + without * (1 - without) / share))
+        low, high = (share, high) if (REACH + FOUND) * error > size else (low, share)
+    return share
+
+
 def test_a_given_share_determines_the_error():
     (row,) = plan_holdout(users=10_000, rate=0.1, share=0.1).to_dict("records")
     # The variance is 10,000 times 0.09/0.9 + 0.09/0.1.
@@ -32,13 +42,8 @@ def test_a_given_precision_determines_the_share():
 
 def test_an_effect_is_detected_with_the_requested_power():
     (row,) = plan_holdout(users=1_000_000, rate=0.04, effect=3_000).to_dict("records")
-    low, high = 1e-6, 0.5
-    for _ in range(60):
-        share = (low + high) / 2
-        # Without the node 0.037 of the users convert.
-        error = sqrt(1e6 * (0.04 * 0.96 / (1 - share) + 0.037 * 0.963 / share))
-        low, high = (share, high) if (REACH + FOUND) * error > 3_000 else (low, share)
-    assert row["share"] == pytest.approx(share, rel=1e-6)
+    # Without the node 0.037 of the users convert.
+    assert row["share"] == pytest.approx(share_that_detects(3_000, without=0.037), rel=1e-6)
     assert row["withheld"] == 32_188
     assert row["power"] == pytest.approx(0.8)
     assert row["detectable"] == pytest.approx(3_000)
@@ -63,13 +68,8 @@ def test_without_a_sufficient_share_the_precision_is_that_of_half_of_the_users()
 
 def test_an_effect_below_zero_is_detected_by_its_size():
     (row,) = plan_holdout(users=1_000_000, rate=0.04, effect=-3_000).to_dict("records")
-    low, high = 1e-6, 0.5
-    for _ in range(60):
-        share = (low + high) / 2
-        # Without the node 0.043 of the users convert.
-        error = sqrt(1e6 * (0.04 * 0.96 / (1 - share) + 0.043 * 0.957 / share))
-        low, high = (share, high) if (REACH + FOUND) * error > 3_000 else (low, share)
-    assert row["share"] == pytest.approx(share, rel=1e-6)
+    # Without the node 0.043 of the users convert.
+    assert row["share"] == pytest.approx(share_that_detects(3_000, without=0.043), rel=1e-6)
     assert row["effect"] == -3_000
     assert (row["detectable"], row["power"]) == pytest.approx((3_000, 0.8))
 

@@ -352,10 +352,10 @@ def test_a_truncated_table_is_named_at_the_call(world):
     # No warning: the table is complete, or begins with the first touchpoints by itself.
     attribute(paths_of(world), model)
     first = world.touchpoints.groupby("user_id")["date"].min()
-    begun = world.users[touched].assign(since=lambda users: users["user_id"].map(first))
-    later = world.conversions[world.conversions["user_id"].isin(begun["user_id"])]
+    since_first = world.users[touched].assign(since=lambda users: users["user_id"].map(first))
+    later = world.conversions[world.conversions["user_id"].isin(since_first["user_id"])]
     later = later[later["date"] >= later["user_id"].map(first)]
-    attribute(paths_of(world, users=begun, conversions=later), model)
+    attribute(paths_of(world, users=since_first, conversions=later), model)
 
 
 def test_covariates_are_chosen_by_name_and_categories_split(world):

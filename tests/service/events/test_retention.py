@@ -7,9 +7,9 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.identified_users import declare, see, user_of
+from support.identified_users import checked_service, declare, see, user_of
 from support.service_records import hex_id, order, send, table, utc, uuid, visit
-from support.user_invariants import assert_users_agree, rows_of
+from support.user_invariants import rows_of
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
@@ -22,11 +22,8 @@ LATER = "2025-03-02T12:00:00Z"
 
 @pytest.fixture
 def service():
-    opened = Service.open("shop", ":memory:")
-    declare(opened)
-    yield opened
-    assert_users_agree(opened)
-    opened.close()
+    with checked_service() as opened:
+        yield opened
 
 
 def keep(service, days, *fields):

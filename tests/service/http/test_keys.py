@@ -187,8 +187,8 @@ def test_keys_of_other_accounts_are_neither_listed_nor_revoked(accounts, caller_
             assert other.privateKeyId not in listed(caller)
             reply = caller("DELETE", f"{KEYS}/{other.privateKeyId}")
             assert reply.status == 404
-            told = reply.json()["message"].replace(other.privateKeyId, "0" * 40)
-            assert told == unknown.json()["message"]
+            message = reply.json()["message"].replace(other.privateKeyId, "0" * 40)
+            assert message == unknown.json()["message"]
     for other in others:
         assert token_of(server, other)
 

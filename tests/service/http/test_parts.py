@@ -106,7 +106,7 @@ def test_results_of_other_threads_reach_the_loop_together():
         thread.start()
         assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == list(range(1_000))
         thread.join()
-        # Who has left is not told, and one who is told nothing gives up.
+        # A cancelled waiter gets no result, and a waiter without a result times out.
         left = asyncio.ensure_future(arrivals.wait(future := Future(), None, int))
         await asyncio.sleep(0)
         left.cancel()

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from support.identified_users import declare, see, user_of, users
+from support.identified_users import checked_service, load, see, user_of, users
 from support.service_records import hex_id, order, send, table, visit
-from support.user_invariants import assert_users_agree, rows_of
-
-from attrib_ds.service import Service
+from support.user_invariants import rows_of
 
 ANNA = "anna@example.com"
 
 
 @pytest.fixture
 def service():
-    opened = Service.open("shop", ":memory:")
-    declare(opened)
-    yield opened
-    assert_users_agree(opened)
-    opened.close()
-
-
-def load(service, resource, *records):
-    answer = send(service, "load_records", resource=resource, source=table(*records))
-    assert answer.read().num_rows == 0, answer.read().to_pylist()
+    with checked_service() as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,8 @@ ATTACKS = {
     ),
     "media type: escape sequences": (Reply(body=b"no", media="a/\x1b[31m\x9b"), "a/"),
 }  # fmt: skip
+#: Attacks on limits that an endless list, an endless text and a bomb meet too.
+SLOW = {"JSON: endless blanks", "JSON: endless members"}
 
 
 @pytest.fixture
@@ -187,7 +189,9 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4_096
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(
+    "attack", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ATTACKS]
+)
 def test_attacks_end_in_an_error_that_names_them(search, service, attack):
     reply, words = ATTACKS[attack]
     service.script = [reply]

@@ -1,0 +1,27 @@
+"""Small results, as plots take them."""
+
+import pandas as pd
+
+HAZARD_EFFECTS = pd.DataFrame(
+    {
+        "model": "hazard",
+        "node_id": ["a", "d"],
+        "node_name": ["Ads", "Direct"],
+        "currency": "EUR",
+        "is_control": [False, True],
+        "credited": [30.0, 20.0],
+        "caused": [9.0, 1.0],
+        "low": [5.0, -2.0],
+        "high": [13.0, 4.0],
+    }
+)
+MODEL_ORDERS = pd.DataFrame(
+    {
+        "order": [1, 2],
+        "held_out": [-9.0, -8.0],
+        "behind": [1.0, 0.0],
+        "behind_error": [0.1, 0.0],
+        "is_best": [False, True],
+        "is_parsimonious": [False, True],
+    }
+)
