@@ -15,7 +15,8 @@
         └── ProjectInUse    503  another process holds the project's file
 
 Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
-:class:`RejectedRows`, :class:`UnmatchedUsers`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`,
+:class:`NoRows`, :class:`MergedNames`, :class:`RejectedRows`, :class:`UnmatchedUsers`,
+:class:`ConfoundingWarning`, :class:`CheckoutNodes`,
 :class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`.
 """
 
@@ -42,7 +43,9 @@ __all__ = [
     "ContaminatedHoldout",
     "Forbidden",
     "InvalidRequest",
+    "MergedNames",
     "NoConversions",
+    "NoRows",
     "NotFound",
     "NotSupported",
     "ProjectInUse",
@@ -193,11 +196,19 @@ class UnknownFields(UserWarning):
 
 
 class UnknownCurrency(UserWarning):
-    """Values without a currency cannot be compared with spend in one."""
+    """Values without a currency cannot be compared with spend in one, or their currency does not exist."""
 
 
 class NoConversions(UserWarning):
-    """An export has no event of the names that are conversions."""
+    """An export has no event of the names that are conversions, or a file no conversion."""
+
+
+class NoRows(UserWarning):
+    """A file has columns, but no rows."""
+
+
+class MergedNames(UserWarning):
+    """Names of nodes that differ by case only are read as one."""
 
 
 class RejectedRows(UserWarning):

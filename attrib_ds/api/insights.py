@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -202,17 +202,7 @@ def _mark_partial(
     frame: pd.DataFrame, interval: str, *, since: Any, last: datetime | None, timezone: str | None
 ) -> None:
     """Add the column ``is_partial``: the first and the last interval may be counted in part only."""
-    zone, present, step = ZoneInfo(timezone or "UTC"), instants.now(), timedelta(milliseconds=1)
-
-    def label(instant: datetime) -> str:
-        day = datetime.combine(instant.astimezone(zone).date(), time())
-        return str(calendar.labels(pd.Series([day]), interval)[0])
-
-    last = present if last is None else min(last, present)
-    partial = {label(last)} & {label(last + step)}
-    if since is not None:
-        first = instants.parse(since, argument="since")
-        partial |= {label(first)} & {label(first - step)}
-    # Labels sort by time; later intervals, which have not begun, are not over either.
-    is_later = frame["interval"] > label(last)
-    frame["is_partial"] = (frame["interval"].isin(partial) | is_later).astype("boolean")
+    first = None if since is None else instants.parse(since, argument="since")
+    frame["is_partial"] = calendar.partial(
+        frame["interval"], interval, ZoneInfo(timezone or "UTC"), first=first, last=last
+    )

@@ -12,7 +12,7 @@ import pandas as pd
 
 from attrib_ds.api.event_types import create_event_type, get_event_type
 from attrib_ds.api.events import send_events
-from attrib_ds.contract.currencies import CURRENCIES
+from attrib_ds.contract.currencies import code_of
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
 from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import read_rows
@@ -42,6 +42,8 @@ def send_conversions(
     event_type: str = "order",
     statistic: str = "turnover",
     fields: Mapping[str, str] | None = None,
+    dayfirst: bool | None = None,
+    decimal: str | None = None,
     dry_run: bool = False,
 ) -> pd.DataFrame:
     """Send the deals of a CRM, or the orders of a shop, as events.
@@ -69,8 +71,8 @@ def send_conversions(
     value : str, optional
         Column with the values.
     currency : str, optional
-        Column with the currency of each value, or one code for all, such as ``"EUR"`` (ISO 4217). By default
-        the project's currency.
+        Column with the currency of each value, or one for all: a code of ISO 4217, such as ``"EUR"``, or a
+        sign of one currency, such as €. By default the project's currency.
     event_type : str, default "order"
         Reference of the event type.
     statistic : str, default "turnover"
@@ -78,6 +80,12 @@ def send_conversions(
     fields : mapping of str to str, optional
         Further properties of the events, by their ``ingestionKey``, with the names of their columns:
         ``{"product": "Product name"}``.
+    dayfirst : bool, optional
+        Whether dates such as 03/04/2025 begin with the day (true) or the month (false). By default their rows
+        are rejected.
+    decimal : {".", ","}, optional
+        Decimal mark of numbers in text. By default a number such as 99,90 or 1,030.50 decides for its
+        column; a column with nothing but numbers such as 1.000 is refused.
     dry_run : bool, default False
         Only check the rows: nothing is stored, and no event type is created.
 
@@ -93,7 +101,8 @@ def send_conversions(
     ------
     InvalidRequest
         If a column is missing, an id is missing or occurs twice (``details`` lists the rows), or the event
-        type lacks a field, requires another one, or is archived; nothing is sent then.
+        type lacks a field, requires another one, or is archived, or the decimal mark of a column is unclear;
+        nothing is sent then.
     AttribError
         If the service fails before anything was stored; ``partial`` is the frame so far.
 
@@ -133,10 +142,11 @@ def send_conversions(
         columns = _new_columns(table, email, value, statistic, fields or {})
     else:
         columns = _matching_columns(existing, event_type, email, value, statistic, fields or {})
-    in_days = conversion_cells.dates(table[date], ZoneInfo(project.timezone()))
+    in_days = conversion_cells.dates(table[date], ZoneInfo(project.timezone()), dayfirst=dayfirst)
     data = {"eventDate": cells.read(date, in_days, required=True), f"data.{_ID}": ids}
     for column in columns:
-        data[f"data.{column.key}"] = cells.read(column.name, conversion_cells.reader(column.kind))
+        reader = conversion_cells.reader(column.kind, table[column.name], decimal=decimal)
+        data[f"data.{column.key}"] = cells.read(column.name, reader)
     if value is not None and currency is not None:
         _require_money(columns[1], event_type)
         amounts = data.pop(f"data.{columns[1].key}")
@@ -192,7 +202,7 @@ def _code(conversions: pd.DataFrame, value: str | None, currency: str | None) ->
         return None
     if value is None:
         raise InvalidRequest("currency: needs value=, the column of the values", field="currency")
-    return currency if currency in CURRENCIES and currency not in conversions.columns else None
+    return None if currency in conversions.columns else code_of(currency)
 
 
 def _rows(conversions: pd.DataFrame, named: Mapping[str, str]) -> list[dict[str, Any]]:

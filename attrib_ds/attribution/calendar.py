@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -10,6 +10,7 @@ import ibis
 import numpy as np
 import pandas as pd
 
+from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.dtypes import TEXT
 
@@ -136,3 +137,45 @@ def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
 
 def _interval(length: timedelta) -> Any:
     return ibis.interval(seconds=length // timedelta(seconds=1))
+
+
+def partial(
+    intervals: pd.Series[Any],
+    interval: str,
+    zone: ZoneInfo,
+    *,
+    first: datetime | None = None,
+    last: datetime | None = None,
+) -> pd.Series[Any]:
+    """Return whether each interval is counted in part only.
+
+    Parameters
+    ----------
+    intervals : Series of str
+        Labels of intervals.
+    interval : str
+        Length of the intervals.
+    zone : ZoneInfo
+        Time zone in which intervals begin.
+    first, last : datetime, optional
+        Bounds of what is counted, both inclusive. What is in the future is not counted yet.
+
+    Returns
+    -------
+    Series of boolean
+        With the index of ``intervals``. Intervals before the first bound, or after the last one, are partial.
+    """
+    present, step = instants.now(), timedelta(milliseconds=1)
+
+    def label(instant: datetime) -> str:
+        day = datetime.combine(instant.astimezone(zone).date(), time())
+        return str(labels(pd.Series([day]), interval)[0])
+
+    last = present if last is None else min(last, present)
+    ends_inside = label(last) == label(last + step)
+    # Labels sort by time.
+    is_partial = (intervals >= label(last)) if ends_inside else (intervals > label(last))
+    if first is not None:
+        begins_inside = label(first) == label(first - step)
+        is_partial |= (intervals <= label(first)) if begins_inside else (intervals < label(first))
+    return is_partial.astype("boolean")

@@ -10,10 +10,12 @@ import pandas as pd
 
 import attrib_ds as at
 from attrib_ds.commands.output import show, show_error
-from attrib_ds.contract.currencies import CURRENCIES
+from attrib_ds.contract.currencies import code_of
 from attrib_ds.errors import RejectedRows
 from attrib_ds.importers.column_options import LISTED, OPTIONS
-from attrib_ds.importers.own_files import FilePaths, read_paths, read_sequences, read_spend
+from attrib_ds.importers.own_files import read_paths
+from attrib_ds.importers.own_paths import read_sequences
+from attrib_ds.importers.own_spend import read_spend
 from attrib_ds.plots.report import side_by_side, write_report
 from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.spreadsheets import write_csv
@@ -21,6 +23,8 @@ from attrib_ds.records.spreadsheets import write_csv
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+
+    from attrib_ds.importers.file_paths import FilePaths
 
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
@@ -84,7 +88,11 @@ def _attributed(options: argparse.Namespace) -> tuple[FilePaths, pd.DataFrame, p
             options.spend,
             columns=_columns(options),
             currency=_currency(options),
+            decimal=options.decimal,
+            encoding=options.encoding,
+            ignore_case=options.ignore_case,
             touchpoint_node=read.columns.get("touchpoints", {}).get("node"),
+            known_nodes=() if read.paths.nodes is None else set(read.paths.nodes["node_id"]),
         )
         rejected = pd.concat([rejected, rejected_spend], ignore_index=True)
     credits = at.attribute(read.paths, models, confidence=options.confidence, spend=spend)
@@ -99,7 +107,12 @@ def _read(options: argparse.Namespace) -> FilePaths:
     columns = _columns(options)
     if options.paths is not None:
         return read_sequences(
-            options.paths, columns=columns, currency=_currency(options), separator=options.separator
+            options.paths,
+            columns=columns,
+            currency=_currency(options),
+            decimal=options.decimal,
+            encoding=options.encoding,
+            separator=options.separator,
         )
     return read_paths(
         options.touchpoints,
@@ -108,13 +121,16 @@ def _read(options: argparse.Namespace) -> FilePaths:
         currency=_currency(options),
         lookback=options.lookback,
         dayfirst=options.dayfirst,
+        decimal=options.decimal,
+        encoding=options.encoding,
+        ignore_case=options.ignore_case,
         aggregate=options.aggregate,
     )
 
 
 def _columns(options: argparse.Namespace) -> dict[str, str | list[str]]:
     named = {role: getattr(options, f"column_{role}") for role in OPTIONS}
-    if named["currency"] in CURRENCIES:
+    if _currency(options) is not None:
         del named["currency"]
     columns: dict[str, str | list[str]] = {role: name for role, name in named.items() if name is not None}
     for role in LISTED:
@@ -124,9 +140,9 @@ def _columns(options: argparse.Namespace) -> dict[str, str | list[str]]:
 
 
 def _currency(options: argparse.Namespace) -> str | None:
-    """Return the currency of amounts that have none, if the option is a code and not a column."""
+    """Return the currency of amounts that have none, if the option is a code or sign and not a column."""
     named = options.column_currency
-    return named if named in CURRENCIES else None
+    return None if named is None else code_of(named)
 
 
 def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:

@@ -94,6 +94,16 @@ def _add_attribute(actions: Actions) -> None:
         action=argparse.BooleanOptionalAction,
         help="03/04/2025 is in April",
     )
+    own.add_argument("--decimal", choices=(".", ","), help="decimal mark of numbers, if they do not tell")
+    own.add_argument(
+        "--encoding", metavar="NAME", help="encoding of CSV files that are not UTF-8, such as cp1252"
+    )
+    own.add_argument(
+        "--ignore-case",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="names of nodes that differ by case only are one",
+    )
     own.add_argument("--separator", default=" > ", help="separator of nodes in a path (default ' > ')")
     own.add_argument("--spend", type=Path, metavar="FILE", help="spend per node: node, spend, currency")
     own.add_argument(

@@ -33,3 +33,32 @@ CURRENCIES: Final = frozenset(f"{_IN_FORCE} {_WITHDRAWN}".split())
 PATTERN: Final = "|".join(sorted(CURRENCIES))
 #: What a message says is expected.
 EXPECTED: Final = "a currency of ISO 4217, such as 'EUR'"
+
+#: Codes of the signs that stand for one currency; $, ¥ and kr stand for several.
+SIGNS: Final = {
+    "€": "EUR",
+    "£": "GBP",
+    "₹": "INR",
+    "₺": "TRY",
+    "₴": "UAH",
+    "₦": "NGN",
+    "₪": "ILS",
+    "₫": "VND",
+    "฿": "THB",
+    "zł": "PLN",
+    "Kč": "CZK",
+}
+#: Advice for signs.
+NO_SIGN: Final = f"{EXPECTED}; the sign € means 'EUR', but $, ¥ and kr mean several"
+
+
+def code_of(word: str) -> str | None:
+    """Return the code that a word of a user stands for, or None.
+
+    Examples
+    --------
+    >>> [code_of(word) for word in ("EUR", " eur", "€", "$", "euro")]
+    ['EUR', 'EUR', 'EUR', None, None]
+    """
+    code = SIGNS.get(word.strip(), word.strip().upper())
+    return code if code in CURRENCIES else None

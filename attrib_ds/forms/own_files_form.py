@@ -26,16 +26,18 @@ if TYPE_CHECKING:
 #: What a column can be, in words, by role.
 _ROLES: Final = {
     "user": "Person",
+    "device": "Device",
     "node": "Channel or campaign",
     "date": "Time",
     "conversion": "Conversion id",
     "value": "Value",
+    "quantity": "Quantity",
     "currency": "Currency",
 }
 #: Roles that each file may have.
 _OF_FILES: Final = {
-    "touchpoints": ("user", "node", "date"),
-    "conversions": ("user", "date", "conversion", "value", "currency"),
+    "touchpoints": ("user", "device", "node", "date"),
+    "conversions": ("user", "device", "date", "conversion", "value", "quantity", "currency"),
 }
 _FOUND: Final = "(as found)"
 

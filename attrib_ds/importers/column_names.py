@@ -60,7 +60,10 @@ COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "value": (
         "value", "conversion_value", "revenue", "order_value", "amount", "turnover", "total", "total_price",
         "price", "purchase_revenue", "ecommerce_purchase_revenue", "cv_value", "tr_total",
-        "revenue_local_currency",
+        "revenue_local_currency", "unit_price", "item_price", "product_price", "lineitem_price",
+    ),
+    "quantity": (
+        "quantity", "qty", "item_quantity", "product_quantity", "lineitem_quantity", "units",
     ),
     "currency": ("currency", "currency_code", "tr_currency", "local_currency", "site_currency"),
     "spend": ("spend", "cost", "amount"),
@@ -74,6 +77,12 @@ COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
 def folded(name: str) -> str:
     """Return a name without case and punctuation, which do not matter."""
     return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+#: Names, folded, of columns with the price of one piece.
+UNIT_PRICES: Final = frozenset(
+    map(folded, ("price", "unit_price", "item_price", "product_price", "lineitem_price"))
+)
 
 
 def level_of(column: str) -> str | None:

@@ -7,7 +7,10 @@ from typing import Final
 OPTIONS: Final[dict[str, str]] = {
     **{
         role: f"--{role}"
-        for role in ("user", "device", "node", "date", "touch", "conversion", "flag", "value", "currency")
+        for role in (
+            *("user", "device", "node", "date", "touch"),
+            *("conversion", "flag", "value", "quantity", "currency"),
+        )
     },
     "conversion_user": "--conversion-user",
     "conversion_date": "--conversion-date",

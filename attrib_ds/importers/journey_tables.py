@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.contract.currencies import CURRENCIES, EXPECTED
+from attrib_ds.contract.currencies import NO_SIGN, code_of
 from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest, NoConversions, RejectedRows, warn
+from attrib_ds.errors import InvalidRequest, NoConversions, RejectedRows, UnknownCurrency, warn
 from attrib_ds.importers.journeys import REVENUE, SOURCE_ID, Journeys
 from attrib_ds.importers.traffic import Node, Traffic, chain, referrer_type, tree
-from attrib_ds.queries.channel_rules import channel_rules, channels_of, read_rules
+from attrib_ds.queries.channel_rules import channels_of, default_rules, read_rules
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.sources import literal, quoted
 
@@ -164,7 +164,7 @@ def assemble(
     Raises
     ------
     InvalidRequest
-        If an amount has no currency, or ``currency`` is not a currency code.
+        If an amount has no currency, or ``currency`` is not a currency.
     """
     _assign_users(connection, sightings, stitch=stitch)
     nodes = _create_nodes(connection, None if channels is None else read_rules(channels))
@@ -314,7 +314,7 @@ def chains_of(rows: pa.Table, rules: pd.DataFrame | None = None) -> list[tuple[N
     missing = pa.nulls(rows.num_rows, pa.string())
     given = pa.table({name: rows[name] if name in rows.column_names else missing for name in _TRAFFIC})
     of_source = given.select(["source", "medium", "campaign"])
-    defaults = channels_of(of_source, read_rules(channel_rules())).to_pylist()
+    defaults = channels_of(of_source, default_rules()).to_pylist()
     labels = [None] * len(defaults) if rules is None else channels_of(of_source, rules).to_pylist()
     return [
         chain(Traffic(**(row | {"channel": row["channel"] or default})), label)
@@ -322,14 +322,26 @@ def chains_of(rows: pa.Table, rules: pd.DataFrame | None = None) -> list[tuple[N
     ]
 
 
+def checked_currency(currency: str | None) -> str | None:
+    """Return the code of a currency that a user names.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is neither a code of ISO 4217 nor the sign of one currency.
+    """
+    if currency is None:
+        return None
+    code = code_of(currency) if isinstance(currency, str) else None
+    if code is None:
+        raise InvalidRequest(f"currency: {currency!r} is not allowed; expected {NO_SIGN}", field="currency")
+    return code
+
+
 def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:
     """Set the currency of every amount; return SQL for the columns of the statistic."""
-    if currency is not None and currency not in CURRENCIES:
-        raise InvalidRequest(
-            f"currency: {currency!r} is not allowed; expected {EXPECTED}",
-            field="currency",
-        )
-    connection.execute("UPDATE user_conversions SET currency = upper(currency)")
+    currency = checked_currency(currency)
+    _drop_unknown_currencies(connection)
     if currency is not None:
         connection.execute(
             f"UPDATE user_conversions SET currency = {literal(currency)} "
@@ -350,6 +362,30 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
             field="currency",
         )
     return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}"
+
+
+def _drop_unknown_currencies(connection: duckdb.DuckDBPyConnection) -> None:
+    """Write currencies as codes; amounts in something that is no currency are left out, with a warning."""
+    found = connection.execute(
+        "SELECT currency, count(amount) FROM user_conversions WHERE currency IS NOT NULL "
+        "GROUP BY currency ORDER BY currency"
+    ).fetchall()
+    unknown = {word: amounts for word, amounts in found if code_of(word) is None}
+    for word, _ in found:
+        code, amount = (code_of(word), "amount") if word not in unknown else (None, "NULL")
+        if code != word:
+            connection.execute(
+                f"UPDATE user_conversions SET currency = ?, amount = {amount} WHERE currency = ?",
+                [code, word],
+            )
+    count = sum(unknown.values())
+    if count:
+        words = ", ".join(map(repr, list(unknown)[:_MAX_NAMES]))
+        warn(
+            f"{count:,} conversions have no value, because their currency is not one of ISO 4217: "
+            f"{printable(words)}",
+            UnknownCurrency,
+        )
 
 
 def _hex(origin: str, kind: str, key: str) -> str:

@@ -10,7 +10,7 @@ from attrib_ds.importers.column_names import COMMON_NAMES, folded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attrib_ds.importers.own_table import Named, OwnTable
+    from attrib_ds.importers.own_columns import Named, OwnColumns
 
 _DEVICES = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.
@@ -26,7 +26,7 @@ class UserColumns:
 
 
 def user_columns(
-    touchpoints: OwnTable, conversions: OwnTable, named: Mapping[str, Named]
+    touchpoints: OwnColumns, conversions: OwnColumns, named: Mapping[str, Named]
 ) -> tuple[UserColumns, UserColumns]:
     """Return the columns of users of both tables, preferring names that the tables share.
 
@@ -47,13 +47,15 @@ def user_columns(
             for user, device in zip(_preferred(users), _preferred(devices), strict=True)
         ]
     first, second = (
-        columns if columns.user or columns.device else UserColumns(table.find("user", named))
-        for table, columns in zip(tables, chosen, strict=True)
+        columns if columns.user or columns.device else UserColumns(table.find("user", named, called=called))
+        for table, columns, called in zip(tables, chosen, ("user", "conversion_user"), strict=True)
     )
     return first, second
 
 
-def _named(tables: tuple[OwnTable, OwnTable], named: Mapping[str, Named]) -> tuple[UserColumns, UserColumns]:
+def _named(
+    tables: tuple[OwnColumns, OwnColumns], named: Mapping[str, Named]
+) -> tuple[UserColumns, UserColumns]:
     device = named.get("device")
     if device is not None and not any(device in table.source.columns for table in tables):
         tables[0].find("device", named)
@@ -62,15 +64,17 @@ def _named(tables: tuple[OwnTable, OwnTable], named: Mapping[str, Named]) -> tup
     else:
         of_conversions = {role: name for role, name in named.items() if role == "user"}
     chosen = []
-    for table, names in zip(tables, (named, of_conversions), strict=True):
+    for table, names, called in zip(
+        tables, (named, of_conversions), ("user", "conversion_user"), strict=True
+    ):
         has_device = isinstance(device, str) and device in table.source.columns
-        user = table.find("user", names, required=not has_device)
+        user = table.find("user", names, required=not has_device, called=called)
         chosen.append(UserColumns(None if user == device else user, str(device) if has_device else None))
     first, second = chosen
     return first, second
 
 
-def _filled(table: OwnTable, *, is_device: bool | None = None) -> list[str]:
+def _filled(table: OwnColumns, *, is_device: bool | None = None) -> list[str]:
     """Return the columns with values whose names are common for users, for devices, or for both."""
     columns = [
         column

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.plots import style
+from attrib_ds.plots import interval_lines, style
 from attrib_ds.plots.arguments import require_choice, require_count
 from attrib_ds.plots.insight_rows import OTHER, VALUES, rows_of_events, table_of_groups
 from attrib_ds.plots.interval_labels import complete
 from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
     from attrib_ds.records.input_frames import Frame
 
@@ -76,33 +74,20 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
     title = title[:1].upper() + title[1:]
     style.format_axes(ax, title=f"{title} per interval{' and group' if has_groups else ''}", grid="y")
     ax.set_ylabel(labels[value])
-    ax.set_xlabel("interval")
     if table.empty:
+        ax.set_xlabel("interval")
         style.write_empty(ax, f"no {title.lower()}")
         return ax
     intervals = complete(list(table.columns))
-    partial = _partial(insights)
     table = table.reindex(columns=intervals, fill_value=0.0)
-    positions = range(len(intervals))
-    marker = "o" if len(intervals) <= 60 else ""
-    colours, handles = style.palette(ax).colours, []
-    for rank, (label, heights) in enumerate(table.iterrows()):
-        is_rest = has_groups and rank == top and str(label).startswith(OTHER)
-        (handle,) = ax.plot(
-            positions,
-            heights.to_numpy(),
-            color=style.GREY if is_rest else colours[rank % len(colours)],
-            linestyle="--" if is_rest else ("-", ":", "-.")[rank // len(colours) % 3],
-            marker=marker,
-            markersize=3.5,
-            linewidth=1.6,
-        )
-        handles.append(handle)
-        if partial:
-            places = [place for place, interval in enumerate(intervals) if interval in partial]
-            _hollow(ax, handle, places, [float(heights.iloc[place]) for place in places])
-    if partial:
-        ax.set_xlabel(f"interval\nhollow: {', '.join(sorted(partial))}, counted in part only")
+    kinds = [
+        interval_lines.OTHER
+        if has_groups and rank == top and str(label).startswith(OTHER)
+        else interval_lines.GROUP
+        for rank, label in enumerate(table.index)
+    ]
+    partial = interval_lines.partial_intervals(insights, "interval")
+    handles = interval_lines.draw_lines(ax, table, kinds, partial=partial, xlabel="interval")
     style.format_thousands(ax.yaxis)
     if table.to_numpy().min() >= 0:
         ax.set_ylim(bottom=0)
@@ -111,25 +96,3 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
     style.apply_layout(ax)
     style.label_ticks(ax, intervals)
     return ax
-
-
-def _partial(insights: pd.DataFrame) -> set[str]:
-    """Return the labels of partial intervals; none if the frame does not mark them."""
-    if "is_partial" not in insights.columns:
-        return set()
-    return set(insights.loc[insights["is_partial"].fillna(False).astype(bool), "interval"].dropna())
-
-
-def _hollow(ax: Axes, line: Line2D, places: list[int], heights: list[float]) -> None:
-    """Draw hollow markers over points of a line."""
-    ax.plot(
-        places,
-        heights,
-        linestyle="",
-        marker="o",
-        markersize=6,
-        markerfacecolor=style.palette(ax).background,
-        markeredgecolor=line.get_color(),
-        markeredgewidth=1.2,
-        zorder=line.get_zorder() + 0.5,
-    )

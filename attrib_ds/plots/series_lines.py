@@ -12,6 +12,7 @@ from attrib_ds.plots import style
 from attrib_ds.plots.arguments import numbers, require_choice, require_count
 from attrib_ds.plots.credit_rows import select_currency, select_model
 from attrib_ds.plots.interval_labels import complete
+from attrib_ds.plots.interval_lines import GROUP, OTHER, UNATTRIBUTED, draw_lines, partial_intervals
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
 from attrib_ds.records.input_frames import read_frame
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from attrib_ds.records.input_frames import Frame
 
 COLUMNS: Final = ("model", "node_id", "node_name", "conversions", "value", "currency")
-#: Kinds of lines.
-_NODE: Final = "node"
-_OTHER: Final = "other"
-_UNATTRIBUTED: Final = "unattributed"
 #: Measures with their names and, for ratios, the columns that are divided.
 _NAMES: Final = {
     "conversions": "credited conversions",
@@ -69,6 +66,7 @@ def series(
     Axes
         Periods in order from left to right. A period without credit or spend counts as 0; a CPA without
         conversions and a ROAS without spend are gaps. Conversions and value without a node are a dotted line.
+        Partial periods (column ``is_partial``) have hollow markers, and a note below names them.
 
     Raises
     ------
@@ -106,11 +104,14 @@ def series(
     name = f", {shorten(model)}" if model else ""
     style.format_axes(ax, title=f"{_NAMES[by][0].upper()}{_NAMES[by][1:]} per {interval}{name}", grid="y")
     ax.set_ylabel(f"{_NAMES[by]} ({currency})" if by in _IN_MONEY and currency else _NAMES[by])
-    ax.set_xlabel(interval)
     if table.empty:
+        ax.set_xlabel(interval)
         style.write_empty(ax, f"no {_NAMES[by]}")
         return ax
-    _draw_lines(ax, table)
+    kinds, names = zip(*table.index, strict=True)
+    partial = partial_intervals(rows, interval)
+    handles = draw_lines(ax, table, kinds, partial=partial, xlabel=interval)
+    style.draw_legend(ax, handles, [shorten(name) for name in names])
     style.format_thousands(ax.yaxis)
     if not table.min().min() < 0:
         ax.set_ylim(bottom=0)
@@ -151,39 +152,16 @@ def _sums(rows: pd.DataFrame, interval: str, columns: tuple[str, ...], *, top: i
     order = ranked.rename("size").rename_axis("node_id").reset_index()
     nodes = order.sort_values(["size", "node_id"], ascending=[False, True])["node_id"].tolist()
     kept, others = nodes[:top], nodes[top:]
-    lines = [(_NODE, label) for label in distinct({node: names[node] for node in kept}).values()]
-    lines += [(_OTHER, f"other ({style.format_count(len(others), 'node')})")] * bool(others)
-    lines += [(_UNATTRIBUTED, _UNATTRIBUTED)] * any(without.any() for _, without in tables)
+    lines = [(GROUP, label) for label in distinct({node: names[node] for node in kept}).values()]
+    lines += [(OTHER, f"other ({style.format_count(len(others), 'node')})")] * bool(others)
+    lines += [(UNATTRIBUTED, UNATTRIBUTED)] * any(without.any() for _, without in tables)
     sums = []
     for of_nodes, without in tables:
         parts = [of_nodes.reindex(kept).fillna(0.0)]
         if others:
             parts.append(of_nodes.reindex(others).fillna(0.0).sum().to_frame().T)
-        if lines and lines[-1][0] == _UNATTRIBUTED:
+        if lines and lines[-1][0] == UNATTRIBUTED:
             parts.append(without.to_frame().T)
         index = pd.MultiIndex.from_tuples(lines, names=["kind", "label"])
         sums.append(pd.concat(parts).set_axis(index) if lines else of_nodes)
     return sums
-
-
-def _draw_lines(ax: Axes, table: pd.DataFrame) -> None:
-    palette = style.palette(ax)
-    handles, nodes = [], 0
-    for line, (kind, _) in enumerate(table.index):
-        if kind == _NODE:
-            colour = palette.colours[nodes % len(palette.colours)]
-            dashes = ("-", "-.")[nodes // len(palette.colours) % 2]
-            nodes += 1
-        else:
-            colour, dashes = (style.GREY, "--") if kind == _OTHER else (palette.muted, ":")
-        (handle,) = ax.plot(
-            range(len(table.columns)),
-            table.iloc[line].to_numpy(),
-            color=colour,
-            linestyle=dashes,
-            marker="o" if len(table.columns) <= 60 else "",
-            markersize=3.5,
-            linewidth=1.6,
-        )
-        handles.append(handle)
-    style.draw_legend(ax, handles, [shorten(label) for _, label in table.index])

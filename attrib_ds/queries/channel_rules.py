@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.queries.known_sites import COUNTRY, SITES
 from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.input_frames import read_frame
@@ -48,12 +49,26 @@ def _site(*names: str, hosts: Sequence[str] = ()) -> str:
     return rf"(.*\.)?({'|'.join(names)})(\..+)?{exact}"
 
 
-_SEARCH: Final = _site(
+def _with_listed(pattern: str, kind: str, *others: str) -> str:
+    """Add to a pattern the listed hosts of a kind that neither it nor those of other kinds match."""
+    listed = {host for hosts in SITES[kind].values() for host in hosts}
+    patterns = [re.compile(each) for each in (pattern, *others)]
+    hosts = []
+    for host in listed:
+        shown = host.removeprefix("www.").removeprefix(f"{COUNTRY}.")
+        if not any(each.fullmatch(shown.replace(COUNTRY, "fr")) for each in patterns):
+            hosts.append(re.escape(shown).replace(re.escape(COUNTRY), _ANY_COUNTRY))
+    return rf"{pattern}|(.*\.)?({'|'.join(sorted(set(hosts)))})"
+
+
+#: The end of a host in any country, such as ``fr`` and ``co.uk``.
+_ANY_COUNTRY: Final = r"((com|co|org|net|edu|it)\.)?[a-z]{2}"
+_SEARCH_NAMES: Final = _site(
     "google", "bing", "yahoo!?", "duckduckgo", "ecosia", "baidu", "yandex", "qwant", "startpage", "naver",
     "mojeek", "seznam", "ask", "aol", "brave", "daum", "sogou", "rambler", "dogpile", "lycos", "msn",
     "presearch",
 )  # fmt: skip
-_SOCIAL: Final = _site(
+_SOCIAL_NAMES: Final = _site(
     "facebook", "fb", "instagram", "ig", "meta", "messenger", "linkedin", "lnkd", "twitter", "pinterest",
     "reddit", "tiktok", "snapchat", "vk", "vkontakte", "xing", "threads", "mastodon", "bluesky", "bsky",
     "quora",
@@ -66,17 +81,20 @@ _SHOPPING: Final = _site(
     "igshopping",
     hosts=(r"shop\.app", "shopping"),
 )  # fmt: skip
-_ASSISTANT: Final = _site(
+_ASSISTANT_NAMES: Final = _site(
     "chatgpt", "openai", "perplexity", "copilot", "claude", "deepseek", "grok", "phind", "(google )?gemini",
     hosts=(r"gemini\.google\.com", r"chat\.mistral\.ai", "mistral", r"meta\.ai", r"you\.com", r"poe\.com"),
 )  # fmt: skip
+_ASSISTANT: Final = _with_listed(_ASSISTANT_NAMES, "ai")
+_SOCIAL: Final = _with_listed(_SOCIAL_NAMES, "social", _ASSISTANT, _VIDEO, _SHOPPING)
+_SEARCH: Final = _with_listed(_SEARCH_NAMES, "search", _ASSISTANT, _SOCIAL, _VIDEO, _SHOPPING)
 _WEBMAIL: Final = r"gmail|mail\.(google|yahoo)\..+|outlook\.(live|office)\..+|mail\.proton\.me"
 _EMAIL: Final = r"e[-_ ]?mail|newsletter"
 _PAID: Final = r".*cp.*|ppc|retargeting|paid.*"
 _SHOP_CAMPAIGN: Final = r"(.*[^a-df-z])?shop.*|.*shopping.*"
 
-#: The published definitions of Google Analytics for manual traffic, and AI assistants (G-196). Google lists
-#: some 800 sites; the patterns above hold the common ones.
+#: The published definitions of Google Analytics for manual traffic, and AI assistants (G-196). The sites are
+#: the common names above and the hosts of Matomo's list (G-195).
 _DEFAULT: Final[tuple[dict[str, str], ...]] = (
     {"channel": "Direct", "source": r"\(?direct\)?", "medium": r"(\(none\)|\(not set\))?"},
     {
@@ -121,8 +139,9 @@ def channel_rules() -> pd.DataFrame:
     r"""Return the default channel rules, as a table to change and pass on.
 
     They follow the published definitions of the default channel group of Google Analytics 4, with a channel
-    for AI assistants and for webmail. Of Google's 800 sites they know the common ones by patterns: others are
-    referrals until you add them.
+    for AI assistants and for webmail. Search engines, social networks and assistants are those of Matomo's
+    list, some 900 hosts, and common names; shops and video sites are the common ones. Others are referrals
+    until you add them.
 
     Returns
     -------
@@ -188,7 +207,7 @@ def assign_channels(
     >>> at.assign_channels(visits).tolist()
     ['Paid Search', 'AI Assistants', 'Direct']
     """
-    checked = read_rules(channel_rules() if rules is None else rules)
+    checked = default_rules() if rules is None else read_rules(rules)
     if isinstance(frame, ir.Table):
         column: pd.Series[Any] = _expression(_values(frame, _found(frame.columns, columns)), checked)
         return column
@@ -239,8 +258,7 @@ def read_rules(rules: Frame) -> pd.DataFrame:
             "rules: there is no rule; allowed: at least one row, such as those of channel_rules()",
             field="rules",
         )
-    checked = given.reindex(columns=["channel", *CONDITIONS]).astype(object)
-    checked = checked.where(checked.notna(), None).reset_index(drop=True)
+    checked = _completed(given)
     for row, rule in enumerate(checked.to_dict("records")):
         patterns = [name for name in CONDITIONS if rule[name] is not None]
         if not isinstance(rule["channel"], str) or not rule["channel"].strip():
@@ -254,6 +272,17 @@ def read_rules(rules: Frame) -> pd.DataFrame:
         for name in patterns:
             _check_pattern(rule[name], name, row)
     return checked
+
+
+def default_rules() -> pd.DataFrame:
+    """Return the default rules as :func:`read_rules` does, without checking them."""
+    return _completed(pd.DataFrame(list(_DEFAULT)))
+
+
+def _completed(rules: pd.DataFrame) -> pd.DataFrame:
+    """Return rules with all columns, None where there is no condition."""
+    completed = rules.reindex(columns=["channel", *CONDITIONS]).astype(object)
+    return completed.where(completed.notna(), None).reset_index(drop=True)
 
 
 def _check_pattern(pattern: object, name: str, row: int) -> None:

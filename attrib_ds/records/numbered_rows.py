@@ -65,7 +65,7 @@ def copy_text(
     connection : duckdb.DuckDBPyConnection
         The table is created in its current database and schema.
     path : Path
-        UTF-8 text, compressed if its name ends in ``.gz``.
+        Text, compressed if its name ends in ``.gz``; in UTF-8 unless ``read`` has another encoding.
     names : list of str
         Columns.
     parse, convert, read : dict

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
@@ -28,6 +30,7 @@ from attrib_ds.records.numbered_rows import (
     quoted,
     replace_table,
 )
+from attrib_ds.records.text_encodings import marked_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -42,6 +45,7 @@ _PARQUET: Final = (".parquet", ".pq")
 _WORKBOOKS: Final = (".xlsx",)
 _EXTENSIONS: Final = (*_DELIMITED, *_JSON_LINES, *_PARQUET, *_WORKBOOKS)
 _DELIMITERS: Final = ",;\t|"
+_UTF_8: Final = "utf-8"
 _MOST_PROPERTIES: Final = 2_000
 _RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
@@ -177,6 +181,7 @@ def open_source(
     *,
     argument: str,
     opaque: Collection[str] = (),
+    encoding: str | None = None,
 ) -> Source:
     """Copy a frame, an Arrow table or a file into a new table of a connection.
 
@@ -196,6 +201,8 @@ def open_source(
         Name of the argument in an error message.
     opaque : collection of str
         Properties with an open shape, kept as JSON text.
+    encoding : str, optional
+        Encoding of delimited text; by default UTF-16 where the first bytes say so, or else UTF-8.
 
     Returns
     -------
@@ -220,13 +227,13 @@ def open_source(
     """
     try:
         if isinstance(source, str | Path):
-            return _open_path(connection, Path(source), argument, opaque)
+            return _open_path(connection, Path(source), argument, opaque, encoding)
         if isinstance(source, pd.DataFrame):
             _check_names(source.columns, argument)
             return _from_arrow(connection, _to_arrow(source, opaque), argument, opaque)
         if isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):
             return _from_arrow(connection, read_arrow(argument, source), argument, opaque)
-    except (pa.ArrowException, duckdb.Error, OSError, EOFError) as error:
+    except (pa.ArrowException, duckdb.Error, OSError, EOFError, UnicodeError) as error:
         reason = str(error).split("\n")[0]
         name = f"{str(source)!r} " if isinstance(source, str | Path) else ""
         raise InvalidRequest(f"{argument}: {name}cannot be read: {reason}", field=argument) from error
@@ -238,7 +245,11 @@ def open_source(
 
 
 def _open_path(
-    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, opaque: Collection[str]
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    argument: str,
+    opaque: Collection[str],
+    encoding: str | None,
 ) -> Source:
     path = path.expanduser()
     name = path.name.casefold()
@@ -261,7 +272,7 @@ def _open_path(
     if extension in _WORKBOOKS:
         return _from_workbook(connection, path, argument, opaque)
     if extension in _DELIMITED:
-        return _from_delimited(connection, path, argument)
+        return _from_delimited(connection, path, argument, encoding or marked_encoding(path) or _UTF_8)
     return _from_json_lines(connection, path, argument, opaque)
 
 
@@ -333,17 +344,20 @@ def _leaf_paths(
     return found
 
 
-def _from_delimited(connection: duckdb.DuckDBPyConnection, path: Path, argument: str) -> Source:
-    names, delimiter = _header(path, argument)
+def _from_delimited(
+    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, encoding: str
+) -> Source:
+    names, delimiter = _header(path, argument, encoding)
     _check_names(names, argument)
     copied, unreadable = copy_text(
         connection,
         path,
         names,
+        read={} if encoding == _UTF_8 else {"encoding": encoding},
         parse={"delimiter": delimiter, "newlines_in_values": True},
         convert={"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False},
     )
-    unreadable += _unclosed(connection, copied, path, names)
+    unreadable += _unclosed(connection, copied, path, names, encoding)
     return _described(connection, copied, unreadable)
 
 
@@ -370,7 +384,7 @@ def _from_workbook(
 
 
 def _unclosed(
-    connection: duckdb.DuckDBPyConnection, relation: str, path: Path, names: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, relation: str, path: Path, names: Sequence[str], encoding: str
 ) -> list[tuple[int, str]]:
     """Remove the last row if an unclosed quotation mark swallowed the following lines."""
     is_last = f"{quoted(ROW)} = (SELECT max({quoted(ROW)}) FROM {relation})"
@@ -379,36 +393,35 @@ def _unclosed(
     row = last.fetchone()
     if row is None:
         return []
-    with open_binary(path) as file:
-        marks = sum(block.count(b'"') for block in iter(lambda: file.read(BLOCK_BYTES), b""))
+    with _open_text(path, encoding) as file:
+        marks = sum(block.count('"') for block in iter(lambda: file.read(BLOCK_BYTES), ""))
     if marks % 2 == 0:
         return []
     connection.execute(f"DELETE FROM {relation} WHERE {quoted(ROW)} = {row[0]}")
     return [(row[0], "a quotation mark is never closed; the following lines were read as one cell")]
 
 
-def _header(path: Path, argument: str) -> tuple[list[str], str]:
+def _open_text(path: Path, encoding: str) -> io.TextIOWrapper:
+    """Open a file of text; records that cannot be decoded are reported later, by row."""
+    return io.TextIOWrapper(open_binary(path), encoding=encoding, errors="replace", newline="\n")
+
+
+def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str]:
     """Return the names in the first record, and the most frequent delimiter in it."""
-    # Later records that are not UTF-8 are reported by row.
-    with open_binary(path) as file:
-        first = file.readline()
-        while first and not first.strip():
-            first = file.readline()
-        line = first.decode("utf-8-sig", errors="replace")
+    with _open_text(path, "utf-8-sig" if encoding == _UTF_8 else encoding) as file:
+        line = file.readline()
+        while line and not line.strip():
+            line = file.readline()
         counts = Counter(line)
         delimiter = max(_DELIMITERS, key=lambda mark: counts[mark])
-        rest = (other.decode("utf-8", errors="replace") for other in file)
-        names = next(csv.reader(_chained(line, rest), delimiter=delimiter), [])
+        names = next(csv.reader(chain([line], file), delimiter=delimiter), [])
     if not names:
         raise _empty(path, argument)
     if any("\ufffd" in name for name in names):
-        raise InvalidRequest(f"{argument}: {path.name!r} is not UTF-8 text", field=argument)
+        raise InvalidRequest(
+            f"{argument}: the header of {path.name!r} is not {encoding.upper()} text", field=argument
+        )
     return names, delimiter
-
-
-def _chained(first: str, rest: Iterable[str]) -> Iterable[str]:
-    yield first
-    yield from rest
 
 
 def _from_json_lines(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,11 +11,13 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
-from attrib_ds.contract.currencies import CURRENCIES
+from attrib_ds.contract.currencies import NO_SIGN, code_of
 from attrib_ds.contract.emails import normal_email
 from attrib_ds.contract.rule import shown
 from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.written_instants import moments
+from attrib_ds.records.written_numbers import plain_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _AMOUNT: Final = TypeAdapter(Amount)
 _NUMBER: Final = "a number"
+#: What the text of an instant has, and that of a day has not.
+_CLOCK: Final = ":"
 _MAX_SHOWN: Final = 5
 
 
@@ -164,7 +168,7 @@ def email(cell: Any) -> str:
 
 
 def number(cell: Any) -> Any:
-    """Return a cell that holds a number, perhaps as text."""
+    """Return a cell that holds a number, perhaps as text with a decimal point."""
     if isinstance(cell, str):
         try:
             cell = Decimal(cell.strip())
@@ -188,43 +192,67 @@ def amount(cell: Any) -> Any:
 
 def currency(cell: Any) -> str:
     """Return a cell that holds the code of a currency."""
-    code = cell.strip().upper() if isinstance(cell, str) else cell
-    if code not in CURRENCIES:
-        raise Unfit("a currency, such as 'EUR'")
-    return str(code)
+    code = code_of(cell) if isinstance(cell, str) else None
+    if code is None:
+        raise Unfit(NO_SIGN)
+    return code
 
 
 _READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "string": identifier,
     "message": text,
     "email": email,
-    "number": number,
-    "currency": amount,
 }
+_NUMBERS: Final[Mapping[str, Callable[[Any], Any]]] = {"number": number, "currency": amount}
 
 
-def reader(kind: str) -> Callable[[Any], Any]:
-    """Return the function that reads cells for a type of field; other types are checked by the service."""
-    return _READERS.get(kind, lambda cell: cell)
+def reader(kind: str, column: pd.Series[Any], *, decimal: str | None) -> Callable[[Any], Any]:
+    """Return the function that reads the cells of a column for a type of field.
+
+    The decimal mark is that of the whole column. Other types are checked by the service.
+    """
+    if kind not in _NUMBERS:
+        return _READERS.get(kind, lambda cell: cell)
+    written = plain_numbers(
+        _texts(column), decimal=decimal, place=f"the column {column.name!r}", field=str(column.name)
+    )
+    convert = _NUMBERS[kind]
+
+    def read(cell: Any) -> Any:
+        if isinstance(cell, str) and written[cell] is None:
+            raise Unfit(_NUMBER)
+        return convert(written[cell] if isinstance(cell, str) else cell)
+
+    return read
 
 
-def dates(column: pd.Series[Any], zone: ZoneInfo) -> Callable[[Any], datetime]:
+def _texts(column: pd.Series[Any]) -> set[str]:
+    return {cell for cell in column.tolist() if isinstance(cell, str)}
+
+
+def dates(column: pd.Series[Any], zone: ZoneInfo, *, dayfirst: bool | None) -> Callable[[Any], datetime]:
     """Return the function that reads the dates of a column; a day is its last instant in the time zone."""
     holds_days = _holds_days(column)
     latest = instants.now() + MAX_AHEAD
+    written = moments(_texts(column), dayfirst=dayfirst)
+
+    def in_service_form(cell: Any) -> datetime:
+        day = cell.date() if holds_days and isinstance(cell, datetime) else None
+        day = day or instants.parse_day(cell, argument="date")
+        return instants.parse_exact(cell, argument="date") if day is None else end_of(day)
+
+    def end_of(day: date) -> datetime:
+        return instants.truncate(instants.last_instant(day, zone, argument="date"))
 
     def read(cell: Any) -> datetime:
-        if isinstance(cell, str):
-            cell = cell.strip()
         try:
-            day = cell.date() if holds_days and isinstance(cell, datetime) else None
-            day = day or instants.parse_day(cell, argument="date")
-            if day is not None:
-                found = instants.truncate(instants.last_instant(day, zone, argument="date"))
-            else:
-                found = instants.parse_exact(cell, argument="date")
+            found = in_service_form(cell.strip() if isinstance(cell, str) else cell)
         except InvalidRequest:
-            raise Unfit("a date such as '2025-01-31' or '2025-01-31T12:00:00Z'") from None
+            moment, advice = written.get(cell, (None, "")) if isinstance(cell, str) else (None, "")
+            if moment is None:
+                example = f"a date such as '2025-01-31' or '2025-01-31T12:00:00Z'{advice}"
+                raise Unfit(example) from None
+            found = moment.replace(tzinfo=UTC) if _CLOCK in cell else end_of(moment.date())
         if not EARLIEST <= found <= latest:
             raise Unfit("a date from 1990 to 24 hours ahead")
         return found

@@ -89,14 +89,23 @@ def test_a_row_that_was_rejected_can_be_corrected(shop):
     [
         ("Contact", "ben", "expected an email address, got text 'ben'"),
         ("Contact", 900, "expected an email address, got number 900"),
-        ("Closed", "31/01/2025", "expected a date such as '2025-01-31' or '2025-01-31T12:00:00Z', got text"),
+        (
+            "Closed",
+            "31/01/2025",
+            "expected a date such as '2025-01-31' or '2025-01-31T12:00:00Z'; pass dayfirst=True or "
+            "dayfirst=False, or --dayfirst or --no-dayfirst in the command, got text '31/01/2025'",
+        ),
         ("Closed", None, "expected a value, got nothing"),
         ("Closed", "1970-01-01", "expected a date from 1990 to 24 hours ahead, got text '1970-01-01'"),
         ("Amount", "n/a", "expected a number, got text 'n/a'"),
         ("Amount", True, "expected a number, got flag True"),
-        ("Amount", "1,250.00", "expected a number, got text '1,250.00'"),
+        ("Amount", "1,25.00", "expected a number, got text '1,25.00'"),
         ("Amount", 1e30, "expected a number with at most 18 digits before and 6 after"),
-        ("Unit", "Euro", "expected a currency, such as 'EUR', got text 'Euro'"),
+        (
+            "Unit",
+            "Euro",
+            "expected a currency of ISO 4217, such as 'EUR'; the sign € means 'EUR', but $, ¥ and kr mean several",
+        ),
         ("Unit", None, "expected a value, got nothing"),
         ("Owner", 900, "expected text, got number 900"),
     ],
@@ -307,3 +316,48 @@ def test_what_only_the_service_knows_to_be_wrong_is_said_in_the_files_columns_to
     sent = at.send_conversions(shop, deals(), fields={"page": "Owner"}, dry_run=dry_run, **columns)
     expected = "expected a URL, got text 'Kim'" if dry_run else "'Kim' is not of the type 'url'"
     assert sent["error"][0].startswith(f"Owner in row 0: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("written", "options", "expected"),
+    [
+        ("2025-05-12 10:00", {}, "2025-05-12T10:00:00Z"),
+        ("2025-05-12 10:00:05 +0200", {}, "2025-05-12T08:00:05Z"),
+        ("12.05.2025", {"dayfirst": True}, "2025-05-12T21:59:59.999Z"),
+        ("05/12/2025 10:00", {"dayfirst": False}, "2025-05-12T10:00:00Z"),
+    ],
+)
+def test_dates_are_read_as_in_own_files(shop, written, options, expected):
+    sent = at.send_conversions(shop, deals(Closed=written), **COLUMNS, **options)
+    assert sent["error"].isna().all()
+    assert at.get_event(shop, sent["id"][0])["eventDate"] == pd.Timestamp(expected)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "options", "expected"),
+    [
+        (["900,00", "1.450,50"], {}, [900.0, 1450.5]),
+        (["1,450.50", "7"], {}, [1450.5, 7.0]),
+        (["1.450", "7"], {"decimal": ","}, [1450.0, 7.0]),
+    ],
+)
+def test_amounts_are_read_as_in_own_files(shop, amounts, options, expected):
+    sent = at.send_conversions(shop, deals(Amount=amounts), **COLUMNS, **options)
+    assert sent["error"].isna().all()
+    found = [at.get_event(shop, id)["statistics.turnover.amount"] for id in sent["id"]]
+    assert found == expected
+
+
+def test_an_amount_that_may_be_in_thousands_is_refused(shop):
+    with pytest.raises(at.errors.InvalidRequest, match="in the column 'Amount', '1.450'.*decimal=','"):
+        at.send_conversions(shop, deals(Amount=["1.450", "7"]), **COLUMNS)
+    sent = at.send_conversions(shop, deals(Amount=["99.9", "7"]), **COLUMNS, decimal=",")
+    assert sent["error"].dropna().tolist() == ["Amount in row 0: expected a number, got text '99.9'"]
+
+
+def test_the_sign_of_a_currency_is_its_code(shop):
+    sent = at.send_conversions(shop, deals(Unit=["€", "eur"]), **COLUMNS)
+    assert at.get_event(shop, sent["id"][0])["statistics.turnover.currency"] == "EUR"
+    all_alike = COLUMNS | {"currency": "€"}
+    sent = at.send_conversions(shop, deals(deal_id=["D-5", "D-6"]), **all_alike)
+    assert at.get_event(shop, sent["id"][0])["statistics.turnover.currency"] == "EUR"

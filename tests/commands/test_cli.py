@@ -101,6 +101,26 @@ def test_the_option_currency_is_a_column_or_the_code_of_amounts_without_one(file
     assert row_of(capsys.readouterr().out.split("(ROAS)")[1], "search") == [3.6]
 
 
+def test_options_say_how_files_are_written(tmp_path, capsys):
+    (tmp_path / "clicks.csv").write_bytes(
+        "user,channel,date\nu,Köln,02.01.2025\nu,köln,02.01.2025\n".encode("cp1252")
+    )
+    (tmp_path / "orders.csv").write_text("order_id;user;date;revenue\n1;u;03.01.2025;1.500\n")
+    (tmp_path / "spend.csv").write_bytes("channel;cost\nKÖLN;2.000\n".encode("utf-16"))
+    files = {"touchpoints": "clicks.csv", "conversions": "orders.csv", "spend": "spend.csv"}
+    options = [part for role, name in files.items() for part in (f"--{role}", str(tmp_path / name))]
+    arguments = ["attribute", *options, "--models", "linear", "--dayfirst", "--currency", "€"]
+    assert main(arguments) == 1
+    assert "--encoding cp1252" in capsys.readouterr().err
+    assert main([*arguments, "--encoding", "cp1252"]) == 1
+    assert "--decimal ," in capsys.readouterr().err
+    assert main([*arguments, "--encoding", "cp1252", "--decimal", ","]) == 0
+    printed = capsys.readouterr()
+    assert "--no-ignore-case" in printed.err
+    # 1,500 of value for 2,000 of spend.
+    assert row_of(printed.out.split("(ROAS)")[1], "Köln") == [0.75]
+
+
 @pytest.mark.slow
 def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
     orders = tmp_path / "orders.csv"

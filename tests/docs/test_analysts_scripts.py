@@ -36,7 +36,7 @@ def test_its_python_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
         assert sheets.sheetnames == ["Models", "Credits", "Weeks"]
         header = [cell.value for cell in sheets["Weeks"][1]]
         assert header[:3] == ["model", "week", "start"]
-        assert header[-3:] == ["spend", "cpa", "roas"]
+        assert header[-4:] == ["spend", "cpa", "roas", "is_partial"]
         assert Path("weekly.png").read_bytes().startswith(b"\x89PNG")
     elif page == "segments.md":
         assert "Paid Search" in printed

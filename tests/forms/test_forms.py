@@ -224,6 +224,29 @@ def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
     assert form.run()["node_id"].unique().tolist() == ["search"]
 
 
+def test_a_column_of_devices_is_found_and_can_be_chosen(tmp_path):
+    (tmp_path / "visits.csv").write_text(
+        "user_id,anonymous_id,browser,channel,date\n,a,x,search,2025-01-01\nu,a,y,tv,2025-01-02\n"
+    )
+    (tmp_path / "orders.csv").write_text("user_id,date\nu,2025-01-03\n")
+    form = forms.own_files()
+    form.value = {"touchpoints": tmp_path / "visits.csv", "conversions": tmp_path / "orders.csv"}
+    assert labelled(form.widget, "Device").value == "anonymous_id (as found)"
+    form.value = {"models": ["linear"]}
+    # The visit without a user has the device of the user.
+    assert form.run()["conversions"].tolist() == [0.5, 0.5]
+    labelled(form.widget, "Device").value = "browser"
+    assert "columns={'device': 'browser'}" in form.code
+
+
+def test_the_only_id_of_a_table_is_that_of_its_users(tmp_path):
+    (tmp_path / "visits.csv").write_text("client_id,channel,date\na,tv,2025-01-02\n")
+    form = forms.own_files()
+    form.value = {"touchpoints": tmp_path / "visits.csv"}
+    assert labelled(form.widget, "Person").value == "client_id (as found)"
+    assert labelled(form.widget, "Device").value == "none (as found)"
+
+
 def test_the_search_form_returns_the_result_of_the_function(shop):
     form = forms.search(shop)
     form.value = VALUES["search"]

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from attrib_ds import attribute, connect, conversion_paths, errors
-from attrib_ds.importers.own_files import read_journeys, read_sequences, read_spend
+from attrib_ds.importers.own_files import read_journeys
+from attrib_ds.importers.own_paths import read_sequences
+from attrib_ds.importers.own_spend import read_spend
 
 TOUCHES = """customer_id,time,channel
 u,2025-01-01T10:00:00Z,search
@@ -201,8 +203,6 @@ def test_frames_are_read():
     journeys = read_journeys(touches, orders)
     assert journeys.counts == {"interactions": 3, "events": 2}
     assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
-    with pytest.raises(errors.InvalidRequest, match="conversions: conversions has no rows"):
-        read_journeys(touches, orders.head(0))
 
 
 @pytest.mark.slow
@@ -286,8 +286,6 @@ def test_values_without_a_currency_get_the_one_that_is_given(write):
     assert table(credits, "node_id", "value", "currency") == [["b", 90.0, "EUR"], ["a", 0.0, "EUR"]]
     spend, _ = read_spend(write("spend.csv", "channel,cost\na,5\n"), currency="EUR")
     assert table(spend, "node_id", "spend", "currency") == [["a", 5.0, "EUR"]]
-    with pytest.raises(errors.InvalidRequest, match="currency: 'eur' is not allowed"):
-        read_journeys(write("touches.csv", TOUCHES), orders, currency="eur")
 
 
 def test_the_node_of_spend_can_be_one_of_the_parts_of_a_traffic_source(write):

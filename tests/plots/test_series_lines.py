@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 import attrib_ds as at
 from attrib_ds import plots
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.plots import style
 
 #: Weeks 1, 2 and 4; mail has no spend, radio no credit.
 ROWS = pd.DataFrame(
@@ -41,6 +42,18 @@ def test_a_line_per_node_with_every_period_between_the_first_and_the_last():
     assert [tick.get_text() for tick in axes.get_xticklabels()] == [f"2025-W0{week}" for week in (1, 2, 3, 4)]
     assert axes.get_title(loc="left") == "Credited conversions per week, linear"
     assert axes.get_xlabel() == "week"
+
+
+def test_a_partial_period_has_hollow_markers_and_a_note():
+    rows = ROWS.assign(is_partial=ROWS["week"] == "2025-W04")
+    axes, lines = drawn(rows)
+    assert axes.get_xlabel() == "week\nhollow: 2025-W04, counted in part only"
+    hollow = axes.get_lines()[len(lines) :]
+    assert [line.get_xydata().tolist() for line in hollow] == [
+        [[3.0, height]] for height in (4.0, 0.0, 0.0, 0.0)
+    ]
+    assert {line.get_markerfacecolor() for line in hollow} == {style.palette(axes).background}
+    assert drawn(rows.assign(is_partial=False))[0].get_xlabel() == "week"
 
 
 def test_value_has_its_currency():

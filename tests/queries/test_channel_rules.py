@@ -7,6 +7,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.queries.channel_rules import default_rules, read_rules
 
 
 def channel_of(rules=None, **values):
@@ -55,7 +56,19 @@ def channel_of(rules=None, **values):
         ("Perplexity", None, None, "AI Assistants"),
         # Webmail is neither.
         ("mail.google.com", "referral", None, "Email"),
+        # Hosts of the public list, with and without the country, and below another host.
+        ("suche.t-online.de", "referral", None, "Organic Search"),
+        ("startsiden.no", "referral", None, "Organic Search"),
+        ("123people.co.uk", "referral", None, "Organic Search"),
+        ("startsiden.no", "cpc", None, "Paid Search"),
+        ("m.gaiaonline.com", "referral", None, "Organic Social"),
+        ("github.com", "cpc", None, "Paid Social"),
+        ("chat.qwen.ai", "referral", None, "AI Assistants"),
+        # On the list of social networks and on that of search engines too.
+        ("youtube.com", "referral", None, "Organic Video"),
+        ("www.facebook.com", "cpc", None, "Paid Social"),
         # Names that only contain another.
+        ("x123people.fr", "referral", None, "Referral"),
         ("notgoogle", "referral", None, "Referral"),
         ("x.example", "referral", None, "Referral"),
         ("x.com", "referral", None, "Organic Social"),
@@ -82,6 +95,10 @@ def test_a_referrer_counts_if_there_is_no_source(referrer, channel):
 
 def test_case_and_spaces_do_not_matter():
     assert channel_of(utm_source=" Google ", utm_medium="CPC") == "Paid Search"
+
+
+def test_the_default_rules_need_no_check():
+    assert default_rules().equals(read_rules(at.channel_rules()))
 
 
 def test_rules_are_edited_as_rows():

@@ -406,7 +406,7 @@ def test_what_cannot_be_opened_says_why(connection, handed_over, message):
         ("nodes.ndjson", b"\n\n", "is empty"),
         ("nodes.parquet", b"", "is empty"),
         ("nodes.parquet", b"no parquet", "cannot be read"),
-        ("nodes.csv", "a,b\n1,2\n".encode("utf-16"), "is not UTF-8 text"),
+        ("nodes.csv", b"a,\xfc\n1,2\n", "the header of 'nodes.csv' is not UTF-8 text"),
         ("nodes.csv", b"a,b,a\n1,2,3\n", "the column 'a' is given twice"),
         ("nodes.csv", b",b\n0,2\n", "column 1 has no name; pandas writes such a column for the index"),
         ("nodes.ndjson", b'{"a": 1, "A": 2}\n', "differs from"),
@@ -419,6 +419,24 @@ def test_files_that_cannot_be_opened_say_why(connection, tmp_path, name, content
         open_source(connection, path, argument="nodes")
     assert message in str(refusal.value)
     assert str(refusal.value).startswith("nodes: ")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_recognised_by_its_bytes(connection, tmp_path, encoding):
+    (tmp_path / "nodes.csv").write_bytes('a;b\r\nMünchen;"x\r\ny"\r\n1;2;3\r\n'.encode(encoding))
+    source = open_source(connection, tmp_path / "nodes.csv", argument="nodes")
+    rows = connection.execute(f'SELECT a, b FROM {source.relation} ORDER BY "#row"').fetchall()
+    assert rows == [("München", "x\r\ny")]
+    assert source.unreadable["reason"].to_pylist() == ["3 cells where the header has 2"]
+
+
+def test_another_encoding_can_be_given(connection, tmp_path):
+    (tmp_path / "nodes.csv").write_bytes("Stadt,b\nKöln,5 €\n".encode("cp1252"))
+    source = open_source(connection, tmp_path / "nodes.csv", argument="nodes", encoding="cp1252")
+    assert connection.execute(f"SELECT Stadt, b FROM {source.relation}").fetchall() == [("Köln", "5 €")]
+    with pytest.raises(InvalidRequest, match="nodes: .*cannot be read: .*codec can't decode"):
+        (tmp_path / "other.csv").write_bytes(b"a\n\x81\n")
+        open_source(connection, tmp_path / "other.csv", argument="nodes", encoding="cp1252")
 
 
 def test_a_broken_gzip_file_and_a_folder_say_why(connection, tmp_path):

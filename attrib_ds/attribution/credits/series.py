@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.calendar import first_days, labels, local_days, starts_of, zone_of
+from attrib_ds import instants
+from attrib_ds.attribution.calendar import first_days, labels, local_days, partial, starts_of, zone_of
 from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
 from attrib_ds.attribution.credits.touch_shares import touch_shares
@@ -81,8 +82,10 @@ def credit_series(
         ``model``; the period, in a column with the name of ``interval``, such as ``week`` (str, as in
         insights: ``"2025-W06"``); ``start`` (datetime64[us, UTC], when it begins), ``node_id``,
         ``node_name`` (str), ``conversions``, ``value`` (float64, credited), ``currency`` (str) and, with
-        spend, ``spend``, ``cpa`` and ``roas`` (float64), as in :func:`attrib_ds.report_returns`. Summed over
-        periods, the credits equal those of :func:`attrib_ds.attribute`.
+        spend, ``spend``, ``cpa`` and ``roas`` (float64), as in :func:`attrib_ds.report_returns`; and
+        ``is_partial`` (boolean): the ``since`` or ``until`` of the paths lies inside the period, or beyond it
+        for dates of touchpoints, or, without an ``until``, credit and spend end before the period does.
+        Summed over periods, the credits equal those of :func:`attrib_ds.attribute`.
 
     Raises
     ------
@@ -141,10 +144,12 @@ def credit_series(
             by_day[label] = _by_shares(model, sequences, dated, zone)
     series = _by_period({label: by_day[label] for label in chosen}, interval, spent)
     series["start"] = starts_of(series["start"], zone)
+    first, last = _counted(paths, [*by_day.values(), *([] if spent is None else [spent])], zone)
+    series["is_partial"] = partial(series[interval], interval, zone, first=first, last=last)
     series["model"] = series["model"].astype(TEXT)
     series["node_name"] = paths.names(series["node_id"])
     columns = ["model", interval, "start", "node_id", "node_name", "conversions", "value", "currency"]
-    series = series[[*columns, *([] if spent is None else ["spend", "cpa", "roas"])]]
+    series = series[[*columns, *([] if spent is None else ["spend", "cpa", "roas"]), "is_partial"]]
     settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
     series.attrs = (
         settings | dict(paths.settings) | {"interval": interval, "date": date, "timezone": zone.key}
@@ -228,15 +233,15 @@ def _credited(rows: ir.Table, models: int, zone: ZoneInfo, first: datetime, last
     return frame.assign(day=frame["day"].dt.tz_localize(None))
 
 
-def _bounds(instants: Any, paths: Paths, dated: _Dated) -> tuple[datetime, datetime]:
+def _bounds(dates: Any, paths: Paths, dated: _Dated) -> tuple[datetime, datetime]:
     """Return two instants that enclose all dates, cheaply and with some margin."""
-    if instants is None:
+    if dates is None:
         conversions = paths.conversions
         names = {"event_date", dated.column}
-        dates = [conversions[name] for name in names]  # type: ignore[index]
+        columns = [conversions[name] for name in names]  # type: ignore[index]
     else:
-        dates = [instants]
-    found = [(column.min().to_pyarrow().as_py(), column.max().to_pyarrow().as_py()) for column in dates]
+        columns = [dates]
+    found = [(column.min().to_pyarrow().as_py(), column.max().to_pyarrow().as_py()) for column in columns]
     if dated.later is not None:
         column = dated.later.date
         found.append((column.min().to_pyarrow().as_py(), column.max().to_pyarrow().as_py()))
@@ -303,9 +308,23 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
     )
 
 
-def _local(instants: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
-    local = pd.DatetimeIndex(instants).tz_convert(zone).tz_localize(None).normalize()
-    return pd.Series(local, index=instants.index)
+def _counted(
+    paths: Paths, rows: list[pd.DataFrame], zone: ZoneInfo
+) -> tuple[datetime | None, datetime | None]:
+    """Return the bounds of the conversions; without an upper one, the end of the last day in the rows."""
+    bounds = [
+        instants.parse(paths.settings[name], argument=name) if name in paths.settings else None
+        for name in ("since", "until")
+    ]
+    days = [of_rows["day"].max() for of_rows in rows if len(of_rows)]
+    if bounds[1] is None and days:
+        bounds[1] = instants.last_instant(max(days).date(), zone, argument="until")
+    return bounds[0], bounds[1]
+
+
+def _local(dates: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
+    local = pd.DatetimeIndex(dates).tz_convert(zone).tz_localize(None).normalize()
+    return pd.Series(local, index=dates.index)
 
 
 def _by_period(by_day: dict[str, pd.DataFrame], interval: str, spend: pd.DataFrame | None) -> pd.DataFrame:

@@ -1,5 +1,7 @@
 """Credits over time, on examples computed by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -60,12 +62,13 @@ def test_by_the_date_of_the_event():
     ]
     frame = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), ["linear", "last_touch"])
     assert frame.columns.tolist() == [
-        *("model", "day", "start", "node_id", "node_name", "conversions", "value", "currency")
+        *("model", "day", "start", "node_id", "node_name", "conversions", "value", "currency", "is_partial")
     ]
     assert dtype_names(frame) == {
         **dict.fromkeys(["model", "day", "node_id", "node_name", "currency"], "str"),
         **dict.fromkeys(["conversions", "value"], "float64"),
         "start": "datetime64[us, UTC]",
+        "is_partial": "boolean",
     }
     assert list(dict.fromkeys(frame["model"])) == ["linear", "last_touch"]
 
@@ -412,3 +415,28 @@ def test_aggregated_paths_have_no_dates():
     paths = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1]}), path="path", conversions="n")
     with pytest.raises(errors.InvalidRequest, match="a series of credits needs the dates"):
         credit_series(paths, "linear")
+
+
+@pytest.mark.parametrize(
+    ("settings", "date", "expected"),
+    [
+        # The last order is on 2 February, so that February may be longer than the data.
+        ({}, "event", {"2025-01": False, "2025-02": True}),
+        ({"until": "2025-02-28T23:59:59.999000Z"}, "event", {"2025-01": False, "2025-02": False}),
+        ({"since": "2025-01-01T00:00:00Z", "until": "2025-03-05T12:00:00Z"}, "event", {"2025-01": False}),
+        ({"since": "2025-01-02T00:00:00Z"}, "event", {"2025-01": True, "2025-02": True}),
+        # Touchpoints of January have led to conversions before February, too.
+        ({"since": "2025-02-01T00:00:00Z"}, "touch", {"2025-01": True, "2025-02": True}),
+    ],
+)
+def test_a_period_that_is_counted_in_part_is_marked(settings, date, expected):
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
+    rows = credit_series(replace(paths, settings=settings), "linear", interval="month", date=date)
+    marked = dict(zip(rows["month"], rows["is_partial"], strict=True))
+    assert {month: marked[month] for month in expected} == expected
+
+
+def test_spend_after_the_last_credit_says_that_the_data_go_on():
+    later = pd.DataFrame({"node_id": ["search"], "date": ["2025-02-28"], "spend": [1.0], "currency": "EUR"})
+    rows = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), "linear", interval="month", spend=later)
+    assert not rows["is_partial"].any()

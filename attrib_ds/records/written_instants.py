@@ -1,0 +1,58 @@
+"""Instants as people write them: days, times without seconds, dates that begin with the day or the month."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+import pyarrow as pa
+
+from attrib_ds.records.sources import instant, literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+#: Dates that begin with the day or the month.
+_LOCAL: Final = r"^\d{1,2}[./-]\d{1,2}[./-]\d{4}"
+#: How to say which.
+ADVICE: Final = "; pass dayfirst=True or dayfirst=False, or --dayfirst or --no-dayfirst in the command"
+
+
+def moment(word: str, *, dayfirst: bool | None) -> str:
+    """Return SQL that reads text as a UTC instant of type TIMESTAMP; NULL if it is none.
+
+    The default offset is UTC, the default time midnight.
+    """
+    colon = rf"regexp_replace({word}, '\s*([+-]\d{{2}}):?(\d{{2}})$', '\1:\2')"
+    clock = rf"regexp_replace({colon}, '^(\S{{10}}[Tt ]\d{{2}}:\d{{2}})([Zz+-]|$)', '\1:00\2')"
+    is_date = rf"regexp_full_match({word}, '\d{{4}}-\d{{2}}-\d{{2}}')"
+    whole = f"CASE WHEN {is_date} THEN {word} || 'T00:00:00' ELSE {clock} END"
+    return f"coalesce({instant(whole)}, {_local_moment(word, dayfirst)})"
+
+
+def advice(word: str, *, dayfirst: bool | None) -> str:
+    """Return SQL for the advice to give with text that is no instant."""
+    is_unclear = f"{str(dayfirst is None).lower()} AND regexp_matches({word}, '{_LOCAL}')"
+    return f"CASE WHEN {is_unclear} THEN {literal(ADVICE)} ELSE '' END"
+
+
+def _local_moment(word: str, dayfirst: bool | None) -> str:
+    if dayfirst is None:
+        return "CAST(NULL AS TIMESTAMP)"
+    first, second = ("d", "m") if dayfirst else ("m", "d")
+    clocks = ("", " %H:%M", " %H:%M:%S")
+    formats = [f"%{first}{mark}%{second}{mark}%Y{clock}" for mark in "/.-" for clock in clocks]
+    return f"TRY_STRPTIME({word}, [{', '.join(map(literal, formats))}])"
+
+
+def moments(texts: Iterable[str], *, dayfirst: bool | None) -> dict[str, tuple[datetime | None, str]]:
+    """Return each text's instant, naive and in UTC or None, and the advice for a text that is none."""
+    read, said = (sql("trim(word)", dayfirst=dayfirst) for sql in (moment, advice))
+    words = pa.array(sorted({*texts}), pa.string())
+    if not len(words):
+        return {}
+    with duckdb.connect() as connection:
+        connection.register("texts", pa.table({"word": words}))
+        found = connection.execute(f"SELECT word, {read}, {said} FROM texts").fetchall()
+    return {word: (at, hint) for word, at, hint in found}
