@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS
+from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
 
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
@@ -298,6 +298,7 @@ CALLS = {
     "load": _load,
     "plots.credits": _plot(at.plots.credits, CREDITS, model="linear"),
     "plots.effects": _plot(at.plots.effects, HAZARD_EFFECTS),
+    "plots.sensitivity": _plot(at.plots.sensitivity, SENSITIVITY),
     "plots.explanation": _plot(at.plots.explanation, EXPLANATION),
     "plots.funnel": _plot(
         at.plots.funnel, pd.DataFrame({"values.event-count": [80.0], "values.won": [20.0]})

@@ -8,6 +8,7 @@ from .order_line import orders as orders
 from .path_flow import paths as paths
 from .return_scatter import returns as returns
 from .seasonal_map import seasonality as seasonality
+from .sensitivity_contours import sensitivity as sensitivity
 from .series_lines import series as series
 from .state_funnel import funnel as funnel
 from .touch_timeline import explanation as explanation

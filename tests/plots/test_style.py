@@ -5,7 +5,7 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
-from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS
+from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
 
 from attrib_ds import plots
 from attrib_ds.plots import style
@@ -39,6 +39,7 @@ FRAMES = {
         }
     ),
     "effects": HAZARD_EFFECTS,
+    "sensitivity": SENSITIVITY,
     "explanation": pd.DataFrame(
         {
             "position": [1, 2, 3],

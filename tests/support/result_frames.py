@@ -15,6 +15,21 @@ HAZARD_EFFECTS = pd.DataFrame(
         "high": [13.0, 4.0],
     }
 )
+SENSITIVITY = pd.DataFrame(
+    {
+        "model": "hazard",
+        "node_id": ["a"],
+        "node_name": ["Ads"],
+        "currency": "EUR",
+        "caused": [9.0],
+        "robustness_value": [0.02],
+        "robustness_value_interval": [0.01],
+        "benchmark": ["organic"],
+        "benchmark_strength": [2.5],
+        "benchmark_exposure": [0.15],
+        "benchmark_outcome": [0.0001],
+    }
+)
 MODEL_ORDERS = pd.DataFrame(
     {
         "order": [1, 2],

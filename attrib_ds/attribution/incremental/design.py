@@ -104,6 +104,36 @@ class Design:
         spread = np.sqrt(np.maximum(square - mean**2, 0.0))
         return np.asarray(np.where(spread > 1e-9 * np.sqrt(square), spread, 1.0))
 
+    def parts(self, coefficients: Numbers) -> Numbers:
+        """Return what each node contributes to the log-odds of each row, pairs included."""
+        _, nodes, lives = self.effects.shape
+        effects = coefficients[self.plain.shape[1] + self.stretches :] / self.scale
+        single = effects[: nodes * lives].reshape(nodes, lives)
+        parts = np.einsum("rnl,nl->rn", self.effects, single)
+        if len(self.pairs):
+            interaction = self.products() * effects[nodes * lives :]
+            for position, pair in enumerate(self.pairs):
+                parts[:, pair] += interaction[:, position, None]
+        return np.asarray(parts)
+
+    def log_odds(self, coefficients: Numbers) -> Numbers:
+        """Return the log-odds of each row."""
+        begin = self.plain.shape[1]
+        plain, calendar, effects = np.split(coefficients, [begin, begin + self.stretches])
+        return np.asarray(
+            self.plain @ plain + calendar[self.calendar] + self.columns() @ (effects / self.scale)
+        )
+
+    def columns_of(self, node: int, *, has_pairs: bool = True) -> NDArray[np.int64]:
+        """Return the positions of the columns of a node, by default with its pairs."""
+        _, nodes, lives = self.effects.shape
+        begin = self.plain.shape[1] + self.stretches
+        of_pairs = np.flatnonzero((self.pairs == node).any(axis=1))
+        own = np.arange(node * lives, (node + 1) * lives)
+        if not has_pairs:
+            return np.asarray(own + begin, np.int64)
+        return np.asarray(np.concatenate([own, nodes * lives + of_pairs]) + begin, np.int64)
+
     def products(self) -> Numbers:
         """Return the interaction of each pair: the product of the means over half-lives."""
         level = self.effects.mean(axis=2, dtype=np.float64)

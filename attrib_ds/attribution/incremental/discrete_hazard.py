@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,8 @@ from attrib_ds.attribution.intervals.tally import GROUPS, Tally
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -23,23 +26,136 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]
+    Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class HazardFit:
+    """A discrete hazard fitted to person-periods: of all users, and without each fold of users.
+
+    Attributes
+    ----------
+    histories : Histories
+        Histories of users.
+    design : Design
+        All sampled periods.
+    cases : Design
+        Periods with a conversion, in the order of the conversions.
+    weight : float array
+        Number of periods that each row of the design stands for.
+    penalty : float array
+        Ridge penalty of each coefficient.
+    hessian : float array, shape (n_columns, n_columns)
+        Second derivatives of the negative penalised log-likelihood.
+    coefficients : list of float array
+        Of all users, then without each fold.
+    """
+
+    histories: Histories
+    design: Design
+    cases: Design
+    weight: Numbers
+    penalty: Numbers
+    hessian: Numbers
+    coefficients: list[Numbers]
+
+    @classmethod
+    def of(
+        cls,
+        model: DiscreteHazard,
+        design: Design,
+        periods: Periods,
+        histories: Histories,
+        *,
+        is_jackknife: bool,
+    ) -> HazardFit:
+        """Fit the regression."""
+        penalty = design.penalty(model.shrinkage * len(histories.event_user))
+        if len(histories.event_user):
+            fitted = fit_logistic(design, periods.is_case, periods.weight, penalty=penalty)
+        else:
+            fitted = np.zeros(len(penalty)), np.eye(len(penalty))
+        coefficients = [fitted[0]]
+        if is_jackknife:
+            coefficients += without_each(
+                design,
+                periods.is_case,
+                periods.weight,
+                fitted,
+                group=histories.fold[periods.user],
+                groups=GROUPS,
+            )
+        # Cases come first, in the order of conversions.
+        cases = design.at(np.flatnonzero(periods.is_case))
+        return cls(histories, design, cases, periods.weight, penalty, fitted[1], coefficients)
+
+    def lost(self) -> list[Numbers]:
+        """Return the share of each conversion lost without each node, in each sample of users."""
+        return [lost_without(self.cases, each) for each in self.coefficients]
+
+    def credits(self) -> Tally:
+        """Credit each node with the part of every conversion that would not have happened without it."""
+        return _tally(self.histories, self.lost())
+
+
+@dataclass(frozen=True, eq=False)
+class HazardSample:
+    """Data of the regression: sampled person-periods of users, and their design matrix.
+
+    Attributes
+    ----------
+    model : DiscreteHazard
+        Parameters of the model.
+    node_ids : list of str
+        Id of each node.
+    histories : Histories
+        Histories of users, with at least one conversion.
+    periods : Periods
+        Sampled periods.
+    design : Design
+        Their design matrix.
+    """
+
+    model: DiscreteHazard
+    node_ids: list[str]
+    histories: Histories
+    periods: Periods
+    design: Design
+
+    @classmethod
+    def of(cls, model: DiscreteHazard, sequences: Sequences, histories: Histories) -> HazardSample:
+        """Sample periods."""
+        periods, design = regression(model, histories, nodes=len(sequences.node_ids))
+        return cls(model, sequences.node_ids, histories, periods, design)
+
+    def fit(self, *, is_jackknife: bool = False) -> HazardFit:
+        """Fit the regression, with ``is_jackknife`` also without each fold of users."""
+        return HazardFit.of(self.model, self.design, self.periods, self.histories, is_jackknife=is_jackknife)
+
+    def part(self, which: NDArray[np.bool_], conversions: Codes) -> HazardSample:
+        """Return some of the periods, with the conversions at some positions among all."""
+        histories = self.histories.of_conversions(conversions)
+        periods = self.periods.at(which)
+        design = Design.of(periods, histories, has_interactions=self.model.interactions)
+        return replace(self, histories=histories, periods=periods, design=design)
+
+    def credits_of_controls_alone(self, controls: Sequence[str]) -> Numbers:
+        """Return the conversions credited to controls in a model without other nodes: of all users, by fold.
+
+        A frequent node can absorb what controls would show, such as the activity of users, in a model with
+        both.
+        """
+        codes = np.array([self.node_ids.index(control) for control in controls], np.int64)
+        alone = replace(self, design=self.design.of_nodes(codes, self.periods.weight))
+        lost = alone.fit(is_jackknife=True).lost()
+        return np.stack(
+            [_credited(part, self.histories, fold - 1)[0, :-1].sum(axis=1) for fold, part in enumerate(lost)]
+        )
 
 
 def credit_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> Tally:
     """Credit each node with the part of every conversion that would not have happened without it."""
-    histories, lost = _lost(model, sequences)
-    # The first sample is all users; sample n leaves out fold n - 1.
-    credits = [_credited(part, histories, number - 1) for number, part in enumerate(lost)]
-    total, *without = credits
-    nodes = len(sequences.node_ids)
-    return Tally(
-        histories.currencies,
-        total[0],
-        total[1],
-        np.vstack([_is_touched(histories, nodes), np.ones((1, len(histories.currencies)), bool)]),
-        [each[0] for each in without],
-        [each[1] for each in without],
-    )
+    return _tally(*_lost(model, sequences))
 
 
 def share_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> pa.Table:
@@ -71,20 +187,17 @@ def regression(model: DiscreteHazard, histories: Histories, *, nodes: int) -> tu
     return periods, Design.of(periods, histories, has_interactions=model.interactions)
 
 
-def credit_controls_alone(model: DiscreteHazard, sequences: Sequences, controls: list[str]) -> Numbers:
-    """Return the conversions credited to controls in a model without other nodes: of all users, and by fold.
-
-    A frequent node can absorb what controls would show, such as the activity of users, in a model with both.
-    """
-    histories = Histories.of(sequences, covariates=model.covariates)
-    if not len(histories.event_user):
-        return np.zeros((1 + GROUPS, len(controls)))
-    periods, design = regression(model, histories, nodes=len(sequences.node_ids))
-    codes = np.array([sequences.node_ids.index(control) for control in controls], np.int64)
-    alone = design.of_nodes(codes, periods.weight)
-    parts = _fitted_lost(model, alone, periods, histories, is_jackknife=True)
-    return np.stack(
-        [_credited(part, histories, fold - 1)[0, :-1].sum(axis=1) for fold, part in enumerate(parts)]
+def _tally(histories: Histories, lost: list[Numbers]) -> Tally:
+    # The first sample is all users; sample n leaves out fold n - 1.
+    total, *without = [_credited(part, histories, number - 1) for number, part in enumerate(lost)]
+    nodes = lost[0].shape[1]
+    return Tally(
+        histories.currencies,
+        total[0],
+        total[1],
+        np.vstack([_is_touched(histories, nodes), np.ones((1, len(histories.currencies)), bool)]),
+        [each[0] for each in without],
+        [each[1] for each in without],
     )
 
 
@@ -95,28 +208,8 @@ def _lost(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, list[
     _check(model, histories, nodes)
     if not len(histories.event_user):
         return histories, [np.zeros((0, nodes))] * (1 + GROUPS * (sequences.folds > 1))
-    periods, design = regression(model, histories, nodes=nodes)
-    return histories, _fitted_lost(model, design, periods, histories, is_jackknife=sequences.folds > 1)
-
-
-def _fitted_lost(
-    model: DiscreteHazard, design: Design, periods: Periods, histories: Histories, *, is_jackknife: bool
-) -> list[Numbers]:
-    penalty = design.penalty(model.shrinkage * len(histories.event_user))
-    fitted = fit_logistic(design, periods.is_case, periods.weight, penalty=penalty)
-    coefficients = [fitted[0]]
-    if is_jackknife:
-        coefficients += without_each(
-            design,
-            periods.is_case,
-            periods.weight,
-            fitted,
-            group=histories.fold[periods.user],
-            groups=GROUPS,
-        )
-    # Cases come first, in the order of conversions.
-    cases = design.at(np.flatnonzero(periods.is_case))
-    return [_lost_without(cases, each) for each in coefficients]
+    fit = HazardSample.of(model, sequences, histories).fit(is_jackknife=sequences.folds > 1)
+    return histories, fit.lost()
 
 
 def _check(model: DiscreteHazard, histories: Histories, nodes: int) -> None:
@@ -130,20 +223,10 @@ def _check(model: DiscreteHazard, histories: Histories, nodes: int) -> None:
         )
 
 
-def _lost_without(design: Design, coefficients: Numbers) -> Numbers:
+def lost_without(design: Design, coefficients: Numbers) -> Numbers:
     """Return the share of each row's conversion probability that is lost without each node."""
-    _, nodes, lives = design.effects.shape
-    begin = design.plain.shape[1]
-    plain, calendar, effects = np.split(coefficients, [begin, begin + design.stretches])
-    effects = effects / design.scale
-    single = effects[: nodes * lives].reshape(nodes, lives)
-    change = np.einsum("rnl,nl->rn", design.effects, single)
-    log_odds = design.plain @ plain + calendar[design.calendar] + change.sum(axis=1)
-    if len(design.pairs):
-        interaction = design.products() * effects[nodes * lives :]
-        log_odds += interaction.sum(axis=1)
-        for position, pair in enumerate(design.pairs):
-            change[:, pair] += interaction[:, position, None]
+    change = design.parts(coefficients)
+    log_odds = design.log_odds(coefficients)
     probability = probabilities(log_odds)[:, None]
     without = probabilities(np.subtract(log_odds[:, None], change))
     return np.asarray(1.0 - without / probability)

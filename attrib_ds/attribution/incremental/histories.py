@@ -53,17 +53,21 @@ class Unobserved:
         Group of the user, for the jackknife, and currency.
     conversions, value : float array
         One entry per conversion.
+    event_number : int array
+        Position of each conversion among all, in the order of their ids.
     """
 
     fold: Codes
     currency: Codes
     conversions: Numbers
     value: Numbers
+    event_number: Codes
 
     @classmethod
     def nothing(cls) -> Unobserved:
         """Return no conversions."""
-        return cls(*np.zeros((2, 0), np.int64), *np.zeros((2, 0)))
+        empty = np.zeros(0, np.int64)
+        return cls(empty, empty, np.zeros(0), np.zeros(0), empty)
 
     def sums(self, currencies: int, weight: NDArray[np.bool_]) -> Numbers:
         """Return weighted sums by currency: conversions, then value."""
@@ -92,6 +96,12 @@ class Histories:
         Currency of each number.
     unobserved : Unobserved
         All other conversions.
+    user_number : int array, shape (n_users,)
+        Position of each user among all who are listed as observed, in the order of their ids.
+    covariate_names : list of str
+        Name of the covariate of each column.
+    origin : numpy.datetime64
+        When the first observation began.
     """
 
     since: Numbers
@@ -109,6 +119,9 @@ class Histories:
     value: Numbers
     currencies: list[str | None]
     unobserved: Unobserved = field(default_factory=Unobserved.nothing)
+    user_number: Codes = field(default_factory=lambda: np.zeros(0, np.int64))
+    covariate_names: list[str] = field(default_factory=list)
+    origin: np.datetime64 = field(default_factory=lambda: np.datetime64("1970-01-01", "us"))
 
     @classmethod
     def of(
@@ -224,6 +237,7 @@ class Histories:
             self.event_currency[~is_event],
             self.conversions[~is_event],
             self.value[~is_event],
+            self.event_number[~is_event],
         )
         return Histories(
             since[is_kept],
@@ -241,6 +255,32 @@ class Histories:
             self.value[is_event],
             self.currencies,
             unobserved,
+            self.user_number[is_kept],
+            self.covariate_names,
+            self.origin,
+        )
+
+    def of_conversions(self, numbers: Codes) -> Histories:
+        """Return the histories with some conversions only, by their positions among all."""
+        is_event, is_unobserved = (
+            np.isin(each, numbers) for each in (self.event_number, self.unobserved.event_number)
+        )
+        rest = self.unobserved
+        return replace(
+            self,
+            event_user=self.event_user[is_event],
+            event_time=self.event_time[is_event],
+            event_currency=self.event_currency[is_event],
+            event_number=self.event_number[is_event],
+            conversions=self.conversions[is_event],
+            value=self.value[is_event],
+            unobserved=Unobserved(
+                rest.fold[is_unobserved],
+                rest.currency[is_unobserved],
+                rest.conversions[is_unobserved],
+                rest.value[is_unobserved],
+                rest.event_number[is_unobserved],
+            ),
         )
 
 
@@ -261,10 +301,11 @@ def _assembled(
     # Touchpoints before the observation are kept: part of their adstock may be left in it.
     is_kept = touch_time <= ends[touch_user]
     currency, currencies = number_currencies(conversions["currency"], np.ones(len(conversions), bool))
+    columns, names = _columns(users, covariates)
     return Histories(
         begins,
         ends,
-        _columns(users, covariates),
+        columns,
         users["fold"].to_numpy().astype(np.int64),
         touch_user[is_kept],
         touchpoints["code"].to_numpy().astype(np.int64)[is_kept],
@@ -276,6 +317,9 @@ def _assembled(
         conversions["conversions"].to_numpy().astype(np.float64),
         np.asarray(conversions["value"].to_pandas(), dtype=np.float64),
         currencies,
+        user_number=np.arange(len(begins)),
+        covariate_names=names,
+        origin=origin,
     )
 
 
@@ -309,9 +353,10 @@ def _days(moments: NDArray[np.datetime64], origin: np.datetime64) -> Numbers:
     return np.asarray((moments - origin).astype(np.int64) / DAY)
 
 
-def _columns(users: pa.Table, covariates: Sequence[str]) -> Numbers:
-    """Return covariates as numbers; categories are one-hot encoded without the most frequent one."""
+def _columns(users: pa.Table, covariates: Sequence[str]) -> tuple[Numbers, list[str]]:
+    """Return covariates as numbers, and their names; categories are one-hot, without the most frequent."""
     columns: list[Numbers] = []
+    names: list[str] = []
     for position, name in enumerate(covariates):
         values = users[f"{_COVARIATE}{position}"]
         check_kind(values.type, name, argument="users")
@@ -324,9 +369,10 @@ def _columns(users: pa.Table, covariates: Sequence[str]) -> Numbers:
                     field="users",
                 )
             columns.append(numbers)
-            continue
-        columns += categories(values.to_pandas().astype(TEXT).fillna(""), name, argument="users")
-    return np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
+        else:
+            columns += categories(values.to_pandas().astype(TEXT).fillna(""), name, argument="users")
+        names += [name] * (len(columns) - len(names))
+    return np.stack(columns, axis=1) if columns else np.zeros((len(users), 0)), names
 
 
 def _check_finite(histories: Histories) -> None:

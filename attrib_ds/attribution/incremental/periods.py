@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +36,8 @@ class Periods:
         Position of the conversion, -1 without one.
     weight : float array
         Number of periods that the row stands for.
+    moment : float array
+        Moment that stands for the period, days since the first observation began.
     """
 
     adstock: NDArray[np.float32]
@@ -43,11 +45,16 @@ class Periods:
     number: NDArray[np.int64]
     event: NDArray[np.int64]
     weight: Numbers
+    moment: Numbers
 
     @property
     def is_case(self) -> NDArray[np.bool_]:
         """Whether the user converted in the period."""
         return self.event >= 0
+
+    def at(self, which: NDArray[np.bool_]) -> Periods:
+        """Return some of the periods."""
+        return Periods(*(getattr(self, each.name)[which] for each in fields(self)))
 
 
 def sample_periods(
@@ -96,6 +103,7 @@ def sample_periods(
         np.concatenate([case_period, period]),
         np.concatenate([np.arange(len(case_user)), np.full(len(user), -1)]),
         np.concatenate([np.ones(len(case_user)), np.full(len(user), weight)]),
+        moments,
     )
 
 

@@ -1,0 +1,204 @@
+"""Total effects: conversions lost without a node, touchpoints of mediators that it causes included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.incremental.design import Design
+from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, HazardSample, lost_without
+from attrib_ds.attribution.incremental.logistic import probabilities
+from attrib_ds.attribution.incremental.periods import sample_periods
+from attrib_ds.attribution.intervals.tally import GROUPS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from attrib_ds.attribution.incremental.histories import Histories
+
+    Numbers = NDArray[np.float64]
+    Codes = NDArray[np.int64]
+
+#: Days before a touchpoint at which the touchpoints that may have caused it are counted.
+_BEFORE: Final = 1e-9
+#: Maximum number of touchpoints of a mediator in its regression, and periods without one for each.
+_MOST_TOUCHES: Final = 20_000
+_COMPARISONS: Final = 5
+#: Number of draws of the touchpoints of mediators that remain without a node.
+_DRAWS: Final = 20
+
+
+@dataclass(frozen=True, eq=False)
+class _Mediator:
+    """Touchpoints of a mediator before conversions, and the share of each that nodes cause.
+
+    Attributes
+    ----------
+    node : int
+        The mediator.
+    case, touch : int array
+        One entry per conversion and earlier touchpoint of the mediator.
+    age : float array
+        Days from the touchpoint to the conversion.
+    caused : list of float array, shape (n_touchpoints, n_nodes)
+        Share of each touchpoint that would not have happened without each node: of all users, then without
+        each fold.
+    """
+
+    node: int
+    case: Codes
+    touch: Codes
+    age: Numbers
+    caused: list[Numbers]
+
+
+def lost_in_total(
+    sample: HazardSample, fit: HazardFit, mediators_of: Mapping[int, Sequence[int]]
+) -> dict[int, list[Numbers]]:
+    """Return the share of each conversion lost without a node, directly and through mediators.
+
+    The touchpoints of a mediator are the outcome of a discrete hazard of their own. Without the node, each
+    would not have happened with the share of its probability that is lost; what remains is drawn at random,
+    and the conversion probability is averaged over draws. The draws are the same for all folds of users.
+
+    Parameters
+    ----------
+    sample : HazardSample
+        Data of the hazard of conversions.
+    fit : HazardFit
+        Its fit, with or without folds.
+    mediators_of : mapping
+        Mediators of each node whose total effect is estimated.
+
+    Returns
+    -------
+    dict
+        For each node, the share of each conversion: of all users, then without each fold.
+    """
+    wanted = sorted({mediator for several in mediators_of.values() for mediator in several})
+    mediators = {node: _mediator(sample, node, is_jackknife=len(fit.coefficients) > 1) for node in wanted}
+    return {
+        node: [
+            _lost(sample, fit, node, [mediators[each] for each in several], number)
+            for number in range(len(fit.coefficients))
+        ]
+        for node, several in mediators_of.items()
+    }
+
+
+def _mediator(sample: HazardSample, node: int, *, is_jackknife: bool) -> _Mediator:
+    histories = sample.histories
+    case, touch = _earlier_touches(histories, node)
+    distinct, position = np.unique(touch, return_inverse=True)
+    return _Mediator(
+        node,
+        case,
+        position.reshape(-1),
+        histories.event_time[case] - histories.touch_time[distinct[position.reshape(-1)]],
+        _caused(sample, node, distinct, is_jackknife=is_jackknife),
+    )
+
+
+def _earlier_touches(histories: Histories, node: int) -> tuple[Codes, Codes]:
+    """Return all pairs of a conversion and an earlier touchpoint of the node, of the same user."""
+    touches = np.flatnonzero(histories.touch_node == node)
+    user = histories.touch_user[touches]
+    first, last = (np.searchsorted(user, histories.event_user, side=side) for side in ("left", "right"))
+    count = last - first
+    case = np.repeat(np.arange(len(count)), count)
+    offset = np.cumsum(count) - count
+    touch = touches[np.arange(len(case)) + (first - offset)[case]]
+    is_earlier = histories.touch_time[touch] <= histories.event_time[case]
+    return case[is_earlier], touch[is_earlier]
+
+
+def _caused(sample: HazardSample, node: int, touches: Codes, *, is_jackknife: bool) -> list[Numbers]:
+    """Return the share of touchpoints that would not have happened without each node.
+
+    Touchpoints outside the observation of their user, or at its very beginning, are caused by nothing: an
+    observation may begin with a touchpoint because it is one.
+    """
+    model, histories, nodes = sample.model, sample.histories, len(sample.node_ids)
+    user, time = histories.touch_user, histories.touch_time
+    is_outcome = (histories.touch_node == node) & (time > histories.since[user])
+    outcome = np.flatnonzero(is_outcome)
+    shares = [np.zeros((len(touches), nodes))] * (1 + GROUPS if is_jackknife else 1)
+    if not len(outcome):
+        return shares
+    of_touches = replace(
+        histories,
+        event_user=user[outcome],
+        event_time=np.maximum(time[outcome] - _BEFORE, histories.since[user[outcome]]),
+    )
+    count = min(len(outcome), _MOST_TOUCHES)
+    random = np.random.default_rng(model.seed)
+    is_drawn = np.zeros(len(outcome), bool)
+    is_drawn[random.choice(len(outcome), count, replace=False)] = True
+    periods = sample_periods(
+        of_touches,
+        nodes=nodes,
+        half_lives=[as_days(each, argument="half_lives") for each in model.half_lives],
+        step=as_days(model.step, argument="step"),
+        rows=min(model.rows, _COMPARISONS * count),
+        seed=model.seed,
+    )
+    # Cases come first, in the order of touchpoints.
+    weight = periods.weight.copy()
+    weight[: len(outcome)] = len(outcome) / count
+    is_used = np.concatenate([is_drawn, np.ones(len(weight) - len(outcome), bool)])
+    periods = replace(periods, weight=weight)
+    design = Design.of(periods, of_touches, has_interactions=False)
+    fit = HazardFit.of(
+        model,
+        design.at(np.flatnonzero(is_used)),
+        periods.at(is_used),
+        replace(of_touches, event_user=of_touches.event_user[is_drawn]),
+        is_jackknife=is_jackknife,
+    )
+    place = np.searchsorted(outcome, touches)
+    is_modelled = is_outcome[touches]
+    rows = design.at(place[is_modelled])
+    found = []
+    for coefficients in fit.coefficients:
+        share = np.zeros((len(touches), nodes))
+        share[is_modelled] = lost_without(rows, coefficients)
+        found.append(share)
+    return found
+
+
+def _lost(
+    sample: HazardSample, fit: HazardFit, node: int, mediators: list[_Mediator], number: int
+) -> Numbers:
+    """Return the share of each conversion lost without a node, in one sample of users."""
+    coefficients = fit.coefficients[number]
+    cases = fit.cases
+    effects = cases.effects.copy()
+    effects[:, node] = 0.0
+    without = replace(cases, effects=effects)
+    probability = probabilities(cases.log_odds(coefficients))
+    remaining = probabilities(without.log_odds(coefficients))
+    rows = np.unique(np.concatenate([each.case for each in mediators]))
+    if not len(rows):
+        return np.asarray(1.0 - remaining / probability)
+    half_lives = [as_days(each, argument="half_lives") for each in sample.model.half_lives]
+    random = np.random.default_rng(sample.model.seed)
+    part = without.at(rows)
+    total = np.zeros(len(rows))
+    for _ in range(_DRAWS):
+        drawn = part.effects.copy()
+        for mediator in mediators:
+            caused = mediator.caused[number][:, node]
+            # The expected number that remains; more than one if the node prevents touchpoints.
+            count = np.floor(1.0 - caused + random.random(len(caused)))[mediator.touch]
+            row = np.searchsorted(rows, mediator.case)
+            for life, half_life in enumerate(half_lives):
+                left = np.bincount(row, count * np.exp2(-mediator.age / half_life), minlength=len(rows))
+                drawn[:, mediator.node, life] = np.log1p(left)
+        total += probabilities(replace(part, effects=drawn).log_odds(coefficients))
+    remaining[rows] = total / _DRAWS
+    return np.asarray(1.0 - remaining / probability)
