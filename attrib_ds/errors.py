@@ -16,7 +16,7 @@
 
 Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
 :class:`NoRows`, :class:`MergedNames`, :class:`RejectedRows`, :class:`UnmatchedUsers`,
-:class:`ConfoundingWarning`, :class:`CheckoutNodes`,
+:class:`ConfoundingWarning`, :class:`CheckoutNodes`, :class:`MisfitWarning`,
 :class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`.
 """
 
@@ -44,6 +44,7 @@ __all__ = [
     "Forbidden",
     "InvalidRequest",
     "MergedNames",
+    "MisfitWarning",
     "NoConversions",
     "NoRows",
     "NotFound",
@@ -241,6 +242,10 @@ class UnevenHoldout(UserWarning):
 
 class UnbalancedHoldout(UserWarning):
     """The holdout group differed from the others before the experiment by more than chance."""
+
+
+class MisfitWarning(UserWarning):
+    """Users drawn from a fitted model differ from those observed, so its estimates are not to be trusted."""
 
 
 def warn(message: str, category: type[UserWarning]) -> None:

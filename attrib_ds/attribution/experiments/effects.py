@@ -37,6 +37,7 @@ from attrib_ds.attribution.experiments.sensitivity import (
 )
 from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
 from attrib_ds.attribution.incremental.histories import Histories
+from attrib_ds.attribution.incremental.latent_intent.predictive_check import LARGEST_DISTANCE
 from attrib_ds.attribution.intervals.tally import GROUPS
 from attrib_ds.attribution.models.incremental import DiscreteHazard, IncrementalModel, LatentIntent
 from attrib_ds.attribution.models.model import Model, check_share
@@ -66,6 +67,8 @@ _COLUMNS = (
     "controls_share",
     "controls_share_low",
     "controls_share_high",
+    "misfit",
+    "describes_data",
     "checkout_share",
     "is_at_checkout",
     *SENSITIVITY,
@@ -130,7 +133,10 @@ def incremental_effects(
         (float64, bounds of ``caused``), ``verdict`` (str, what controls show about the model: ``"clear"``,
         ``"cannot tell"`` or ``"confounded"``; see the notes), ``controls_share``, ``controls_share_low``,
         ``controls_share_high`` (float64, credit of the controls relative to that of all other nodes, with
-        bounds; infinite if the credit of the others may be zero, null without controls), ``checkout_share``
+        bounds; infinite if the credit of the others may be zero, null without controls), ``misfit`` (float64,
+        how far users drawn from the fitted model are from those observed, see :func:`check_fit`; null for
+        models other than :class:`LatentIntent`), ``describes_data`` (boolean, whether that is at most 0.1),
+        ``checkout_share``
         (float64, share of the conversions within a week of a touchpoint of the node that come within 30
         minutes of one) and ``is_at_checkout`` (bool, whether touchpoints of the node cluster there, so that
         paths cannot tell its effect). Then the sensitivity to an unobserved cause of exposure and conversions
@@ -157,6 +163,8 @@ def incremental_effects(
     -----
     ConfoundingWarning
         If the verdict on a model is ``"confounded"``.
+    MisfitWarning
+        If a :class:`LatentIntent` does not describe the data.
     CheckoutNodes
         If the touchpoints of nodes cluster in the 30 minutes before conversions.
     TruncatedUsers
@@ -297,6 +305,12 @@ def incremental_effects(
         values = {label: getattr(test, column) for label, test in tests.items()}
         name = "controls_share" if column == "share" else f"controls_share_{column}"
         effects[name] = effects["model"].map(values).astype("float64")
+    distances = {
+        label: max(found.values(), default=0.0) for label, found in credits.attrs.get("misfit", {}).items()
+    }
+    effects["misfit"] = effects["model"].map(distances).astype("float64")
+    effects["describes_data"] = (effects["misfit"] <= LARGEST_DISTANCE).astype("boolean")
+    effects["describes_data"] = effects["describes_data"].where(effects["misfit"].notna())
     checkout = checkout_nodes(paths)
     effects["checkout_share"] = effects["node_id"].map(checkout["share"]).astype("float64")
     effects["is_at_checkout"] = effects["node_id"].isin(checkout.index[checkout["is_at_checkout"]])
@@ -326,6 +340,7 @@ def incremental_effects(
     effects.attrs["identified"] = _identified(
         by_label,
         {label: test.verdict for label, test in tests.items()},
+        [label for label, distance in distances.items() if distance > LARGEST_DISTANCE],
         controls=controls,
         has_users=paths.observed is not None,
         has_experiment=withheld is not None,
@@ -570,6 +585,7 @@ def _with_experiment(
 def _identified(
     models: Mapping[str, Model],
     verdicts: Mapping[str, str],
+    misfits: Sequence[str],
     *,
     controls: Sequence[str],
     has_users: bool,
@@ -600,6 +616,11 @@ def _identified(
             "The paths have no observation periods (Paths.from_frames(users=)): users count as observed from "
             "their first touchpoint (under LatentIntent, from the first date of all) to the last date, and "
             "conversions without an earlier touchpoint as baseline."
+        )
+    if misfits:
+        sentences.append(
+            f"{', '.join(misfits)} does not describe the data: users drawn from the fitted model differ from "
+            "those observed, so its assumption does not hold, and its numbers are no estimates of effects."
         )
     sentences += _evidence(models, verdicts, controls)
     if has_experiment:

@@ -134,7 +134,9 @@ class LatentIntent(IncrementalModel):
     that the conversion would not have happened without it. It is never negative. Several nodes may each have
     been necessary, so the parts of a conversion may sum to more than 1, and the baseline may be negative.
 
-    The credit is only as good as the funnel, whose assumptions no observation can confirm. If exposure is
+    The credit is only as good as the funnel, whose assumptions no observation can confirm. Data can refute
+    them: users drawn from the fitted model are compared with those observed, and a ``MisfitWarning`` says if
+    they differ (:func:`check_fit`). If exposure is
     random, :class:`DiscreteHazard` is more accurate, and faster. If exposure follows the wish to buy (other
     models then credit negative controls with much), this model is more accurate in shares and level. It needs
     ``controls`` and thousands of conversions; with hundreds, effects can hardly be distinguished from zero.

@@ -190,7 +190,9 @@ def forward_pass(block: list[Period], rates: Rates) -> tuple[list[Forward], floa
             excess = np.maximum(emission.max(axis=0), 0)
             emission -= excess
             log_likelihood += float(excess.astype(np.float64) @ period.weight)
-        np.exp(np.maximum(emission, _LEAST_LOG, out=emission), out=emission)
+        if emission.min(initial=0) < _LEAST_LOG:
+            np.maximum(emission, _LEAST_LOG, out=emission)
+        np.exp(emission, out=emission)
         emission = emission.reshape(intents, classes, count)
         transition_factor = single["transition"] @ period.adstock_before
         transition_factor += 1

@@ -13,12 +13,19 @@ from attrib_ds.attribution.incremental.latent_intent.conversion_credits import c
 from attrib_ds.attribution.incremental.latent_intent.fitting import Objective, draw_posterior, fit
 from attrib_ds.attribution.incremental.latent_intent.forward_backward import Rates
 from attrib_ds.attribution.incremental.latent_intent.parameters import class_grid, initial_parameters
+from attrib_ds.attribution.incremental.latent_intent.predictive_check import (
+    Comparison,
+    compare,
+    misfits,
+    warn_of_misfit,
+)
 from attrib_ds.attribution.incremental.latent_intent.prefix_tree import (
     EncodedHistories,
     PrefixTree,
     TreeSettings,
     build_tree,
 )
+from attrib_ds.attribution.incremental.latent_intent.replication import observed_histories, replicate
 from attrib_ds.attribution.incremental.latent_intent.sampling import sample_users
 from attrib_ds.attribution.intervals.tally import Tally
 from attrib_ds.display import progress
@@ -36,6 +43,9 @@ if TYPE_CHECKING:
 
 #: Distinct histories of each round of the fit, and its part of the evaluations; None is all of them.
 _ROUNDS: Final = ((16_000, 0.3), (16_000, 0.2), (60_000, 0.2), (None, 0.3))
+#: Users drawn from the fitted model to compare it with the data, and at most so many for each user.
+_REPLICATED_USERS: Final = 200_000
+_MOST_REPLICATES: Final = 10
 #: Posterior draws that intervals come from.
 _DRAWS: Final = 40
 #: A follower has at least this many touchpoints, and less than this share without a recent one before it.
@@ -45,9 +55,7 @@ _LARGEST_SHARE_ALONE: Final = 0.02
 
 def credit_latent_intent(model: LatentIntent, sequences: Sequences) -> Tally:
     """Credit each node with the part of every conversion that would not have happened without it."""
-    histories = Histories.of(sequences, covariates=model.covariates, models_touchpoints=True)
-    if not len(histories.event_user):
-        raise InvalidRequest("paths: no conversions; an incremental model needs at least one", field="paths")
+    histories = _histories(model, sequences)
     estimation = _Estimation.of(model, histories, sequences.node_ids)
     draws = _DRAWS if sequences.folds > 1 else 0
     with progress("passes", model.evaluations, name="latent intent, fit") as advance:
@@ -55,6 +63,8 @@ def credit_latent_intent(model: LatentIntent, sequences: Sequences) -> Tally:
     whole, replicates = estimation.credited(rates), None
     if draws:
         replicates = _centred(whole, estimation.replicates(estimation.drawn(rates, draws)))
+    distances = misfits(estimation.compared(rates, sequences.node_ids))
+    warn_of_misfit(model.name, distances)
     is_touched = np.bincount(histories.touch_node, minlength=len(sequences.node_ids)) > 0
     is_shown = np.repeat(np.append(is_touched, True)[:, None], len(histories.currencies), axis=1)
     return Tally(
@@ -63,7 +73,23 @@ def credit_latent_intent(model: LatentIntent, sequences: Sequences) -> Tally:
         whole[1],
         is_shown,
         replicates=replicates,
+        misfit=distances,
     )
+
+
+def compare_fit(model: LatentIntent, sequences: Sequences) -> list[Comparison]:
+    """Fit the model, and compare users drawn from it with those observed."""
+    estimation = _Estimation.of(model, _histories(model, sequences), sequences.node_ids)
+    with progress("passes", model.evaluations, name="latent intent, fit") as advance:
+        rates = estimation.fitted(advance)
+    return estimation.compared(rates, sequences.node_ids)
+
+
+def _histories(model: LatentIntent, sequences: Sequences) -> Histories:
+    histories = Histories.of(sequences, covariates=model.covariates, models_touchpoints=True)
+    if not len(histories.event_user):
+        raise InvalidRequest("paths: no conversions; an incremental model needs at least one", field="paths")
+    return histories
 
 
 def _centred(whole: Numbers, draws: Numbers) -> Numbers:
@@ -87,8 +113,10 @@ class _Estimation:
         Parameters of the model.
     histories : Histories
         Histories of all users.
-    nodes : int
-        Number of nodes.
+    encoded : EncodedHistories
+        The same, encoded by period.
+    settings : TreeSettings
+        Settings of the prefix trees.
     rounds : list of (PrefixTree, int)
         Sample of each round, and its evaluations.
     converted : PrefixTree
@@ -97,7 +125,8 @@ class _Estimation:
 
     model: LatentIntent
     histories: Histories
-    nodes: int
+    encoded: EncodedHistories
+    settings: TreeSettings
     rounds: list[tuple[PrefixTree, int]]
     converted: PrefixTree
 
@@ -126,7 +155,7 @@ class _Estimation:
         }
         rounds = [(drawn[size], evaluations) for size, evaluations in planned]
         converted = build_tree(histories, encoded, settings, buyers, np.ones(len(buyers)))
-        return cls(model, histories, nodes, rounds, converted)
+        return cls(model, histories, encoded, settings, rounds, converted)
 
     def fitted(self, advance: Callable[[int], None]) -> Rates:
         """Fit the model."""
@@ -141,6 +170,14 @@ class _Estimation:
             advance=advance,
         )
         return Rates(found.parameters, classes, self.rounds[-1][0])
+
+    def compared(self, rates: Rates, node_ids: list[str]) -> list[Comparison]:
+        """Compare users drawn from the fitted model with those observed."""
+        histories, encoded, settings = self.histories, self.encoded, self.settings
+        users = min(_REPLICATED_USERS, _MOST_REPLICATES * len(encoded.first))
+        seen = observed_histories(histories, encoded, step=settings.step)
+        drawn = replicate(rates, histories, encoded, settings, users=users, seed=self.model.seed)
+        return compare(seen, drawn, node_ids)
 
     def drawn(self, rates: Rates, draws: int) -> list[Rates]:
         """Draw rates from the posterior."""
@@ -162,7 +199,7 @@ class _Estimation:
 
     def credited(self, rates: Rates, weight: NDArray[Any] | None = None) -> Numbers:
         """Return conversions and value by node and currency; the last node is the baseline."""
-        histories, nodes = self.histories, self.nodes
+        histories, nodes = self.histories, self.settings.nodes
         event, part = credit_conversions(rates, self.converted)
         currencies = len(histories.currencies)
         found = np.zeros((2, nodes + 1, currencies))

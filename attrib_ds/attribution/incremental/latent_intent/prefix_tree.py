@@ -29,6 +29,8 @@ _LARGEST_ENDED_SHARE: Final = 0.1
 #: Nodes with a flag of their own in patterns of recent touchpoints; all others share one.
 MOST_FLAGS: Final = 8
 _NEVER: Final = -(1 << 20)
+#: Children of a branch up to which they are summed one by one.
+_FEW_CHILDREN: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +135,8 @@ class Branching:
     parent: Codes
     is_plain: bool
     _begins: Codes
+    _childless: Codes
+    _later: list[tuple[Codes, Codes]]
     _children: Codes
     _starts: Codes
     _parents: Codes
@@ -142,15 +146,21 @@ class Branching:
         """Index the branches by their parents."""
         begins = np.flatnonzero(np.diff(parent, prepend=-1))
         sizes = np.diff(begins, append=len(parent))
-        several = sizes > 1
+        first = np.zeros(before, np.int64)
+        first[parent[begins]] = begins
+        # Sums of few children are fastest one child at a time.
+        few = [(sizes > place) & (sizes <= _FEW_CHILDREN) for place in range(1, _FEW_CHILDREN)]
+        many = sizes > _FEW_CHILDREN
         return cls(
             before,
             parent,
             len(begins) == len(parent) == before,
-            begins,
-            np.flatnonzero(np.repeat(several, sizes)),
-            np.cumsum(sizes[several]) - sizes[several],
-            parent[begins[several]],
+            first,
+            np.setdiff1d(np.arange(before), parent),
+            [(parent[begins[has]], begins[has] + place) for place, has in enumerate(few, 1) if has.any()],
+            np.flatnonzero(np.repeat(many, sizes)),
+            np.cumsum(sizes[many]) - sizes[many],
+            parent[begins[many]],
         )
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -161,8 +171,10 @@ class Branching:
         """Sum values over the children of each parent, along the last axis."""
         if self.is_plain:
             return values
-        total = np.zeros((*values.shape[:-1], self.before), values.dtype)
-        total[..., self.parent[self._begins]] = np.take(values, self._begins, axis=-1)
+        total = np.take(values, self._begins, axis=-1)
+        total[..., self._childless] = 0
+        for parent, child in self._later:
+            total[..., parent] += np.take(values, child, axis=-1)
         if len(self._parents):
             several = np.take(values, self._children, axis=-1)
             total[..., self._parents] = np.add.reduceat(several, self._starts, axis=-1)
@@ -291,7 +303,7 @@ def build_tree(
     weight : float array
         Number of users that each stands for.
     """
-    flag = _pattern_flags(histories, settings.nodes)
+    flag = pattern_flags(histories, settings.nodes)
     different = np.cumsum(np.diff(encoded.rank[chosen], prepend=-1) != 0) - 1
     block_of = different // _BLOCK_SIZE
     bounds = np.searchsorted(block_of, np.arange(int(block_of.max(initial=0)) + 2))
@@ -472,7 +484,7 @@ def _spans(bounds: Codes, chosen: Codes) -> tuple[Codes, Codes]:
     return begin[position] + offset, position
 
 
-def _pattern_flags(histories: Histories, nodes: int) -> Codes:
+def pattern_flags(histories: Histories, nodes: int) -> Codes:
     """Return the flag of each node: one of its own for frequent nodes, and one for all others."""
     touches = np.bincount(histories.touch_node, minlength=nodes)
     order = np.argsort(-touches, kind="stable")

@@ -7,6 +7,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attrib_ds import Paths, attribute
 from attrib_ds.attribution.incremental.categories import standardised
@@ -14,6 +16,9 @@ from attrib_ds.attribution.incremental.latent_intent.sampling import _inclusion_
 from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.dtypes import TEXT
+
+# A short search describes no data.
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.MisfitWarning")
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 QUICK = {"activities": 2, "propensities": 2, "evaluations": 12, "users": 100, "interactions": True}
@@ -92,6 +97,16 @@ def drawn_world(seed):
 def test_worlds_drawn_from_the_extremes_give_finite_credit_without_a_warning(seed):
     paths, model = drawn_world(seed)
     rows = credited(paths, model, confidence=0.95 if seed % 2 else None)
+    total = sum(paths.touches.filter(paths.touches.position == paths.touches.length).conversions.to_list())
+    assert rows["conversions"].sum() == pytest.approx(total)
+
+
+@pytest.mark.slow
+@given(st.integers(30, 2**32 - 1))
+@settings(max_examples=10, deadline=None)
+def test_worlds_drawn_by_hypothesis_give_finite_credit_without_a_warning(seed):
+    paths, model = drawn_world(seed)
+    rows = credited(paths, model)
     total = sum(paths.touches.filter(paths.touches.position == paths.touches.length).conversions.to_list())
     assert rows["conversions"].sum() == pytest.approx(total)
 

@@ -21,6 +21,9 @@ from attrib_ds.attribution.models.incremental import LatentIntent
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
+# A short search describes no data.
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.MisfitWarning")
+
 DAY = pd.Timedelta(days=1)
 START = pd.Timestamp("2025-01-01", tz="UTC")
 QUICK = {"activities": 2, "propensities": 2, "evaluations": 12, "users": 1_500}
