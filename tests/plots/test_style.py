@@ -49,6 +49,17 @@ FRAMES = {
             "weight": [0.4, -0.2, 0.4],
         }
     ),
+    "fit": pd.DataFrame(
+        {
+            "statistic": LONG,
+            "value": ["0", "1"],
+            "observed": [0.2, 0.8],
+            "replicated": [0.3, 0.7],
+            "low": [0.25, 0.65],
+            "high": [0.35, 0.75],
+            "distance": 0.1,
+        }
+    ),
     "funnel": pd.DataFrame({"values.event-count": [80.0], f"values.{LONG}": [20.0]}),
     "insights": pd.DataFrame(
         {

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
-from scipy.special import logsumexp
-from scipy.stats import norm
 
+from attrib_ds.attribution.experiments.negative_controls import CLEAR_SIGNIFICANCE, SIGNIFICANCE, UNTESTED
 from attrib_ds.attribution.experiments.posterior import (
     Combined,
+    Controls,
     Hypotheses,
     Measurement,
     combine,
-    weigh_hypotheses,
+    mean_factor,
+    posterior_shares,
+    weigh_common_mean,
+    weigh_model,
+    weigh_proportions,
 )
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.errors import InvalidRequest
@@ -31,7 +36,14 @@ if TYPE_CHECKING:
 
 #: Label of the rows that average over models.
 AVERAGED: Final = "averaged"
-#: Prior weight of a scaled model, relative to a model of effects.
+#: Prior odds that a model of effects is about right, by verdict: even before its controls are seen, and then
+#: those of a test that errs as often as its significance level says.
+_ODDS: Final[dict[str, float]] = {
+    "clear": 1 / CLEAR_SIGNIFICANCE - 1,
+    "cannot tell": 1.0,
+    "confounded": SIGNIFICANCE,
+}
+#: Prior odds of a scaled model.
 _SCALED: Final = 0.1
 _COLUMNS: Final = (
     "model", "node_id", "node_name", "currency", "modelled", "modelled_error", "experiment",
@@ -44,15 +56,16 @@ def combine_with_experiment(
     effects: Frame,
     *,
     controls: Sequence[str] = (),
+    verdicts: Mapping[str, str] | None = None,
     scaled: Sequence[str] = (),
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Combine the estimates of models with those of an experiment.
 
-    An experiment is unbiased but imprecise; a model is precise but may be biased, and the experiment shows by
-    how much. Model errors from a twentieth of a node's effect to three times the effect are weighted by how
-    well they explain the experiment, and so is a factor between the model's level and the true one. A model
-    that agrees with the experiment is kept almost unchanged; one that disagrees has little influence.
+    An experiment is unbiased but imprecise; a model is precise but may be biased, and the experiment shows
+    whether it is. A model that agrees with the experiment is kept almost unchanged. A significant
+    disagreement about one node costs it its vote for all: then the experiment decides, drawn towards the
+    common mean of the nodes as far as its noise suggests.
 
     Parameters
     ----------
@@ -63,15 +76,20 @@ def combine_with_experiment(
     effects : DataFrame
         From :func:`holdout_effects`, or from another experiment: ``node_id``, ``currency``, ``caused``
         (conversions in the same period and population as ``credits``), ``error`` (standard error, above 0).
-        Nodes without an experiment are corrected by what the other nodes reveal about the model.
+        Nodes without an experiment are drawn towards the mean of the others as far as these contradict the
+        model.
     controls : sequence of str, optional
         Negative controls: nodes known to have no effect, such as organic and direct. Credit that a model of
         effects gives them is a known error. A credit of exactly 0 means that the model assumed it, and is
         ignored.
+    verdicts : mapping from str to str, optional
+        What controls show about models, by label: ``"clear"``, ``"cannot tell"`` (the default for each model)
+        or ``"confounded"``, as in the column ``verdict`` of :func:`incremental_effects`. A model that is
+        confounded has practically no vote.
     scaled : sequence of str, optional
         Labels of models of which only the proportions are meaningful, such as rules. Their level comes from
-        the experiment, their errors are assumed large, and their prior weight in the average is a tenth of
-        that of other models.
+        the experiment, their errors are assumed large, and their prior odds are a tenth. Their verdicts are
+        ignored.
     confidence : float, default 0.95
         Level of the intervals, between 0 and 1; must be the level of ``credits``.
 
@@ -79,35 +97,49 @@ def combine_with_experiment(
     -------
     DataFrame
         One row per model, node and currency, in the order of the models, then by descending ``combined``.
-        With several models, rows ``"averaged"`` follow: the average over models, weighted by how well each
-        explains the experiment. Columns: ``model``, ``node_id``, ``node_name``, ``currency`` (str);
+        With several models, rows ``"averaged"`` follow: the average over models and none, weighted by how
+        well each explains the experiment. Columns: ``model``, ``node_id``, ``node_name``, ``currency`` (str);
         ``modelled``, ``modelled_error`` (float64, conversions); ``experiment``, ``experiment_error``
         (float64, conversions; null without an experiment); ``disagreement`` (float64, distance between the
         model, at its level, and the experiment in standard errors; above about 2 they contradict each other);
         ``combined``, ``low``, ``high`` (float64, conversions caused by the node); ``factor`` (float64, factor
-        between the model's level and the true one); ``weight`` (float64, posterior probability of the model;
-        sums to 1 over models).
+        between the model's level and the true one, if the model is right otherwise); ``weight`` (float64,
+        posterior probability that the model, among those given, is about right; what the weights of all
+        models lack to 1 is the probability that none has a vote).
 
     Raises
     ------
     InvalidRequest
         If a column is missing, not numeric or not finite; a node occurs twice; a control or a scaled model is
-        unknown; no node has both credits and an experiment in the same currency; or ``confidence`` is not
-        that of ``credits``.
+        unknown; a verdict is not one of the three; no node has both credits and an experiment in the same
+        currency; or ``confidence`` is not that of ``credits``.
 
     Notes
     -----
-    Given a relative error ``s`` and a factor ``a``, the effect of a node has a normal distribution around
-    ``a`` times the model's estimate. Its standard deviation is ``s`` times a weighted mean of two terms: the
-    mean effect over nodes, and the geometric mean of that and the node's own estimate (for a control, the
-    mean effect only). One error in twenty is four times as large, so that one wrong node does not discredit
-    the model for the others. The prior of ``s`` and ``a`` is fixed. Errors of different nodes are
-    independent. Intervals are quantiles of the posterior mixture.
+    Bayesian model averaging over models that are about right, and none. If a model is about right, the effect
+    of a node has a normal distribution around its estimate, with a standard deviation of ``s`` times the mean
+    effect; ``s`` is shared by all nodes, at most 0.8, and has a half-Cauchy prior with a scale of 0.05. With
+    probability 0.1, all estimates are multiplied by a factor between 0.05 and 6, with a lognormal prior; for
+    a scaled model always, and ``s`` is 0.8 to 3.2. Without a model, effects are exchangeable: they
+    have a normal distribution around a common mean, with an unknown mean and spread, so that a noisy
+    experiment is shrunk as in James and Stein's estimator.
+
+    The prior odds of a model against none follow from the verdict on it. They are even, unless a test speaks:
+    then they are those of a test that errs as often as its significance level, 39 to 1 if it is clear and 1
+    to 1,000 if it is confounded. Credit of controls is further evidence of ``s``. Errors of different nodes
+    are independent given ``s``. Intervals are quantiles of the posterior mixture.
+
+    If the intervals of the experiment are wide, only controls distinguish a right model from a wrong one.
+    Without controls the average then lies between the model and the common mean.
 
     References
     ----------
-    Lewis, Zettelmeyer, Gordon and others (2025), Amazon Ads multi-touch attribution, arXiv 2508.08209 (a
-    related combination of precise models with noisy experiments).
+    Hoeting, Madigan, Raftery and Volinsky (1999), Bayesian model averaging, Statistical Science 14(4); Green
+    and Strawderman (1991), A James-Stein type estimator for combining unbiased and possibly biased
+    estimators, JASA 86; Rosenman, Basse, Owen and Baiocchi (2023), Combining observational and experimental
+    datasets using shrinkage estimators, Biometrics 79(4); Polson and Scott (2012), On the half-Cauchy prior
+    for a global scale parameter, Bayesian Analysis 7(4); Lewis, Zettelmeyer, Gordon and others (2025), Amazon
+    Ads multi-touch attribution, arXiv 2508.08209.
 
     Examples
     --------
@@ -116,13 +148,14 @@ def combine_with_experiment(
     >>> credits = pd.DataFrame({"model": "hazard", "node_id": ["radio", "mail"], "node_name": ["R", "M"],
     ...     "conversions": [100.0, 50.0], "currency": None, "high": [110.0, 60.0]})
     >>> effects = pd.DataFrame({"node_id": ["radio"], "currency": None, "caused": [120.0], "error": [40.0]})
-    >>> combined = at.experiments.combine_with_experiment(credits, effects)
+    >>> combined = at.experiments.combine_with_experiment(credits, effects, verdicts={"hazard": "clear"})
     >>> combined["combined"].round().tolist(), combined["disagreement"].round(1).tolist()
-    ([103.0, 50.0], [0.5, nan])
+    ([102.0, 50.0], [0.5, nan])
     """
     credits = read_frame("credits", credits, ("model", "node_id", "node_name", "conversions", "currency"))
     effects = read_frame("effects", effects, ("node_id", "currency", "caused", "error"))
     _check(credits, effects, controls, scaled, confidence)
+    verdicts = _checked_verdicts(verdicts, set(credits["model"]))
     # Concatenated frames may have duplicate index labels.
     credits = credits.reset_index(drop=True)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -130,7 +163,7 @@ def combine_with_experiment(
     for _, rows in credits[credits["node_id"].notna()].groupby(
         credits["currency"].fillna(""), sort=True, dropna=False
     ):
-        parts.append(_combined(rows, effects, controls, scaled, confidence, reach))
+        parts.append(_combined(rows, effects, controls, verdicts, scaled, confidence, reach))
     estimates = pd.concat(parts, ignore_index=True)
     labels = list(dict.fromkeys([*credits["model"], AVERAGED]))
     place = estimates["model"].map({label: place for place, label in enumerate(labels)})
@@ -210,6 +243,23 @@ def _check(
         )
 
 
+def _checked_verdicts(verdicts: Mapping[str, str] | None, models: set[str]) -> Mapping[str, str]:
+    if verdicts is None:
+        return {}
+    if not isinstance(verdicts, Mapping):
+        raise InvalidRequest(
+            f"verdicts: {verdicts!r} is not allowed; allowed: a mapping from models to verdicts, as in "
+            "{'discrete_hazard': 'clear'}",
+            field="verdicts",
+        )
+    for model, verdict in verdicts.items():
+        if model not in models:
+            raise InvalidRequest.choice("verdicts", model, models)
+        if verdict not in _ODDS:
+            raise InvalidRequest.choice("verdicts", verdict, _ODDS)
+    return verdicts
+
+
 def _pairs(frame: pd.DataFrame) -> Iterator[tuple[str, str | None]]:
     currency = frame["currency"].astype("object").where(frame["currency"].notna(), None)
     return zip(frame["node_id"], currency, strict=True)
@@ -232,6 +282,7 @@ def _combined(
     rows: pd.DataFrame,
     effects: pd.DataFrame,
     controls: Sequence[str],
+    verdicts: Mapping[str, str],
     scaled: Sequence[str],
     confidence: float,
     reach: float,
@@ -243,44 +294,47 @@ def _combined(
     measured = effects[same].set_index("node_id")[["caused", "error"]].astype("float64").reindex(node_ids)
     names = dict(zip(rows["node_id"], rows["node_name"], strict=True))
     is_control = np.isin(node_ids, list(controls))
-    effect = np.where(is_control, 0.0, measured["caused"])
-    error = np.where(is_control, 0.0, measured["error"])
+    evidence = Measurement(
+        np.asarray(measured["caused"])[~is_control], np.asarray(measured["error"])[~is_control]
+    )
     weighed: dict[str, Hypotheses] = {}
     frames: dict[str, pd.DataFrame] = {}
-    weights: list[float] = []
+    sizes: dict[str, float] = {}
     for label, credited in rows.groupby("model", sort=False):
         by_node = credited.set_index("node_id").reindex(node_ids)
         modelled = _numbers(by_node["conversions"])
         sampling = np.zeros(len(node_ids))
         if "high" in by_node.columns:
             sampling = _numbers(by_node["high"] - by_node["conversions"]) / reach
-        is_scaled = label in scaled
-        # Controls are no evidence about a model that assumes their zero effect, which credits them with
-        # exactly 0, nor about a scaled model, whose level is unknown.
-        is_ignored = is_control & (is_scaled | (modelled == 0.0))
-        evidence = Measurement(np.where(is_ignored, np.nan, effect), error)
-        hypotheses = weigh_hypotheses(modelled, sampling, evidence, is_scaled=is_scaled)
-        weighed[str(label)] = hypotheses
-        weight = hypotheses.evidence + (np.log(_SCALED) if is_scaled else 0.0)
-        weights.append(weight + (is_ignored.sum() * _ignored_likelihood(effect) if is_ignored.any() else 0.0))
-        frames[str(label)] = _rows(str(label), node_ids, modelled, sampling, measured, is_control)
-    shares = np.exp(np.array(weights) - logsumexp(weights))
+        known = modelled[~is_control], sampling[~is_control]
+        if label in scaled:
+            weighed[str(label)] = weigh_proportions(*known, evidence)
+        else:
+            # A credit of exactly 0 means that the model assumed it.
+            says = is_control & (modelled != 0.0)
+            weighed[str(label)] = weigh_model(*known, evidence, Controls(modelled[says], sampling[says]))
+        sizes[str(label)] = float(np.abs(known[0]).mean())
+        frames[str(label)] = _rows(str(label), node_ids, modelled, sampling, measured)
+    of_effects = [label for label in weighed if label not in scaled] or list(weighed)
+    without = weigh_common_mean(float(np.mean([sizes[label] for label in of_effects])), evidence)
+    odds = [_SCALED if label in scaled else _ODDS[verdicts.get(label, UNTESTED.verdict)] for label in weighed]
+    shares = posterior_shares([*weighed.values(), without], [*odds, 1.0])
     parts = []
-    for (label, hypotheses), share in zip(weighed.items(), shares, strict=True):
-        outcome = combine([hypotheses], [1.0], confidence=confidence)
-        level = outcome.factor if label in scaled else 1.0
+    for (label, hypotheses), share, prior in zip(weighed.items(), shares, odds, strict=False):
+        own = posterior_shares([hypotheses, without], [prior, 1.0])
+        outcome = combine([hypotheses, without], own, confidence=confidence)
+        factor = mean_factor(hypotheses)
+        level = factor if label in scaled else 1.0
         frame = frames[label]
         distance: Any = (frame["experiment"] - level * frame["modelled"]) / np.hypot(
             frame["experiment_error"], level * frame["modelled_error"]
         )
         parts.append(
-            frame.assign(
-                **_outcome(outcome, is_control), disagreement=distance, factor=outcome.factor, weight=share
-            )
+            frame.assign(**_outcome(outcome, is_control), disagreement=distance, factor=factor, weight=share)
         )
     if len(parts) > 1:
-        outcome = combine(list(weighed.values()), list(shares), confidence=confidence)
-        frame = _rows(AVERAGED, node_ids, None, None, measured, is_control)
+        outcome = combine([*weighed.values(), without], shares, confidence=confidence)
+        frame = _rows(AVERAGED, node_ids, None, None, measured)
         parts.append(
             frame.assign(**_outcome(outcome, is_control), disagreement=np.nan, factor=np.nan, weight=1.0)
         )
@@ -294,18 +348,12 @@ def _numbers(column: pd.Series[Any]) -> NDArray[np.float64]:
     return np.asarray(column.astype("float64").fillna(0.0), dtype=np.float64)
 
 
-def _ignored_likelihood(effect: NDArray[np.float64]) -> float:
-    """Return the log-likelihood of a control's zero effect under a model without a statement about it."""
-    return float(norm.logpdf(0.0, 0.0, np.abs(effect[np.isfinite(effect) & (effect != 0)]).mean()))
-
-
 def _rows(
     label: str,
     node_ids: list[str],
     modelled: NDArray[np.float64] | None,
     sampling: NDArray[np.float64] | None,
     measured: pd.DataFrame,
-    is_control: NDArray[np.bool_],
 ) -> pd.DataFrame:
     missing = np.full(len(node_ids), np.nan)
     return pd.DataFrame(
@@ -316,12 +364,13 @@ def _rows(
             "modelled_error": missing if sampling is None else sampling,
             "experiment": measured["caused"].to_numpy(),
             "experiment_error": measured["error"].to_numpy(),
-            "is_control": is_control,
         }
     )
 
 
 def _outcome(outcome: Combined, is_control: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
-    # Controls keep their known effect of 0, also under scaled models.
-    columns = {"combined": outcome.effect, "low": outcome.low, "high": outcome.high}
-    return {name: np.where(is_control, 0.0, numbers) for name, numbers in columns.items()}
+    # Controls keep their known effect of 0.
+    columns = {name: np.zeros(len(is_control)) for name in ("combined", "low", "high")}
+    for name, numbers in zip(columns, (outcome.effect, outcome.low, outcome.high), strict=True):
+        columns[name][~is_control] = numbers
+    return columns

@@ -21,6 +21,7 @@ from attrib_ds.attribution.experiments.mediators import MEDIATED, check_mediator
 from attrib_ds.attribution.experiments.negative_controls import (
     UNTESTED,
     ControlsTest,
+    Verdict,
     jackknife_error,
     judge_controls,
     warn_of_confounding,
@@ -155,9 +156,10 @@ def incremental_effects(
         ``experiment_high`` (float64, conversions; null for nodes without an experiment), ``disagreement``
         (float64, distance between model and experiment in standard errors) and ``combined``,
         ``combined_low``, ``combined_high`` (float64): the average of :func:`combine_with_experiment` over the
-        experiment, all models and the proportions of the conventional model, the same in the rows of every
-        model. The row without a ``node_id`` holds the unattributed conversions and the baseline.
-        ``attrs["identified"]`` states in words what is identified, under which assumptions, and what is not.
+        experiment, all models by their verdicts, and the proportions of the conventional model, the same in
+        the rows of every model. The row without a ``node_id`` holds the unattributed conversions and the
+        baseline. ``attrs["identified"]`` states in words what is identified, under which assumptions, and
+        what is not.
 
     Warns
     -----
@@ -325,7 +327,8 @@ def incremental_effects(
             covariates=covariates,
             confidence=confidence,
         )
-        effects = _with_experiment(effects, credits, measured, controls, rule_label, confidence)
+        verdicts = {label: test.verdict for label, test in tests.items()}
+        effects = _with_experiment(effects, credits, measured, controls, verdicts, rule_label, confidence)
         columns += ["experiment", "experiment_low", "experiment_high", "disagreement"]
         columns += ["combined", "combined_low", "combined_high"]
     if observed != (1.0, 0.0):
@@ -561,11 +564,12 @@ def _with_experiment(
     credits: pd.DataFrame,
     measured: pd.DataFrame,
     controls: Sequence[str],
+    verdicts: Mapping[str, Verdict],
     rule_label: str,
     confidence: float,
 ) -> pd.DataFrame:
     combined = combine_with_experiment(
-        credits, measured, controls=controls, scaled=[rule_label], confidence=confidence
+        credits, measured, controls=controls, verdicts=verdicts, scaled=[rule_label], confidence=confidence
     )
     averaged = combined[combined["model"] == AVERAGED].rename(
         columns={"low": "combined_low", "high": "combined_high"}
@@ -626,8 +630,8 @@ def _identified(
     if has_experiment:
         sentences.append(
             "experiment: the total effect, including what a node triggers in others, identified by "
-            "randomisation alone. combined: the same effect, if the model errors that the experiment reveals "
-            "apply to all nodes."
+            "randomisation alone. combined: the same effect, if a model that errs does so for all nodes "
+            "alike, and if effects vary around a common mean."
         )
     else:
         sentences.append(

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 #: Credit of controls, relative to the other nodes, above which a model may count as confounded.
 _MIN_SHARE: Final = 0.03
 #: Significance level of the test of confounding.
-_SIGNIFICANCE: Final = 0.001
+SIGNIFICANCE: Final = 0.001
 #: A model is clear if the share of its controls is below this at the significance level, on either side.
 _NEGLIGIBLE_SHARE: Final = 0.25
-_CLEAR_SIGNIFICANCE: Final = 0.025
+CLEAR_SIGNIFICANCE: Final = 0.025
 
 Verdict = Literal["clear", "cannot tell", "confounded"]
 
@@ -85,7 +85,7 @@ def judge_controls(
     low, high = _ratio_bounds(total, total_error, rest, rest_error, confidence)
     if is_confounded(credited, error, total, total_error, min(float(np.abs(others).sum()), conversions)):
         return ControlsTest("confounded", share, low, high)
-    reach = student.ppf(1 - _CLEAR_SIGNIFICANCE, GROUPS - 1)
+    reach = student.ppf(1 - CLEAR_SIGNIFICANCE, GROUPS - 1)
     spread = np.hypot(total_error, _NEGLIGIBLE_SHARE * rest_error)
     is_clear = abs(total) + reach * spread < _NEGLIGIBLE_SHARE * rest
     return ControlsTest("clear" if is_clear else "cannot tell", share, low, high)
@@ -108,8 +108,8 @@ def is_confounded(credited: Numbers, error: Numbers, total: float, total_error: 
     # A joint F test of all controls, and a test of their sum: half the significance level for each.
     squares = np.divide(credited, error, out=np.full(len(credited), np.inf), where=error > 0) ** 2
     statistic = float(squares[credited != 0].sum()) / len(credited)
-    is_joint = statistic > fisher.ppf(1 - _SIGNIFICANCE / 2, len(credited), GROUPS - 1)
-    reach = student.ppf(1 - _SIGNIFICANCE / 4, GROUPS - 1)
+    is_joint = statistic > fisher.ppf(1 - SIGNIFICANCE / 2, len(credited), GROUPS - 1)
+    reach = student.ppf(1 - SIGNIFICANCE / 4, GROUPS - 1)
     return bool(is_joint or abs(total) > reach * total_error)
 
 
