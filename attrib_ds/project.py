@@ -340,7 +340,9 @@ def open_embedded(
     # The only import of the service, late so that a remote client never loads it.
     from attrib_ds.service import Service
 
-    chosen = {name: value for name, value in (("currency", currency), ("timezone", timezone)) if value}
+    chosen: dict[str, Any] = {
+        name: value for name, value in (("currency", currency), ("timezone", timezone)) if value
+    }
     opened = Service.open(project_id, str(path), read_only=read_only, **chosen)
     for name, value in chosen.items():
         held = getattr(opened, name)

@@ -112,10 +112,9 @@ def from_wire(
         raise InvalidRequest(f"body: is nested too deeply; expected at most {DEEPEST} levels", field="body")
     parts: dict[Location, Mapping[str, Any]] = {"path": path or {}, "query": query or {}, "body": body or {}}
     values = {}
-    for attribute in operation.request.model_fields:
-        part = parts[operation.location(attribute)]
-        if attribute in part:
-            values[attribute] = part[attribute]
+    for attribute, location in operation.locations.items():
+        if attribute in parts[location]:
+            values[attribute] = parts[location][attribute]
     # Beside an array, attributes are query parameters, thus text.
     is_query = not operation.has_body or bool(operation.body)
     return _validated(operation, values, is_query=is_query, call=operation.pointer)

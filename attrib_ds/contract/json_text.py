@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from attrib_ds.contract.rule import Refused, is_unicode, shown
 from attrib_ds.json_numbers import ExtremeNumber
@@ -19,6 +19,7 @@ _LARGEST_PLAIN_POWER: Final = 30
 #: Python refuses to write integers with some more digits.
 _MOST_DIGITS: Final = 4_000
 _TOO_LARGE: Final = 10**_MOST_DIGITS
+_SCALARS: Final = frozenset({str, int, float, bool, Decimal, type(None)})
 
 
 class EncodedObject(Mapping[str, Any]):
@@ -161,7 +162,7 @@ def depth(value: object) -> int:
     """
     # Without recursion: the value may be nested deeper than Python's stack.
     level, values = 0, [value]
-    while containers := [value for value in values if isinstance(value, Mapping | list | tuple)]:
+    while containers := [value for value in values if _is_container(value)]:
         level += 1
         if level > DEEPEST:
             break
@@ -171,3 +172,8 @@ def depth(value: object) -> int:
             for member in (container.values() if isinstance(container, Mapping) else container)
         ]
     return level
+
+
+def _is_container(value: object) -> TypeGuard[Mapping[str, object] | list[object] | tuple[object, ...]]:
+    # Most members are scalars, for which the check of an abstract class takes ten times as long.
+    return type(value) not in _SCALARS and isinstance(value, Mapping | list | tuple)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
@@ -105,6 +106,11 @@ class Operation:
         """
         of_project = (400, 404) if "{projectId}" in self.path else ()
         return tuple(sorted({*self.statuses, *self.also, *of_project}))
+
+    @cached_property
+    def locations(self) -> dict[str, Location]:
+        """The part of the HTTP request that carries each attribute."""
+        return {attribute: self.location(attribute) for attribute in self.request.model_fields}
 
     def location(self, attribute: str) -> Location:
         """Return the part of the HTTP request that carries an attribute: path, query or body."""

@@ -89,6 +89,8 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[["Service", Any, Line | None, Cancellation | None], Answer]
 
+#: Operations that accept events, or read none.
+_ACCEPTING: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
 #: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
 
@@ -99,15 +101,20 @@ class Service:
     Created by :meth:`open`. Thread-safe.
     """
 
-    def __init__(self, store: Store, address: str) -> None:
+    def __init__(self, store: Store, address: str, *, has_log: bool = False) -> None:
         self._address = address
+        self._has_log = has_log
         self._lock = ReadersWriterLock()
         self._is_broken = False
         self._use(store)
 
     def _use(self, store: Store) -> None:
         self._store = store
-        self._ingestion = Ingestion(store)
+        try:
+            self._ingestion = Ingestion(store, has_log=self._has_log)
+        except BaseException:
+            store.close()
+            raise
         self._states = States(store)
         self._expirations = Expirations(store)
         self._thread_local = threading.local()
@@ -122,6 +129,7 @@ class Service:
         *,
         currency: str = "EUR",
         timezone: str = "UTC",
+        has_log: bool = False,
     ) -> Service:
         """Open a project, or create it.
 
@@ -135,6 +143,9 @@ class Service:
             Whether to open it read-only; several processes may read a file while none writes.
         currency, timezone : str
             Currency and time zone of a new project.
+        has_log : bool, default False
+            Whether accepted events are appended to a log before they are stored, which is faster for a server
+            with many clients.
 
         Returns
         -------
@@ -160,7 +171,7 @@ class Service:
         >>> service.close()
         """
         store = Store.open(path, project_id, read_only=read_only, currency=currency, timezone=timezone)
-        service = cls(store, str(path))
+        service = cls(store, str(path), has_log=has_log)
         if not read_only:
             service._resume()
         return service
@@ -316,6 +327,9 @@ class Service:
         if handler is None:
             raise NotSupported(f"{name}: not supported by embedded projects in this version")
         self._check_project(request)
+        if name not in _ACCEPTING:
+            # Every other operation finds the events that were accepted before it.
+            self._ingestion.settle()
         answer = handler(self, request, line, cancellation)
         try:
             self._log_read(line)

@@ -1,37 +1,28 @@
-"""Stores raw events once per nonce and lists them for processing, all that wait in one transaction."""
+"""Accepts raw events of concurrent requests together: all that wait become durable at once."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds import instants
-from attrib_ds.contract.json_text import encode
 from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
-from attrib_ds.instants import naive
-from attrib_ds.json_numbers import ExtremeNumber
-from attrib_ds.service.identity.tombstones import find_erased
+from attrib_ds.service.events.known_nonces import KnownNonces
+from attrib_ds.service.events.raw_events import Accepted, all_new, match_nonces, store_raw_events
 from attrib_ds.service.store import audit
 from attrib_ds.service.store.background_threads import start_thread
 from attrib_ds.service.store.cursors import CLOSED
 from attrib_ds.service.store.forks import FORKED, abandon_after_fork
-from attrib_ds.service.store.table_access import insert_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import duckdb
 
-    from attrib_ds.contract.events import CreateEvent
+    from attrib_ds.service.events.logged_events import LoggedEvents
     from attrib_ds.service.events.processing import Prepared, Processing
     from attrib_ds.service.store.audit import Line
-    from attrib_ds.service.store.ids import Uuids
     from attrib_ds.service.store.store import Store
 
 _MOST_WAITING: Final = 50_000
@@ -42,20 +33,6 @@ _SECONDS_TO_GROUP: Final = 0.01
 _LARGEST_TO_EXPECT: Final = 256
 #: Time without a request after which the thread ends.
 _SECONDS_TO_IDLE: Final = 1.0
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """The event stored for a nonce, the id given to the event sent, and whether their contents agree."""
-
-    id: str
-    sent_id: str
-    agrees: bool
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the event sent was stored, rather than an earlier one with its nonce."""
-        return self.sent_id == self.id
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +57,9 @@ class _Sent:
 class Acceptance:
     """Accepts raw events from any thread without making it wait.
 
-    A thread writes all requests that wait in one transaction; those that arrive meanwhile wait for the
-    next one. So a durable commit costs each of many concurrent requests a fraction of itself. The thread
-    ends when no request has come for a while.
+    A thread makes all requests that wait durable at once, in the log or in one transaction; those that
+    arrive meanwhile wait for the next turn. So durability costs each of many concurrent requests a fraction
+    of itself. The thread ends when no request has come for a while.
 
     Parameters
     ----------
@@ -91,13 +68,24 @@ class Acceptance:
     processing : Processing
         Told of pending events. It processes events with a waiting caller in the transaction that stores
         them, if no earlier event is pending.
+    logged : LoggedEvents, optional
+        Takes events without a waiting caller; without it, they are stored as pending ones.
     most_waiting : int, default 50,000
         Number of waiting events from which on requests are refused (G-140).
     """
 
-    def __init__(self, store: Store, processing: Processing, *, most_waiting: int = _MOST_WAITING) -> None:
+    def __init__(
+        self,
+        store: Store,
+        processing: Processing,
+        logged: LoggedEvents | None = None,
+        *,
+        most_waiting: int = _MOST_WAITING,
+    ) -> None:
         self._store = store
         self._processing = processing
+        self._logged = logged
+        self._known = None if logged is None else KnownNonces(store)
         self._most_waiting = most_waiting
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -138,8 +126,9 @@ class Acceptance:
         with self._changed:
             if self._is_closed:
                 raise Unavailable(FORKED if self._is_forked else CLOSED)
-            if self._waiting_events >= self._most_waiting:
-                raise Unavailable(f"{self._waiting_events:,} events wait to be stored; try again later")
+            waiting = self._waiting_events + (len(self._logged) if self._logged is not None else 0)
+            if waiting >= self._most_waiting:
+                raise Unavailable(f"{waiting:,} events wait to be stored; try again later")
             self._waiting.append(sent)
             self._waiting_events += len(records)
             if self._thread is None:
@@ -161,6 +150,8 @@ class Acceptance:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+        if self._known is not None:
+            self._known.stop()
 
     def abandon(self) -> None:
         """Refuse any further event, in a forked process: the thread exists in its parent only."""
@@ -197,10 +188,17 @@ class Acceptance:
             return group
 
     def _store_group(self, group: Sequence[_Sent]) -> None:
-        """Write the requests of a group in one transaction and set their futures."""
-        is_urgent = any(sent.is_urgent for sent in group) and not self._processing.is_busy
+        """Make the requests of a group durable and set their futures."""
+        is_urgent = any(sent.is_urgent for sent in group)
         try:
-            if is_urgent and self._store_and_process(group):
+            are_new = self._are_new(group)
+            if self._logged is not None:
+                if not is_urgent:
+                    self._append_to(self._logged, group, are_new=are_new)
+                    return
+                # Nonces of logged events count, and events are processed in order.
+                self._logged.settle()
+            if is_urgent and not self._processing.is_busy and self._store_and_process(group, are_new=are_new):
                 return
             accepted = self._store.write(lambda connection: _write_group(connection, group))
         except BaseException as error:  # noqa: BLE001  (raised to the submitter)
@@ -215,7 +213,28 @@ class Acceptance:
             return
         self._resolve(group, accepted)
 
-    def _store_and_process(self, group: Sequence[_Sent]) -> bool:
+    def _are_new(self, group: Sequence[_Sent]) -> bool:
+        """Add nonces to the known ones; return whether they are certainly new."""
+        if self._known is None or self._logged is None:
+            return False
+        return self._known.add([record["nonce"] for record in _records(group)], unstored=self._logged.nonces)
+
+    def _append_to(self, logged: LoggedEvents, group: Sequence[_Sent], *, are_new: bool) -> None:
+        """Append the requests of a group to the log and set their futures."""
+        records = _records(group)
+        if are_new:
+            new, accepted = records, all_new(records)
+        else:
+            # First, since events move from here into the tables meanwhile.
+            known = logged.find([record["nonce"] for record in records])
+            with self._store.cursor() as cursor:
+                new, accepted = match_nonces(cursor, records, known=known)
+        entries = audit.rows_of(_entries(group))
+        if new or entries:
+            logged.append(new, entries)
+        self._set_results(group, accepted)
+
+    def _store_and_process(self, group: Sequence[_Sent], *, are_new: bool) -> bool:
         """Write the requests of a group together with the results of their events.
 
         If earlier events are pending, these become pending too, since events are processed in order.
@@ -224,15 +243,15 @@ class Acceptance:
 
         def write(connection: duckdb.DuckDBPyConnection) -> tuple[list[Accepted], list[Prepared]]:
             if connection.execute("SELECT 1 FROM pending_events LIMIT 1").fetchall():
-                return _write_group(connection, group), []
-            accepted = _write_group(connection, group, is_pending=False)
+                return _write_group(connection, group, are_new=are_new), []
+            accepted = _write_group(connection, group, are_pending=False, are_new=are_new)
             new = {result.id for result in accepted if result.is_new}
             results = [event for event in prepared if event.result.raw.id in new]
             self._processing.write_new(connection, results)
             return accepted, results
 
         try:
-            prepared = self._processing.prepare([record for sent in group for record in sent.records])
+            prepared = self._processing.prepare(_records(group))
             accepted, results = self._store.write(write)
         except Unavailable:
             raise
@@ -246,93 +265,30 @@ class Acceptance:
     ) -> None:
         if not processed and any(result.is_new for result in accepted):
             self._processing.wake()
+        self._set_results(group, accepted)
+        self._processing.settle(processed)
+
+    def _set_results(self, group: Sequence[_Sent], accepted: Sequence[Accepted]) -> None:
         results = iter(accepted)
         for sent in group:
             sent.future.set_result([next(results) for _ in sent.records])
-        self._processing.settle(processed)
+
+
+def _records(group: Sequence[_Sent]) -> list[dict[str, Any]]:
+    return [record for sent in group for record in sent.records]
+
+
+def _entries(group: Sequence[_Sent]) -> list[Line]:
+    return [sent.entry for sent in group if sent.entry is not None]
 
 
 def _write_group(
-    connection: duckdb.DuckDBPyConnection, group: Sequence[_Sent], *, is_pending: bool = True
-) -> list[Accepted]:
-    records = [record for sent in group for record in sent.records]
-    lines = [sent.entry for sent in group if sent.entry is not None]
-    return _write(connection, records, lines, is_pending=is_pending)
-
-
-def _write(
     connection: duckdb.DuckDBPyConnection,
-    records: Sequence[dict[str, Any]],
-    lines: Sequence[Line],
+    group: Sequence[_Sent],
     *,
-    is_pending: bool = True,
+    are_pending: bool = True,
+    are_new: bool = False,
 ) -> list[Accepted]:
-    """Store raw events with new nonces and list them as pending, in one transaction (G-129)."""
-    places = ", ".join("?" for _ in records)
-    rows = connection.execute(
-        f"SELECT nonce, _id, fingerprint FROM raw_events WHERE nonce IN ({places})",
-        [record["nonce"] for record in records],
-    ).fetchall()
-    first = {nonce: (id, fingerprint) for nonce, id, fingerprint in rows}
-    erased = find_erased(connection, [record["nonce"] for record in records])
-    new = []
-    accepted = []
-    for record in records:
-        if record["nonce"] in erased:
-            # The content was erased, so it cannot be compared (G-210).
-            accepted.append(Accepted(erased[record["nonce"]], record["_id"], agrees=True))
-            continue
-        if record["nonce"] not in first:
-            first[record["nonce"]] = record["_id"], record["fingerprint"]
-            new.append(record)
-        id, fingerprint = first[record["nonce"]]
-        accepted.append(Accepted(id, record["_id"], fingerprint == record["fingerprint"]))
-    insert_records(connection, "raw_events", new)
-    if is_pending:
-        insert_records(connection, "pending_events", [{"_id": record["_id"]} for record in new])
-    audit.append(connection, lines)
+    accepted = store_raw_events(connection, _records(group), are_pending=are_pending, are_new=are_new)
+    audit.append(connection, _entries(group))
     return accepted
-
-
-def raw_event(request: CreateEvent, ids: Uuids) -> dict[str, Any]:
-    """Return the row of the table ``raw_events`` for an event sent now."""
-    date = kept = request.eventDate
-    if isinstance(date, datetime):
-        # Sends that differ only in digits that are not kept have the same content (G-224).
-        kept = instants.format(instants.truncate(date))
-        date = instants.format(date)
-    content = [request.eventType, kept, request.trackerId, request.data.members]
-    return {
-        "_id": ids.new(),
-        "projectId": request.projectId,
-        "nonce": request.nonce,
-        "eventType": request.eventType,
-        "trackerId": request.trackerId,
-        "createdAt": naive(instants.now()),
-        "data": request.data.text,
-        "eventDate": None if date is None else encode(date),
-        "fingerprint": hashlib.sha256(json.dumps(_canonical(content)).encode()).hexdigest(),
-    }
-
-
-def _canonical(value: Any) -> Any:
-    """Return a canonical form: equal JSON values have equal forms, however numbers are written."""
-    if isinstance(value, dict):
-        return {key: _canonical(value[key]) for key in sorted(value)}
-    if isinstance(value, list | tuple):
-        return [_canonical(member) for member in value]
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return f"text {value}"
-    if type(value) is int:
-        # As below, without the detour over Decimal.
-        plain = str(abs(value))
-        whole = plain.rstrip("0")
-        return f"number {int(value < 0)} {whole} {len(plain) - len(whole) if whole else 0}"
-    if isinstance(value, ExtremeNumber):
-        return f"number {value.text.lower()}"
-    sign, digits, exponent = Decimal(str(value)).as_tuple()
-    plain = "".join(map(str, digits)).lstrip("0")
-    whole = plain.rstrip("0")
-    return f"number {sign if whole else 0} {whole} {int(exponent) + len(plain) - len(whole) if whole else 0}"

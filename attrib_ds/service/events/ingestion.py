@@ -14,9 +14,12 @@ from attrib_ds.contract.events import CreateEvent, Misfit
 from attrib_ds.contract.rule import shown
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
 from attrib_ds.json_numbers import load_exact
-from attrib_ds.service.events.acceptance import Acceptance, raw_event
+from attrib_ds.service.events.acceptance import Acceptance
+from attrib_ds.service.events.logged_events import LoggedEvents, replay
 from attrib_ds.service.events.processing import Processing
+from attrib_ds.service.events.raw_events import raw_event
 from attrib_ds.service.store import audit
+from attrib_ds.service.store.append_log import AppendLog, append_log_of, is_open, read_applied
 from attrib_ds.service.store.ids import Uuids
 
 if TYPE_CHECKING:
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from attrib_ds.contract.events import CreateEvents, ReplayEvent, ValidateEvent
-    from attrib_ds.service.events.acceptance import Accepted
     from attrib_ds.service.events.processing import Outcome
+    from attrib_ds.service.events.raw_events import Accepted
     from attrib_ds.service.store.audit import Line
     from attrib_ds.service.store.store import Store
 
@@ -64,6 +67,9 @@ class Ingestion:
         Store of the events.
     patience : float, default 30
         Seconds that a synchronous call waits for its event to be processed.
+    has_log : bool, default False
+        Whether to append accepted events to a log first. That is faster for single events; without it, they
+        are stored in the tables at once.
 
     Attributes
     ----------
@@ -71,14 +77,15 @@ class Ingestion:
         Repeated nonces with other content, which were answered with the id of the first event (G-131).
     """
 
-    def __init__(self, store: Store, *, patience: float = _SECONDS_TO_WAIT) -> None:
+    def __init__(self, store: Store, *, patience: float = _SECONDS_TO_WAIT, has_log: bool = False) -> None:
         self.nonce_conflicts = 0
         self._store = store
         self._patience = patience
         self._processing = Processing(store)
         self._lock = threading.Lock()
         self._ids = Uuids()
-        self._acceptance = Acceptance(store, self._processing)
+        self._logged = _open_log(store, self._processing, has_log=has_log)
+        self._acceptance = Acceptance(store, self._processing, self._logged)
 
     def resume(self) -> None:
         """Process events that an earlier process accepted and left pending."""
@@ -89,7 +96,14 @@ class Ingestion:
     def close(self) -> None:
         """Store and process waiting events, then stop; after a timeout the next process goes on."""
         self._acceptance.close(timeout=_SECONDS_TO_CLOSE)
+        if self._logged is not None:
+            self._logged.close(timeout=_SECONDS_TO_CLOSE)
         self._processing.close(timeout=_SECONDS_TO_CLOSE)
+
+    def settle(self) -> None:
+        """Wait until the tables have all accepted events."""
+        if self._logged is not None:
+            self._logged.settle()
 
     def create_event(self, request: CreateEvent, line: Line | None = None) -> Answer:
         """Accept an event and return its id without validation; it is processed later."""
@@ -281,6 +295,23 @@ class Ingestion:
         if not records:
             return []
         return self._acceptance.submit(records, line, is_urgent=is_urgent).result()
+
+
+def _open_log(store: Store, processing: Processing, *, has_log: bool) -> LoggedEvents | None:
+    """Replay the log that an earlier process left; then open a new one or remove it."""
+    if store.path is None or store.is_read_only:
+        return None
+    path = append_log_of(store.path)
+    if is_open(path):
+        return None
+    if store.unapplied:
+        replay(store, store.unapplied)
+    if not has_log:
+        path.unlink(missing_ok=True)
+        return None
+    with store.cursor() as cursor:
+        last = read_applied(cursor)
+    return LoggedEvents(store, processing, AppendLog(path, last=last))
 
 
 def _late(id: str) -> ServiceFailure:

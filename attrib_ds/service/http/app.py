@@ -39,7 +39,13 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _EXPOSED: Final = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Content-Disposition"
 #: Status in the log of a request whose client has gone before the response.
 _CLIENT_HAS_GONE: Final = 499
-_SAFE: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+#: Headers of every response, unless it has others.
+_COMMON: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", _EXPOSED.encode()),
+)
 _log: Final = logging.getLogger(__name__)
 
 
@@ -117,14 +123,15 @@ class _Application:
         reply = _Reply(request, send)
         with contextlib.suppress(ClientDisconnect):
             await self._reply(request, reply)
-        _log.info(
-            "%s %s %s %d %.0f ms",
-            request.state.request_id,
-            request.method,
-            request.scope["raw_path"].decode("ascii", "backslashreplace"),
-            reply.status or _CLIENT_HAS_GONE,
-            (time.monotonic() - started_at) * 1_000,
-        )
+        if _log.isEnabledFor(logging.INFO):
+            _log.info(
+                "%s %s %s %d %.0f ms",
+                request.state.request_id,
+                request.method,
+                request.scope["raw_path"].decode("ascii", "backslashreplace"),
+                reply.status or _CLIENT_HAS_GONE,
+                (time.monotonic() - started_at) * 1_000,
+            )
 
     async def _reply(self, request: Request, reply: _Reply) -> None:
         """Send the response or an error; a failed stream is left incomplete (G-126)."""
@@ -187,16 +194,9 @@ class _Reply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             present = {name for name, _ in message["headers"]}
-            common = {
-                **_SAFE,
-                "X-Request-Id": self._request.state.request_id,
-                "Access-Control-Allow-Origin": "*",
-                "Access-Control-Expose-Headers": _EXPOSED,
-                **self._request.state.headers,
-            }
-            added = [(name.lower().encode(), value.encode()) for name, value in common.items()]
-            missing = (header for header in added if header[0] not in present)
-            message["headers"] = [*message["headers"], *missing]
+            own = {"x-request-id": self._request.state.request_id, **self._request.state.headers}
+            added = ((name.lower().encode(), value.encode()) for name, value in own.items())
+            message["headers"] += [header for header in (*_COMMON, *added) if header[0] not in present]
         await self._send(message)
 
 

@@ -199,6 +199,8 @@ def parse_query(query: bytes) -> dict[str, str]:
     >>> parse_query(b"since=2025-01-31T12:00:00%2B01:00&limit=")
     {'since': '2025-01-31T12:00:00+01:00', 'limit': ''}
     """
+    if not query:
+        return {}
     try:
         pairs = parse_qsl(
             query.decode("latin-1"),

@@ -87,6 +87,8 @@ class Routes:
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._root = _Branch()
+        #: Routes of paths without placeholders, as clients write them.
+        self._literal: dict[bytes, Route] = {}
         for operation in operations:
             if operation.base == "embedded":
                 continue
@@ -99,9 +101,14 @@ class Routes:
                     branch = branch.placeholder
             for method in (operation.method, *operation.synonyms):
                 branch.operations[method] = operation
+            path = f"{BASES[operation.base]}{operation.path}"
+            if not _PLACEHOLDER.search(path):
+                self._literal[path.encode()] = Route(branch.operations, ())
 
     def find(self, raw_path: bytes) -> Route | None:
         """Return the route of a percent-encoded path, if there is one."""
+        if raw_path in self._literal:
+            return self._literal[raw_path]
         # Bytes that are not UTF-8 become lone surrogates, which validation rejects.
         parts = [unquote_to_bytes(part).decode("utf-8", "surrogateescape") for part in raw_path.split(b"/")]
         return _walk(self._root, parts[1:], ()) if parts[0] == "" else None

@@ -194,6 +194,11 @@ def is_hidden(nonce: str) -> bool:
     return re.fullmatch("erased [0-9a-f]{64}", nonce) is not None
 
 
+def hidden_forms(salts: Sequence[str], nonce: str) -> list[str]:
+    """Return the hashes that may stand for the nonce of an erased event, one per salt."""
+    return [_hidden(salt, nonce) for salt in salts]
+
+
 def hidden_nonce(connection: duckdb.DuckDBPyConnection, nonce: str) -> str:
     """Return the hash that replaces the nonce of an erased event (G-210)."""
     salts = read_salts(connection)

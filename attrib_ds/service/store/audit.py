@@ -144,8 +144,13 @@ def append(connection: duckdb.DuckDBPyConnection, lines: Sequence[Line]) -> None
     [('{"mode":"delete"}',)]
     >>> store.close()
     """
+    insert_records(connection, "audit", rows_of(lines))
+
+
+def rows_of(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return the rows of the table ``audit`` for entries of now."""
     now = naive(instants.now())
-    records = [
+    return [
         {
             "_id": new_uuid(),
             "date": now,
@@ -156,7 +161,6 @@ def append(connection: duckdb.DuckDBPyConnection, lines: Sequence[Line]) -> None
         }
         for line in lines
     ]
-    insert_records(connection, "audit", records)
 
 
 def mode_of(details: str) -> str:

@@ -1,4 +1,4 @@
-"""Creates files and folders that only their owner may read (G-233)."""
+"""Creates files and folders that only their owner may read, durably (G-233)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ def create_private_folder(folder: Path) -> None:
 def create_private_file(file: Path) -> None:
     """Create an empty file for its owner only, unless it exists."""
     os.close(open_private(file, os.O_CREAT | os.O_RDWR))
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names of new files in a folder durable."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from attrib_ds.contract.rule import listed
 from attrib_ds.contract.values import TimeZone
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.records.sources import quoted
+from attrib_ds.service.store.append_log import Group, append_log_of, is_open, read_applied, read_groups
 from attrib_ds.service.store.cancellation import Cancellation
 from attrib_ds.service.store.cursors import CLOSED, Connections
 from attrib_ds.service.store.file_errors import DAMAGED, with_advice
@@ -36,11 +37,17 @@ from attrib_ds.service.store.private_files import (
 )
 from attrib_ds.service.store.query_cache import QueryCache
 from attrib_ds.service.store.table_definitions import VERSION, create_statements, foreign
-from attrib_ds.service.store.write_counter import check_complete, counter_of, create_counter, read_counter
+from attrib_ds.service.store.write_counter import (
+    WriteCounter,
+    check_complete,
+    counter_of,
+    create_counter,
+    read_counter,
+)
 from attrib_ds.service.store.writer import Writer, log_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from ibis.backends.duckdb import Backend
@@ -97,9 +104,21 @@ class Store:
         Interrupts the queries of :meth:`read`, :meth:`scratch` and :meth:`cursor`.
     query_cache : QueryCache
         Compiled queries.
+    counter : WriteCounter or None
+        Counts acknowledged writes; None for a project in memory or a read-only one.
+    unapplied : sequence of Group
+        Groups of the append-only log that an earlier process left and the tables lack.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, meta: Meta, *, read_only: bool) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        meta: Meta,
+        *,
+        read_only: bool,
+        counter: WriteCounter | None = None,
+        unapplied: Sequence[Group] = (),
+    ) -> None:
         self.meta = meta
         self.ids = HexIds()
         self.query_cache = QueryCache()
@@ -111,8 +130,12 @@ class Store:
         self.path = Path(path) if path else None
         self._extra_jobs: tuple[Callable[[duckdb.DuckDBPyConnection], object], ...] = ()
         self._connections = Connections(connection)
+        self.counter = counter
+        self.unapplied = unapplied
         name = f"writer of {meta.project_id}"
-        self._writer = None if read_only else Writer(connection.cursor(), name=name, file=self.path)
+        self._writer = (
+            None if read_only else Writer(connection.cursor(), name=name, file=self.path, counter=counter)
+        )
         # Runs when the interpreter exits at the latest; must not refer to the store itself.
         self._finalizer = weakref.finalize(self, _shut_down, self._connections, self._writer)
 
@@ -177,6 +200,8 @@ class Store:
         # Before the file is read, since another thread of this process may write to it meanwhile.
         counted = 0 if file is None else read_counter(file)
         connection = open_file(path, read_only=read_only)
+        counter: WriteCounter | None = None
+        unapplied: list[Group] = []
         try:
             connection.execute("SET GLOBAL TimeZone = 'UTC'")
             meta = read_meta(connection, path)
@@ -188,11 +213,17 @@ class Store:
             check_meta(meta, path, project_id)
             if file is not None:
                 _check_objects(connection, path)
+                groups = read_groups(append_log_of(file))
                 ((writes,),) = connection.execute("SELECT writes FROM meta").fetchall()
-                check_complete(file, counted=counted, writes=writes)
+                applied = read_applied(connection)
+                appended = max([applied, *(group.number for group in groups)])
+                check_complete(file, counted=counted, writes=writes + appended)
                 if not read_only:
-                    create_counter(file, writes=writes)
-            return cls(connection, meta, read_only=read_only)
+                    create_counter(file, writes=writes + appended)
+                    counter = WriteCounter(file, writes=writes, appended=appended)
+                if not is_open(append_log_of(file)):
+                    unapplied = [group for group in groups if group.number > applied]
+            return cls(connection, meta, read_only=read_only, counter=counter, unapplied=unapplied)
         except BaseException:
             connection.close()
             raise
@@ -452,6 +483,7 @@ def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnecti
     else:
         # Left behind by a file that was removed.
         counter_of(file).unlink(missing_ok=True)
+        append_log_of(file).unlink(missing_ok=True)
         with private_creation():
             connection = duckdb.connect(file, config=config)
     create_private_file(log_of(file))

@@ -1,7 +1,7 @@
-"""Counts the committed transactions of a store beside its file, to detect that some were lost (G-233).
+"""Counts the acknowledged writes of a store beside its file, to detect that some were lost (G-233).
 
 DuckDB opens a file whose write-ahead log was cut or removed without an error. The file then counts fewer
-transactions than the counter beside it.
+transactions than the counter beside it. A group of the append-only log counts as one write, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def counter_of(file: Path) -> Path:
 
 
 def read_counter(file: Path) -> int | None:
-    """Return the number of transactions counted beside a file.
+    """Return the number of writes counted beside a file.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _unreadable(path: Path, problem: str) -> Unavailable:
 
 
 def check_complete(file: Path, *, counted: int | None, writes: int) -> None:
-    """Refuse a file that lacks transactions.
+    """Refuse a file that lacks writes.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def check_complete(file: Path, *, counted: int | None, writes: int) -> None:
     counted : int, optional
         Result of :func:`read_counter`, called before `writes` was read.
     writes : int
-        Transactions in the file.
+        Transactions in the file, and groups that were appended to its log.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def create_counter(file: Path, *, writes: int) -> None:
     file : Path
         File of the project, open for writing.
     writes : int
-        Transactions in the file.
+        As for :func:`check_complete`.
     """
     path = counter_of(file)
     part = path.with_name(f"{path.name}.part")
@@ -134,26 +134,44 @@ def create_counter(file: Path, *, writes: int) -> None:
 
 
 class WriteCounter:
-    """Writes the number of committed transactions beside a file.
+    """Writes the number of acknowledged writes beside a file; thread-safe.
 
     Parameters
     ----------
     file : Path
         File of the project, with a counter.
+    writes : int
+        Transactions in the file.
+    appended : int
+        Number of the last group of its append-only log.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, writes: int, appended: int) -> None:
         self._sink = counter_of(file).open("r+b", buffering=0)
+        self._lock = threading.Lock()
+        self._writes = writes
+        self._appended = appended
 
-    def set(self, writes: int) -> None:
+    def set_writes(self, writes: int) -> None:
         """Record a commit, after it is durable.
 
         The counter is not flushed to the disk. After a power failure it may be too low, and never too high.
         """
-        # The commit stands even if it cannot be counted.
+        with self._lock:
+            self._writes = writes
+            self._write()
+
+    def set_appended(self, appended: int) -> None:
+        """Record a group of the append-only log, after it is durable."""
+        with self._lock:
+            self._appended = appended
+            self._write()
+
+    def _write(self) -> None:
+        # What was written stands even if it cannot be counted.
         with suppress(OSError):
             self._sink.seek(0)
-            self._sink.write(_content(writes))
+            self._sink.write(_content(self._writes + self._appended))
 
     def close(self) -> None:
         """Close the file; it stays beside that of the project."""

@@ -18,11 +18,12 @@ from attrib_ds.service.store.cursors import CLOSED
 from attrib_ds.service.store.file_errors import with_advice
 from attrib_ds.service.store.forks import FORKED, abandon_after_fork, leak
 from attrib_ds.service.store.private_files import create_private_file
-from attrib_ds.service.store.write_counter import WriteCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from attrib_ds.service.store.write_counter import WriteCounter
 
 T = TypeVar("T")
 
@@ -68,12 +69,21 @@ class Writer:
         Name of the thread.
     file : Path, optional
         File of the database, for checkpoints.
+    counter : WriteCounter, optional
+        Counts the transactions; closed by the writer.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, *, name: str, file: Path | None = None) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        *,
+        name: str,
+        file: Path | None = None,
+        counter: WriteCounter | None = None,
+    ) -> None:
         self._connection = connection
         self._file = file
-        self._counter = None if file is None else WriteCounter(file)
+        self._counter = counter
         self._queue: deque[_Entry] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
@@ -207,7 +217,7 @@ class Writer:
             self._roll_back()
             raise
         if self._counter is not None:
-            self._counter.set(writes)
+            self._counter.set_writes(writes)
         return results
 
     def _begin(self) -> int:

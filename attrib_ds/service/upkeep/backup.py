@@ -17,7 +17,7 @@ from attrib_ds.contract.answer import File
 from attrib_ds.errors import Unavailable
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.file_errors import with_advice
-from attrib_ds.service.store.private_files import create_private_file, private_creation
+from attrib_ds.service.store.private_files import create_private_file, flush_folder, private_creation
 from attrib_ds.service.store.write_counter import counter_of
 from attrib_ds.service.store.writer import log_of, logs_of
 
@@ -93,8 +93,7 @@ def replace_durably(part: Path, path: Path) -> None:
     """Replace a file atomically and durably by a complete one."""
     _flush(part)
     part.replace(path)
-    if os.name == "posix":
-        _flush(path.parent)
+    flush_folder(path.parent)
 
 
 def _flush(path: Path) -> None:

@@ -11,6 +11,7 @@ import duckdb
 
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
+from attrib_ds.service.store.append_log import append_log_of
 from attrib_ds.service.store.file_errors import DAMAGED, with_advice
 from attrib_ds.service.store.private_files import create_private_folder
 from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
@@ -153,8 +154,8 @@ def exchange(part: Path, target: Path, line: Line | None = None) -> None:
         with _locked(target) as preserved:
             if preserved is not None:
                 carry_over(preserved, part, line)
-            # DuckDB must not replay the log of the replaced file into the new one.
-            for log in logs_of(target):
+            # Logs of the replaced file must not be replayed into the new one.
+            for log in [*logs_of(target), append_log_of(target)]:
                 if log.exists():
                     log.replace(log.with_name(f"{log.name}.{uuid4().hex}.old"))
             counter_of(target).unlink(missing_ok=True)

@@ -13,8 +13,9 @@ from support.service_records import send
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import ServiceFailure, Unavailable
 from attrib_ds.service import Service
-from attrib_ds.service.events.acceptance import Acceptance, raw_event
+from attrib_ds.service.events.acceptance import Acceptance
 from attrib_ds.service.events.processing import Processing
+from attrib_ds.service.events.raw_events import raw_event
 from attrib_ds.service.store.ids import Uuids
 
 IDS = Uuids()

@@ -6,9 +6,10 @@ from support.order_events import declare_order, order
 
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
-from attrib_ds.service.events.acceptance import Acceptance, raw_event
+from attrib_ds.service.events.acceptance import Acceptance
 from attrib_ds.service.events.portions import LARGEST, SMALLEST, Portions
 from attrib_ds.service.events.processing import Processing
+from attrib_ds.service.events.raw_events import raw_event
 from attrib_ds.service.store.ids import Uuids
 
 

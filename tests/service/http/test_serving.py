@@ -116,3 +116,10 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(NotSupported, match=r"requires uvicorn.*attrib-ds\[serve\]"):
         serve(tmp_path)
+
+
+def test_threads_take_shorter_turns_while_a_server_runs(tmp_path):
+    before = sys.getswitchinterval()
+    with running(tmp_path):
+        assert sys.getswitchinterval() == pytest.approx(0.001)
+    assert sys.getswitchinterval() == pytest.approx(before)
