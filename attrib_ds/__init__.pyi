@@ -177,6 +177,7 @@ from .queries.channel_rules import (
 from .queries.channel_rules import (
     channel_rules as channel_rules,
 )
+from .records.access_logs import AccessLog as AccessLog
 from .sample.shop import sample_project as sample_project
 from .simulation.scenarios import Channel as Channel
 from .simulation.scenarios import Scenario as Scenario

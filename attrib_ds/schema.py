@@ -246,6 +246,8 @@ SETTINGS: Final = pa.schema(
         *_flags("requireTokenForEvents"),
         pa.field("ingestKeys", _TEXTS),
         pa.field("allowedOrigins", _TEXTS),
+        pa.field("excludedReferrers", _TEXTS),
+        pa.field("trafficFilters", _TEXTS),
         *_text("currency", "timezone"),
     ]
 )

@@ -13,6 +13,7 @@ from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
     from attrib_ds.project import Project
+    from attrib_ds.records.access_logs import AccessLog
     from attrib_ds.records.input_frames import FrameOrPath
 
 
@@ -41,7 +42,7 @@ def load(
     project: Project,
     *,
     interactions: FrameOrPath | None = None,
-    hits: FrameOrPath | None = None,
+    hits: FrameOrPath | AccessLog | None = None,
     events: FrameOrPath | None = None,
     nodes: FrameOrPath | None = None,
     spend: FrameOrPath | None = None,
@@ -64,6 +65,12 @@ def load(
         (:func:`attrib_ds.create_event_type`), and reading them by the same columns instead of as JSON text.
         Spend is a table of outlays (``campaignId``, ``amount.amount``,
         ``amount.currency``, ``startDate``, ``endDate``).
+
+        Hits are of loaded sessions (``sessionId``), or raw: with ``trackerId``, the id of the browser,
+        ``date`` and ``pageUrl``, and optionally ``hitId`` (a UUID), ``referrer``, ``userAgent``, ``hitType``,
+        ``timezoneOffset``, ``isBot``, ``geo.*`` and ``asn.*``, or an :class:`AccessLog`. Raw hits become
+        sessions, each with the node of its traffic source and its user, whatever the order in which they are
+        loaded. A hit without ``hitId`` is identified by its content and skipped if it is stored already.
     replace : bool, default False
         Whether rows replace stored records with the same ids, unless the stored record has a later change;
         unchanged rows are not counted. By default such rows are rejected.
@@ -71,7 +78,9 @@ def load(
     Returns
     -------
     Loaded
-        Counts of loaded rows, and the rejected rows.
+        Counts of loaded rows, and the rejected rows. With raw hits, ``interactions`` is the change of the
+        number of sessions: a late hit may join two. With an access log, ``skipped_requests`` counts requests
+        that are no page views.
 
     Raises
     ------
@@ -88,6 +97,17 @@ def load(
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     at.load(shop, nodes=nodes).counts
     {'nodes': 1}
+
+    Raw hits become sessions:
+
+    >>> hits = pd.DataFrame({"trackerId": ["t", "t"],
+    ...                      "date": pd.to_datetime(["2025-01-31 12:00Z", "2025-01-31 12:10Z"]),
+    ...                      "pageUrl": ["https://shop.example/?gclid=1", "https://shop.example/boots"]})
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.load(shop, hits=hits)
+    ...     at.search_interactions(shop)[["nodeId", "hitCount"]]
+           nodeId  hitCount
+    0  google/cpc         2
     """
     given = {"nodes": nodes, "interactions": interactions, "hits": hits, "events": events, "spend": spend}
     tables = {resource: source for resource, source in given.items() if source is not None}

@@ -152,6 +152,16 @@ def _project_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         load.add_argument(
             f"--{resource}", type=Path, metavar="FILE", help=f"NDJSON, Parquet or CSV of {resource}"
         )
+    load.add_argument(
+        "--access-log",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="access logs of a web server in the combined format, whose page views become sessions",
+    )
+    load.add_argument(
+        "--site", metavar="URL", help="with --access-log: origin of its pages, https://shop.example"
+    )
     load.add_argument("--rejected", type=Path, metavar="FILE", help="write rejected rows there")
     load.set_defaults(run=lambda options: commands.projects.load(options))
     yield load

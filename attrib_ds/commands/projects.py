@@ -83,9 +83,16 @@ def load(options: argparse.Namespace) -> None:
     """Load files into a project."""
     resources = ("nodes", "interactions", "hits", "events", "spend")
     files = {name: getattr(options, name) for name in resources if getattr(options, name) is not None}
+    if options.access_log is not None:
+        if options.hits is not None:
+            raise InvalidRequest("--hits and --access-log are both hits; load one after the other")
+        if options.site is None:
+            raise InvalidRequest("--access-log needs the origin of its pages: --site https://shop.example")
+        files["hits"] = at.AccessLog(options.access_log, site=options.site)
     if not files:
         raise InvalidRequest(
-            f"there is nothing to load; pass one of {', '.join(f'--{name} FILE' for name in resources)}"
+            f"there is nothing to load; pass one of {', '.join(f'--{name} FILE' for name in resources)}, "
+            "--access-log FILE"
         )
     with at.connect(options.project) as project:
         report = at.load(project, **files)

@@ -2,11 +2,13 @@
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
-from typing import Annotated, ClassVar, TypeAlias
+import ipaddress
+import re
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from attrib_ds.contract.identifiers import StorageKey
 from attrib_ds.contract.request import ProjectRequest
-from attrib_ds.contract.rule import pattern
+from attrib_ds.contract.rule import Refused, Rule, pattern
 from attrib_ds.contract.values import BOUNDED, Flag, whole
 
 #: 0 keeps values for ever; the maximum is a hundred years.
@@ -30,6 +32,48 @@ Origin: TypeAlias = Annotated[
 ]
 
 
+Host: TypeAlias = Annotated[
+    str,
+    pattern(
+        r"[a-z0-9-]+(?:\.[a-z0-9-]+)+",
+        longest=253,
+        expected="a host in lower case, such as 'pay.example'",
+    ),
+]
+_HOST_FILTER: Final = re.compile(r"(?:referrer|hostname):[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_LONGEST_FILTER: Final = 256
+
+
+def _traffic_filter(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_FILTER or not value.isprintable():
+        raise Refused
+    kind, _, captured = value.partition(":")
+    if kind == "address":
+        try:
+            ipaddress.ip_network(captured, strict=False)
+        except ValueError:
+            raise Refused from None
+    elif not (kind == "userAgent" and captured.strip()) and not _HOST_FILTER.fullmatch(value):
+        raise Refused
+    return value
+
+
+#: What it captures, and its id in ``trafficFilterId``.
+TrafficFilter: TypeAlias = Annotated[
+    str,
+    Rule(
+        check=_traffic_filter,
+        expected="'address:203.0.113.0/24', 'referrer:spam.example', 'hostname:test.shop.example' or "
+        "'userAgent:Monitor'",
+        json_schema={
+            "type": "string",
+            "maxLength": _LONGEST_FILTER,
+            "pattern": "^(?:address|referrer|hostname|userAgent):.+$",
+        },
+    ),
+]
+
+
 class GetSettings(ProjectRequest):
     """Get the settings of a project, including defaults."""
 
@@ -45,3 +89,5 @@ class UpdateSettings(ProjectRequest):
     requireTokenForEvents: Flag | None = None
     ingestKeys: Annotated[tuple[IngestKey, ...], BOUNDED] | None = None
     allowedOrigins: Annotated[tuple[Origin, ...], BOUNDED] | None = None
+    excludedReferrers: Annotated[tuple[Host, ...], BOUNDED] | None = None
+    trafficFilters: Annotated[tuple[TrafficFilter, ...], BOUNDED] | None = None

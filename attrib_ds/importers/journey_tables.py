@@ -13,9 +13,10 @@ from attrib_ds.contract.currencies import NO_SIGN, code_of
 from attrib_ds.display import printable
 from attrib_ds.errors import InvalidRequest, NoConversions, RejectedRows, UnknownCurrency, warn
 from attrib_ds.importers.journeys import REVENUE, SOURCE_ID, Journeys
-from attrib_ds.importers.traffic import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.queries.channel_rules import channels_of, default_rules, read_rules
+from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.page_urls import selected_url_parts
 from attrib_ds.records.sources import literal, quoted
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def assemble(
             node_id AS nodeId, started AS startDate, ended AS endDate,
             coalesce(view_counts.hitCount, 0) AS hitCount, view_counts.firstHitId AS firstHitId,
             coalesce(is_bot, false) AS isBot, referrer, referrer_type AS referrerType,
-            page AS firstPage, {_url_parts("page", "firstPageUrl")},
+            page AS firstPage, {selected_url_parts("page", "firstPageUrl")},
             agent AS "userAgent.ua", browser AS "userAgent.browser.name",
             browser_version AS "userAgent.browser.version", system AS "userAgent.os.name",
             system_version AS "userAgent.os.version", device_type AS "userAgent.device.type",
@@ -193,7 +194,7 @@ def assemble(
     hits = connection.execute(
         f"""
         SELECT {_uuid(origin, "view", "view_key")} AS id, {_hex(origin, "visit", "visit_key")} AS sessionId,
-            viewed AS serverDate, 'pageview' AS hitType, {_url_parts("views.page", "pageUrl")},
+            viewed AS serverDate, 'pageview' AS hitType, {selected_url_parts("views.page", "pageUrl")},
             coalesce(is_bot, false) AS isBot
         FROM views JOIN visits USING (visit_key) ORDER BY serverDate, id
         """
@@ -399,26 +400,3 @@ def _uuid(origin: str, kind: str, key: str) -> str:
     # UUID version 8 (RFC 9562): custom layout.
     pattern, layout = "^(.{8})(.{4}).(.{3}).(.{3})(.{12})$", r"\1-\2-8\3-8\4-\5"
     return f"regexp_replace({digest}, '{pattern}', '{layout}')"
-
-
-def _url_parts(page: str, prefix: str) -> str:
-    """Return SQL for the parts of a URL, as columns named ``<prefix>.<part>``."""
-    pattern = r"^([a-zA-Z][a-zA-Z0-9+.-]*:)//([^/?#:]*)(?::([0-9]+))?([^?#]*)(\?[^#]*)?(#.*)?$"
-
-    def part(number: int) -> str:
-        return f"regexp_extract({page}, {literal(pattern)}, {number})"
-
-    origin = rf"regexp_extract({page}, {literal(r'^([a-zA-Z][a-zA-Z0-9+.-]*://[^/?#]*)')}, 1)"
-    parts = {
-        "protocol": part(1),
-        "hostname": part(2),
-        "port": part(3),
-        "origin": origin,
-        "pathname": f"coalesce(nullif({part(4)}, ''), '/')",
-        "search": part(5),
-        "hash": part(6),
-    }
-    is_url = f"regexp_matches({page}, {literal(pattern)})"
-    return ", ".join(
-        f"CASE WHEN {is_url} THEN {sql} END AS {quoted(f'{prefix}.{name}')}" for name, sql in parts.items()
-    )

@@ -145,6 +145,8 @@ def test_settings_are_shown_and_changed(project, capsys):
         "requireTokenForEvents": "false",
         "ingestKeys": "[]",
         "allowedOrigins": "[]",
+        "excludedReferrers": "[]",
+        "trafficFilters": "[]",
         "currency": '"EUR"',
         "timezone": '"UTC"',
     }

@@ -1,5 +1,6 @@
 """The command line, called as a user does."""
 
+import gzip
 import html
 import json
 import re
@@ -209,12 +210,28 @@ def test_projects_and_load(tmp_path, capsys, own_home):
         assert search_interactions(shop)["geo.city"].tolist() == ["Lyon"]
 
 
+def test_access_logs_are_loaded(tmp_path, capsys, own_home):
+    assert main(["projects", "create", "my-shop"]) == 0
+    request = '203.0.113.7 - - [31/Jan/2025:10:0%d:00 +0000] "GET /%d HTTP/2.0" 200 512 "-" "curl/8"\n'
+    logs = [tmp_path / "one.log", tmp_path / "two.log.gz"]
+    logs[0].write_text(request % (0, 0) + "no log line\n", encoding="utf-8")
+    logs[1].write_bytes(gzip.compress((request % (1, 1)).encode()))
+    files = [str(log) for log in logs]
+    assert main(["load", "my-shop", "--access-log", *files, "--site", "https://shop.example"]) == 0
+    printed = capsys.readouterr()
+    assert "2 hits\n1 interactions" in printed.out
+    assert "1 rows were rejected, the first is row 1" in printed.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["attribute", "--touchpoints", "missing.csv"], "missing.csv"),
         (["load", "Not-A-Project", "--nodes", "x.csv"], "project_id"),
         (["load", "my-shop"], "there is nothing to load"),
+        (["load", "my-shop", "--access-log", "x.log"], "--site https://shop.example"),
+        (["load", "my-shop", "--access-log", "x.log", "--site", "shop"], "site: 'shop' is not allowed"),
+        (["load", "my-shop", "--access-log", "x.log", "--hits", "x.csv", "--site", "s"], "are both hits"),
         (["load", "my-shop", "--nodes", "missing.csv"], "missing.csv"),
     ],
 )

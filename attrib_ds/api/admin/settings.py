@@ -26,8 +26,8 @@ def get_settings(project: Project) -> pd.Series[Any]:
     -------
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields``, ``requireTokenForEvents``,
-        ``ingestKeys`` and ``allowedOrigins``, as in :func:`attrib_ds.admin.update_settings`; ``currency`` and
-        ``timezone``, which never change.
+        ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers`` and ``trafficFilters``, as in
+        :func:`attrib_ds.admin.update_settings`; ``currency`` and ``timezone``, which never change.
 
     Examples
     --------
@@ -48,6 +48,8 @@ def update_settings(
     require_token_for_events: bool | None = None,
     ingest_keys: Sequence[str] | None = None,
     allowed_origins: Sequence[str] | None = None,
+    excluded_referrers: Sequence[str] | None = None,
+    traffic_filters: Sequence[str] | None = None,
 ) -> pd.Series[Any]:
     """Change settings of a project; omitted settings keep their values.
 
@@ -71,6 +73,14 @@ def update_settings(
     allowed_origins : sequence of str, optional
         Origins, such as ``"https://shop.example"``: a served project then accepts events without a token
         only from pages of these. Any by default.
+    excluded_referrers : sequence of str, optional
+        Hosts, with their subdomains, whose visitors return to the site: a hit with such a referrer opens no
+        session, and is direct if it begins one. Payment providers are known; none further by default.
+    traffic_filters : sequence of str, optional
+        Filters of raw hits: ``"address:203.0.113.0/24"``, ``"referrer:spam.example"`` and
+        ``"hostname:test.shop.example"`` with subdomains, ``"userAgent:Monitor"`` (contained, in any case).
+        The first one that matches is the ``trafficFilterId`` of hits that arrive from then on, which searches
+        leave out by default. None by default.
 
     Returns
     -------
@@ -96,6 +106,8 @@ def update_settings(
         "require_token_for_events": require_token_for_events,
         "ingest_keys": ingest_keys,
         "allowed_origins": allowed_origins,
+        "excluded_referrers": excluded_referrers,
+        "traffic_filters": traffic_filters,
     }
     # None would clear a setting.
     given = {name: value for name, value in changes.items() if value is not None}

@@ -9,6 +9,7 @@ import pyarrow as pa
 from attrib_ds import instants, schema
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
+from attrib_ds.service.campaigns.node_integrations import INTEGRATIONS
 from attrib_ds.service.identity.lifetime_index import renumber
 from attrib_ds.service.identity.loaded_identities import assign_identities, of_interactions
 from attrib_ds.service.identity.merging import surviving
@@ -16,7 +17,6 @@ from attrib_ds.service.identity.registry import register, remove_absent
 from attrib_ds.service.loading.batch import Batch, Project, ValidRows, insert_implicit_nodes
 from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, labelled_value, truncated
 from attrib_ds.service.loading.erased import reject_erased
-from attrib_ds.service.loading.node_integrations import INTEGRATIONS
 from attrib_ds.service.store.ids import HEX_ID, UUID
 
 if TYPE_CHECKING:

@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.access_logs import AccessLog, open_access_log
 from attrib_ds.records.sources import ROW, open_source, quoted
-from attrib_ds.service.loading import events, hits, interactions, nodes, spend
+from attrib_ds.service.collection.visitor_secret import visitor_secret
+from attrib_ds.service.loading import events, hits, interactions, nodes, raw_hits, spend
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
 
 if TYPE_CHECKING:
@@ -87,10 +89,17 @@ def load_records(
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     project = Project(store.meta.project_id, store.meta.currency, now, store.ids)
     with store.scratch() as connection:
-        opened = open_source(connection, source, argument=resource, opaque=opaque)
+        skipped = {}
+        if resource == "hits" and isinstance(source, AccessLog):
+            opened, count = open_access_log(connection, source, secret=visitor_secret(store))
+            skipped = {"skipped_requests": count}
+        else:
+            opened = open_source(connection, source, argument=resource, opaque=opaque)
+        if resource == "hits" and raw_hits.is_raw(opened):
+            check = raw_hits.check
         batch = check(connection, opened, project)
         counts, conflicts = store.write(lambda writer: _insert(writer, batch, is_replacing=replace))
-        return dict(counts), _rejected(connection, batch, opened, conflicts)
+        return {**counts, **skipped}, _rejected(connection, batch, opened, conflicts)
 
 
 def _insert(

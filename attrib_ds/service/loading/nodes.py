@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
 from attrib_ds.service.campaigns.loaded_trees import register_campaigns, register_integrations
+from attrib_ds.service.campaigns.node_integrations import fill_integrations
+from attrib_ds.service.campaigns.node_paths import update_paths
 from attrib_ds.service.loading.batch import Batch, Project, ValidRows
 from attrib_ds.service.loading.checks import NAME, NAME_FORM, Checks, quote_text
-from attrib_ds.service.loading.node_integrations import fill_integrations
 
 if TYPE_CHECKING:
     import duckdb
@@ -66,14 +67,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Pr
     filled = ("integrationId", "vendorId")
     with valid.replace_stored(connection, "nodes", "_id", changed="updatedAt", filled=filled):
         loaded = valid.insert(connection, "nodes", values={"path": "[]", "implicit": "false"})
-    connection.execute(
-        "WITH RECURSIVE tree AS ("
-        "SELECT _id, CAST([] AS VARCHAR[]) AS path FROM nodes WHERE parentId IS NULL UNION ALL "
-        "SELECT child._id, list_append(tree.path, tree._id) FROM nodes AS child "
-        "JOIN tree ON child.parentId = tree._id) "
-        "UPDATE nodes SET path = tree.path FROM tree "
-        "WHERE nodes._id = tree._id AND nodes.path IS DISTINCT FROM tree.path"
-    )
+    update_paths(connection)
     register_integrations(
         connection,
         project_id=project.project_id,

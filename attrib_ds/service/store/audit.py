@@ -53,6 +53,7 @@ _DETAILS: Final = {
         "piiFields",
         "requireTokenForEvents",
         "allowedOrigins",
+        "excludedReferrers",
     ),
 }
 

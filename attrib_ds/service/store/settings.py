@@ -27,6 +27,8 @@ _ATTRIBUTES: Final = {
     "requireTokenForEvents": "require_token_for_events",
     "ingestKeys": "ingest_keys",
     "allowedOrigins": "allowed_origins",
+    "excludedReferrers": "excluded_referrers",
+    "trafficFilters": "traffic_filters",
 }
 
 
@@ -48,6 +50,10 @@ class ProjectSettings:
         Without a token, accept events only with one of these keys; empty for no key.
     allowed_origins : tuple of str
         Without a token, accept events only from these origins; empty for any.
+    excluded_referrers : tuple of str
+        Hosts whose referrers are no traffic sources, besides those of payment providers (G-190).
+    traffic_filters : tuple of str
+        Filters that capture hits (G-198).
     """
 
     lenient_optional_fields: bool = False
@@ -56,6 +62,8 @@ class ProjectSettings:
     require_token_for_events: bool = False
     ingest_keys: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    excluded_referrers: tuple[str, ...] = ()
+    traffic_filters: tuple[str, ...] = ()
 
 
 class SettingsCache:

@@ -12,7 +12,7 @@ from attrib_ds import schema
 from attrib_ds.records.sources import quoted
 
 #: Version of the file format, raised with every change of the tables. Files of other versions are refused.
-VERSION: Final = 2
+VERSION: Final = 3
 
 _METRIC: Final = {
     "_id": "VARCHAR",
@@ -65,7 +65,16 @@ def _columns(resource: pa.Schema, *, without: frozenset[str] = frozenset()) -> d
 #: Columns and their types, by table.
 TABLES: Final[dict[str, dict[str, str]]] = {
     "interactions": _columns(schema.INTERACTION),
-    "hits": _columns(schema.HIT),
+    # Hits with a tracker were collected, and their sessions are computed (G-190).
+    "hits": {
+        **_columns(schema.HIT),
+        "trackerId": "VARCHAR",
+        "referrer": "VARCHAR",
+        "nodeId": "VARCHAR",
+        "trafficFilterId": "VARCHAR",
+        # Whether it opens a session if the session's node is another one.
+        "isCampaign": "BOOLEAN",
+    },
     # Metrics are in their own table; ``attributable`` is computed from interactions.
     "events": {
         **_columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),

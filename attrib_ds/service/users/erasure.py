@@ -34,7 +34,7 @@ _REVEALING: Final = {
         *("geo.latitude", "geo.longitude", "geo.zipcode"),
     ),
     "hits": (
-        *("pageUrl.search", "pageUrl.hash", "userAgent"),
+        *("pageUrl.search", "pageUrl.hash", "userAgent", "trackerId", "referrer"),
         *("geo.latitude", "geo.longitude", "geo.zipcode"),
     ),
 }

@@ -23,6 +23,8 @@ def test_choices_are_read_and_changed():
             require_token_for_events=True,
             ingest_keys=["k" * 16],
             allowed_origins=["https://shop.example"],
+            excluded_referrers=["pay.example"],
+            traffic_filters=["address:203.0.113.0/24"],
         )
         assert changed.to_dict() == {
             "lenientOptionalFields": True,
@@ -31,6 +33,8 @@ def test_choices_are_read_and_changed():
             "requireTokenForEvents": True,
             "ingestKeys": ["k" * 16],
             "allowedOrigins": ["https://shop.example"],
+            "excludedReferrers": ["pay.example"],
+            "trafficFilters": ["address:203.0.113.0/24"],
             "currency": "EUR",
             "timezone": "UTC",
         }

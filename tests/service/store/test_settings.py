@@ -16,6 +16,8 @@ DEFAULTS = {
     "requireTokenForEvents": False,
     "ingestKeys": [],
     "allowedOrigins": [],
+    "excludedReferrers": [],
+    "trafficFilters": [],
     "currency": "EUR",
     "timezone": "UTC",
 }
@@ -64,6 +66,12 @@ def test_omitted_settings_keep_their_values(service):
         {"ingest_keys": ["short"]},
         {"allowed_origins": ["https://shop.example/page"]},
         {"allowed_origins": ["*"]},
+        {"excluded_referrers": ["https://pay.example"]},
+        {"excluded_referrers": ["pay"]},
+        {"traffic_filters": ["office"]},
+        {"traffic_filters": ["address:203.0.113.0/33"]},
+        {"traffic_filters": ["referrer:a b"]},
+        {"traffic_filters": ["userAgent: "]},
     ],
     ids=lambda value: "".join(map(str, value.items())),
 )

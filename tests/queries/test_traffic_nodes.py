@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import attrib_ds as at
-from attrib_ds.importers.traffic import Traffic, chain, referrer_type, tree
+from attrib_ds.queries.traffic_nodes import Traffic, chain, referrer_type, tree
 
 
 def channel_of(source=None, medium=None, campaign=None):

@@ -1,0 +1,84 @@
+"""Captures hits by the traffic filters of the project (G-198)."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from attrib_ds.records.sources import literal
+from attrib_ds.service.store.table_access import arrow_view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import duckdb
+
+_ADDRESS: Final = "address"
+
+
+def capture_sql(filters: Sequence[str], *, captured: str) -> str:
+    """Return SQL for the first filter that captures a hit, or NULL.
+
+    Parameters
+    ----------
+    filters : sequence of str
+        The setting ``trafficFilters``.
+    captured : str
+        SQL for the list of filters that capture the hit's address, from :func:`create_captured_addresses`.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> sql = capture_sql(["hostname:test.shop.example", "userAgent:Probe"], captured="[]")
+    >>> hit = "(SELECT 'shop.example' AS page_host, 'probe/2' AS userAgent)"
+    >>> duckdb.sql(f"SELECT {sql} FROM {hit}").fetchone()
+    ('userAgent:Probe',)
+    """
+    branches = "".join(
+        f" WHEN {_condition(text, captured=captured)} THEN {literal(text)}" for text in filters
+    )
+    return f"CASE{branches} END" if branches else "CAST(NULL AS VARCHAR)"
+
+
+def _condition(text: str, *, captured: str) -> str:
+    kind, _, value = text.partition(":")
+    if kind == _ADDRESS:
+        return f"list_contains({captured}, {literal(text)})"
+    if kind == "userAgent":
+        return f"contains(lower(userAgent), {literal(value.lower())})"
+    host = "page_host" if kind == "hostname" else "referrer_host"
+    name = value.lower().removeprefix("www.")
+    return f"({host} = {literal(name)} OR ends_with({host}, {literal(f'.{name}')}))"
+
+
+def create_captured_addresses(
+    connection: duckdb.DuckDBPyConnection, filters: Sequence[str], hits: str
+) -> None:
+    """Create ``captured_addresses``: each distinct ``address`` of hits with the filters that capture it."""
+    networks = {
+        text: ipaddress.ip_network(text.partition(":")[2], strict=False)
+        for text in filters
+        if text.startswith(f"{_ADDRESS}:")
+    }
+    texts = []
+    if networks:
+        query = f"SELECT DISTINCT address FROM {hits} WHERE address IS NOT NULL"
+        texts = [text for (text,) in connection.execute(query).fetchall()]
+    captured = [
+        [text for text, network in networks.items() if address is not None and address in network]
+        for address in map(_parsed, texts)
+    ]
+    columns = {"address": pa.array(texts, pa.string()), "filters": pa.array(captured, pa.list_(pa.string()))}
+    with arrow_view(connection, pa.table(columns)) as view:
+        connection.execute(f"CREATE TEMP TABLE captured_addresses AS FROM {view}")
+
+
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        parsed = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return mapped or parsed

@@ -1,0 +1,332 @@
+"""Raw hits become sessions: late hits, users, custom campaigns, and the same result in any order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import sequential_sessions
+from support.service_records import hex_id, reasons, send, table, uuid
+
+from attrib_ds.service.loading import load_records
+from attrib_ds.service.service import Service
+from attrib_ds.service.store.store import Store
+from attrib_ds.service.upkeep.consistency_rules import RULES
+
+PHONE = (
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+    "Version/17.2 Mobile/15E148 Safari/604.1"
+)
+SHOP = "https://shop.example"
+ADS = "?utm_source=google&utm_medium=cpc&utm_campaign=spring"
+NOON = datetime(2025, 1, 31, 12, tzinfo=UTC)
+
+
+def hit(number, minutes, page="/", *, tracker="t", **properties):
+    usual = {
+        "hitId": uuid(number),
+        "trackerId": tracker,
+        "date": (NOON + timedelta(minutes=minutes)).isoformat(),
+        "pageUrl": f"{SHOP}{page}",
+        "userAgent": PHONE,
+    }
+    return usual | properties
+
+
+def load(store, *hits):
+    counts, rejected = load_records(store, "hits", table(*hits))
+    assert reasons(rejected) == {}
+    return counts
+
+
+def sessions(rows, columns="firstHitId, hitCount, nodeId"):
+    found = rows(f"SELECT {columns} FROM interactions ORDER BY startDate, _id")
+    return [(int(first[-4:], 16), *rest) for first, *rest in found]
+
+
+def assert_consistent(rows):
+    assert {rule.problem: rows(rule.broken) for rule in RULES if rows(rule.broken)} == {}
+
+
+def test_a_session_has_the_properties_of_its_first_hit(memory_store, rows):
+    counts = load(
+        memory_store,
+        hit(1, 0, f"/boots{ADS}#top", referrer="https://www.google.com/"),
+        hit(2, 10.5, "/cart", referrer=f"{SHOP}/boots", userAgent=""),
+    )
+    assert counts == {"hits": 2, "interactions": 1, "implicit_nodes": 3}
+    columns = (
+        'firstHitId, hitCount, nodeId, duration, "userLifetimeIndex", isBot, referrer, referrerType, firstPage, '
+        '"firstPageUrl.pathname", "firstPageUrl.hash", "userAgent.ua", "userAgent.browser.name", '
+        '"userAgent.os.version", "userAgent.device.type", type'
+    )
+    assert sessions(rows, columns) == [
+        (
+            *(1, 2, "google/cpc/spring", 630.0, 1, False, "https://www.google.com/", "campaign"),
+            *(
+                f"{SHOP}/boots{ADS}#top",
+                "/boots",
+                "#top",
+                PHONE,
+                "Mobile Safari",
+                "17.2",
+                "mobile",
+                "session",
+            ),
+        )
+    ]
+    hit_columns = 'referrerType, isBot, hitType, "pageUrl.pathname", userAgent'
+    assert rows(f"SELECT {hit_columns} FROM hits ORDER BY serverDate") == [
+        ("campaign", False, "pageview", "/boots", PHONE),
+        # Without a user agent a hit is a bot's; the session is not, as another hit is not.
+        ("internal", True, "pageview", "/cart", ""),
+    ]
+    assert_consistent(rows)
+
+
+def test_late_hits_join_open_and_merge_sessions(memory_store, rows):
+    """G-192, one hit at a time."""
+    load(memory_store, hit(1, 0), hit(2, 80))
+    assert sessions(rows) == [(1, 1, "direct"), (2, 1, "direct")]
+    load(memory_store, hit(3, 20))
+    assert sessions(rows) == [(1, 2, "direct"), (2, 1, "direct")]
+    load(memory_store, hit(4, -60, referrer="https://news.example/"))
+    assert sessions(rows) == [(4, 1, "referral/news.example"), (1, 2, "direct"), (2, 1, "direct")]
+    counts = load(memory_store, hit(5, 45), hit(6, 60))
+    assert counts == {"hits": 2, "interactions": -1, "implicit_nodes": 0}
+    assert sessions(rows) == [(4, 1, "referral/news.example"), (1, 5, "direct")]
+    assert rows("SELECT userLifetimeIndex FROM interactions ORDER BY startDate") == [(1,), (2,)]
+    assert rows("SELECT count(*) FROM users") == [(1,)]
+    assert_consistent(rows)
+
+
+def test_a_late_hit_before_the_first_one_gives_the_session_its_source(memory_store, rows):
+    load(memory_store, hit(1, 10))
+    ((before,),) = rows("SELECT userId FROM interactions")
+    load(memory_store, hit(2, 0, ADS))
+    assert sessions(rows) == [(2, 2, "google/cpc/spring")]
+    assert rows("SELECT userId, updateDate IS NOT NULL FROM interactions") == [(before, True)]
+
+
+def test_internal_and_payment_referrers_open_no_session(memory_store, rows):
+    load(
+        memory_store,
+        hit(1, 0, ADS),
+        hit(2, 5, "/cart?utm_source=banner", referrer=f"{SHOP}/"),
+        hit(3, 10, "/thanks?utm_source=banner", referrer="https://www.paypal.com/checkout"),
+        hit(4, 15, "/?utm_source=newsletter&utm_medium=email"),
+    )
+    assert sessions(rows) == [(1, 3, "google/cpc/spring"), (4, 1, "newsletter/email")]
+
+
+def test_hits_of_one_tracker_are_of_one_user_and_of_its_events(memory_store, rows):
+    """An event with the tracker finds the user of the sessions (G-146)."""
+    load(memory_store, hit(1, 0), hit(2, 0, tracker="u"), hit(3, 120))
+    users = dict(rows("SELECT value, userId FROM identities WHERE kind = 'trackerId'"))
+    assert rows("SELECT userId, count(*) FROM interactions GROUP BY 1 ORDER BY 2") == [
+        (users["u"], 1),
+        (users["t"], 2),
+    ]
+
+
+def test_a_session_keeps_its_user_when_the_tracker_moves(memory_store, rows):
+    """G-147: from then on the tracker is of another person; what was before stays."""
+    load(memory_store, hit(1, 0))
+    ((before,),) = rows("SELECT userId FROM interactions")
+    other = hex_id(7)
+    memory_store.write(
+        lambda connection: connection.execute(
+            f"UPDATE identities SET userId = '{other}' WHERE userId = '{before}' AND kind = 'trackerId'"
+        )
+    )
+    load(memory_store, hit(2, 10), hit(3, 100))
+    assert rows("SELECT userId, hitCount FROM interactions ORDER BY startDate") == [(before, 2), (other, 1)]
+
+
+def test_a_hit_at_the_instant_of_another_session_leaves_it_alone(memory_store, rows):
+    """The session that is open when hits arrive is found by time and id together."""
+    load(memory_store, hit(1, 0), hit(2, 5), hit(3, 5, ADS))
+    assert sessions(rows) == [(1, 2, "direct"), (3, 1, "google/cpc/spring")]
+    load(memory_store, hit(4, 6))
+    assert sessions(rows) == [(1, 2, "direct"), (3, 2, "google/cpc/spring")]
+
+
+def test_traffic_that_names_an_integration_has_a_custom_campaign(memory_store, rows):
+    """G-159, G-160, R097: an explicit one by its slug, an implicit one for an unknown or no slug."""
+    service = Service(memory_store, ":memory:")
+    send(service, "create_integration", vendor_id="flyers", name="Flyers")
+    may = send(service, "create_campaign", vendor_id="flyers", campaign_slug="may", name="In May").value
+    load(
+        memory_store,
+        hit(1, 0, "/?utm_source=Flyers&utm_campaign=may"),
+        hit(2, 100, "/?utm_source=flyers&utm_campaign=june"),
+        hit(3, 200, "/?utm_source=flyers"),
+    )
+    campaigns = "SELECT campaignSlug, explicit, id FROM campaigns ORDER BY campaignSlug"
+    (default, june, explicit) = rows(campaigns)
+    assert (default[:2], june[:2], explicit) == (("default", False), ("june", False), ("may", True, may))
+    assert sessions(rows) == [(1, 1, may), (2, 1, june[2]), (3, 1, default[2])]
+    assert rows("SELECT count(*) FROM interactions WHERE integrationId IS NULL") == [(0,)]
+    assert_consistent(rows)
+
+
+def test_traffic_filters_mark_what_they_capture(memory_store, rows):
+    """G-198: the first filter that matches, by address, referrer, host of the page and user agent."""
+    filters = [
+        *("address:203.0.113.0/24", "address:2001:db8::/32", "referrer:spam.example"),
+        *("hostname:test.shop.example", "userAgent:IPHONE"),
+    ]
+    send(Service(memory_store, ":memory:"), "update_settings", traffic_filters=filters)
+    load(
+        memory_store,
+        hit(1, 0, tracker="a", ip="203.0.113.9"),
+        hit(2, 1, tracker="b", ip="::ffff:203.0.113.9", userAgent="Firefox"),
+        hit(3, 2, tracker="c", ip="2001:db8:1::1", userAgent="Firefox"),
+        hit(4, 3, tracker="d", referrer="https://www.buttons.spam.example/x", userAgent="Firefox"),
+        hit(5, 4, tracker="e", pageUrl="https://test.shop.example/", userAgent="Firefox"),
+        hit(6, 5, tracker="f"),
+        hit(7, 6, tracker="g", ip="198.51.100.1", userAgent="Firefox"),
+        hit(8, 7, tracker="h", ip="no address", userAgent="Firefox", referrer="https://notspam.example/"),
+    )
+    captured = [0, 0, 1, 2, 3, 4, None, None]
+    expected = [(None if which is None else filters[which],) for which in captured]
+    assert rows("SELECT trafficFilterId FROM interactions ORDER BY startDate") == expected
+    assert rows("SELECT count(*) FROM hits WHERE trafficFilterId IS NULL") == [(2,)]
+
+
+def test_excluded_referrers_open_no_session(memory_store, rows):
+    send(Service(memory_store, ":memory:"), "update_settings", excluded_referrers=["pay.example"])
+    load(
+        memory_store,
+        hit(1, 0, ADS),
+        hit(2, 5, "/thanks?utm_source=bank", referrer="https://3ds.pay.example/"),
+        hit(3, 100, "/thanks", referrer="https://pay.example/"),
+        hit(4, 200, "/thanks", referrer="https://notpay.example/"),
+    )
+    assert sessions(rows) == [
+        (1, 2, "google/cpc/spring"),
+        (3, 1, "direct"),
+        (4, 1, "referral/notpay.example"),
+    ]
+
+
+def test_hits_are_stored_once(memory_store, rows):
+    load(memory_store, hit(1, 0))
+    _, rejected = load_records(memory_store, "hits", table(hit(1, 0), hit(2, 1), hit(2, 1)))
+    assert reasons(rejected) == {
+        0: f"hitId: '{uuid(1)}' is already loaded",
+        2: f"hitId: '{uuid(2)}' is also the id of row 1",
+    }
+    counts, rejected = load_records(memory_store, "hits", table(hit(1, 0), hit(3, 2)), replace=True)
+    assert (counts["hits"], rejected.num_rows) == (1, 0)
+    assert sessions(rows) == [(1, 3, "direct")]
+
+
+def test_hits_without_ids_are_identified_by_their_content(memory_store, rows):
+    own = table(*({**hit(1, n), "hitId": None} for n in (0, 0, 1)))
+    for expected in (2, 0):
+        counts, rejected = load_records(memory_store, "hits", own.drop(["hitId"]))
+        assert (counts["hits"], rejected.num_rows) == (expected, 0)
+
+
+def test_rules_of_raw_hits(memory_store):
+    _, rejected = load_records(
+        memory_store,
+        "hits",
+        table(
+            hit(1, 0, trackerId=None),
+            hit(2, 0, trackerId="a b"),
+            hit(3, 0, pageUrl="/boots"),
+            hit(4, 0, date="2025-01-31"),
+            hit(5, 0),
+        ),
+    )
+    assert reasons(rejected) == {
+        0: "trackerId: is missing",
+        1: "trackerId: 'a b' is not text of 1 to 128 characters without spaces",
+        2: "pageUrl: '/boots' is not a URL, such as https://shop.example/",
+        3: "date: '2025-01-31' is not a date with a time, such as 2025-01-31T12:00:00Z",
+    }
+
+
+@pytest.mark.parametrize("mode", ["anonymise", "delete"])
+def test_hits_of_erased_people_do_not_return(memory_store, rows, mode):
+    """G-209: earlier hits are rejected, later ones belong to a new user, and sessions stay apart."""
+    service = Service(memory_store, ":memory:")
+    load(memory_store, hit(1, 0))
+    ((user,),) = rows("SELECT userId FROM interactions")
+    send(service, "delete_user", id=user, mode=mode)
+    _, rejected = load_records(memory_store, "hits", table(hit(2, 5), hit(3, 5, date="2099-01-01T00:00:00Z")))
+    assert reasons(rejected) == {0: "trackerId: belongs to a person who was erased after this date"}
+    assert rows("SELECT trackerId FROM hits WHERE trackerId IS NOT NULL") == [("t",)]
+    others = rows(f"SELECT count(*) FROM interactions WHERE userId <> '{user}'")
+    assert others == [(1,)]
+    assert_consistent(rows)
+
+
+PAGES = ("/", "/cart", f"/{ADS}", "/?utm_source=google&utm_medium=organic&utm_campaign=spring", "/?gclid=1")
+REFERRERS = (None, f"{SHOP}/", "https://www.google.com/", "https://paypal.com/", "https://news.example/")
+HITS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 10, 29, 30, 40, 59, 60, 90, 100, 1400, 1439, 1440, 1500]),
+        st.sampled_from(PAGES),
+        st.sampled_from(REFERRERS),
+        st.sampled_from(["t", "u"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+STORED = ("id", "trackerId", "serverDate", "nodeId", "isCampaign", "firstHitId")
+
+
+def result(portions):
+    """Return everything that hits make, without the ids of users and the dates of receipt."""
+    store = Store.open(":memory:", "shop")
+    try:
+        for portion in portions:
+            load(store, *portion)
+        with store.cursor() as cursor:
+
+            def query(text):
+                return cursor.execute(text).fetchall()
+
+            found = {
+                "interactions": query(
+                    "SELECT * EXCLUDE (userId, ingestedAt, updateDate) FROM interactions ORDER BY _id"
+                ),
+                "hits": query("SELECT * FROM hits ORDER BY id"),
+                "stored": query(
+                    f"SELECT hits.id, {', '.join(f'hits.{name}' for name in STORED[1:-1])}, firstHitId FROM hits "
+                    "JOIN interactions AS session ON session._id = sessionId ORDER BY hits.id"
+                ),
+                "nodes": query("SELECT * EXCLUDE (createdAt, updatedAt) FROM nodes ORDER BY _id"),
+                "users": query(
+                    "SELECT value, list(_id ORDER BY _id) FROM identities JOIN interactions USING (userId) "
+                    "GROUP BY value ORDER BY value"
+                ),
+            }
+            assert_consistent(query)
+        return found
+    finally:
+        store.close()
+
+
+@pytest.mark.slow
+@given(HITS, st.randoms(use_true_random=False), st.integers(1, 6))
+@settings(deadline=None, max_examples=20)
+def test_order_and_portions_of_arrival_do_not_matter(drawn, random, size):
+    """And the sessions are those of one hit at a time, in the order of their dates."""
+    hits = [
+        hit(number, minutes, page, tracker=tracker, referrer=referrer)
+        for number, (minutes, page, referrer, tracker) in enumerate(drawn, 1)
+    ]
+    shuffled = random.sample(hits, len(hits))
+    portions = [shuffled[start : start + size] for start in range(0, len(hits), size)]
+    at_once = result([hits])
+    assert result(portions) == at_once
+    stored = [dict(zip(STORED, row, strict=True)) for row in at_once["stored"]]
+    assert {hit["id"]: hit["firstHitId"] for hit in stored} == sequential_sessions.split(stored)

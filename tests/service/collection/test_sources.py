@@ -1,0 +1,84 @@
+"""The traffic source of a hit: every step of the precedence (G-193), and the type of referrer (G-194)."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from attrib_ds import assign_channels
+from attrib_ds.service.collection.sources import resolve_source
+
+GOOGLE = "https://www.google.com/"
+
+
+@pytest.mark.parametrize(
+    ("search", "referrer", "kind", "node"),
+    [
+        # A click id before the medium, and utm_* before the referrer.
+        ("?gclid=1&utm_source=news&utm_medium=email", GOOGLE, "campaign", "google/cpc"),
+        ("?gclid=1&utm_campaign=spring&utm_term=boots", "", "campaign", "google/cpc/spring/boots"),
+        ("?msclkid=1", "https://www.bing.com/", "campaign", "bing/cpc"),
+        ("?GCLID=1", "", "campaign", "google/cpc"),
+        ("?gclid=", GOOGLE, "search", "organic-search/google"),
+        ("?dclid=1", "", "campaign", "google/display"),
+        ("?yclid=1&gclid=2", "", "campaign", "google/cpc"),
+        ("?utm_source=news&utm_medium=email&utm_campaign=may", GOOGLE, "campaign", "news/email/may"),
+        ("?utm_source=news", GOOGLE, "campaign", "news"),
+        ("?utm_source=a%2Fb&utm_medium=c+d", "", "campaign", "a%2Fb/c d"),
+        ("?utm_term=boots", GOOGLE, "search", "organic-search/google"),
+        # Facebook marks posts too.
+        ("?fbclid=1", "https://l.facebook.com/", "social", "organic-social/facebook"),
+        ("?fbclid=1&utm_source=fb&utm_medium=paid_social", "", "campaign", "facebook/paid_social"),
+        # Assistants by referrer, and by the source they add themselves.
+        ("", "https://chatgpt.com/", "ai", "ai-assistants/chatgpt"),
+        ("?utm_source=chatgpt.com", "", "ai", "ai-assistants/chatgpt"),
+        ("?utm_source=chatgpt.com&utm_medium=cpc", "", "campaign", "chatgpt.com/cpc"),
+        ("", "https://www.facebook.com/", "social", "organic-social/facebook"),
+        ("", "https://mail.google.com/", "email", "gmail/email"),
+        ("", "https://www.news.example/today", "referral", "referral/news.example"),
+        ("", "", "direct", "direct"),
+        ("?q=boots", "no url", "direct", "direct"),
+        ("?utm_source=%00%20", "", "direct", "direct"),
+        ("?utm_source=q&utm_source=y", "", "campaign", "q"),
+    ],
+)
+def test_precedence(search, referrer, kind, node):
+    source = resolve_source(search, referrer)
+    assert (source.referrer_type, source.nodes[-1].node_id) == (kind, node)
+
+
+def test_an_internal_referrer_is_no_source():
+    assert resolve_source("", "https://shop.example/", is_internal=True).referrer_type == "internal"
+    assert resolve_source("", "https://shop.example/", is_internal=True).nodes[-1].node_id == "direct"
+
+
+@pytest.mark.parametrize(
+    ("search", "expected"),
+    [
+        ("?utm_source=FLYERS&utm_campaign=May", ("flyers", "May")),
+        ("?utm_source=flyers&gclid=1", ("flyers", "default")),
+        ("?utm_source=flyers&utm_campaign=in%20May", None),
+        ("?utm_source=others&utm_campaign=may", None),
+    ],
+)
+def test_a_custom_campaign_outranks_everything(search, expected):
+    """An integration by its vendorId, with the slug as the campaign; other texts are no slugs (G-159)."""
+    assert resolve_source(search, "", vendors=["other", "flyers"]).custom_campaign == expected
+
+
+def test_channels_are_those_of_the_default_rules():
+    cases = [("google", "cpc", "spring"), ("x", "y", "cross-network"), ("news", "email", ""), ("a", "", "b")]
+    names = ("source", "medium", "campaign")
+    expected = assign_channels(pd.DataFrame([dict(zip(names, case, strict=True)) for case in cases]))
+    found = [
+        resolve_source("&".join(f"utm_{n}={v}" for n, v in zip(names, case, strict=True)), "")
+        .nodes[-1]
+        .channel
+        for case in cases
+    ]
+    assert found == expected.tolist() == ["Paid Search", "Cross-network", "Email", "Unassigned"]
+
+
+def test_the_channel_of_a_root_does_not_depend_on_the_campaign():
+    root, campaign = resolve_source("?utm_source=q&utm_medium=cpc&utm_campaign=cross-network", "").nodes
+    assert (root.channel, campaign.channel) == ("Paid Other", "Cross-network")
