@@ -248,6 +248,7 @@ SETTINGS: Final = pa.schema(
         pa.field("allowedOrigins", _TEXTS),
         pa.field("excludedReferrers", _TEXTS),
         pa.field("trafficFilters", _TEXTS),
+        *_flags("respectGpc", "respectDnt"),
         *_text("currency", "timezone"),
     ]
 )

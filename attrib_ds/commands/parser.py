@@ -296,8 +296,8 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         action="append",
         default=[],
         metavar="NAME=AMOUNT/SECONDS",
-        help="a rate limit, such as requests=600/60 (default); also heavy, events and events-by-address; "
-        "repeatable",
+        help="a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, "
+        "hits and hits-by-address; repeatable",
     )
     serve.add_argument("--no-rates", action="store_true", help="switch rate limits off")
     serve.add_argument(

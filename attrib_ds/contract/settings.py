@@ -91,3 +91,5 @@ class UpdateSettings(ProjectRequest):
     allowedOrigins: Annotated[tuple[Origin, ...], BOUNDED] | None = None
     excludedReferrers: Annotated[tuple[Host, ...], BOUNDED] | None = None
     trafficFilters: Annotated[tuple[TrafficFilter, ...], BOUNDED] | None = None
+    respectGpc: Flag | None = None
+    respectDnt: Flag | None = None

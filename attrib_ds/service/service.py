@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 import ibis
@@ -31,6 +31,7 @@ from attrib_ds.service.campaigns.outlays import (
     update_outlay,
 )
 from attrib_ds.service.campaigns.rates import list_rates, set_rates
+from attrib_ds.service.collection.hit_intake import HitIntake
 from attrib_ds.service.events.event_types import (
     archive_event_type,
     create_event_type,
@@ -89,10 +90,13 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[["Service", Any, Line | None, Cancellation | None], Answer]
 
+T = TypeVar("T")
+
 #: Operations that accept events, or read none.
 _ACCEPTING: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
 #: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
+_SECONDS_TO_CLOSE: Final = 10.0
 
 
 class Service:
@@ -115,6 +119,7 @@ class Service:
         except BaseException:
             store.close()
             raise
+        self._hits = HitIntake(store)
         self._states = States(store)
         self._expirations = Expirations(store)
         self._thread_local = threading.local()
@@ -178,6 +183,7 @@ class Service:
 
     def _resume(self) -> None:
         self._ingestion.resume()
+        self._hits.resume()
         self._expirations.start()
 
     @property
@@ -301,23 +307,46 @@ class Service:
         Started, or None
             None if the project is being restored or has to be opened again; :meth:`send` waits for that.
         """
+
+        def begin() -> Started:
+            self._check_project(request)
+            line = audit.line_of(operation.name, request, account)
+            return _STARTERS[operation.name](self._ingestion, request, line)
+
+        return self._start(begin, lambda started: started.future)
+
+    def start_hit(self, record: dict[str, Any]) -> Future[None] | None:
+        """Start to store a hit, without making the thread wait; see :meth:`start`.
+
+        Parameters
+        ----------
+        record : dict
+            From :func:`~attrib_ds.service.collection.pending_hits.pending_hit`.
+
+        Returns
+        -------
+        Future, or None
+            Set once the hit is durable. None if the project is being restored or has to be opened again.
+        """
+        return self._start(lambda: self._hits.submit(record), lambda future: future)
+
+    def _start(self, begin: Callable[[], T], future_of: Callable[[T], Future[Any]]) -> T | None:
+        """Begin something with shared access, which is released when its future is set."""
         leave = None if self._is_broken else self._lock.try_acquire_shared()
         if leave is None:
             return None
         try:
-            self._check_project(request)
-            line = audit.line_of(operation.name, request, account)
-            started = _STARTERS[operation.name](self._ingestion, request, line)
+            started = begin()
         except BaseException:
             leave()
             raise
 
-        def end(done: Future[Answer | None]) -> None:
+        def end(done: Future[Any]) -> None:
             error = done.exception()
             self._is_broken |= error is not None and is_final(error) and self._address != MEMORY
             leave()
 
-        started.future.add_done_callback(end)
+        future_of(started).add_done_callback(end)
         return started
 
     def _carry_out(
@@ -464,6 +493,7 @@ class Service:
 
     def _release(self) -> None:
         self._expirations.close()
+        self._hits.close(timeout=_SECONDS_TO_CLOSE)
         self._ingestion.close()
         # Connections of other threads end with their last reference.
         self._thread_local = threading.local()

@@ -75,7 +75,7 @@ def test_the_server_has_the_settings_of_the_options(tmp_path, options, statuses,
         (["--rate", "heavy=0/60"], "--rate: 'heavy=0/60' is not a rate; allowed: whole numbers above 0"),
         (
             ["--rate", "sql=1/1"],
-            "'sql' is not a rate limit; allowed: requests, heavy, events, events-by-address",
+            "'sql' is not a rate limit; allowed: requests, heavy, events, events-by-address, hits, hits-by-address",
         ),
         (["--rate", "heavy=1/60", "--no-rates"], "--no-rates and --rate contradict each other"),
     ],

@@ -26,8 +26,9 @@ def get_settings(project: Project) -> pd.Series[Any]:
     -------
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields``, ``requireTokenForEvents``,
-        ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers`` and ``trafficFilters``, as in
-        :func:`attrib_ds.admin.update_settings`; ``currency`` and ``timezone``, which never change.
+        ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers``, ``trafficFilters``, ``respectGpc`` and
+        ``respectDnt``, as in :func:`attrib_ds.admin.update_settings`; ``currency`` and ``timezone``, which
+        never change.
 
     Examples
     --------
@@ -50,6 +51,8 @@ def update_settings(
     allowed_origins: Sequence[str] | None = None,
     excluded_referrers: Sequence[str] | None = None,
     traffic_filters: Sequence[str] | None = None,
+    respect_gpc: bool | None = None,
+    respect_dnt: bool | None = None,
 ) -> pd.Series[Any]:
     """Change settings of a project; omitted settings keep their values.
 
@@ -68,11 +71,12 @@ def update_settings(
     require_token_for_events : bool, optional
         Whether a served project accepts events only with a token; False by default.
     ingest_keys : sequence of str, optional
-        Keys for events without a token: a served project then accepts them only with one of these in the
-        header ``X-Ingest-Key``. A key can only send events, so it may stand in a web page. None by default.
+        Keys for events without a token and for hits: a served project then accepts them only with one of
+        these in the header ``X-Ingest-Key``, or in the ``data-key`` of the tracking script. A key can only
+        send, so it may stand in a web page. None by default.
     allowed_origins : sequence of str, optional
-        Origins, such as ``"https://shop.example"``: a served project then accepts events without a token
-        only from pages of these. Any by default.
+        Origins, such as ``"https://shop.example"``: a served project then accepts events without a token and
+        hits only from pages of these. Any by default.
     excluded_referrers : sequence of str, optional
         Hosts, with their subdomains, whose visitors return to the site: a hit with such a referrer opens no
         session, and is direct if it begins one. Payment providers are known; none further by default.
@@ -81,6 +85,11 @@ def update_settings(
         ``"hostname:test.shop.example"`` with subdomains, ``"userAgent:Monitor"`` (contained, in any case).
         The first one that matches is the ``trafficFilterId`` of hits that arrive from then on, which searches
         leave out by default. None by default.
+    respect_gpc : bool, optional
+        Whether a served project stores no lasting tracker id of a browser that sends Global Privacy Control:
+        each such hit is a visitor of its own. True by default.
+    respect_dnt : bool, optional
+        The same for browsers that send Do Not Track. False by default.
 
     Returns
     -------
@@ -108,6 +117,8 @@ def update_settings(
         "allowed_origins": allowed_origins,
         "excluded_referrers": excluded_referrers,
         "traffic_filters": traffic_filters,
+        "respect_gpc": respect_gpc,
+        "respect_dnt": respect_dnt,
     }
     # None would clear a setting.
     given = {name: value for name, value in changes.items() if value is not None}

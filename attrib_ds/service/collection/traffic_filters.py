@@ -75,6 +75,22 @@ def create_captured_addresses(
         connection.execute(f"CREATE TEMP TABLE captured_addresses AS FROM {view}")
 
 
+def captures_address(filters: Sequence[str], address: str) -> bool:
+    """Return whether a filter captures an address.
+
+    Examples
+    --------
+    >>> filters = ["address:203.0.113.0/24", "hostname:test.shop.example"]
+    >>> captures_address(filters, "203.0.113.7"), captures_address(filters, "198.51.100.7")
+    (True, False)
+    """
+    networks = [text.partition(":")[2] for text in filters if text.startswith(f"{_ADDRESS}:")]
+    parsed = _parsed(address) if networks else None
+    return parsed is not None and any(
+        parsed in ipaddress.ip_network(network, strict=False) for network in networks
+    )
+
+
 def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         parsed = ipaddress.ip_address(text)

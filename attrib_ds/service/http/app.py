@@ -13,9 +13,10 @@ from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.errors import NotSupported
-from attrib_ds.service.http import documentation, error_responses
+from attrib_ds.service.http import collection_route, documentation, error_responses, tracker
 from attrib_ds.service.http.bodies import MEBIBYTE
 from attrib_ds.service.http.body_memory import BodyBudget
+from attrib_ds.service.http.collection_route import CollectionRoute
 from attrib_ds.service.http.dispatch import Dispatcher
 from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.health import Health
@@ -88,17 +89,20 @@ class _Application:
             projects, accounts, pool=self._pool, reads=self._reads, budget=budget, options=options
         )
         self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
+        self._collection = CollectionRoute(projects, pool=self._pool, budget=budget, options=options)
         self._health = Health(projects, accounts)
         self._ids = Uuids()
         self._routes = Routes(OPERATIONS.values())
         openapi, overview = documentation.openapi(), documentation.overview()
-        self._fixed: dict[bytes, Callable[[], Awaitable[Response]]] = {
+        self._fixed: dict[bytes, Callable[[Request], Awaitable[Response]]] = {
             b"/api/openapi.json": _fixed_response(openapi, "application/json"),
             b"/api/docs": _fixed_response(
                 overview, "text/html", {"Content-Security-Policy": documentation.POLICY}
             ),
             b"/health/live": _fixed_response(b'{"status":"live"}', "application/json"),
             b"/health/ready": self._ready,
+            collection_route.PATH: self._collection.answer,
+            tracker.PATH: tracker.tracking_script().answer,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -162,11 +166,12 @@ class _Application:
         route = self._routes.find(raw_path) if fixed is None else None
         if fixed is None and route is None:
             raise HttpError(404, "There is nothing at this path; /api/docs lists all operations")
-        methods = route.allowed if route else allowed(["GET"])
+        fixed_methods = collection_route.METHODS if raw_path == collection_route.PATH else ("GET",)
+        methods = route.allowed if route else allowed(fixed_methods)
         if method == "OPTIONS":
             return _preflight(methods)
-        if fixed is not None and method in ("GET", "HEAD"):
-            return await fixed()
+        if fixed is not None and method in ("HEAD", *fixed_methods):
+            return await fixed(request)
         operation = route.operation(method) if isinstance(route, Route) else None
         if operation is None or route is None:
             raise HttpError(
@@ -176,7 +181,7 @@ class _Application:
             return await self._tokens.answer(request)
         return await self._dispatcher.answer(request, operation, route.parameters(operation))
 
-    async def _ready(self) -> Response:
+    async def _ready(self, _: Request) -> Response:
         is_ready = await self._pool.run_or_reject(self._health.is_ready)
         content = b'{"status":"ready"}' if is_ready else b'{"status":"unavailable"}'
         return Response(content, 200 if is_ready else 503, media_type="application/json")
@@ -202,8 +207,8 @@ class _Reply:
 
 def _fixed_response(
     content: bytes, media: str, headers: dict[str, str] | None = None
-) -> Callable[[], Awaitable[Response]]:
-    async def respond() -> Response:
+) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(_: Request) -> Response:
         return Response(content, headers=headers, media_type=media)
 
     return respond

@@ -58,7 +58,12 @@ def is_proxy(peer: str, proxies: Collection[Network]) -> bool:
 
 
 def network_of_client(request: Request, proxies: Collection[Network]) -> str:
-    """Return what counts as the address of the client of a request.
+    """Return what counts as the address of the client of a request; see :func:`network_of`."""
+    return network_of(address_of_client(request, proxies))
+
+
+def address_of_client(request: Request, proxies: Collection[Network]) -> str:
+    """Return the address of the client of a request.
 
     A trusted proxy appends the address of its client to ``X-Forwarded-For``. Earlier entries come from the
     client itself, who may write there what it likes.
@@ -67,8 +72,8 @@ def network_of_client(request: Request, proxies: Collection[Network]) -> str:
     if is_proxy(peer, proxies):
         forwarded = ",".join(request.headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
         if _parsed(forwarded) is not None:
-            return network_of(forwarded)
-    return network_of(peer)
+            return forwarded
+    return peer
 
 
 def network_of(address: str) -> str:

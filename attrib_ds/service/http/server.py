@@ -20,6 +20,7 @@ from attrib_ds.service.http.connections import Connection
 from attrib_ds.service.http.listener import Listener
 from attrib_ds.service.http.projects import Projects
 from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.http.tracker import tracking_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -225,5 +226,6 @@ def _addresses(address: str) -> str:
         f"  v1     {address}/api/v1\n"
         f"  v2     {address}/api/v2\n"
         f"  auth   {address}/auth\n"
-        f"  pages  {address}/api/docs"
+        f"  pages  {address}/api/docs\n"
+        f"  script {address}/t.js  {tracking_script().integrity}"
     )

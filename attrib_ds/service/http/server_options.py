@@ -14,6 +14,8 @@ _REQUESTS: Final = RateLimit("requests", 600, 60)
 _HEAVY: Final = RateLimit("heavy", 60, 60)
 _EVENTS: Final = RateLimit("events", 200, 1)
 _EVENTS_BY_ADDRESS: Final = RateLimit("events-by-address", 50, 1)
+_HITS: Final = RateLimit("hits", 1_000, 1)
+_HITS_BY_ADDRESS: Final = RateLimit("hits-by-address", 50, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +32,18 @@ class RateLimits:
         Events per project: of all clients without a token together, and of each account.
     events_by_address : RateLimit
         Events without a token per client address.
+    hits : RateLimit
+        Hits per project, of all clients together (G-189).
+    hits_by_address : RateLimit
+        Hits per client address.
     """
 
     requests: RateLimit = _REQUESTS
     heavy: RateLimit = _HEAVY
     events: RateLimit = _EVENTS
     events_by_address: RateLimit = _EVENTS_BY_ADDRESS
+    hits: RateLimit = _HITS
+    hits_by_address: RateLimit = _HITS_BY_ADDRESS
 
 
 @dataclass(frozen=True, kw_only=True)

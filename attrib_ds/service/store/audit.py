@@ -54,6 +54,8 @@ _DETAILS: Final = {
         "requireTokenForEvents",
         "allowedOrigins",
         "excludedReferrers",
+        "respectGpc",
+        "respectDnt",
     ),
 }
 

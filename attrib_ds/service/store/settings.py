@@ -29,6 +29,8 @@ _ATTRIBUTES: Final = {
     "allowedOrigins": "allowed_origins",
     "excludedReferrers": "excluded_referrers",
     "trafficFilters": "traffic_filters",
+    "respectGpc": "respect_gpc",
+    "respectDnt": "respect_dnt",
 }
 
 
@@ -47,13 +49,17 @@ class ProjectSettings:
     require_token_for_events : bool, default False
         Accept events only with a token (G-175).
     ingest_keys : tuple of str
-        Without a token, accept events only with one of these keys; empty for no key.
+        Without a token, accept events and hits only with one of these keys; empty for no key.
     allowed_origins : tuple of str
-        Without a token, accept events only from these origins; empty for any.
+        Without a token, accept events and hits only from these origins; empty for any.
     excluded_referrers : tuple of str
         Hosts whose referrers are no traffic sources, besides those of payment providers (G-190).
     traffic_filters : tuple of str
         Filters that capture hits (G-198).
+    respect_gpc : bool, default True
+        Store no lasting tracker id of a browser with Global Privacy Control (G-200).
+    respect_dnt : bool, default False
+        Store no lasting tracker id of a browser with Do Not Track.
     """
 
     lenient_optional_fields: bool = False
@@ -64,6 +70,8 @@ class ProjectSettings:
     allowed_origins: tuple[str, ...] = ()
     excluded_referrers: tuple[str, ...] = ()
     traffic_filters: tuple[str, ...] = ()
+    respect_gpc: bool = True
+    respect_dnt: bool = False
 
 
 class SettingsCache:

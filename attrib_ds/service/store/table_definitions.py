@@ -75,6 +75,20 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         # Whether it opens a session if the session's node is another one.
         "isCampaign": "BOOLEAN",
     },
+    # Accepted hits that are not in a session yet; one that was sent again may be here twice.
+    "pending_hits": {
+        "id": "VARCHAR",
+        "trackerId": "VARCHAR",
+        "serverDate": "TIMESTAMP",
+        "timezoneOffset": "DOUBLE",
+        "isBot": "BOOLEAN",
+        "userAgent": "VARCHAR",
+        "pageUrl": "VARCHAR",
+        "referrer": "VARCHAR",
+        "hitType": "VARCHAR",
+        # Only where a traffic filter captures it.
+        "address": "VARCHAR",
+    },
     # Metrics are in their own table; ``attributable`` is computed from interactions.
     "events": {
         **_columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),

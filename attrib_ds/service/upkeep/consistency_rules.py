@@ -46,7 +46,7 @@ _UNIQUE: Final[dict[str, tuple[str, ...]]] = {
     "event_types": ("reference",),
 }
 #: Tables without a primary key.
-_WITHOUT_KEY: Final = frozenset({"metric_history", "tombstones", "meta"})
+_WITHOUT_KEY: Final = frozenset({"metric_history", "pending_hits", "tombstones", "meta"})
 
 
 def _repeated(table: str, columns: tuple[str, ...], where: str = "true") -> str:

@@ -25,6 +25,8 @@ def test_choices_are_read_and_changed():
             allowed_origins=["https://shop.example"],
             excluded_referrers=["pay.example"],
             traffic_filters=["address:203.0.113.0/24"],
+            respect_gpc=False,
+            respect_dnt=True,
         )
         assert changed.to_dict() == {
             "lenientOptionalFields": True,
@@ -35,6 +37,8 @@ def test_choices_are_read_and_changed():
             "allowedOrigins": ["https://shop.example"],
             "excludedReferrers": ["pay.example"],
             "trafficFilters": ["address:203.0.113.0/24"],
+            "respectGpc": False,
+            "respectDnt": True,
             "currency": "EUR",
             "timezone": "UTC",
         }

@@ -18,6 +18,8 @@ DEFAULTS = {
     "allowedOrigins": [],
     "excludedReferrers": [],
     "trafficFilters": [],
+    "respectGpc": True,
+    "respectDnt": False,
     "currency": "EUR",
     "timezone": "UTC",
 }

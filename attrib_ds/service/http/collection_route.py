@@ -1,0 +1,144 @@
+"""The collection route: stores the hits of tracking scripts and pixels (G-189)."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import Response
+
+from attrib_ds.contract.hits import read_hit
+from attrib_ds.errors import Unavailable
+from attrib_ds.service.collection.pending_hits import pending_hit
+from attrib_ds.service.collection.traffic_filters import captures_address
+from attrib_ds.service.http import bodies, rate_limits
+from attrib_ds.service.http.client_addresses import address_of_client, network_of
+from attrib_ds.service.http.error_responses import HttpError
+from attrib_ds.service.http.rate_limits import Claim
+from attrib_ds.service.http.senders import check_page
+from attrib_ds.service.http.single_events import Arrivals
+from attrib_ds.service.store.ids import new_uuid
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+    from starlette.requests import Request
+
+    from attrib_ds.contract.hits import CollectHit
+    from attrib_ds.service.http.body_memory import BodyBudget
+    from attrib_ds.service.http.projects import Projects
+    from attrib_ds.service.http.server_options import ServerOptions
+    from attrib_ds.service.http.thread_pool import ThreadPool
+    from attrib_ds.service.store.settings import ProjectSettings
+
+PATH: Final = b"/c"
+METHODS: Final = ("GET", "POST")
+_MOST_BYTES: Final = 16 * 1024
+_LONGEST_AGENT: Final = 1_024
+#: A transparent image of one pixel.
+_PIXEL: Final = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+_PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
+
+
+class CollectionRoute:
+    """Stores hits; a request takes no thread while its hit waits for the writer.
+
+    Parameters
+    ----------
+    projects : Projects
+        Projects of the server.
+    pool : ThreadPool
+        Threads that open projects; counts the requests.
+    budget : BodyBudget
+        Memory for request bodies.
+    options : ServerOptions
+        Rate limits and trusted proxies.
+    """
+
+    def __init__(
+        self, projects: Projects, *, pool: ThreadPool, budget: BodyBudget, options: ServerOptions
+    ) -> None:
+        self._projects = projects
+        self._pool = pool
+        self._budget = budget
+        self._limits = options.rate_limits
+        self._trusted_proxies = options.trusted_proxies
+        self._buckets = rate_limits.Buckets()
+        self._arrivals = Arrivals()
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request once its hit is durable.
+
+        Parameters
+        ----------
+        request : starlette.requests.Request
+            GET with the members of the hit in its query, for a pixel; or POST with a JSON body of any content
+            type, since browsers send text/plain to other origins without asking first.
+
+        Raises
+        ------
+        HttpError, AttribError
+            If a check fails or the hit cannot be stored; then nothing is stored.
+        """
+        if request.method == "HEAD":
+            return _pixel()
+        address = address_of_client(request, self._trusted_proxies)
+        self._count(request, by_address=network_of(address))
+        hit = await self._read(request)
+        service = self._projects.find_open(hit.projectId)
+        if service is None:
+            service = await self._pool.run_or_reject(self._projects.get, hit.projectId)
+        settings = service.cached_settings()
+        if settings is None:
+            settings = await self._pool.run_or_reject(service.settings)
+        check_page(
+            request.headers, settings, ingest_key=hit.ingestKey or request.headers.get("x-ingest-key", "")
+        )
+        self._count(request, project_id=hit.projectId)
+        with self._pool.admission():
+            future = service.start_hit(_record(hit, request.headers, settings, address))
+            if future is None:
+                raise Unavailable("the project is being restored or opened again; try again later")
+            await self._arrivals.wait(future, None, None)
+        return _pixel() if request.method == "GET" else Response(status_code=202)
+
+    async def _read(self, request: Request) -> CollectHit:
+        query = bodies.parse_query(request.scope["query_string"])
+        if request.method == "GET":
+            # A pixel is on the page that it counts.
+            page = {"pageUrl": request.headers["referer"]} if "referer" in request.headers else {}
+            return read_hit(page | query, is_query=True)
+        with self._budget.request(has_token=False) as memory:
+            content = await bodies.read(request, most_bytes=_MOST_BYTES, memory=memory)
+            return read_hit(bodies.parse(content) or {})
+
+    def _count(self, request: Request, *, by_address: str = "", project_id: str = "") -> None:
+        """Count a request of its address, or a hit of its project."""
+        if self._limits is None:
+            return
+        limit = self._limits.hits if project_id else self._limits.hits_by_address
+        claim = Claim(limit, project_id or by_address)
+        quotas = self._buckets.take([claim])
+        request.state.headers = rate_limits.headers(quotas)
+        if any(quota.seconds_to_wait for quota in quotas):
+            raise HttpError(429, headers=rate_limits.headers(quotas))
+
+
+def _record(hit: CollectHit, headers: Headers, settings: ProjectSettings, address: str) -> dict[str, Any]:
+    id = (hit.hitId or new_uuid()).lower()
+    is_refused = (settings.respect_gpc and headers.get("sec-gpc") == "1") or (
+        settings.respect_dnt and headers.get("dnt") == "1"
+    )
+    # Without an id that the browser may keep, the hit is a visitor of its own (G-200).
+    tracker_id = None if is_refused and hit.isPersistent else hit.trackerId
+    return pending_hit(
+        hit,
+        id=id,
+        tracker_id=tracker_id or f"hit.{id}",
+        user_agent=headers.get("user-agent", "")[:_LONGEST_AGENT],
+        is_bot=any("prefetch" in headers.get(name, "").lower() for name in _PREFETCH),
+        address=address if captures_address(settings.traffic_filters, address) else None,
+    )
+
+
+def _pixel() -> Response:
+    return Response(_PIXEL, media_type="image/gif")

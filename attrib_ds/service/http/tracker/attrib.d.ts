@@ -1,0 +1,42 @@
+/** What t.js puts into a page. */
+interface Attrib {
+  /** The tracker id of now, for events that a server sends; it may change when consent is given or withdrawn. */
+  trackerId(): string;
+  /** Give consent to keep the tracker id in a cookie, or withdraw it, which removes the cookie. */
+  consent(granted: boolean): void;
+  /** Send an event of this browser; returns its nonce. */
+  event(type: string, data?: Record<string, unknown>, options?: { nonce?: string; date?: string }): string;
+  /** Make calls, such as ["event", "order", {...}]; an array in its place collects them until the script is there. */
+  push(...calls: [keyof Attrib, ...unknown[]][]): void;
+}
+
+interface Hit {
+  projectId: string;
+  hitId: string;
+  hitType: string;
+  pageUrl: string;
+  referrer: string;
+  timezoneOffset: number;
+  date: string;
+}
+
+interface Message {
+  url: string;
+  body: () => string;
+  headers?: Record<string, string>;
+  attempts: number;
+  timer?: number;
+}
+
+interface Window {
+  attrib?: Attrib | [keyof Attrib, ...unknown[]][];
+  dataLayer?: unknown[];
+}
+
+interface Navigator {
+  globalPrivacyControl?: boolean;
+}
+
+interface Document {
+  prerendering?: boolean;
+}

@@ -1,0 +1,279 @@
+/// <reference path="./attrib.d.ts" />
+/**
+ * Measures the page views of a website. Served at /t.js; the how-to "Measure a site" describes its use.
+ *
+ * Nothing is kept in the browser before consent: until then the tracker id is in memory and ends with the page.
+ */
+(function () {
+  "use strict";
+  const script = /** @type {HTMLScriptElement | null} */ (document.currentScript);
+  if (!script || !script.dataset.project || (window.attrib && "trackerId" in window.attrib)) return;
+  const { project, key, domain, consent, gpc, dnt } = script.dataset;
+  const base = script.src.replace(/[^/]*$/, "");
+  const cookie = "attrib-" + project;
+  const refuses =
+    (navigator.globalPrivacyControl && gpc !== "ignore") || (navigator.doNotTrack === "1" && dnt === "respect");
+  // Thirteen months.
+  const LIFETIME = 34128000;
+  const LONGEST_URL = 4096;
+  const MOST_ATTEMPTS = 5;
+  const MOST_SECONDS = 60;
+  const MOST_WAIT = 2000;
+
+  let id = newId();
+  let isStored = false;
+  let isGranted = consent === "granted";
+  // URL of the page view that was counted last.
+  let shown = "";
+  /** @type {Hit | undefined} */
+  let landing;
+  /** Page views that wait for the answer of a consent banner.
+   * @type {Hit[] | undefined} */
+  let held;
+  let isDenied = false;
+  let wait = 0;
+  /** Messages that the service has not accepted yet.
+   * @type {Set<Message>} */
+  const waiting = new Set();
+
+  /** Call a function; an error must not reach the page.
+   * @template T @param {() => T} work @returns {T | undefined} */
+  function safely(work) {
+    try {
+      return work();
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** @returns {string} a random UUID, also on pages without TLS */
+  function newId() {
+    if (crypto.randomUUID) return crypto.randomUUID();
+    return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
+      (+digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (+digit / 4)))).toString(16),
+    );
+  }
+
+  /** @returns {string | undefined} the stored tracker id */
+  function readCookie() {
+    // Pages in a sandbox have no cookies.
+    return safely(() => (document.cookie.match("(?:^|; )" + cookie + "=([\\w-]{36})(?:;|$)") || [])[1]);
+  }
+
+  /** @param {string} value @param {number} seconds */
+  function writeCookie(value, seconds) {
+    const where = (domain ? "; Domain=" + domain : "") + (location.protocol === "https:" ? "; Secure" : "");
+    safely(() => (document.cookie = `${cookie}=${value}; Path=/; Max-Age=${seconds}; SameSite=Lax${where}`));
+  }
+
+  function grant() {
+    isGranted = true;
+    if (isStored || refuses) return;
+    const earlier = readCookie();
+    isStored = true;
+    if (earlier) {
+      id = earlier;
+      // A visitor who has come back: their session needs the page that names its campaign.
+      if (landing) sendHit({ ...landing, hitId: newId() });
+    }
+    landing = undefined;
+    writeCookie(id, LIFETIME);
+  }
+
+  /** @param {boolean} forgets whether the stored id is removed */
+  function deny(forgets) {
+    isGranted = false;
+    if (forgets) writeCookie("", 0);
+    if (isStored) id = newId();
+    isStored = false;
+  }
+
+  /** Hear one entry of the data layer: gtag("consent", "default" | "update", {...}).
+   * @param {any} entry @param {boolean} isLast whether no other entry is known */
+  function hear(entry, isLast) {
+    if (!entry || entry[0] !== "consent" || !entry[2]) return;
+    const { analytics_storage: state, region, wait_for_update: time } = entry[2];
+    const isUpdate = entry[1] === "update";
+    if (state === "denied") {
+      isDenied = true;
+      deny(isUpdate);
+      if (isUpdate) release();
+      else wait = Math.max(wait, Math.min(+time || 0, MOST_WAIT));
+    } else if (state === "granted" && (isUpdate || (!region && !isDenied))) {
+      // A default of one region is not known to be that of the visitor; a denial counts everywhere.
+      isGranted = true;
+      if (isLast || isUpdate) answer();
+    }
+  }
+
+  /** Act on what the visitor has chosen. */
+  function answer() {
+    if (isGranted) grant();
+    release();
+  }
+
+  /** Hear the entries of the data layer so far, and those to come. */
+  function listen() {
+    const layer = window.dataLayer;
+    if (!Array.isArray(layer) || "attrib" in layer.push) return;
+    layer.slice().forEach((entry) => hear(entry, false));
+    if (isGranted) answer();
+    const push = layer.push;
+    layer.push = Object.assign(
+      /** @param {unknown[]} entries */
+      function (...entries) {
+        safely(() => entries.forEach((entry) => hear(entry, true)));
+        return push.apply(layer, entries);
+      },
+      { attrib: true },
+    );
+  }
+
+  /** Send a message until it is accepted, a bounded number of times.
+   * @param {Message} message */
+  function send(message) {
+    waiting.add(message);
+    message.timer = undefined;
+    message.attempts += 1;
+    fetch(message.url, {
+      method: "POST",
+      body: message.body(),
+      keepalive: true,
+      credentials: "omit",
+      headers: message.headers,
+    }).then(
+      (response) => {
+        if (response.status === 429 || response.status >= 500) retry(message, response.headers.get("Retry-After"));
+        else waiting.delete(message);
+      },
+      () => retry(message, null),
+    );
+  }
+
+  /** @param {Message} message @param {string | null} seconds */
+  function retry(message, seconds) {
+    if (!waiting.has(message)) return;
+    if (message.attempts >= MOST_ATTEMPTS) {
+      waiting.delete(message);
+      return;
+    }
+    const pause = Math.min(Math.max(Number(seconds) || 0, 2 ** (message.attempts - 1)), MOST_SECONDS);
+    message.timer = setTimeout(() => safely(() => send(message)), pause * 1000);
+  }
+
+  /** Send without waiting what a closing page would lose; a request under way goes on by itself. */
+  function flush() {
+    release();
+    for (const message of waiting) {
+      if (message.timer === undefined) continue;
+      clearTimeout(message.timer);
+      if (message.headers || !navigator.sendBeacon(message.url, message.body())) send(message);
+      waiting.delete(message);
+    }
+  }
+
+  /** @param {Hit} hit */
+  function sendHit(hit) {
+    const sent = { ...hit, trackerId: id, isPersistent: isStored, ingestKey: key };
+    // The difference of both times of the browser's clock counts, so that the clock may be wrong.
+    const body = () => JSON.stringify({ ...sent, sentAt: new Date().toISOString() });
+    if (!isStored) landing = landing || hit;
+    send({ url: base + "c", body, attempts: 0 });
+  }
+
+  /** Send the page views that wait; further ones do not. */
+  function release() {
+    const hits = held || [];
+    held = undefined;
+    wait = 0;
+    hits.forEach(sendHit);
+  }
+
+  /** Count a page view, unless the page was counted already.
+   * @param {string} page its URL */
+  function show(page = location.href) {
+    const url = page.split("#")[0];
+    if (url === shown) return;
+    const now = new Date();
+    const hit = {
+      projectId: String(project),
+      hitId: newId(),
+      hitType: "pageview",
+      pageUrl: page.slice(0, LONGEST_URL),
+      referrer: (shown || document.referrer).slice(0, LONGEST_URL),
+      timezoneOffset: now.getTimezoneOffset(),
+      date: now.toISOString(),
+    };
+    shown = url;
+    if (held) held.push(hit);
+    else sendHit(hit);
+  }
+
+  /** Count the page that the present URL has replaced another one by; a tidied query makes no other page. */
+  function showReplaced() {
+    const url = location.href.split("#")[0];
+    if (url.split("?")[0] === shown.split("?")[0]) shown = url;
+    else show();
+  }
+
+  /** @param {"pushState" | "replaceState"} name @param {() => void} work */
+  function watch(name, work) {
+    const original = history[name];
+    history[name] = function (...values) {
+      original.apply(this, values);
+      safely(work);
+    };
+  }
+
+  function start() {
+    if (refuses && readCookie()) writeCookie("", 0);
+    listen();
+    addEventListener("load", () => safely(listen));
+    if (isGranted || (!isDenied && readCookie())) grant();
+    if (wait && !isStored) {
+      held = [];
+      setTimeout(() => safely(release), wait);
+    }
+    // A page may have changed its URL before the script was loaded: the one that was opened has the campaign.
+    const opened = safely(() => performance.getEntriesByType("navigation")[0].name);
+    show(opened);
+    showReplaced();
+    watch("pushState", () => show());
+    watch("replaceState", showReplaced);
+    addEventListener("popstate", () => safely(() => show()));
+    addEventListener("pagehide", () => safely(flush));
+    addEventListener("pageshow", (event) => {
+      // The browser shows a page again that it had kept.
+      if (event.persisted) {
+        shown = "";
+        safely(() => show());
+      }
+    });
+  }
+
+  /** @type {Attrib} */
+  const attrib = {
+    trackerId: () => id,
+    consent: (granted) => {
+      safely(() => (granted ? grant() : deny(true)));
+      safely(release);
+    },
+    event: (type, data = {}, { nonce = newId(), date } = {}) => {
+      safely(() => {
+        const sent = { projectId: project, eventType: type, trackerId: id, nonce, data, eventDate: date };
+        const body = JSON.stringify(sent);
+        const headers = key ? { "X-Ingest-Key": key } : undefined;
+        send({ url: base + "api/v1/events", body: () => body, headers, attempts: 0 });
+      });
+      return nonce;
+    },
+    push: (...calls) => {
+      for (const [name, ...values] of calls) safely(() => /** @type {any} */ (attrib)[name](...values));
+    },
+  };
+  const early = window.attrib;
+  window.attrib = attrib;
+  if (Array.isArray(early)) attrib.push(...early);
+  if (document.prerendering) document.addEventListener("prerenderingchange", () => safely(start), { once: true });
+  else safely(start);
+})();

@@ -1,0 +1,277 @@
+"""The collection route: what it stores, what it refuses, and that a refusal stores nothing."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from datetime import timedelta
+from urllib.parse import urlencode
+
+import duckdb
+import pytest
+from support.http_caller import Caller
+
+import attrib_ds as at
+from attrib_ds import instants
+from attrib_ds.service.collection.hit_intake import HitIntake
+from attrib_ds.service.http.client_addresses import parse_proxies
+from attrib_ds.service.http.rate_limits import RateLimit
+from attrib_ds.service.http.server import running
+from attrib_ds.service.http.server_options import RateLimits, ServerOptions
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
+PAGE = "https://shop.example/boots?utm_source=google&utm_medium=cpc&utm_campaign=spring"
+PIXEL = b"GIF89a\x01\x00\x01\x00"
+
+
+def uuid(number):
+    return f"00000000-0000-4000-8000-{number:012}"
+
+
+def hit(number=1, **members):
+    return {"projectId": "shop", "hitId": uuid(number), "trackerId": "t-1", "pageUrl": PAGE, **members}
+
+
+@pytest.fixture
+def home(tmp_path):
+    at.connect("shop", path=tmp_path / "shop.duckdb").close()
+    return tmp_path
+
+
+def posting(url):
+    def post(body, method="POST", path="/c", **headers):
+        content = body if isinstance(body, str | bytes) or body is None else json.dumps(body)
+        return Caller(url)(method, path, content, **{"User_Agent": FIREFOX, **headers})
+
+    return post
+
+
+def change_settings(home, **settings):
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        at.admin.update_settings(shop, **settings)
+
+
+def rows(home, query, *, project="shop"):
+    """Rows of a project once its server has stopped, which has put all hits into sessions."""
+    with closing(duckdb.connect(home / f"{project}.duckdb", read_only=True)) as connection:
+        return connection.execute(query).fetchall()
+
+
+HITS = 'SELECT id, trackerId, isBot, userAgent, "pageUrl.pathname" FROM hits ORDER BY serverDate, id'
+
+
+def serving(home, **options):
+    return running(home, options=ServerOptions(**{"rate_limits": None, **options}))
+
+
+def test_a_hit_becomes_a_session_with_the_node_of_its_campaign(home):
+    with serving(home) as url:
+        post = posting(url)
+        reply = post(hit(), Content_Type="text/plain;charset=UTF-8", Origin="https://shop.example")
+        assert (reply.status, reply.content) == (202, b"")
+        assert reply.headers["Access-Control-Allow-Origin"] == "*"
+        assert reply.headers["Cache-Control"] == "no-store"
+        # The same hit again, as after a broken connection.
+        assert post(hit()).status == 202
+        assert post(hit(2, pageUrl="https://shop.example/till", referrer=PAGE)).status == 202
+    assert rows(home, HITS) == [
+        (uuid(1), "t-1", False, FIREFOX, "/boots"),
+        (uuid(2), "t-1", False, FIREFOX, "/till"),
+    ]
+    assert rows(home, "SELECT firstHitId, hitCount, nodeId FROM interactions") == [
+        (uuid(1), 2, "google/cpc/spring")
+    ]
+    assert rows(home, "SELECT count(*) FROM pending_hits") == [(0,)]
+
+
+@pytest.mark.slow
+def test_a_repeated_hit_of_an_earlier_session_is_left_out(home):
+    for _ in range(2):
+        with serving(home) as url:
+            assert posting(url)(hit()).status == 202
+    assert rows(home, "SELECT id FROM hits") == [(uuid(1),)]
+    assert rows(home, "SELECT hitCount FROM interactions") == [(1,)]
+
+
+def test_the_pixel_counts_a_page_without_a_script(home):
+    query = urlencode({"projectId": "shop", "timezoneOffset": "-60"})
+    with serving(home) as url:
+        post = posting(url)
+        for _ in range(2):
+            reply = post(None, "GET", f"/c?{query}", Referer="https://shop.example/till")
+            assert (reply.status, reply.headers["Content-Type"]) == (200, "image/gif")
+            assert reply.headers["Cache-Control"] == "no-store"
+            assert reply.content.startswith(PIXEL)
+        # A request for the headers alone counts nothing.
+        assert post(None, "HEAD", f"/c?{query}", Referer="https://shop.example/till").status == 200
+    stored = rows(home, 'SELECT id, trackerId, timezoneOffset, "pageUrl.pathname" FROM hits')
+    assert [row[1:] for row in stored] == [(f"hit.{id}", -60.0, "/till") for id, *_ in stored]
+    assert rows(home, "SELECT hitCount FROM interactions") == [(1,), (1,)]
+
+
+@pytest.mark.slow
+def test_g189_the_clock_of_the_browser_may_be_wrong(home):
+    with serving(home) as url:
+        post = posting(url)
+        before = instants.now()
+        # Viewed twenty minutes before it was sent, by a clock that stands in 1985.
+        viewed = {"date": "1985-01-01T00:00:00Z", "sentAt": "1985-01-01T00:20:00Z"}
+        assert post(hit(1, **viewed)).status == 202
+        assert post(hit(2, date=viewed["sentAt"], sentAt=viewed["date"])).status == 202
+        assert post(hit(3, date=viewed["date"])).status == 202
+        after = instants.now()
+    dates = dict(rows(home, "SELECT id, serverDate FROM hits"))
+    before, after = instants.naive(before), instants.naive(after)
+    assert before <= dates[uuid(1)] + timedelta(minutes=20) <= after
+    assert before <= dates[uuid(2)] <= after
+    assert before <= dates[uuid(3)] <= after
+
+
+@pytest.mark.slow
+def test_bots_are_kept_and_marked(home):
+    with serving(home) as url:
+        post = posting(url)
+        assert post(hit(1, trackerId="a"), User_Agent="Googlebot/2.1").status == 202
+        assert post(hit(2, trackerId="b"), User_Agent="").status == 202
+        assert post(hit(3, trackerId="c"), Sec_Purpose="prefetch;prerender").status == 202
+        assert post(hit(4, trackerId="d")).status == 202
+    found = dict(rows(home, "SELECT trackerId, isBot FROM hits"))
+    assert found == {"a": True, "b": True, "c": True, "d": False}
+
+
+@pytest.mark.slow
+def test_a_traffic_filter_by_address_captures_hits(home):
+    change_settings(home, traffic_filters=["address:203.0.113.0/24"])
+    with serving(home, trusted_proxies=(parse_proxies("127.0.0.1"),)) as url:
+        post = posting(url)
+        assert post(hit(1, trackerId="a"), X_Forwarded_For="203.0.113.7").status == 202
+        assert post(hit(2, trackerId="b"), X_Forwarded_For="198.51.100.7").status == 202
+    found = dict(rows(home, "SELECT firstHitId, trafficFilterId FROM interactions"))
+    assert found == {uuid(1): "address:203.0.113.0/24", uuid(2): None}
+
+
+def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_applied(home, monkeypatch):
+    change_settings(home, traffic_filters=["address:203.0.113.0/24", "hostname:test.shop.example"])
+    # Accepted hits stay pending.
+    monkeypatch.setattr(HitIntake, "_process", lambda intake: setattr(intake, "_due_at", None))
+    with serving(home, trusted_proxies=(parse_proxies("127.0.0.1"),)) as url:
+        post = posting(url)
+        assert post(hit(1)).status == 202
+        assert post(hit(2), X_Forwarded_For="198.51.100.7").status == 202
+        assert post(hit(3), X_Forwarded_For="203.0.113.7").status == 202
+    found = dict(rows(home, "SELECT id, address FROM pending_hits"))
+    assert found == {uuid(1): None, uuid(2): None, uuid(3): "203.0.113.7"}
+
+
+@pytest.mark.slow
+def test_g200_a_lasting_id_is_not_stored_against_the_signal_of_the_browser(tmp_path):
+    cases = {
+        "by-default": ({}, "Sec_GPC", False),
+        "gpc-ignored": ({"respect_gpc": False}, "Sec_GPC", True),
+        "dnt-by-default": ({}, "DNT", True),
+        "dnt-respected": ({"respect_dnt": True}, "DNT", False),
+    }
+    for project, (settings, *_) in cases.items():
+        with at.connect(project, path=tmp_path / f"{project}.duckdb") as opened:
+            at.admin.update_settings(opened, **settings)
+    with serving(tmp_path) as url:
+        post = posting(url)
+        for project, (_, header, _) in cases.items():
+            assert post(hit(1, projectId=project), **{header: "1"}).status == 202
+            of_page = hit(2, projectId=project, trackerId="of-this-page", isPersistent=False)
+            assert post(of_page, **{header: "1"}).status == 202
+    for project, (_, _, is_kept) in cases.items():
+        assert dict(rows(tmp_path, "SELECT id, trackerId FROM hits", project=project)) == {
+            uuid(1): "t-1" if is_kept else f"hit.{uuid(1)}",
+            uuid(2): "of-this-page",
+        }
+
+
+REFUSED = {
+    "no JSON": b"{",
+    "an array": [hit()],
+    "text": '"hit"',
+    "no body": b"",
+    "no project": {"pageUrl": PAGE},
+    "no page": {"projectId": "shop"},
+    "no URL": hit(pageUrl="boots"),
+    "a long URL": hit(pageUrl="https://shop.example/" + "a" * 4_096),
+    "a URL with a space": hit(pageUrl="https://shop.example/a b"),
+    "an object as URL": hit(pageUrl={"href": PAGE}),
+    "a hit id that is no UUID": hit(hitId="1"),
+    "a number as hit id": hit(hitId=1),
+    "a long tracker id": hit(trackerId="a" * 129),
+    "an empty tracker id": hit(trackerId=""),
+    "a lone surrogate": json.dumps(hit()).replace("t-1", "\\ud800").encode(),
+    "NUL": hit(referrer="https://\0"),
+    "an infinite offset": json.dumps(hit(timezoneOffset=0)).replace(": 0}", ": 1e400}").encode(),
+    "a huge offset": json.dumps(hit(timezoneOffset=0)).replace(": 0}", f": 1{'0' * 400}}}").encode(),
+    "NaN": json.dumps(hit(timezoneOffset=0)).replace(": 0}", ": NaN}").encode(),
+    "a boolean as offset": hit(timezoneOffset=True),
+    "a day that is none": hit(date="2025-02-30T00:00:00Z"),
+    "a number as date": hit(date=20250101),
+    "a late hit": hit(date="2025-01-01T00:00:00Z", sentAt="2025-01-08T00:00:01Z"),
+    "text as flag": hit(isPersistent="false"),
+    "a short key": hit(ingestKey="k"),
+    "deep nesting": b'{"projectId":' * 1_000,
+}
+
+
+def test_an_invalid_hit_is_refused_with_its_reason_and_stores_nothing(home):
+    with serving(home) as url:
+        post = posting(url)
+        for case, body in REFUSED.items():
+            reply = post(body)
+            assert reply.status == 400, (case, reply.content)
+            assert reply.json()["message"], case
+        assert post(hit(pageUrl="boots")).json()["message"] == (
+            "/pageUrl: 'boots' is not allowed; expected a URL of at most 4,096 characters, such as "
+            "'https://shop.example/'"
+        )
+        reply = post(None, "GET", "/c?projectId=shop&pageUrl=https://shop.example/&timezoneOffset=x")
+        assert (reply.status, reply.json()["details"][0]["field"]) == (400, "timezoneOffset")
+        assert post(b"{" + b" " * 20_000).status == 413
+        assert post(hit(projectId="gone")).status == 404
+        assert post(hit(), "PUT").status == 405
+        assert post(None, "OPTIONS").headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+    assert rows(home, "SELECT count(*) FROM hits") == [(0,)]
+    assert rows(home, "SELECT count(*) FROM pending_hits") == [(0,)]
+
+
+def test_keys_and_origins_of_the_project_hold_for_hits(home):
+    key = "k" * 16
+    change_settings(home, ingest_keys=[key], allowed_origins=["https://shop.example"])
+    with serving(home) as url:
+        post = posting(url)
+        assert post(hit(1), Origin="https://shop.example").status == 401
+        assert post(hit(2, ingestKey="x" * 16), Origin="https://shop.example").status == 401
+        assert post(hit(3, ingestKey=key), Origin="https://shop.example.evil").status == 403
+        assert post(hit(4, ingestKey=key)).status == 403
+        assert post(hit(5, ingestKey=key), Origin="https://shop.example").status == 202
+        assert post(hit(6), Origin="https://shop.example", X_Ingest_Key=key).status == 202
+        # An image has no origin, but a referrer.
+        pixel = f"/c?projectId=shop&ingestKey={key}&hitId={uuid(7)}"
+        assert post(None, "GET", pixel, Referer="https://shop.example/till").status == 200
+        assert post(None, "GET", pixel, Referer="https://other.example/").status == 403
+    assert {id for (id,) in rows(home, "SELECT id FROM hits")} == {uuid(5), uuid(6), uuid(7)}
+
+
+@pytest.mark.slow
+def test_a_token_that_events_need_is_not_asked_of_pages(home):
+    change_settings(home, require_token_for_events=True)
+    with serving(home) as url:
+        assert posting(url)(hit()).status == 202
+
+
+@pytest.mark.slow
+def test_hits_have_rate_limits_of_their_own(home):
+    limits = RateLimits(hits_by_address=RateLimit("hits-by-address", 2, 36_000))
+    with serving(home, rate_limits=limits) as url:
+        post = posting(url)
+        assert [post(hit(number)).status for number in (1, 2, 3)] == [202, 202, 429]
+        assert int(post(hit(4)).headers["Retry-After"]) > 1
+    limits = RateLimits(hits=RateLimit("hits", 1, 36_000))
+    with serving(home, rate_limits=limits) as url:
+        post = posting(url)
+        assert [post(hit(number)).status for number in (5, 6)] == [202, 429]
+    assert {id for (id,) in rows(home, "SELECT id FROM hits")} == {uuid(1), uuid(2), uuid(5)}

@@ -1,0 +1,370 @@
+"""The tracking script in a real browser, on a site of another origin."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import threading
+import time
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import duckdb
+import pytest
+
+import attrib_ds as at
+from attrib_ds.service.http.server import running
+from attrib_ds.service.http.server_options import ServerOptions
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+TIMEOUT = 30
+CAMPAIGN = "?utm_source=google&utm_medium=cpc&utm_campaign=spring"
+DENIED = """
+window.dataLayer = window.dataLayer || [];
+function gtag() { dataLayer.push(arguments); }
+gtag("consent", "default", {analytics_storage: "denied"});
+"""
+#: What a consent banner does on each page of a visitor who has agreed before.
+AGREED = DENIED.replace('"denied"}', '"denied", wait_for_update: 2000}') + (
+    'setTimeout(() => gtag("consent", "update", {analytics_storage: "granted"}), 50);'
+)
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+
+
+@contextlib.contextmanager
+def site(answer):
+    """Serve a website; ``answer`` takes a path and returns status, headers and content."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.respond(*answer(self.path, None))
+
+        def do_POST(self):
+            self.respond(*answer(self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def respond(self, status, headers, content):
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def html(script, head="", options=""):
+    tag = f'<script async src="{script}" data-project="shop" {options}></script>'
+    return f"<!DOCTYPE html><title>Shop</title><script>{head}</script>{tag}<h1>Shop</h1>".encode()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium):
+    context = chromium.new_context()
+    context.set_default_timeout(TIMEOUT * 1_000)
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    yield page
+    assert page.problems == []
+    context.close()
+
+
+def wait_until(is_true):
+    deadline = time.monotonic() + TIMEOUT
+    while not is_true():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.05)
+
+
+class Recorder:
+    """A website that serves the script itself and records what the script sends."""
+
+    def __init__(self, script, heads=(), options=""):
+        self.script, self.heads, self.options = script, dict(heads), options
+        self.sent = []
+        self.statuses = []
+
+    def __call__(self, path, body):
+        if path == "/t.js":
+            return 200, {"Content-Type": "text/javascript"}, self.script
+        if body is not None:
+            self.sent.append((path, json.loads(body)))
+            status = self.statuses.pop(0) if self.statuses else 202
+            return status, {"Access-Control-Allow-Origin": "*", "Retry-After": "1"}, b""
+        if path == "/favicon.ico":
+            return 404, {}, b""
+        head = self.heads.get(path.partition("?")[0], "")
+        return 200, {"Content-Type": "text/html"}, html("/t.js", head, self.options)
+
+    @property
+    def hits(self):
+        return [body for path, body in self.sent if path == "/c"]
+
+
+@pytest.fixture(scope="module")
+def script():
+    from attrib_ds.service.http.tracker import tracking_script
+
+    return tracking_script().content
+
+
+def test_from_a_campaign_link_to_the_interaction_of_an_event(page, tmp_path):
+    file = tmp_path / "shop.duckdb"
+    with at.connect("shop", path=file) as shop:
+        at.create_event_type(shop, "order", name="Order")
+    with running(tmp_path, options=ServerOptions(rate_limits=None)) as url:
+        heads = {"/": DENIED, "/till": AGREED}
+
+        def answer(path, _):
+            content = html(f"{url}/t.js", heads.get(path.partition("?")[0], ""))
+            return 200, {"Content-Type": "text/html"}, content
+
+        with site(answer) as shop_url:
+            with page.expect_response(f"{url}/c") as accepted:
+                page.goto(f"{shop_url}/{CAMPAIGN}")
+            assert accepted.value.status == 202
+            assert page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"
+            with page.expect_response(f"{url}/c"):
+                page.evaluate("history.pushState({}, '', '/boots')")
+            tracker_id = page.evaluate("attrib.trackerId()")
+            page.evaluate("gtag('consent', 'update', {analytics_storage: 'granted'})")
+            assert page.evaluate("document.cookie") == f"attrib-shop={tracker_id}"
+            with page.expect_response(f"{url}/c"):
+                page.evaluate("location.assign('/till')")
+            assert page.evaluate("attrib.trackerId()") == tracker_id
+            with page.expect_response(f"{url}/api/v1/events") as accepted:
+                nonce = page.evaluate("attrib.event('order', {total: 10})")
+            assert accepted.value.status == 200
+    with closing(duckdb.connect(file, read_only=True)) as connection:
+        sessions = connection.execute("SELECT nodeId, hitCount, isBot, userId FROM interactions").fetchall()
+        pages = connection.execute(
+            'SELECT "pageUrl.pathname", referrer FROM hits ORDER BY serverDate'
+        ).fetchall()
+        events = connection.execute(
+            "SELECT userId FROM events JOIN raw_events USING (_id) WHERE nonce = ?", [nonce]
+        ).fetchall()
+    # Headless Chromium is a bot by its user agent.
+    ((node, count, is_bot, user),) = sessions
+    assert (node, count, is_bot) == ("google/cpc/spring", 3, True)
+    assert pages == [("/", ""), ("/boots", f"{shop_url}/{CAMPAIGN}"), ("/till", f"{shop_url}/boots")]
+    assert events == [(user,)]
+
+
+def test_navigation_inside_a_page_is_counted_once(page, script):
+    recorder = Recorder(script)
+    with site(recorder) as url:
+        page.goto(f"{url}/{CAMPAIGN}")
+        wait_until(lambda: len(recorder.hits) == 1)
+        page.evaluate(
+            """
+            history.replaceState({}, "", "/");
+            history.pushState({}, "", "/");
+            location.hash = "#top";
+            history.pushState({}, "", "/boots");
+            history.pushState({}, "", "/boots#size");
+            history.replaceState({}, "", "/boots/red");
+            """
+        )
+        page.go_back()
+        wait_until(lambda: len(recorder.hits) == 4)
+        time.sleep(0.3)
+    assert [(hit["pageUrl"], hit["referrer"]) for hit in recorder.hits] == [
+        (f"{url}/{CAMPAIGN}", ""),
+        (f"{url}/boots", f"{url}/"),
+        (f"{url}/boots/red", f"{url}/boots"),
+        (f"{url}/boots", f"{url}/boots/red"),
+    ]
+    assert len({hit["hitId"] for hit in recorder.hits}) == 4
+    assert {hit["trackerId"] for hit in recorder.hits} == {recorder.hits[0]["trackerId"]}
+    assert {hit["isPersistent"] for hit in recorder.hits} == {False}
+
+
+def test_the_url_that_was_opened_counts_if_a_page_changes_it_before_the_script_is_loaded(page, script):
+    heads = {"/": "history.replaceState({}, '', '/');", "/old": "history.pushState({}, '', '/new');"}
+    recorder = Recorder(script, heads)
+    with site(recorder) as url:
+        page.goto(f"{url}/{CAMPAIGN}")
+        wait_until(lambda: len(recorder.hits) == 1)
+        page.goto(f"{url}/old{CAMPAIGN}")
+        wait_until(lambda: len(recorder.hits) == 3)
+        time.sleep(0.3)
+    assert [hit["pageUrl"] for hit in recorder.hits] == [
+        f"{url}/{CAMPAIGN}",
+        f"{url}/old{CAMPAIGN}",
+        f"{url}/new",
+    ]
+
+
+def test_a_page_in_a_sandbox_is_counted_without_cookies(page, script):
+    recorder = Recorder(script, options='data-consent="granted"')
+    with site(recorder) as url:
+        page.goto(url)
+        page.evaluate('document.body.innerHTML = \'<iframe sandbox="allow-scripts" src="/framed"></iframe>\'')
+        wait_until(lambda: len(recorder.hits) == 2)
+    assert recorder.hits[1]["pageUrl"] == f"{url}/framed"
+
+
+def test_a_visitor_who_comes_back_has_the_campaign_when_consent_comes_later(page, script):
+    recorder = Recorder(script, {"/": DENIED, "/first": "attrib = [['consent', true]]"})
+    with site(recorder) as url:
+        page.goto(f"{url}/first")
+        wait_until(lambda: len(recorder.hits) == 1)
+        known = page.evaluate("attrib.trackerId()")
+        page.goto(f"{url}/{CAMPAIGN}")
+        wait_until(lambda: len(recorder.hits) == 2)
+        assert page.evaluate("attrib.trackerId()") != known
+        page.evaluate("gtag('consent', 'update', {analytics_storage: 'granted'})")
+        wait_until(lambda: len(recorder.hits) == 3)
+    before, after = recorder.hits[1:]
+    assert (after["trackerId"], after["isPersistent"]) == (known, True)
+    assert before["isPersistent"] is False
+    assert after["pageUrl"] == before["pageUrl"] == f"{url}/{CAMPAIGN}"
+    assert after["date"] == before["date"]
+    assert after["hitId"] != before["hitId"]
+
+
+def test_page_views_wait_for_the_consent_banner_a_while(page, script):
+    tidied = AGREED + "setTimeout(() => history.replaceState({}, '', '/'), 20);"
+    recorder = Recorder(script, {"/": tidied, "/first": "attrib = [['consent', true]]"})
+    with site(recorder) as url:
+        page.goto(f"{url}/first")
+        wait_until(lambda: len(recorder.hits) == 1)
+        page.goto(f"{url}/{CAMPAIGN}")
+        wait_until(lambda: len(recorder.hits) == 2)
+        time.sleep(0.3)
+    assert [hit["pageUrl"] for hit in recorder.hits] == [f"{url}/first", f"{url}/{CAMPAIGN}"]
+    assert len({hit["trackerId"] for hit in recorder.hits}) == 1
+    assert [hit["isPersistent"] for hit in recorder.hits] == [True, True]
+
+
+def test_a_banner_that_does_not_answer_holds_page_views_back_for_its_time_only(page, script):
+    recorder = Recorder(script, {"/": DENIED.replace('"denied"}', '"denied", wait_for_update: 300}')})
+    with site(recorder) as url:
+        page.goto(url)
+        wait_until(lambda: len(recorder.hits) == 1)
+        page.goto("about:blank")
+    assert recorder.hits[0]["isPersistent"] is False
+
+
+@pytest.mark.parametrize(
+    ("defaults", "is_stored"),
+    [
+        ('[{analytics_storage: "granted"}]', True),
+        ('[{analytics_storage: "granted", region: ["US"]}]', False),
+        ('[{analytics_storage: "denied", region: ["FR"]}, {analytics_storage: "granted"}]', False),
+        ('[{analytics_storage: "granted"}, {analytics_storage: "denied", region: ["FR"]}]', False),
+        ('[{ad_storage: "granted"}]', False),
+    ],
+)
+def test_defaults_of_consent_mode(page, script, defaults, is_stored):
+    head = f"dataLayer = []; function gtag() {{ dataLayer.push(arguments) }} {defaults}"
+    recorder = Recorder(script, {"/": f"{head}.forEach((each) => gtag('consent', 'default', each));"})
+    with site(recorder) as url:
+        page.goto(url)
+        wait_until(lambda: len(recorder.hits) == 1)
+        assert page.evaluate("document.cookie") == (
+            f"attrib-shop={recorder.hits[0]['trackerId']}" if is_stored else ""
+        )
+    assert recorder.hits[0]["isPersistent"] is is_stored
+
+
+def test_withdrawn_consent_removes_the_cookie_and_the_id(page, script):
+    recorder = Recorder(script, options='data-consent="granted"')
+    with site(recorder) as url:
+        page.goto(url)
+        wait_until(lambda: len(recorder.hits) == 1)
+        before = page.evaluate("attrib.trackerId()")
+        assert page.evaluate("document.cookie") == f"attrib-shop={before}"
+        page.evaluate("attrib.consent(false)")
+        assert page.evaluate("document.cookie") == ""
+        assert page.evaluate("attrib.trackerId()") != before
+
+
+def test_g200_global_privacy_control_keeps_anything_from_being_stored(page, script):
+    recorder = Recorder(script, options='data-consent="granted"')
+    page.add_init_script("Object.defineProperty(navigator, 'globalPrivacyControl', {value: true})")
+    with site(recorder) as url:
+        page.goto(url)
+        page.evaluate("attrib.consent(true)")
+        wait_until(lambda: len(recorder.hits) == 1)
+        assert page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"
+    assert recorder.hits[0]["isPersistent"] is False
+
+
+def test_a_hit_that_is_refused_for_now_is_sent_again(page, script):
+    recorder = Recorder(script)
+    recorder.statuses = [503, 202]
+    with site(recorder) as url:
+        page.goto(url)
+        wait_until(lambda: len(recorder.hits) == 2)
+    first, second = recorder.hits
+    assert first["hitId"] == second["hitId"]
+    assert first["date"] == second["date"]
+    assert first["sentAt"] < second["sentAt"]
+
+
+def test_a_page_that_is_left_sends_what_waits(page, script):
+    recorder = Recorder(script)
+    recorder.statuses = [503]
+    with site(recorder) as url:
+        page.goto(url)
+        wait_until(lambda: len(recorder.hits) == 1)
+        # Let the answer arrive.
+        page.wait_for_timeout(300)
+        page.goto("about:blank")
+        wait_until(lambda: len(recorder.hits) == 2)
+    assert recorder.hits[0]["hitId"] == recorder.hits[1]["hitId"]
+
+
+def test_calls_before_the_script_is_there_are_made_later(page, script):
+    recorder = Recorder(script, {"/": "attrib = [['event', 'order', {total: 10}, {nonce: 'n-1'}]]"})
+    with site(recorder) as url:
+        page.goto(url)
+        wait_until(lambda: len(recorder.sent) == 2)
+    (event,) = [body for path, body in recorder.sent if path == "/api/v1/events"]
+    assert event == {
+        "projectId": "shop",
+        "eventType": "order",
+        "trackerId": recorder.hits[0]["trackerId"],
+        "nonce": "n-1",
+        "data": {"total": 10},
+    }
+
+
+def test_a_service_that_is_gone_does_not_disturb_the_page(page, script):
+    recorder = Recorder(script)
+    with site(recorder) as url:
+        page.goto(url)
+        page.route("**/c", lambda route: route.abort())
+        page.route("**/api/**", lambda route: route.abort())
+        page.evaluate("history.pushState({}, '', '/boots')")
+        page.evaluate("const ring = {}; ring.ring = ring; attrib.event('order', ring)")
+        page.evaluate("attrib.event('order'); attrib.consent(true); attrib.push(['nothing'])")
+        assert page.evaluate("Object.keys(window).filter((name) => name.startsWith('attrib'))") == ["attrib"]
