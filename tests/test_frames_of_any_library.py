@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
+from support.result_frames import FIT, HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
 
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
@@ -298,6 +298,7 @@ CALLS = {
     "load": _load,
     "plots.credits": _plot(at.plots.credits, CREDITS, model="linear"),
     "plots.effects": _plot(at.plots.effects, HAZARD_EFFECTS),
+    "plots.fit": _plot(at.plots.fit, FIT),
     "plots.sensitivity": _plot(at.plots.sensitivity, SENSITIVITY),
     "plots.explanation": _plot(at.plots.explanation, EXPLANATION),
     "plots.funnel": _plot(
@@ -391,7 +392,10 @@ def shown(result):
     return list(result) if isinstance(result, tuple) else [result]
 
 
-@pytest.mark.parametrize("form", FORMS)
+# One of a form and one of the protocol are enough for every run.
+@pytest.mark.parametrize(
+    "form", ["Polars", *(pytest.param(form, marks=pytest.mark.slow) for form in ("Arrow", "stream"))]
+)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_frame_of_any_library_gives_the_same_result(name, form):
     converted = []

@@ -200,6 +200,7 @@ def test_days_beyond_the_calendar(bound, day, zone):
 DIGITS = st.text("0123456789-+:.TZtz /WPDHM ١d", max_size=40)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @settings(deadline=2_000)
 @given(

@@ -30,6 +30,7 @@ def credited(paths, model="linear", column="conversions"):
     return dict(zip(ids, rows[column], strict=True))
 
 
+@pytest.mark.slow
 def test_orders_by_node(shop):
     paths = conversion_paths(shop, event_type="order", statistic="turnover")
     assert credited(paths) == pytest.approx(
@@ -44,6 +45,7 @@ def test_orders_by_node(shop):
     assert "spend" not in credits.columns
 
 
+@pytest.mark.slow
 def test_last_non_direct_knows_direct_by_name_or_channel(shop):
     paths = conversion_paths(shop, event_type="order")
     assert credited(paths, "last_non_direct")["letter"] == 1
@@ -56,6 +58,7 @@ def test_the_number_of_events_is_the_default_statistic(shop):
     assert credits["currency"].isna().all()
 
 
+@pytest.mark.slow
 def test_a_longer_lookback_reaches_further(shop):
     paths = conversion_paths(shop, event_type="order", lookback="90D")
     assert credited(paths, "linear")["letter"] == pytest.approx(1 / 3 + 1)
@@ -74,6 +77,7 @@ def test_only_events_with_a_state(shop):
     assert sum(credited(paths, column="value").values()) == pytest.approx(110)
 
 
+@pytest.mark.slow
 def test_only_events_of_a_period(shop):
     lead = conversion_paths(
         shop, event_type="lead", since="2025-01-06T11:00:00+01:00", until="2025-01-06T10:00:00"
@@ -95,11 +99,13 @@ def test_where_filters_touchpoints_or_events(shop):
         conversion_paths(shop, event_type="order", where="geo.countryCode == 'FR'")
 
 
+@pytest.mark.slow
 def test_nodes_filter_brings_what_is_below(shop):
     paths = conversion_paths(shop, event_type="order", nodes=node("campaignName") == "Brand")
     assert credited(paths) == {"shoes": 1, "boots": 1, None: 1}
 
 
+@pytest.mark.slow
 def test_level_credits_the_ancestor_and_brings_spend(shop):
     paths = conversion_paths(shop, event_type="order", statistic="turnover", level="campaign", **PERIOD)
     worth = {"brand": 70, "letter": 30, "direct": 30, None: 20}
@@ -111,6 +117,7 @@ def test_level_credits_the_ancestor_and_brings_spend(shop):
     assert credits.loc["letter", "roas"] == pytest.approx(3)
 
 
+@pytest.mark.slow
 def test_a_period_without_conversions_or_spend_has_the_columns_of_any_other(shop):
     order = {"event_type": "order", "statistic": "turnover", "level": "campaign"}
     quiet = conversion_paths(shop, **order, since="2031-08-04", until="2031-08-11")
@@ -145,6 +152,7 @@ def test_milestones_are_states(shop):
     assert credited(paths, "w_shaped") == pytest.approx({"shoes": 1 / 3, "letter": 2 / 3})
 
 
+@pytest.mark.slow
 def test_mixed_currencies_stay_apart(shop):
     from attrib_ds import load
 

@@ -249,6 +249,7 @@ def test_spend_stands_beside_credit_in_the_days_of_the_project():
         assert attribute(paths, "linear")["spend"].tolist() == pytest.approx([48.0])
 
 
+@pytest.mark.slow
 def test_results_say_how_they_were_made(shop):
     paths = conversion_paths(
         shop,

@@ -80,6 +80,7 @@ def test_interactions(paris, form):
     assert at.search_interactions(paris, **bounds, sort="startDate")["_id"].tolist() == IDS[1:3]
 
 
+@pytest.mark.slow
 def test_one_bound(paris):
     assert at.search_interactions(paris, since="2025-03-30", sort="startDate")["_id"].tolist() == IDS[1:]
     assert at.search_interactions(paris, until="2025-03-30", sort="startDate")["_id"].tolist() == IDS[:3]

@@ -98,6 +98,7 @@ def anna(project):
     return at.search_users(project, columns=[])["_id"].item()
 
 
+@pytest.mark.slow
 def test_events_of_a_user_have_a_typed_column_per_declared_key(shop):
     events = at.list_user_events(shop, anna(shop), sort="eventDate")
     types = dtype_names(events)
@@ -136,6 +137,7 @@ def test_listed_events_can_be_loaded(shop):
     pd.testing.assert_frame_equal(loaded[values], events[values])
 
 
+@pytest.mark.slow
 def test_users_have_typed_fields_in_frames_chunks_and_files(shop, tmp_path):
     users = at.search_users(shop, columns=USER_KEYS)
     assert dtype_names(users) == USER_COLUMNS

@@ -207,6 +207,7 @@ def test_r106_r227_states_and_statistics_from_frames(orders_shop, orders):
         update_states(orders_shop, states.drop(columns="storageKey"))
 
 
+@pytest.mark.slow
 def test_loaded_events_and_their_insights(shop):
     order = get_event(shop, "00000000-0000-7000-8000-000000000001")
     assert order["attributable"] is True

@@ -65,6 +65,7 @@ def test_sort_limit_and_offset(shop):
     assert number(search_interactions(shop, offset=99)) == []
 
 
+@pytest.mark.slow
 def test_bounds_are_inclusive_and_compare_instants(shop):
     at_once = {"since": "2025-01-02T11:00:00+01:00", "until": "2025-01-02T10:00:00"}
     assert number(search_interactions(shop, **at_once)) == [4]
@@ -115,6 +116,7 @@ def test_insights_count_by_group_and_interval(shop):
     assert nothing.dtypes.to_dict() == months.drop(columns="is_partial").dtypes.to_dict()
 
 
+@pytest.mark.slow
 def test_insights_follow_the_calendar_of_a_time_zone(shop):
     # Ten in the morning UTC is the evening of the same day in Tokyo, and the next day's small hours in Kiritimati.
     utc = interaction_insights(

@@ -140,6 +140,7 @@ def test_values_may_be_text_and_spaces_are_left_out(shop):
     assert values.set_index("currency")["value"].to_dict() == {"EUR": 900.5, "USD": 450.0}
 
 
+@pytest.mark.slow
 def test_one_currency_stands_for_all_values_and_the_projects_by_default(shop):
     at.send_conversions(shop, deals(), **COLUMNS | {"currency": "CHF"})
     at.send_conversions(shop, deals(), **COLUMNS | {"currency": None, "event_type": "sale"})
@@ -232,6 +233,7 @@ def test_a_file_without_a_valid_row_declares_nothing(shop):
     ]
 
 
+@pytest.mark.slow
 def test_the_fields_of_an_existing_event_type_are_used():
     with at.sample_project() as shop:
         with pytest.raises(at.errors.InvalidRequest, match="also requires orderNumber, items; name their"):

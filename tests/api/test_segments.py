@@ -33,6 +33,7 @@ def turnover(project, **question):
     return conversion_paths(project, event_type="order", statistic="turnover", **question)
 
 
+@pytest.mark.slow
 def test_only_conversions_of_users_who_match_are_credited(shop):
     buyers_with_leads = user("eventTypesCount.lead") >= 1
     expected = pytest.approx({"shoes": 30, "letter": 30, "direct": 30})
@@ -41,12 +42,14 @@ def test_only_conversions_of_users_who_match_are_credited(shop):
     assert values(turnover(shop, where=~buyers_with_leads)) == {"boots": 40, None: 20}
 
 
+@pytest.mark.slow
 def test_an_audience_is_a_condition_or_one_of_the_project(shop):
     audience = create_audience(shop, "Leads", condition=user("eventTypesCount.lead") >= 1)
     by_id = {"type": "audience", "operator": "in", "value": [audience["_id"]]}
     assert values(turnover(shop, audience=by_id)).keys() == {"shoes", "letter", "direct"}
 
 
+@pytest.mark.slow
 def test_users_and_events_are_filtered_together(shop):
     has_lead = user("eventTypesCount.lead") >= 1
     assert values(turnover(shop, where=event("_id").ends_with("2"), audience=has_lead)) == {}
@@ -55,6 +58,7 @@ def test_users_and_events_are_filtered_together(shop):
     assert values(turnover(shop, where=user("eventCount") == 1, audience=has_lead)) == {}
 
 
+@pytest.mark.slow
 def test_users_without_a_conversion_are_those_of_the_segment(shop):
     # Paths that lead to no conversion are evidence too, for models such as Markov.
     visitor = f"{13:024x}"
@@ -67,6 +71,7 @@ def test_users_without_a_conversion_are_those_of_the_segment(shop):
     assert set(buyers.touchpoints.user_id.to_pyarrow().to_pylist()) == known
 
 
+@pytest.mark.slow
 def test_users_are_selected_by_what_is_sent_of_them(shop):
     deals = pd.DataFrame({"id": [1], "mail": ["anna@example.com"], "closed": ["2025-02-01"]})
     send_conversions(shop, deals, email="mail", date="closed", id="id", event_type="deal")
@@ -109,6 +114,7 @@ def credited(project, **question):
     return attribute(conversion_paths(project, event_type="order", **question), "linear")["node_id"].tolist()
 
 
+@pytest.mark.slow
 def test_users_of_ones_own_tables_are_selected_in_their_engine(lent):
     tables = {"interactions": "visits", "events": "orders", "users": "people"}
     shop = open_tables(lent, **tables, columns={"users": {"_id": "number"}})

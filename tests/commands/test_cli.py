@@ -56,6 +56,7 @@ def test_attribute_prints_a_table(files, capsys):
     assert row_of(printed, "unattributed") == [1.0, 1.0]
 
 
+@pytest.mark.slow
 def test_attribute_prints_intervals(files, capsys):
     assert main(["attribute", *files, "--models", "linear", "--confidence", "0.95"]) == 0
     printed = capsys.readouterr().out
@@ -65,6 +66,7 @@ def test_attribute_prints_intervals(files, capsys):
     assert line.split(maxsplit=1)[1] == "1.0 (0.0 to 5.6)"
 
 
+@pytest.mark.slow
 def test_attribute_prints_cost_and_return(files, tmp_path, capsys):
     spend = tmp_path / "spend.csv"
     spend.write_text("channel,cost,currency\nsearch,25,EUR\nradio,5,EUR\n", encoding="utf-8")
@@ -80,6 +82,7 @@ def test_attribute_prints_cost_and_return(files, tmp_path, capsys):
     assert "email" not in cost + returned
 
 
+@pytest.mark.slow
 def test_the_option_currency_is_a_column_or_the_code_of_amounts_without_one(files, tmp_path, capsys):
     (tmp_path / "orders.csv").write_text(
         ORDERS.replace(",EUR", "").replace(",currency", ""), encoding="utf-8"
@@ -102,6 +105,7 @@ def test_the_option_currency_is_a_column_or_the_code_of_amounts_without_one(file
     assert row_of(capsys.readouterr().out.split("(ROAS)")[1], "search") == [3.6]
 
 
+@pytest.mark.slow
 def test_options_say_how_files_are_written(tmp_path, capsys):
     (tmp_path / "clicks.csv").write_bytes(
         "user,channel,date\nu,Köln,02.01.2025\nu,köln,02.01.2025\n".encode("cp1252")

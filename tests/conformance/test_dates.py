@@ -61,6 +61,7 @@ FINE = "2025-01-31T12:00:00.1239999Z"
 KEPT = "2025-01-31T12:00:00.123Z"
 
 
+@pytest.mark.slow
 def test_r012_a_loaded_instant_is_kept_in_milliseconds(new_project):
     """G-224: truncated when it is kept, and when a filter or a bound is read."""
     project = new_project(

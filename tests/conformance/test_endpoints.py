@@ -148,6 +148,7 @@ def test_r127_the_total_does_not_depend_on_the_page(service, name):
         assert page["count"] == len(page["data"]) == max(0, min(limit, whole["total"] - offset))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGED)
 def test_r128_a_page_beyond_the_end_is_empty(service, name):
     total = listed(service, name).ok()["total"]

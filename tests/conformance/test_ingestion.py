@@ -134,6 +134,7 @@ def test_r194_without_a_tracker_id_no_tracker_is_involved(service):
     assert len(set(users)) == 3
 
 
+@pytest.mark.slow
 def test_r194_a_tracker_id_ties_an_event_to_the_interactions_of_its_tracker(new_project):
     """An anonymous visit of a browser: the event that names the browser is of its user, the other is not."""
     seen = visit(1, "2025-01-10T00:00:00Z", userId=hex_id(77), userData='{"trackerId":"browser-1"}')

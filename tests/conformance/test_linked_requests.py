@@ -141,6 +141,7 @@ def _narrow(operation: dict[str, Any], project_id: str) -> None:
             parameter |= {"required": True, "schema": {"const": "delete"}}
 
 
+@pytest.mark.slow
 @pytest.mark.http_only
 def test_links_lead_from_an_answer_to_requests_that_are_described(http: OverHttp) -> None:
     assert run(http, PROJECT, runs=1, steps=6, without="^(?!.*(campaign|outlay))")

@@ -73,6 +73,7 @@ def test_r235_only_requested_keys_are_returned(service):
     assert first == {"_id": USERS[0], "eventCount": 3, "metrics": {"turnover": {"sum": 60}}}
 
 
+@pytest.mark.slow
 def test_r236_without_keys_only_the_id_is_returned(service):
     assert ask(service).ok()["data"] == [{"_id": id} for id in USERS]
 
@@ -153,6 +154,7 @@ def rule(field, operator, *value, kind="fields", **others):
     }
 
 
+@pytest.mark.slow
 def test_r243_predicates_and_operations_nest(service):
     by_name = rule("firstName", "contains", "n", operatorType="string")
     many = rule("order", "greaterThan", 1, kind="eventTypesCount", operatorType="number")

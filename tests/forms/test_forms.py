@@ -191,6 +191,7 @@ def test_the_code_runs_where_it_is_pasted(name, shop, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_code_of_own_files_reads_them_by_name(tmp_path):
     files(tmp_path)
     form = forms.own_files()
@@ -212,6 +213,7 @@ def test_the_code_of_own_files_reads_them_by_name(tmp_path):
     assert form.run()["value"].tolist() == [15, 15]
 
 
+@pytest.mark.slow
 def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
     (tmp_path / "visits.csv").write_text("user,ad,date\nu,search,2025-01-01\n")
     (tmp_path / "orders.csv").write_text("user,date\nu,2025-01-03\n")
@@ -224,6 +226,7 @@ def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
     assert form.run()["node_id"].unique().tolist() == ["search"]
 
 
+@pytest.mark.slow
 def test_a_column_of_devices_is_found_and_can_be_chosen(tmp_path):
     (tmp_path / "visits.csv").write_text(
         "user_id,anonymous_id,browser,channel,date\n,a,x,search,2025-01-01\nu,a,y,tv,2025-01-02\n"
@@ -538,6 +541,7 @@ def test_every_control_has_a_label(shop):
                 assert widget.description or type(widget).__name__ == "HTML", widget
 
 
+@pytest.mark.slow
 def test_every_visible_argument_has_help_in_words(shop):
     for name in FUNCTIONS:
         for control in getattr(forms, name)(shop)._by_argument().values():

@@ -461,6 +461,7 @@ def test_matomo_without_each_member_of_an_action(name):
 # Users ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_device_with_two_accounts_in_one_session_belongs_to_neither():
     """Dora and Emil sign in within the first session; nobody does in the second."""
     rows = []

@@ -72,6 +72,7 @@ def test_nodes_are_a_tree_of_source_medium_campaign_and_ad():
     assert nodes["parentId"].dropna().isin(nodes.index).all()
 
 
+@pytest.mark.slow
 def test_orders_are_kept_once_with_their_revenue():
     journeys = at.read_ga4(DAYS)
     events = journeys.events
@@ -114,6 +115,7 @@ def test_last_click_gives_a_direct_session_the_source_before_it():
     ]
 
 
+@pytest.mark.slow
 def test_other_events_can_be_conversions():
     journeys = at.read_ga4(DAYS, conversions=["generate_lead", "purchase"])
     assert sorted(journeys.events["eventType"]) == ["generate_lead", "purchase", "purchase"]
@@ -137,6 +139,7 @@ def test_invalid_rows_are_rejected_with_a_reason():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_parquet_gives_the_same_result_as_json(tmp_path, wrapped):
     files = []
@@ -164,6 +167,7 @@ def _squared(lines):
     return [{name: line.get(name) for name in members} for line in lines]
 
 
+@pytest.mark.slow
 def test_frames_give_the_same_result_as_json():
     frame = pd.DataFrame.from_records([line for day in DAYS for line in rows(day)])
     read, expected = at.read_ga4(frame), at.read_ga4(DAYS)
@@ -181,6 +185,7 @@ def test_overlapping_days_are_deduplicated():
     assert len(twice.rejected) == 2 * len(once.rejected)
 
 
+@pytest.mark.slow
 def test_revenue_needs_a_currency():
     events = pd.DataFrame(
         {
@@ -249,6 +254,7 @@ def test_the_revenue_of_a_purchase_goes_before_the_value_of_its_event():
     assert events["statistics.revenue.currency"].tolist() == ["EUR"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("session", "start"),
     [
@@ -265,6 +271,7 @@ def test_a_session_began_in_the_second_that_is_its_id_if_that_can_be(session, st
     assert sessions["startDate"].tolist() == [pd.Timestamp(start)]
 
 
+@pytest.mark.slow
 def test_a_referrer_that_is_to_be_ignored_is_no_source():
     texts = {"source": "paypal.com", "medium": "referral"}
     for ignored, node in (({"ignore_referrer": "true"}, "direct"), ({}, "referral/paypal.com")):
@@ -283,6 +290,7 @@ def test_purchases_without_an_id_are_several():
     assert journeys.repeated == 0
 
 
+@pytest.mark.slow
 def test_a_device_of_two_users_belongs_to_neither():
     hour = 3_600
     visits = [
@@ -338,6 +346,7 @@ def test_files_of_other_kinds_are_refused():
     assert at.read_ga4(flat.iloc[:0]).counts == {"interactions": 0, "events": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", ["[{'key': 'ga_session_id'}]", '{"ga_session_id": 1}', "1"])
 def test_parameters_in_another_format_are_rejected(written):
     event = {"event_timestamp": 1735725600000000, "event_name": "purchase", "user_pseudo_id": "a.1"}
@@ -355,6 +364,7 @@ def test_column_names_ignore_case():
     pd.testing.assert_frame_equal(found.events, expected.events)
 
 
+@pytest.mark.slow
 def test_days_without_a_conversion_have_no_paths():
     with pytest.warns(errors.NoConversions, match="no event has the name 'sign_up_of_nobody'. .*page_view"):
         journeys = at.read_ga4(DAYS, conversions="sign_up_of_nobody")
@@ -385,6 +395,7 @@ def test_families_of_columns_are_not_mixed():
     assert at.read_ga4(frame).interactions["nodeId"].tolist() == ["newsletter"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["purchase_revenue", "value", "ecommerce_purchase_revenue_in_usd"])
 def test_revenue_that_is_no_number_is_rejected(column):
     row = {"event_timestamp": 1735725600000000, "user_pseudo_id": "a", "ga_session_id": 1735725600}

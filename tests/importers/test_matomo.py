@@ -28,6 +28,7 @@ def records():
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_visits():
     journeys = at.read_matomo(FILE)
     visits = journeys.interactions
@@ -116,6 +117,7 @@ def test_visits_of_two_sites_are_kept_apart():
     assert at.read_matomo([one, other]).interactions["_id"].nunique() == 2
 
 
+@pytest.mark.slow
 def test_invalid_rows_are_rejected_with_a_reason():
     assert at.read_matomo(FILE).rejected[["row", "reason"]].to_numpy().tolist() == [
         [

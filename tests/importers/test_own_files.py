@@ -38,6 +38,7 @@ def table(credits, *columns):
     return credits[list(columns)].to_numpy().tolist()
 
 
+@pytest.mark.slow
 def test_columns_are_matched_by_common_names(write):
     journeys = read_journeys(write("touches.csv", TOUCHES), write("orders.csv", ORDERS))
     assert journeys.counts == {"interactions": 3, "events": 2}
@@ -109,6 +110,7 @@ def test_columns_without_common_names_can_be_named(write):
         read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"usr": "kunde"})
 
 
+@pytest.mark.slow
 def test_empty_columns_are_skipped(write):
     touches = "user_id,source,channel,date\nu,,search,2025-01-01\n"
     journeys = read_journeys(write("t.csv", touches), write("o.csv", ORDERS))
@@ -171,6 +173,7 @@ u,2025-01-03T10:00:00Z,tv,true,7.5
     }
 
 
+@pytest.mark.slow
 def test_conversions_without_an_identifier_have_ids_from_user_and_date(write):
     touches = write("t.csv", TOUCHES)
     orders = "user_id,date,value\nu,2025-01-05,5\nu,2025-01-05,5\nv,2025-01-06,7\n"
@@ -271,6 +274,7 @@ class TestRealData:
         assert sequences.rejected.empty
 
 
+@pytest.mark.slow
 def test_values_without_a_currency_get_the_one_that_is_given(write):
     orders = write(
         "orders.csv", "order_id,user_id,date,value,currency\n1,u,2025-01-05,30,\n2,v,2025-01-05,20,CHF\n"

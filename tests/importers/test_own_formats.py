@@ -41,6 +41,7 @@ class TestEncoding:
     def test_unicode_is_read(self, files, encoding):
         assert read_journeys(*files(encoding)).interactions["nodeId"].tolist() == ["Bonn", "Köln"]
 
+    @pytest.mark.slow
     def test_another_encoding_is_refused_and_can_be_given(self, files):
         paths = files("cp1252")
         expected = (
@@ -91,6 +92,7 @@ class TestDecimalMark:
 
 
 class TestFlags:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("yes", "no"),
         [("yes", "no"), ("Y", "N"), ("TRUE", "false"), ("t", "f"), ("1", "0"), ("1.0", ""), (True, False)],
@@ -179,6 +181,7 @@ class TestCase:
                 *("Google/cpc/spring", "bing/cpc", "google/CPC/spring", "google/cpc/Spring")
             ]
 
+    @pytest.mark.slow
     def test_levels_of_other_names_and_single_columns(self):
         visits = self.VISITS.rename(columns={"utm_source": "kanal", "utm_medium": "art"})
         with pytest.warns(errors.MergedNames):
@@ -217,6 +220,7 @@ class TestOrderLines:
         journeys = self.read(order_id=["a"], total=["40.00"], price=["20.00"], quantity=["2"])
         assert self.revenue(journeys) == {"a": 40.0}
 
+    @pytest.mark.slow
     def test_columns_with_other_names_are_multiplied_if_both_are_named(self):
         lines = pd.DataFrame(ORDER | {"Preis": ["2.50"], "Menge": ["4"]})
         for columns, expected in [
@@ -226,6 +230,7 @@ class TestOrderLines:
             journeys = read_journeys(CLICKS, lines, columns=columns)
             assert self.revenue(journeys) == {"1": expected}
 
+    @pytest.mark.slow
     def test_a_price_without_a_quantity_rejects_the_whole_order(self):
         with pytest.warns(errors.RejectedRows, match="2 rows"):
             journeys = self.read(
@@ -264,6 +269,7 @@ class TestQuietWeek:
         with pytest.warns(errors.NoConversions):
             assert read_journeys(CLICKS, lines, aggregate=True).counts["events"] == 0
 
+    @pytest.mark.slow
     def test_spend_without_rows(self, tmp_path):
         (tmp_path / "spend.csv").write_text("channel,cost,currency\n")
         with pytest.warns(errors.NoRows, match=r"spend\.csv has no rows"):

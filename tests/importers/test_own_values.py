@@ -36,6 +36,7 @@ def test_amounts_of_two_currencies_are_kept_apart(write, column):
     assert spend[["spend", "currency"]].to_numpy().tolist() == [[100.0, "EUR"], [50.0, "USD"]]
 
 
+@pytest.mark.slow
 def test_the_currency_named_after_the_amount_is_preferred():
     frame = orders(revenue=["10"], currency=["USD"], revenue_currency=["EUR"], fees_in_currency=["7"])
     journeys = read_journeys(CLICKS, frame)
@@ -45,6 +46,7 @@ def test_the_currency_named_after_the_amount_is_preferred():
     assert journeys.columns["conversions"].get("currency") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("currency", [None, "EUR"])
 def test_an_empty_value_is_a_conversion_without_a_value(currency):
     frame = orders(order_id=["1", "2"], revenue=["10", ""])
@@ -104,6 +106,7 @@ def test_a_refused_instant_is_shown():
         read_journeys(CLICKS.assign(date="soon"), orders(revenue=["1"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dates", "attributed"),
     [
@@ -130,6 +133,7 @@ def test_spend_has_the_nodes_of_the_touchpoints(write, node_columns):
     assert set(spend["node_id"]) == set(journeys.interactions["nodeId"])
 
 
+@pytest.mark.slow
 def test_spend_follows_the_columns_of_the_touchpoints(write):
     file = write("spend.csv", "utm_source,utm_medium,utm_campaign,cost\ngoogle,cpc,spring,5\n,,,7\n")
     for touchpoints, node_id in [

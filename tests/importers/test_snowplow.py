@@ -77,6 +77,7 @@ def test_credits_of_orders():
     }
 
 
+@pytest.mark.slow
 def test_without_stitching_devices_are_kept_apart():
     apart = at.read_snowplow(FILE, stitch=False)
     # Who signed in during a session is meant by all of it; here both sessions have the user.
@@ -86,6 +87,7 @@ def test_without_stitching_devices_are_kept_apart():
     assert at.read_snowplow(frame, stitch=False).interactions["userId"].nunique() == 4
 
 
+@pytest.mark.slow
 def test_table_rows_give_the_same_result_as_files():
     read, expected = at.read_snowplow(table()), at.read_snowplow(FILE)
     pd.testing.assert_frame_equal(read.interactions, expected.interactions)
@@ -93,6 +95,7 @@ def test_table_rows_give_the_same_result_as_files():
     pd.testing.assert_frame_equal(read.hits, expected.hits)
 
 
+@pytest.mark.slow
 def test_parquet_gives_the_same_result_as_frames(tmp_path):
     table().to_parquet(tmp_path / "events.parquet")
     read, expected = at.read_snowplow(tmp_path / "events.parquet"), at.read_snowplow(FILE)
@@ -161,6 +164,7 @@ def test_what_a_robot_orders_is_no_conversion(columns, orders):
     assert journeys.interactions["isBot"].tolist() == [not orders]
 
 
+@pytest.mark.slow
 def test_column_names_ignore_case():
     expected, found = (at.read_snowplow(each) for each in (table(), table().rename(columns=str.upper)))
     assert len(found.events)

@@ -74,11 +74,13 @@ def test_rows_without_user_and_device_are_rejected():
     assert rejected["reason"].tolist() == ["user_id and anonymous_id are missing"]
 
 
+@pytest.mark.slow
 def test_order_lines_keep_their_device():
     lines = pd.concat([ORDERS, ORDERS.tail(1)])
     assert credited(PAGES, lines, aggregate=True) == {"direct": 10.0, "newsletter/email": 40.0}
 
 
+@pytest.mark.slow
 def test_a_column_that_both_tables_have_is_preferred():
     clicks = pd.DataFrame({"customer_id": ["c1"], "channel": ["tv"], "date": ["2025-01-01"]})
     orders = pd.DataFrame(
@@ -91,6 +93,7 @@ def test_a_column_that_both_tables_have_is_preferred():
     }
 
 
+@pytest.mark.slow
 def test_columns_of_devices_can_be_named():
     columns = {"anonymous_id": "browser"}
     named = {"device": "browser", "user": "user_id"}

@@ -51,6 +51,7 @@ def test_invalid_arguments_are_refused(arguments, message):
         plots.funnel(**{"insights": STEPS, **arguments})
 
 
+@pytest.mark.slow
 def test_event_insights_are_drawn_as_lines(sample):
     days = {"since": "2025-01-01T00:00:00Z", "until": "2025-06-30T00:00:00Z"}
     counts = event_insights(

@@ -101,6 +101,7 @@ def test_the_default_rules_need_no_check():
     assert default_rules().equals(read_rules(at.channel_rules()))
 
 
+@pytest.mark.slow
 def test_rules_are_edited_as_rows():
     rules = at.channel_rules()
     partners = pd.DataFrame({"channel": ["Partners"], "source": [r"(.*\.)?partner\.example"]})

@@ -40,3 +40,14 @@ MODEL_ORDERS = pd.DataFrame(
         "is_parsimonious": [False, True],
     }
 )
+FIT = pd.DataFrame(
+    {
+        "statistic": "lag between the first two touchpoints",
+        "value": ["0", "1"],
+        "observed": [0.2, 0.8],
+        "replicated": [0.3, 0.7],
+        "low": [0.25, 0.65],
+        "high": [0.35, 0.75],
+        "distance": 0.1,
+    }
+)

@@ -52,6 +52,7 @@ def test_the_file_is_for_its_owner_alone_and_has_the_only_private_key(shop, tmp_
     assert details == [["create_key", key["_id"], "{}"]]
 
 
+@pytest.mark.slow
 def test_a_key_reads_what_its_scopes_allow_and_no_more(shop, home, tmp_path):
     create_key(shop, tmp_path / "reader.json", scopes=["interactions:read"])
     shop.close()
@@ -64,6 +65,7 @@ def test_a_key_reads_what_its_scopes_allow_and_no_more(shop, home, tmp_path):
             list_keys(remote)
 
 
+@pytest.mark.slow
 def test_the_key_opens_the_project_on_a_server_until_it_is_revoked(shop, home, tmp_path):
     create_key(shop, tmp_path / "first.json")
     shop.close()

@@ -141,6 +141,7 @@ def test_likelihood_and_information_criteria_by_hand():
     assert compared["bic"] == pytest.approx(9 * math.log(4 * 8) - 2 * expected)
 
 
+@pytest.mark.slow
 def test_the_seed_changes_the_groups():
     paths = paths_of(drawn(1, 200, seed=0))
     found = [compare_orders(paths, [1, 2], seed=seed)["held_out"].tolist() for seed in (0, 0, 1)]

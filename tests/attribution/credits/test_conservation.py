@@ -68,6 +68,7 @@ def test_an_unchecked_engine_with_right_results_is_accepted():
     pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_an_unchecked_project_is_accepted():
     backend = engine_with_tables()
     shop = at.open_tables(backend, interactions="interactions", events="events", unchecked=True)

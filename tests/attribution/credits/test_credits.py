@@ -261,6 +261,7 @@ def frames_with_names():
     }
 
 
+@pytest.mark.slow
 def test_every_frame_calls_the_row_without_a_node_unattributed():
     for name, frame in frames_with_names().items():
         without = frame[frame["node_id"].isna()]

@@ -126,6 +126,7 @@ def test_reasons_of_rules(paths, model, expected):
     assert why(paths, model) == expected
 
 
+@pytest.mark.slow
 def test_reasons_of_models_that_compare_rates():
     # Conversion rates: ab 4 of 8, b 0 of 4, a 1 of 4.
     journeys = users_of([("ab", 4, 4.0, 4), ("b", 0, 0.0, 4), ("a", 1, 1.0, 3)])
@@ -189,6 +190,7 @@ def test_weights_sum_to_the_credits_of_attribute(paths):
     assert rows.attrs["event_date"] == pd.Timestamp("2025-01-09", tz="UTC")
 
 
+@pytest.mark.slow
 def test_a_conversion_without_a_touchpoint(paths):
     for model in ("linear", "fractribution"):
         rows = explain(paths, model, "alone")

@@ -250,6 +250,7 @@ def test_values_of_unknown_currency_are_not_labelled_with_that_of_the_spend():
     assert linear["cpa"].dropna().to_dict() == {"search": 12.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spend", [SPEND, SPEND.drop(columns="currency"), SPEND.iloc[:0]])
 def test_columns_do_not_depend_on_conversions_or_spend(spend):
     busy = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)

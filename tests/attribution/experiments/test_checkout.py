@@ -49,6 +49,7 @@ def test_frequent_touchpoints_are_not_at_the_checkout():
     assert not checkout_nodes(paths_of(minutes))["is_at_checkout"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
 def test_a_site_with_coupons_is_named_and_marked():
     world = simulate("promotions", users=8_000, seed=1)

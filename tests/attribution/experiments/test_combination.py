@@ -206,6 +206,7 @@ def test_the_posterior_equals_a_numerical_integration():
         assert bound == pytest.approx(quantiles, rel=5e-3, abs=2.0)
 
 
+@pytest.mark.slow
 def test_intervals_cover_as_often_as_they_say_where_the_prior_holds():
     random = np.random.default_rng(5)
     covered = []

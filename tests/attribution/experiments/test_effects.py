@@ -67,6 +67,7 @@ def test_the_experiment_is_next_to_the_models(world, paths, effects):
     assert (width[measured.index] < 0.8 * plain[measured.index]).all()
 
 
+@pytest.mark.slow
 def test_attrs_state_what_is_identified(effects, paths):
     statement = effects.attrs["identified"]
     assert "divided by convention, not an effect" in statement
@@ -97,12 +98,14 @@ def test_the_statement_covers_each_kind_of_model(world, paths):
     assert "direct effect" not in alone
 
 
+@pytest.mark.slow
 def test_the_statement_mentions_missing_observation_periods(world):
     bare = Paths.from_frames(world.touchpoints, world.conversions)
     statement = incremental_effects(bare, DiscreteHazard(comparisons=2)).attrs["identified"]
     assert "The paths have no observation periods" in statement
 
 
+@pytest.mark.slow
 def test_several_models_have_their_rows(paths):
     labels = {
         "quick": DiscreteHazard(comparisons=5),

@@ -133,6 +133,7 @@ def test_a_covariate_that_is_the_same_for_all_changes_nothing(ten):
     assert found["error"][0] == pytest.approx(holdout_effects(ten, HELD)["error"][0])
 
 
+@pytest.mark.slow
 def test_only_conversions_within_the_window_count(ten):
     within = HELD.assign(since=day(5), until=day(6))
     (row,) = holdout_effects(ten, within).to_dict("records")
@@ -297,6 +298,7 @@ def test_conversions_before_the_experiment_are_a_covariate():
     assert (row["rate"], row["withheld_rate"]) == (plain["rate"], plain["withheld_rate"])
 
 
+@pytest.mark.slow
 def test_earlier_conversions_that_say_nothing_change_no_error_for_the_worse():
     for seed in range(2):
         paths, withheld, *_ = two_periods(seed, loyalty=0.0)

@@ -339,6 +339,7 @@ def test_effects_are_right_without_the_users_who_were_never_touched(has_table):
     assert found.sum() == pytest.approx(len(world.conversions))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
 def test_a_truncated_table_is_named_at_the_call(world):
     touched = world.users["user_id"].isin(world.touchpoints["user_id"])

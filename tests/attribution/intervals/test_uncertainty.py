@@ -116,6 +116,7 @@ class TestClosedForm:
         row = attribute(paths, "linear", confidence=0.95).iloc[0]
         assert (row["value_low"], row["value_high"]) == pytest.approx((10.899, 102.416), abs=1e-3)
 
+    @pytest.mark.slow
     def test_a_value_of_zero_has_zero_bounds(self):
         row = attribute(
             paths_of([("u", "a", START)], [("e", "u", START, 0)]), "linear", confidence=0.95

@@ -391,6 +391,7 @@ def test_touchpoints_are_not_paths(call):
         call(TOUCHPOINTS)
 
 
+@pytest.mark.slow
 def test_a_currency_is_a_column_or_the_code_of_values_without_one():
     orders = CONVERSIONS.drop(columns="currency")
     mixed = orders.assign(currency=[None, "CHF"], EUR=["NOK", "SEK"])

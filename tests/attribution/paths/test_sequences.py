@@ -96,6 +96,7 @@ def test_removing_nodes_equals_paths_without_them(drawn):
             assert found == pytest.approx(credited(paths_of(expected), model()), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [Markov, Fractribution])
 def test_nodes_to_remove_may_be_missing_from_all_paths(model):
     paths = paths_of([(("a", "b"), 1, 1.0, 0)])

@@ -51,6 +51,7 @@ def test_r318_the_body_of_401_has_two_members(anyone):
     assert reply.headers["X-Request-Id"]
 
 
+@pytest.mark.slow
 def test_g181_violations_are_joined_with_their_pointers(call):
     body = call("POST", SEARCH, {"limit": -1, "sort": {"nonsense": 1}}).json()
     assert [each["field"] for each in body["details"]] == ["/sort", "/limit"]

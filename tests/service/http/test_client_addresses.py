@@ -100,6 +100,7 @@ def test_clients_behind_a_trusted_proxy_have_rates_of_their_own(tmp_path):
         assert send(url, "3", X_Forwarded_For="203.0.113.9, 198.51.100.1") == 429
 
 
+@pytest.mark.slow
 def test_without_a_trusted_proxy_the_header_is_ignored(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
     rates = RateLimits(events_by_address=RateLimit("events-by-address", 1, 36_000))

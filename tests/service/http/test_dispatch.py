@@ -54,6 +54,7 @@ def test_g060_an_offline_interaction_has_no_session_properties(call):
     assert offline["externalId"] is None
 
 
+@pytest.mark.slow
 def test_g060_also_when_the_type_is_not_asked_for(call):
     page = call("POST", SEARCH, {"projection": ["hitCount", "externalId"], "sort": {"startDate": 1}}).json()
     assert page["data"] == [

@@ -95,6 +95,7 @@ def test_errors_are_told_before_anything_is_sent(caller):
     assert refused.json()["message"].startswith("/transformerConfig/0/key")
 
 
+@pytest.mark.slow
 def test_a_file_that_fails_half_way_is_broken_off(caller, monkeypatch):
     """A truncated file cannot pass for a whole one (G-126)."""
     read_rows = exports._rows

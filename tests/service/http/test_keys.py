@@ -79,6 +79,7 @@ def listed(call):
     return {key["_id"]: key for key in call("GET", KEYS).json()}
 
 
+@pytest.mark.slow
 def test_a_created_key_opens_its_project_alone(call, server):
     key, answer = created(call, scopes=["interactions:read", "admin"])
     assert set(answer) == {
@@ -175,6 +176,7 @@ def test_nobody_without_a_token_sees_or_changes_keys(server, pair):
     assert anyone("DELETE", f"{KEYS}/{'0' * 40}").status == 401
 
 
+@pytest.mark.slow
 def test_keys_of_other_accounts_are_neither_listed_nor_revoked(accounts, caller_with, server):
     others = [
         accounts.create(projects=projects) for projects in (["other-shop"], ["shop", "other-shop"], None)

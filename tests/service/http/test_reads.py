@@ -181,6 +181,7 @@ def test_waiting_work_leaves_the_queue_when_it_is_cancelled():
     asyncio.run(crowd())
 
 
+@pytest.mark.slow
 def test_a_stream_ends_when_its_client_leaves(shops):
     with serving(shops) as (call, lent):
         with closing(send(call, SEARCH, {"sort": {"geo.city": 1}})) as client:

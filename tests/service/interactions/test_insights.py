@@ -242,6 +242,7 @@ def moments():
     opened.close()
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

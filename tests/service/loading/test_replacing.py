@@ -54,6 +54,7 @@ def test_a_later_change_takes_the_place(filled):
     assert_users_agree(filled)
 
 
+@pytest.mark.slow
 def test_an_earlier_one_does_not(filled):
     early = "2025-01-31T23:59:59Z"
     assert put(filled, "interactions", visit(1, userId=BEN, updateDate=early)) == (0, [])

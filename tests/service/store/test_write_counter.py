@@ -144,6 +144,7 @@ def test_a_counter_left_behind_does_not_refuse_a_new_project(killed):
     assert ids(Store.open(killed, "shop")) == []
 
 
+@pytest.mark.slow
 def test_a_file_opened_again_while_it_is_written(killed):
     first = Store.open(killed, "shop")
     for id in range(20):

@@ -343,6 +343,7 @@ def test_every_rule_is_tested():
             assert any(check == rule.name and part in rule.problem for check, part in tested), rule
 
 
+@pytest.mark.slow
 def test_examples_are_the_first_ids(damaged):
     found = damaged("INSERT INTO pending_events SELECT 'x' || range FROM range(9)")
     (row,) = found.values()

@@ -227,6 +227,7 @@ def test_pending_events_of_an_erased_user_are_dropped(service, anna):
     assert rows_of(service, "SELECT * FROM raw_events WHERE nonce = 'waiting'") == []
 
 
+@pytest.mark.slow
 def test_a_merged_id_is_erased_with_its_survivor(service, anna):
     ((merged,),) = rows_of(service, "SELECT _id FROM merged_users")
     send(service, "delete_user", id=merged, mode="delete")

@@ -54,6 +54,7 @@ def test_r243_g084_g091_filters(find_numbers, where, expected):
     assert find_numbers(where=~where) == [value for value in EVERYONE if value not in expected]
 
 
+@pytest.mark.slow
 def test_r243_operations_group_and_nest(find_numbers):
     old, orders = user("fields.age") > 20, user("eventTypesCount.order") > 1
     nobody = user("eventCount") == 0

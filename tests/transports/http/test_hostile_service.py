@@ -298,6 +298,7 @@ media = st.sampled_from(["application/json", ARROW, "text/html", "text/plain", "
 statuses = st.sampled_from([200, 201, 204, 301, 304, 400, 401, 404, 409, 410, 418, 429, 500, 503, 599])
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(60),
     deadline=None,
@@ -326,6 +327,7 @@ def test_any_response_is_an_answer_or_an_error(open_shop, service, time, status,
             assert not CONTROL.search(str(caught))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

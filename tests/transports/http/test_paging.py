@@ -186,6 +186,7 @@ def test_any_pages_give_the_users_of_the_embedded_project(
     pd.testing.assert_frame_equal(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", [None, "startDate", "geo.city"])
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_smallest_pages_are_enough(embedded, remote, size, sort):

@@ -111,6 +111,7 @@ def test_worlds_drawn_by_hypothesis_give_finite_credit_without_a_warning(seed):
     assert rows["conversions"].sum() == pytest.approx(total)
 
 
+@pytest.mark.slow
 def test_touchpoints_all_day_long_do_not_overflow():
     """Touchpoints in every period drive rates to their bound, where their approximation exceeds 1."""
     touches = [(user, 0, day + 0.5) for user in range(60) for day in range(60)]
@@ -119,6 +120,7 @@ def test_touchpoints_all_day_long_do_not_overflow():
     credited(paths_of(touches, orders, users=60, days=60.0), model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [LatentIntent(**QUICK), DiscreteHazard()], ids=["latent", "hazard"])
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_the_unit_of_a_covariate_does_not_matter(model, scale):
