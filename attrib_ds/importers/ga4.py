@@ -17,6 +17,7 @@ from attrib_ds.importers.journey_tables import (
     create_table,
     warn_without_conversions,
 )
+from attrib_ds.records.written_instants import plausible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -249,7 +250,8 @@ def _micros(export: Export) -> str:
         f"epoch_us({export.source.instant(column)})"
         for column in filter(None, map(export.column, ("event_timestamp", "timestamp")))
     ]
-    return f"coalesce({', '.join([export.whole('event_timestamp'), *instants])})"
+    counted = plausible(export.whole("event_timestamp"), per_second=1_000_000)
+    return f"coalesce({', '.join([counted, *instants])})"
 
 
 def _params(export: Export) -> dict[str, str]:

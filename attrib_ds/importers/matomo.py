@@ -15,6 +15,7 @@ from attrib_ds.importers.journey_tables import (
     create_table,
     warn_without_conversions,
 )
+from attrib_ds.records.written_instants import plausible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +36,8 @@ _ACTIONS: Final = (
     '"orderId":"VARCHAR","revenue":"VARCHAR","goalId":"VARCHAR","goalName":"VARCHAR","goalPageId":"VARCHAR"}]'
 )
 _ACTIONS_READ: Final = f"TRY(from_json(details, '{_ACTIONS}'))"
+#: When an action took place.
+_SECONDS: Final = f"({plausible('try_cast(timestamp AS BIGINT)', per_second=1)})"
 _REQUIRED: Final = (("idVisit",), ("firstActionTimestamp", "lastActionTimestamp", "serverTimestamp"))
 
 
@@ -117,16 +120,16 @@ def read_matomo(
     )
     connection.execute(
         "INSERT INTO rejected SELECT 'visits', NULL, 'action ' || number || ' of visit ' || visit || ' ("
-        "' || type || ') has no timestamp' FROM actions "
-        "WHERE try_cast(timestamp AS BIGINT) IS NULL AND type IN ('action', 'ecommerceOrder', 'goal')"
+        "' || type || ') has no timestamp in seconds' FROM actions "
+        f"WHERE {_SECONDS} IS NULL AND type IN ('action', 'ecommerceOrder', 'goal')"
     )
     columns = {
         "view_key": "visit || '.' || coalesce(pageId, idpageview, timestamp || '.' || number)",
         "visit_key": "visit",
-        "viewed": "make_timestamp(try_cast(timestamp AS BIGINT) * 1000000)",
+        "viewed": f"make_timestamp({_SECONDS} * 1000000)",
         "page": "url",
     }
-    is_view = "type = 'action' AND try_cast(timestamp AS BIGINT) IS NOT NULL"
+    is_view = f"type = 'action' AND {_SECONDS} IS NOT NULL"
     rows = (
         f"FROM actions WHERE {is_view} QUALIFY row_number() OVER (PARTITION BY view_key ORDER BY number) = 1"
     )
@@ -144,13 +147,15 @@ def read_matomo(
 
 def _columns(export: Export) -> dict[str, str]:
     """Return the SQL expressions of the fields used, by name."""
-    ended = export.whole("lastActionTimestamp", "serverTimestamp")
+    started, ended = (
+        plausible(export.whole(*columns), per_second=1)
+        for columns in (("firstActionTimestamp",), ("lastActionTimestamp", "serverTimestamp"))
+    )
     fields = {
         "visit": f"coalesce({export.text('idSite')}, '1') || '.' || {export.text('idVisit')}",
         "device": export.text("visitorId"),
         "account": export.text("userId"),
-        "started": f"coalesce({export.whole('firstActionTimestamp')}, "
-        f"{ended} - coalesce({export.whole('visitDuration')}, 0))",
+        "started": f"coalesce({started}, {ended} - coalesce({export.whole('visitDuration')}, 0))",
         "ended": ended,
         "details": export.text("actionDetails"),
         "site_currency": export.text("siteCurrency"),
@@ -220,13 +225,13 @@ def _create_conversions(connection: duckdb.DuckDBPyConnection) -> None:
         f"ELSE {goal} END",
         "kind": f"CASE WHEN {is_order} THEN 'order' ELSE 'goal_' || goalId END",
         "name": f"CASE WHEN {is_order} THEN 'ecommerceOrder' ELSE goalName END",
-        "occurred": "make_timestamp(try_cast(timestamp AS BIGINT) * 1000000)",
+        "occurred": f"make_timestamp({_SECONDS} * 1000000)",
         # Matomo reports a goal without revenue as revenue 0.
         "amount": f"CASE WHEN {is_order} THEN {revenue} ELSE nullif({revenue}, 0) END",
         "currency": "site_currency",
     }
     wanted = f"({is_order} OR (type = 'goal' AND goalId IS NOT NULL))"
-    rows = f"FROM actions WHERE {wanted} AND try_cast(timestamp AS BIGINT) IS NOT NULL"
+    rows = f"FROM actions WHERE {wanted} AND {_SECONDS} IS NOT NULL"
     connection.execute(
         "INSERT INTO rejected SELECT 'visits', NULL, concat('action ', number, ' of visit ', visit, "
         f"' (', type, ') has revenue that is not a number: ', chr(39), revenue, chr(39)) "

@@ -6,7 +6,7 @@ Rows that cannot be read are listed with the reason; the others are used.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 import pandas as pd
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from attrib_ds.importers.journeys import Journeys
     from attrib_ds.importers.own_columns import Named
     from attrib_ds.records.input_frames import Frame, FrameOrPath
+
+#: Advice for repeated rows.
+_REPEATED: Final = (
+    "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
+)
 
 
 def read_journeys(
@@ -285,11 +290,13 @@ def _read_conversions(
     if "conversion" in events.column_names:
         duplicates = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
         if duplicates:
+            cells = events.drop_columns("row")
+            is_repeated = cells.num_rows - cells.group_by(cells.column_names).aggregate([]).num_rows
             raise InvalidRequest(
                 f"conversion: {table.name} has {duplicates:,} rows more than distinct values of "
                 f"{table.columns['conversion']!r}; aggregate the rows of a conversion with aggregate=True, "
                 "or name the column with unique ids of conversions with columns={'conversion': COLUMN} "
-                "(--aggregate or --conversion COLUMN in the command)",
+                "(--aggregate or --conversion COLUMN in the command)" + (_REPEATED if is_repeated else ""),
                 field="conversion",
             )
     return events, rejected

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
     import duckdb
 
-#: Columns of Google Analytics that count microseconds, and the years 2000 to 2100 in them.
+#: Columns of Google Analytics that count microseconds.
 _MICROSECONDS: Final = ("eventtimestamp",)
-_MICROS_OF_YEARS: Final = "946684800000000 AND 4102444800000000"
+#: How to write instants, and numbers that stand for them.
+_AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
+_AS_COUNT: Final = (
+    "; numbers are read as microseconds since 1970 only: convert others, such as days of Excel, seconds and "
+    "milliseconds, with pandas.to_datetime"
+)
 _MAX_SHOWN: Final = 40
 #: Public files of paths write "conv" and "null".
 _YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
@@ -235,8 +240,8 @@ class OwnTable(OwnColumns):
         word = self.source.word(column)
         if self.source.types[column] in {"BIGINT", "HUGEINT", "UBIGINT"} or folded(column) in _MICROSECONDS:
             # Google Analytics counts microseconds.
-            micros = f"TRY_CAST({word} AS BIGINT)"
-            counted = f"CASE WHEN {micros} BETWEEN {_MICROS_OF_YEARS} THEN make_timestamp({micros}) END"
+            micros = written_instants.plausible(f"TRY_CAST({word} AS BIGINT)", per_second=1_000_000)
+            counted = f"make_timestamp({micros})"
         else:
             counted = "CAST(NULL AS TIMESTAMP)"
         dayfirst = self.formats.dayfirst
@@ -244,12 +249,10 @@ class OwnTable(OwnColumns):
         moment = f"coalesce({self.source.instant(column)}, {counted}, {written})"
         self.columns[role] = column
         self._select[role] = moment
-        self._reject(
-            f"{moment} IS NULL",
-            column,
-            "is not an instant",
-            written_instants.advice(word, dayfirst=dayfirst),
-        )
+        is_count = f"TRY_CAST({word} AS DOUBLE) IS NOT NULL"
+        form = f"CASE WHEN {is_count} THEN {literal(_AS_COUNT)} ELSE {literal(_AS_TEXT)} END"
+        advice = f"coalesce(nullif({written_instants.advice(word, dayfirst=dayfirst)}, ''), {form})"
+        self._reject(f"{moment} IS NULL", column, "is not an instant", advice)
 
     def has_days_only(self, role: str) -> bool:
         """Return whether no value in the column of a role has a time."""

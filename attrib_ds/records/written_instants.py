@@ -13,10 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-#: Dates that begin with the day or the month.
+#: Dates that begin with the day or the month, and those with a year of two digits.
 _LOCAL: Final = r"^\d{1,2}[./-]\d{1,2}[./-]\d{4}"
+_SHORT: Final = r"^\d{1,2}[./-]\d{1,2}[./-]\d{2}(\D|$)"
+#: Seconds since 1970 of the years 2000 and 2100.
+_FIRST_SECOND: Final = 946_684_800
+_LAST_SECOND: Final = 4_102_444_800
 #: How to say which.
 ADVICE: Final = "; pass dayfirst=True or dayfirst=False, or --dayfirst or --no-dayfirst in the command"
+_SHORT_ADVICE: Final = "; write the year with four digits"
 
 
 def moment(word: str, *, dayfirst: bool | None) -> str:
@@ -24,7 +29,10 @@ def moment(word: str, *, dayfirst: bool | None) -> str:
 
     The default offset is UTC, the default time midnight.
     """
-    colon = rf"regexp_replace({word}, '\s*([+-]\d{{2}}):?(\d{{2}})$', '\1:\2')"
+    # BigQuery writes UTC, PostgreSQL and DuckDB write offsets of whole hours.
+    zone = rf"regexp_replace({word}, '(:\d\d(?:\.\d+)?) UTC$', '\1Z')"
+    hours = rf"regexp_replace({zone}, '(:\d\d(?:\.\d+)?)([+-]\d\d)$', '\1\2:00')"
+    colon = rf"regexp_replace({hours}, '\s*([+-]\d{{2}}):?(\d{{2}})$', '\1:\2')"
     clock = rf"regexp_replace({colon}, '^(\S{{10}}[Tt ]\d{{2}}:\d{{2}})([Zz+-]|$)', '\1:00\2')"
     is_date = rf"regexp_full_match({word}, '\d{{4}}-\d{{2}}-\d{{2}}')"
     whole = f"CASE WHEN {is_date} THEN {word} || 'T00:00:00' ELSE {clock} END"
@@ -34,7 +42,20 @@ def moment(word: str, *, dayfirst: bool | None) -> str:
 def advice(word: str, *, dayfirst: bool | None) -> str:
     """Return SQL for the advice to give with text that is no instant."""
     is_unclear = f"{str(dayfirst is None).lower()} AND regexp_matches({word}, '{_LOCAL}')"
-    return f"CASE WHEN {is_unclear} THEN {literal(ADVICE)} ELSE '' END"
+    is_short = f"regexp_matches({word}, '{_SHORT}')"
+    return (
+        f"CASE WHEN {is_short} THEN {literal(_SHORT_ADVICE)} WHEN {is_unclear} THEN {literal(ADVICE)} "
+        "ELSE '' END"
+    )
+
+
+def plausible(count: str, *, per_second: int) -> str:
+    """Return SQL for a count since 1970 in a unit; NULL outside the years 2000 to 2100.
+
+    Counts in another unit lie outside these years.
+    """
+    first, last = _FIRST_SECOND * per_second, _LAST_SECOND * per_second
+    return f"CASE WHEN {count} BETWEEN {first} AND {last} THEN {count} END"
 
 
 def _local_moment(word: str, dayfirst: bool | None) -> str:
@@ -43,7 +64,9 @@ def _local_moment(word: str, dayfirst: bool | None) -> str:
     first, second = ("d", "m") if dayfirst else ("m", "d")
     clocks = ("", " %H:%M", " %H:%M:%S")
     formats = [f"%{first}{mark}%{second}{mark}%Y{clock}" for mark in "/.-" for clock in clocks]
-    return f"TRY_STRPTIME({word}, [{', '.join(map(literal, formats))}])"
+    moment = f"TRY_STRPTIME({word}, [{', '.join(map(literal, formats))}])"
+    # %Y takes 25 for the year 25.
+    return f"CASE WHEN regexp_matches({word}, '{_LOCAL}') THEN {moment} END"
 
 
 def moments(texts: Iterable[str], *, dayfirst: bool | None) -> dict[str, tuple[datetime | None, str]]:

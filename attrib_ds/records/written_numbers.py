@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 #: Decimal marks.
 MARKS: Final = (".", ",")
 
+#: Numbers whose thousands are separated by spaces, as in French, or by apostrophes, as in Switzerland.
+_SPACED: Final = r"^[+-]?\d{1,3}([ \x{00A0}\x{2009}\x{202F}]\d{3})+([.,]\d+)?$"
+_APOSTROPHES: Final = r"^[+-]?\d{1,3}([\x{0027}\x{2019}]\d{3})+([.,]\d+)?$"
+_SEPARATORS: Final = r"[ \x{00A0}\x{2009}\x{202F}\x{0027}\x{2019}]"
+
 _THOUSANDS: Final = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"
 _COMMA_NUMBER: Final = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
 #: Numbers that only make sense with a decimal comma, and those that only make sense with a decimal point.
@@ -64,10 +69,11 @@ def decimal_mark(
         if decimal not in MARKS:
             raise InvalidRequest.choice("decimal", decimal, MARKS)
         return decimal
+    number = _joined(word)
     comma, point, separated, either = connection.execute(
         "SELECT "
         + ", ".join(
-            f"min({word}) FILTER (regexp_matches({word}, '{pattern}'))"
+            f"min({word}) FILTER (regexp_matches({number}, '{pattern}'))"
             for pattern in (_HAS_COMMA, _HAS_POINT, _THOUSANDS, _HAS_EITHER)
         )
         + f" FROM {relation}"
@@ -91,10 +97,17 @@ def decimal_mark(
 
 def plain(word: str, mark: str) -> str:
     """Return SQL for a number with a decimal point and no other separators."""
+    word = _joined(word)
     if mark == ",":
         number = f"replace(replace({word}, '.', ''), ',', '.')"
         return f"CASE WHEN regexp_matches({word}, '{_COMMA_NUMBER}') THEN {number} END"
     return f"CASE WHEN regexp_matches({word}, '{_THOUSANDS}') THEN replace({word}, ',', '') ELSE {word} END"
+
+
+def _joined(word: str) -> str:
+    """Return SQL for a number without spaces and apostrophes between its thousands."""
+    is_separated = f"regexp_matches({word}, '{_SPACED}') OR regexp_matches({word}, '{_APOSTROPHES}')"
+    return f"CASE WHEN {is_separated} THEN regexp_replace({word}, '{_SEPARATORS}', '', 'g') ELSE {word} END"
 
 
 def plain_numbers(

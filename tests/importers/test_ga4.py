@@ -139,6 +139,15 @@ def test_invalid_rows_are_rejected_with_a_reason():
     ]
 
 
+@pytest.mark.parametrize("unit", [1_000, 1_000_000])
+def test_instants_that_are_no_microseconds_are_rejected(unit):
+    event = happening("purchase", ecommerce={"transaction_id": "T1"})
+    coarse = event | {"event_timestamp": event["event_timestamp"] // unit}
+    assert at.read_ga4(pd.DataFrame([coarse, event])).rejected["reason"].tolist() == [
+        "event_timestamp is not a number of microseconds"
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_parquet_gives_the_same_result_as_json(tmp_path, wrapped):

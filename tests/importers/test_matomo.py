@@ -127,8 +127,17 @@ def test_invalid_rows_are_rejected_with_a_reason():
     ]
     visit = records()[0]
     del visit["actionDetails"][2]["timestamp"]
-    reason = "action 3 of visit 1.103 (ecommerceOrder) has no timestamp"
+    reason = "action 3 of visit 1.103 (ecommerceOrder) has no timestamp in seconds"
     assert at.read_matomo([visit]).rejected["reason"].tolist() == [reason]
+
+
+@pytest.mark.parametrize("unit", [1_000, 1_000_000])
+def test_instants_that_are_no_seconds_are_rejected(unit):
+    visit = records()[0]
+    counts = {name: visit[name] * unit for name in ("firstActionTimestamp", "lastActionTimestamp")}
+    assert at.read_matomo([visit | counts, records()[1]]).rejected["reason"].tolist() == [
+        "firstActionTimestamp and serverTimestamp are not numbers of seconds"
+    ]
 
 
 def test_an_error_response_is_refused(tmp_path):

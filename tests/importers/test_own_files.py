@@ -126,13 +126,14 @@ def test_unreadable_rows_are_listed_and_the_others_used(write):
     orders = ORDERS + "3;u;2025-01-05;much;EUR\n4;u;;5;EUR\n"
     journeys = read_journeys(write("t.csv", touches), write("o.csv", orders))
     assert journeys.counts == {"interactions": 4, "events": 2}
+    advice = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
     listed = journeys.rejected.assign(file=[Path(file).name for file in journeys.rejected["file"]])
     assert sorted(table(listed, "file", "row", "reason")) == [
         ["o.csv", 2, "revenue is not a number: 'much'"],
         ["o.csv", 3, "order_date is missing"],
         ["t.csv", 3, "customer_id is missing"],
-        ["t.csv", 4, "time is not an instant: '2025-02-30'"],
-        ["t.csv", 5, "channel is missing; time is not an instant: 'soon'"],
+        ["t.csv", 4, f"time is not an instant: '2025-02-30'{advice}"],
+        ["t.csv", 5, f"channel is missing; time is not an instant: 'soon'{advice}"],
         ["t.csv", 6, "2 cells where the header has 3"],
     ]
 
@@ -142,6 +143,15 @@ def test_a_file_without_readable_rows_is_refused(write):
         read_journeys(write("t.csv", "customer_id,time,channel\nu,soon,search\n"), write("o.csv", ORDERS))
     with pytest.raises(errors.InvalidRequest, match="has no rows"):
         read_journeys(write("t.csv", "customer_id,time,channel\n"), write("o.csv", ORDERS))
+
+
+@pytest.mark.parametrize(("value", "is_repeated"), [("1", True), ("2", False)])
+def test_repeated_rows_are_to_be_dropped_not_added_up(value, is_repeated):
+    touches = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
+    orders = pd.DataFrame({"order_id": ["1", "1"], "user": "u", "date": "2025-01-02", "value": ["1", value]})
+    with pytest.raises(errors.InvalidRequest) as refusal:
+        read_journeys(touches, orders)
+    assert ("dropped first, since aggregate=True adds them up" in str(refusal.value)) == is_repeated
 
 
 def test_duplicate_conversions_are_refused(write):
@@ -218,6 +228,11 @@ def test_frames_are_read():
         ("2025-01-01 10:00", "2025-01-01 10:00:00+00:00"),
         ("2025-01-01", "2025-01-01 00:00:00+00:00"),
         ("2025-01-01t10:00:00.123456789z", "2025-01-01 10:00:00.123456+00:00"),
+        # As BigQuery, PostgreSQL and DuckDB write them.
+        ("2025-01-01 10:00:00.5 UTC", "2025-01-01 10:00:00.500+00:00"),
+        ("2025-01-01 10:00:00 UTC", "2025-01-01 10:00:00+00:00"),
+        ("2025-01-01 10:00:00+01", "2025-01-01 09:00:00+00:00"),
+        ("2025-01-01 10:00:00.25-05", "2025-01-01 15:00:00.250+00:00"),
     ],
 )
 def test_formats_of_instants(write, written, read):

@@ -76,6 +76,18 @@ class TestDecimalMark:
     def test_the_mark_can_be_given(self, texts, decimal, expected):
         assert values(revenue=texts, decimal=decimal) == expected
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("separator", [" ", "\u00a0", "\u202f", "\u2009", "'", "\u2019"])
+    def test_spaces_and_apostrophes_separate_thousands(self, separator):
+        texts = [f"1{separator}010,50", f"-12{separator}345{separator}678", "20,00"]
+        assert values(revenue=texts) == [1010.5, -12345678.0, 20.0]
+        assert values(revenue=[f"1{separator}010.50", "20"]) == [1010.5, 20.0]
+
+    @pytest.mark.parametrize("text", ["1 01", "1 0100", "1'010 500", "1 010.500,5"])
+    def test_other_groups_of_digits_are_no_numbers(self, text):
+        with pytest.raises(errors.InvalidRequest, match="revenue is not a number"):
+            values(revenue=[text], decimal=",")
+
     def test_only_a_point_and_a_comma_are_marks(self):
         with pytest.raises(errors.InvalidRequest, match="decimal: ';' is not allowed"):
             values(revenue=["1"], decimal=";")

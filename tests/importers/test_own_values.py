@@ -102,8 +102,26 @@ def test_a_refused_date_is_shown_with_advice(written):
 
 
 def test_a_refused_instant_is_shown():
-    with pytest.raises(errors.InvalidRequest, match=r"row 0: date is not an instant: 'soon'\)"):
+    expected = (
+        r"row 0: date is not an instant: 'soon'; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'\)"
+    )
+    with pytest.raises(errors.InvalidRequest, match=expected):
         read_journeys(CLICKS.assign(date="soon"), orders(revenue=["1"]))
+
+
+@pytest.mark.parametrize("counted", [45658, 45658.5, 1735725600, 1735725600000, "1735725600"])
+def test_a_count_that_is_no_instant_is_refused_with_advice(counted):
+    expected = f"date is not an instant: '{counted}'; .*pandas.to_datetime"
+    with pytest.raises(errors.InvalidRequest, match=expected):
+        read_journeys(CLICKS.assign(date=counted), orders(revenue=["1"]))
+
+
+@pytest.mark.parametrize("dayfirst", [None, False, True])
+@pytest.mark.parametrize("written", ["01.02.25", "1/2/25 10:00", "01-02-25"])
+def test_a_year_of_two_digits_is_refused(written, dayfirst):
+    expected = f"date is not an instant: '{written}'; write the year with four digits"
+    with pytest.raises(errors.InvalidRequest, match=expected):
+        read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]), dayfirst=dayfirst)
 
 
 @pytest.mark.slow

@@ -117,6 +117,7 @@ class ValidRows:
         *,
         changed: str | None = None,
         filled: Collection[str] = (),
+        differing: str | None = None,
     ) -> Iterator[str]:
         """Delete stored records that rows replace, and skip unchanged rows.
 
@@ -132,6 +133,8 @@ class ValidRows:
             Column with the date of the last change.
         filled : collection of str
             Columns that the service fills where a row has null.
+        differing : str, optional
+            Query of ``row`` for rows that differ from their stored record in another table.
 
         Yields
         ------
@@ -155,6 +158,8 @@ class ValidRows:
                 f"{f' OR loaded.{quoted(column)} IS NULL' if column in filled else ''})"
                 for column in compared
             )
+            if differing is not None:
+                is_equal += f" AND loaded.row NOT IN ({differing})"
             is_unchanged = f"({is_equal})"
             if changed in self.staged.columns:
                 is_unchanged += f" OR coalesce(stored.{quoted(changed)} > loaded.{quoted(changed)}, false)"

@@ -84,7 +84,10 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     def insert(writer: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
         valid.reject_stored(writer, "events", "_id")
         reject_erased(writer, valid, of_events(valid.rows))
-        with valid.replace_stored(writer, "events", "_id", changed="updatedAt") as replaced:
+        differing = metrics.differing(valid, table)
+        with valid.replace_stored(
+            writer, "events", "_id", changed="updatedAt", differing=differing
+        ) as replaced:
             writer.execute(f"DELETE FROM metrics WHERE eventId IN (SELECT _id FROM {replaced})")
             rows = surviving(writer, valid.rows)
             loaded = valid.insert(writer, "events", rows=rows)

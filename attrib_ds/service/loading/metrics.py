@@ -345,6 +345,23 @@ def _restore_built_in(connection: duckdb.DuckDBPyConnection, staged: Staged, tab
     )
 
 
+def differing(valid: ValidRows, table: str) -> str:
+    """Return the query of ``row`` for events whose metrics differ from those of their stored event."""
+    compared = ("key", "type", "dataType", "date", "number", "amount", "currency")
+    columns = ", ".join(("row", *compared))
+    loaded = (
+        f"SELECT {columns} FROM {table} SEMI JOIN {valid.rows} AS event USING (row) WHERE deletedAt IS NULL"
+    )
+    stored = (
+        f"SELECT {columns} FROM metrics JOIN (SELECT row, _id AS eventId FROM {valid.rows}) USING (eventId) "
+        "WHERE deletedAt IS NULL"
+    )
+    return (
+        f"SELECT row FROM (({loaded}) EXCEPT ({stored})) "
+        f"UNION ALL SELECT row FROM (({stored}) EXCEPT ({loaded}))"
+    )
+
+
 def insert(
     connection: duckdb.DuckDBPyConnection, valid: ValidRows, table: str, project: Project, *, count: int
 ) -> int:

@@ -138,6 +138,26 @@ def test_unchanged_records_are_not_written(filled):
     assert rows_of(filled, "SELECT * FROM metrics") == before
 
 
+@pytest.mark.parametrize("corrected", [{"statistics.revenue": 11}, {}])
+def test_a_corrected_amount_takes_the_place(service, corrected):
+    # The date of an imported order does not change with its amount.
+    put(service, "events", order(1, userId=ANNA, updatedAt=FEBRUARY, **{"statistics.revenue": 10}))
+    again = order(1, userId=ANNA, updatedAt=FEBRUARY, **corrected)
+    assert put(service, "events", again) == (1, [])
+    assert put(service, "events", again) == (0, [])
+    amounts = rows_of(service, "SELECT number FROM metrics WHERE key = 'revenue'")
+    assert amounts == [(amount,) for amount in corrected.values()]
+    assert_users_agree(service)
+
+
+def test_an_amount_updated_since_stays(service):
+    first = order(1, userId=ANNA, updatedAt=FEBRUARY, **{"statistics.revenue": 10})
+    put(service, "events", first)
+    send(service, "update_event_statistic", id=uuid(1), storage_key="revenue", value=4)
+    assert put(service, "events", first) == (0, [])
+    assert rows_of(service, "SELECT number FROM metrics WHERE key = 'revenue'") == [(4,)]
+
+
 @pytest.mark.slow
 def test_erased_users_stay_erased_and_their_counts_stay(filled):
     send(filled, "delete_user", id=ANNA, mode="anonymise")
