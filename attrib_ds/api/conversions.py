@@ -218,10 +218,12 @@ class _Period:
     def of(
         cls, project: Project, since: datetime | date | str | None, until: datetime | date | str | None
     ) -> _Period:
-        end = _naive(project, until, "until")
+        start, end = _naive(project, since, "since"), _naive(project, until, "until")
+        if start is not None and end is not None and start > end:
+            raise InvalidRequest(f"until: {until!s} is before since, {since!s}", field="until")
         is_day = instants.parse_day(until, argument="until") is not None
         return cls(
-            _naive(project, since, "since"),
+            start,
             end,
             end + instants.RESOLUTION if end is not None and is_day else end,
         )

@@ -125,7 +125,7 @@ def read_journeys(
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.
     UnmatchedUsers
-        If no conversion has a user of any touchpoint.
+        If no conversion has a user of any touchpoint, or users differ by case or leading zeros only.
 
     Examples
     --------
@@ -201,6 +201,7 @@ def read_journeys(
         warn(f"{conversion_table.name} has no conversions", NoConversions)
     else:
         _warn_of_strangers(journeys, columns_used)
+        _warn_of_spellings(connection)
     return replace(journeys, columns=columns_used)
 
 
@@ -216,6 +217,25 @@ def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Na
         "the command",
         UnmatchedUsers,
     )
+
+
+def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
+    """Warn of users whose conversions have no touchpoints because of case or leading zeros."""
+    plain = "ltrim(lower(account), '0')"
+    found = connection.execute(
+        "SELECT count(*), min(spelling), arg_min(known, spelling) FROM ("
+        f"SELECT account AS spelling, {plain} AS plain FROM conversions WHERE account NOT IN ("
+        "SELECT account FROM visits WHERE account IS NOT NULL) GROUP BY ALL) JOIN ("
+        f"SELECT {plain} AS plain, min(account) AS known FROM visits GROUP BY ALL) USING (plain)"
+    ).fetchone()
+    count, spelling, known = found or (0, None, None)
+    if count:
+        warn(
+            "users of conversions differ from those of touchpoints by case or leading zeros only "
+            f"({count:,}, such as {spelling!r} from {known!r}), so that their conversions are not "
+            "attributed. Write users alike in both, in case and zeros",
+            UnmatchedUsers,
+        )
 
 
 def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:

@@ -85,6 +85,8 @@ def test_only_events_of_a_period(shop):
     assert credited(lead) == {"shoes": 0.5, "letter": 0.5}
     later = conversion_paths(shop, event_type="lead", since="2025-01-06T10:00:01Z")
     assert attribute(later, "linear").empty
+    with pytest.raises(errors.InvalidRequest, match="until: 2025-01-05 is before since, 2025-01-06"):
+        conversion_paths(shop, event_type="lead", since="2025-01-06", until="2025-01-05")
 
 
 @pytest.mark.slow

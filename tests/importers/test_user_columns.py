@@ -110,3 +110,15 @@ def test_conversions_of_strangers_warn():
     orders = pd.DataFrame({"user_id": ["77"], "date": ["2025-01-02"], "revenue": [10.0]})
     with pytest.warns(errors.UnmatchedUsers, match=r"conversion \(user_id\) .* touchpoints \(customer_id\)"):
         read_journeys(clicks, orders)
+
+
+def test_users_who_differ_by_case_or_leading_zeros_warn():
+    clicks = pd.DataFrame(
+        {"customer_id": ["anna@x.org", "12", "ben"], "channel": "tv", "date": ["2025-01-01"] * 3}
+    )
+    orders = pd.DataFrame({"customer_id": ["Anna@x.org", "0012", "ben"], "date": ["2025-01-02"] * 3})
+    said = (
+        r"users of conversions differ .* \(2, such as '0012' from '12'\), so that their conversions are not"
+    )
+    with pytest.warns(errors.UnmatchedUsers, match=said):
+        read_journeys(clicks, orders)
