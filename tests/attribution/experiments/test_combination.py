@@ -76,8 +76,8 @@ def test_the_verdict_is_the_prior_odds_of_a_model(verdict, odds):
 def test_without_a_verdict_nobody_can_tell():
     effects = effects_of(np.array(MODELLED) + 100.0, 300.0)
     plain = combine_with_experiment(credits_of(MODELLED), effects)
-    told = combine_with_experiment(credits_of(MODELLED), effects, verdicts={"hazard": "cannot tell"})
-    pd.testing.assert_frame_equal(plain, told)
+    undecided = combine_with_experiment(credits_of(MODELLED), effects, verdicts={"hazard": "cannot tell"})
+    pd.testing.assert_frame_equal(plain, undecided)
 
 
 def test_a_silent_model_does_not_outvote_the_experiment():

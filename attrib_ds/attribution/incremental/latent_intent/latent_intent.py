@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: Distinct histories of each round of the fit, and its part of the evaluations; None is all of them.
 _ROUNDS: Final = ((16_000, 0.3), (16_000, 0.2), (60_000, 0.2), (None, 0.3))
-#: Users drawn from the fitted model to compare it with the data, and at most so many for each user.
+#: Users simulated from the fitted model for the predictive check: in all, and the most per observed user.
 _REPLICATED_USERS: Final = 200_000
 _MOST_REPLICATES: Final = 10
 #: Posterior draws that intervals come from.
