@@ -15,8 +15,8 @@
         └── ProjectInUse    503  another process holds the project's file
 
 Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
-:class:`NoRows`, :class:`MergedNames`, :class:`RejectedRows`, :class:`UnmatchedUsers`,
-:class:`ConfoundingWarning`, :class:`CheckoutNodes`, :class:`MisfitWarning`,
+:class:`NoRows`, :class:`MergedNames`, :class:`RejectedRows`, :class:`UnmatchedSpend`,
+:class:`UnmatchedUsers`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`, :class:`MisfitWarning`,
 :class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`.
 """
 
@@ -60,6 +60,7 @@ __all__ = [
     "UnevenHoldout",
     "UnknownCurrency",
     "UnknownFields",
+    "UnmatchedSpend",
     "UnmatchedUsers",
 ]
 
@@ -214,6 +215,10 @@ class MergedNames(UserWarning):
 
 class RejectedRows(UserWarning):
     """Rows of a file or frame could not be read and are left out."""
+
+
+class UnmatchedSpend(UserWarning):
+    """Nodes of a file of spend have no touchpoint."""
 
 
 class UnmatchedUsers(UserWarning):

@@ -15,6 +15,7 @@ OPTIONS: Final[dict[str, str]] = {
     "conversion_user": "--conversion-user",
     "conversion_date": "--conversion-date",
     "spend": "--amount",
+    "spend_node": "--spend-node",
     "path": "--path",
     "conversions": "--path-conversions",
     "total_value": "--path-value",
@@ -22,4 +23,4 @@ OPTIONS: Final[dict[str, str]] = {
 }
 
 #: Roles that several columns can have; options list them with commas.
-LISTED: Final = ("node", "path")
+LISTED: Final = ("node", "spend_node", "path")

@@ -101,7 +101,9 @@ class OwnColumns:
         """Return the columns with a common name for a role, in order of preference."""
         return self._common(COMMON_NAMES[role])
 
-    def find_node(self, named: Mapping[str, Named], *, required: bool = True) -> list[str]:
+    def find_node(
+        self, named: Mapping[str, Named], *, required: bool = True, called: str = "node"
+    ) -> list[str]:
         """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts."""
         given = named.get("node")
         if given is not None:
@@ -112,7 +114,7 @@ class OwnColumns:
                     "different ones from the highest level down",
                     field="node",
                 )
-            return [self._checked("node", column) for column in columns]
+            return [self._checked("node", column, called) for column in columns]
         of_nodes = self._common(COMMON_NAMES["node"])
         if any(self.is_filled(column) for column in of_nodes):
             return [next(column for column in of_nodes if self.is_filled(column))]
@@ -126,14 +128,18 @@ class OwnColumns:
             return parts
         parts = [*self._common(COMMON_NAMES["part_of_node"]), *of_nodes]
         found = next((column for column in parts if self.is_filled(column)), next(iter(parts), None))
-        found = found or self.find("node", named, required=required)
+        found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
+
+    def has(self, columns: Named) -> bool:
+        """Return whether all of some columns exist."""
+        return {*([columns] if isinstance(columns, str) else columns)} <= {*self.source.columns}
 
     def find_node_like(self, other: Named | None, named: Mapping[str, Named]) -> list[str]:
         """Return the columns of a node, those that another table uses if this one has them too."""
         if "node" not in named and isinstance(other, str) and self._common([other]):
             return self._common([other])
-        columns = self.find_node(named)
+        columns = self.find_node(named, called="spend_node")
         if "node" in named or other is None or isinstance(other, str):
             return columns
         levels = {level_of(column) for column in other}

@@ -1,8 +1,9 @@
-"""Read names that differ by case only as one name."""
+"""Read names that differ by case only, or by how their accents are encoded, as one name."""
 
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ _MAX_SHOWN: Final = 3
 
 
 def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
-    """Write the names of nodes that differ by case only as the most frequent of them, with a warning.
+    """Write the names of nodes that :func:`folded` makes one as the most frequent of them, with a warning.
 
     Parameters
     ----------
@@ -53,12 +54,17 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
     return rows
 
 
+def folded(name: str) -> str:
+    """Return a name without differences of case; accented letters are one character each."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
 def like_known(node_ids: Iterable[str], known: Collection[str]) -> list[str]:
-    """Return ids of nodes, as another table spells them if they differ by case only."""
+    """Return ids of nodes, as another table spells them if :func:`folded` makes them one."""
     by_fold: dict[str, str] = {}
     for node_id in sorted(known):
-        by_fold.setdefault(node_id.casefold(), node_id)
-    return [node_id if node_id in known else by_fold.get(node_id.casefold(), node_id) for node_id in node_ids]
+        by_fold.setdefault(folded(node_id), node_id)
+    return [node_id if node_id in known else by_fold.get(folded(node_id), node_id) for node_id in node_ids]
 
 
 def _of_levels(words: list[str], times: list[int], merged: list[dict[str, int]]) -> list[str]:
@@ -81,7 +87,7 @@ def _chosen(frequencies: Mapping[str, int], merged: list[dict[str, int]]) -> dic
     """Return the spelling of each name that has several; the first one in the alphabet of equally many."""
     by_fold: dict[str, dict[str, int]] = {}
     for word, count in frequencies.items():
-        by_fold.setdefault(word.casefold(), {})[word] = count
+        by_fold.setdefault(folded(word), {})[word] = count
     chosen: dict[str, str] = {}
     for spellings in by_fold.values():
         if len(spellings) > 1:

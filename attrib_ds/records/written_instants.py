@@ -1,4 +1,4 @@
-"""Instants as people write them: days, times without seconds, dates that begin with the day or the month."""
+"""Instants as people write them: days, times without seconds, names of months, dates in local order."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 #: Dates that begin with the day or the month, and those with a year of two digits.
 _LOCAL: Final = r"^\d{1,2}[./-]\d{1,2}[./-]\d{4}"
 _SHORT: Final = r"^\d{1,2}[./-]\d{1,2}[./-]\d{2}(\D|$)"
+#: Dates that begin with the year but not as ISO 8601 writes them, and dates that name the month in English.
+_BIG_ENDIAN: Final = r"^\d{4}([./]\d{1,2}[./]\d{1,2}|-\d{1,2}-\d{1,2} .*[AaPp][Mm]$)"
+_NAMED: Final = r"^(\d{1,2}[ -])?[A-Za-z]{3,9}[ -](\d{1,2}, ?)?\d{4}(\D|$)"
+_CLOCKS: Final = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 #: Seconds since 1970 of the years 2000 and 2100.
 _FIRST_SECOND: Final = 946_684_800
 _LAST_SECOND: Final = 4_102_444_800
@@ -36,7 +40,7 @@ def moment(word: str, *, dayfirst: bool | None) -> str:
     clock = rf"regexp_replace({colon}, '^(\S{{10}}[Tt ]\d{{2}}:\d{{2}})([Zz+-]|$)', '\1:00\2')"
     is_date = rf"regexp_full_match({word}, '\d{{4}}-\d{{2}}-\d{{2}}')"
     whole = f"CASE WHEN {is_date} THEN {word} || 'T00:00:00' ELSE {clock} END"
-    return f"coalesce({instant(whole)}, {_local_moment(word, dayfirst)})"
+    return f"coalesce({instant(whole)}, {_written_moment(word)}, {_local_moment(word, dayfirst)})"
 
 
 def advice(word: str, *, dayfirst: bool | None) -> str:
@@ -58,15 +62,32 @@ def plausible(count: str, *, per_second: int) -> str:
     return f"CASE WHEN {count} BETWEEN {first} AND {last} THEN {count} END"
 
 
+def _written_moment(word: str) -> str:
+    """Return SQL for dates whose order is clear: ``2025/01/31``, ``31 Jan 2025``, ``January 31, 2025``."""
+    big_endian = [f"%Y{mark}%m{mark}%d" for mark in "/.-"]
+    named = [
+        pattern.replace("%b", month)
+        for month in ("%b", "%B")
+        for pattern in ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%b %d,%Y")
+    ]
+    return (
+        f"CASE WHEN regexp_matches({word}, '{_BIG_ENDIAN}') THEN {_parsed(word, big_endian)} "
+        f"WHEN regexp_matches({word}, '{_NAMED}') THEN {_parsed(word, named)} END"
+    )
+
+
 def _local_moment(word: str, dayfirst: bool | None) -> str:
     if dayfirst is None:
         return "CAST(NULL AS TIMESTAMP)"
     first, second = ("d", "m") if dayfirst else ("m", "d")
-    clocks = ("", " %H:%M", " %H:%M:%S")
-    formats = [f"%{first}{mark}%{second}{mark}%Y{clock}" for mark in "/.-" for clock in clocks]
-    moment = f"TRY_STRPTIME({word}, [{', '.join(map(literal, formats))}])"
+    dates = [f"%{first}{mark}%{second}{mark}%Y" for mark in "/.-"]
     # %Y takes 25 for the year 25.
-    return f"CASE WHEN regexp_matches({word}, '{_LOCAL}') THEN {moment} END"
+    return f"CASE WHEN regexp_matches({word}, '{_LOCAL}') THEN {_parsed(word, dates)} END"
+
+
+def _parsed(word: str, dates: Iterable[str]) -> str:
+    formats = (literal(f"{date}{clock}") for date in dates for clock in _CLOCKS)
+    return f"TRY_STRPTIME({word}, [{', '.join(formats)}])"
 
 
 def moments(texts: Iterable[str], *, dayfirst: bool | None) -> dict[str, tuple[datetime | None, str]]:

@@ -203,12 +203,35 @@ class TestCase:
             journeys = read_journeys(visits, self.ORDERS, columns={"node": "kanal"})
         assert sorted(set(journeys.interactions["nodeId"])) == ["bing", "google"]
 
+    def test_encodings_of_an_accent_are_one_spelling(self):
+        # U+00E9, and e with U+0301, as macOS writes it.
+        visits = self.VISITS[:3].assign(utm_source=["caf\u00e9", "cafe\u0301", "cafe\u0301"])
+        with pytest.warns(errors.MergedNames):
+            journeys = read_journeys(visits, self.ORDERS, columns={"node": "utm_source"})
+        assert set(journeys.interactions["nodeId"]) == {"cafe\u0301"}
+
     def test_spend_has_the_spelling_of_the_touchpoints(self, tmp_path):
         (tmp_path / "spend.csv").write_text("channel,cost\nTV,5\nRadio,7\n")
-        spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"tv"})
+        spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"tv", "Radio"})
         assert spend["node_id"].tolist() == ["tv", "Radio"]
-        spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"tv"}, ignore_case=False)
+        with pytest.warns(errors.UnmatchedSpend, match="'TV' with 5"):
+            spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"tv", "Radio"}, ignore_case=False)
         assert spend["node_id"].tolist() == ["TV", "Radio"]
+
+    def test_spend_without_touchpoints_is_named(self, tmp_path):
+        (tmp_path / "spend.csv").write_text("channel,cost\ngoogle ads,5\nemail,7.5\nTotal,12.5\n")
+        said = r"'google ads' with 5.00 \(did you mean 'google_ads'\?\), 'Total' with 12.50 \(the sum of the others"
+        with pytest.warns(errors.UnmatchedSpend, match=said):
+            spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"google_ads", "email"})
+        assert spend["spend"].sum() == 25
+
+    def test_the_columns_of_nodes_in_a_file_of_spend_can_be_named(self, tmp_path):
+        (tmp_path / "spend.csv").write_text("medium,where,cost\nm,tv,5\n")
+        spend, _ = read_spend(tmp_path / "spend.csv", columns={"node": "kanal", "spend_node": "where"})
+        assert spend["node_id"].tolist() == ["tv"]
+        (tmp_path / "spend.csv").write_text("where,cost\ntv,5\n")
+        with pytest.raises(errors.InvalidRequest, match="--spend-node COLUMN"):
+            read_spend(tmp_path / "spend.csv", columns={"node": "kanal"})
 
 
 class TestOrderLines:

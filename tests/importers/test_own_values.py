@@ -116,6 +116,35 @@ def test_a_count_that_is_no_instant_is_refused_with_advice(counted):
         read_journeys(CLICKS.assign(date=counted), orders(revenue=["1"]))
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("2025/2/1", "2025-02-01"),
+        ("2025.02.01 15:04", "2025-02-01 15:04"),
+        ("2025/02/01 03:04:05 PM", "2025-02-01 15:04:05"),
+        ("2025-02-01 12:30 am", "2025-02-01 00:30"),
+        ("1 Feb 2025", "2025-02-01"),
+        ("01-FEB-2025 9:05", "2025-02-01 09:05"),
+        ("February 1, 2025", "2025-02-01"),
+        ("Feb 1, 2025 9:05 PM", "2025-02-01 21:05"),
+    ],
+)
+def test_dates_whose_order_is_clear_are_read(written, expected):
+    journeys = read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))
+    assert journeys.interactions["startDate"].tolist() == [pd.Timestamp(expected, tz="UTC")]
+
+
+@pytest.mark.parametrize("written", ["Feb 1, 25", "2025/02/30", "2025/02/01 15:04 PM", "Feb 2025", "2025/02"])
+def test_dates_that_do_not_exist_are_refused(written):
+    with pytest.raises(errors.InvalidRequest, match="date is not an instant"):
+        read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))
+
+
+def test_a_twelve_hour_clock_follows_a_local_date():
+    journeys = read_journeys(CLICKS.assign(date="2/1/2025 1:05 PM"), orders(revenue=["1"]), dayfirst=False)
+    assert journeys.interactions["startDate"].tolist() == [pd.Timestamp("2025-02-01 13:05", tz="UTC")]
+
+
 @pytest.mark.parametrize("dayfirst", [None, False, True])
 @pytest.mark.parametrize("written", ["01.02.25", "1/2/25 10:00", "01-02-25"])
 def test_a_year_of_two_digits_is_refused(written, dayfirst):
