@@ -291,6 +291,7 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
     )
     serve.add_argument("--url", metavar="URL", help="public address of the server, as clients reach it")
     serve.add_argument("--no-sql", action="store_true", help="refuse searches of users by SQL")
+    serve.add_argument("--no-new-keys", action="store_true", help="refuse to create keys over HTTP")
     serve.add_argument(
         "--rate",
         action="append",

@@ -47,6 +47,7 @@ def serve(options: argparse.Namespace) -> None:
     server_options = ServerOptions(
         rate_limits=rates,
         sql=not options.no_sql,
+        new_keys=not options.no_new_keys,
         trusted_proxies=tuple(map(parse_proxies, options.trusted_proxy)),
         **limits,
     )

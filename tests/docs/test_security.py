@@ -50,5 +50,15 @@ def test_every_option_of_the_server_that_limits_is_listed() -> None:
     serve = make_parser()._subparsers._group_actions[0].choices["serve"]  # type: ignore[union-attr,index]
     options = {action.option_strings[-1] for action in serve._actions}
     assert options - {option for _, option, _ in LIMITS} == {
-        *("--help", "--host", "--port", "--url", "--home", "--no-sql", "--no-rates", "--trusted-proxy"),
+        *(
+            "--help",
+            "--host",
+            "--port",
+            "--url",
+            "--home",
+            "--no-sql",
+            "--no-new-keys",
+            "--no-rates",
+            "--trusted-proxy",
+        ),
     }

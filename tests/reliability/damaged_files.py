@@ -2,8 +2,8 @@
 
     PYTHONPATH=tests python -m reliability.damaged_files --trials 1000
 
-A project is copied as a crash would leave it: a database file, a write-ahead log and a write counter. Each trial
-damages one file of such a copy and opens it in a process of its own. Either every acknowledged record is there, or
+A project is copied as a crash would leave it: a database file, a write-ahead log, a write counter and the log of
+accepted events. Each trial damages one file of such a copy and opens it in a process of its own. Either every acknowledged record is there, or
 the project says with advice that it is damaged; anything else is a problem.
 """
 
@@ -28,11 +28,13 @@ from typing import TYPE_CHECKING
 
 import duckdb
 from reliability.command_line import run_from_command_line
+from support.held_writer import held
 from support.order_events import declare_order, order
 from support.service_records import send
 
 from attrib_ds.errors import AttribError
 from attrib_ds.service import Service
+from attrib_ds.service.store.append_log import append_log_of
 from attrib_ds.service.store.file_errors import with_advice
 from attrib_ds.service.store.write_counter import counter_of
 from attrib_ds.service.store.writer import log_of
@@ -41,16 +43,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SECONDS_PER_TRIAL = 60
-TABLES = (
-    "raw_events",
-    "events",
-    "metrics",
-    "trashed_events",
-    "users",
-    "interactions",
-    "campaigns",
-    "outlays",
-)
+SECONDS_TO_PROCESS = 10
+#: Events in the log of accepted events that the tables do not have.
+ACCEPTED = 5
+#: Tables of records, and the columns that tell when and not what was processed.
+TABLES = {
+    "raw_events": (),
+    "events": ("updatedAt",),
+    "metrics": ("_id", "createdAt", "updatedAt"),
+    "trashed_events": ("processingDate",),
+    "users": (),
+    "interactions": (),
+    "campaigns": (),
+    "outlays": (),
+}
 ADVICE = (
     "put a backup in its place",
     "Put it back, or a backup",
@@ -81,14 +87,16 @@ def make_project(folder: Path, *, writes: int = 20) -> Crashed:
         for number in range(writes):
             send(service, "create_event_sync", **_order(f"kept-{number}", number))
     lengths = []
-    with closing(Service.open("shop", path)) as service:
+    with closing(Service.open("shop", path, has_log=True)) as service:
         for number in range(writes):
             _write(service, number)
             lengths.append(log_of(path).stat().st_size)
-        while _rows(service, "SELECT 1 FROM pending_events LIMIT 1"):
-            time.sleep(0.01)
-        for file in (path, log_of(path), counter_of(path)):
-            shutil.copy2(file, copy.parent)
+        _await_processing(service)
+        with held(service):
+            for number in range(ACCEPTED):
+                send(service, "create_event", **_order(f"accepted-{number}", number))
+            for file in (path, log_of(path), counter_of(path), append_log_of(path)):
+                shutil.copy2(file, copy.parent)
     shutil.copytree(copy.parent, folder / "sound")
     with closing(Service.open("shop", folder / "sound" / "shop.duckdb")) as service:
         digest = digest_of(service)
@@ -124,21 +132,33 @@ def _rows(service: Service, query: str) -> list[tuple]:
         return cursor.execute(query).fetchall()
 
 
+def _await_processing(service: Service) -> None:
+    """Wait until events are processed, but not for a damaged file, in which that fails."""
+    deadline = time.monotonic() + SECONDS_TO_PROCESS
+    while _rows(service, "SELECT 1 FROM pending_events LIMIT 1") and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def digest_of(service: Service) -> str:
-    """Return a hash of every record of a project."""
+    """Return a hash of every record of a project, once its events are processed."""
+    _await_processing(service)
     digest = hashlib.sha256()
-    for table in TABLES:
-        for row in sorted(map(repr, _rows(service, f"FROM {table}"))):
+    for table, left_out in TABLES.items():
+        columns = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
+        for row in sorted(map(repr, _rows(service, f"SELECT {columns} FROM {table}"))):
             digest.update(row.encode())
     return digest.hexdigest()
 
 
 def damages(crashed: Crashed, trials: int, randomness: random.Random) -> Iterator[tuple[str, Callable]]:
     """Yield the name of each damage, and a function of the project's file that does it."""
-    log, counter = log_of(crashed.file), counter_of(crashed.file)
-    size, log_size = crashed.file.stat().st_size, log.stat().st_size
+    size = crashed.file.stat().st_size
+    log_size, counter_size, accepted_size = (
+        path_of(crashed.file).stat().st_size for path_of in (log_of, counter_of, append_log_of)
+    )
     yield "nothing", lambda file: None
     yield "log removed", lambda file: log_of(file).unlink()
+    yield "accepted removed", lambda file: append_log_of(file).unlink()
     yield "counter removed", lambda file: counter_of(file).unlink()
     yield "counter emptied", lambda file: counter_of(file).write_bytes(b"")
     yield "file emptied", lambda file: file.write_bytes(b"")
@@ -147,35 +167,40 @@ def damages(crashed: Crashed, trials: int, randomness: random.Random) -> Iterato
     edges |= {length + off for length in crashed.lengths for off in (-8, -1, 0, 1, 8)}
     cuts = [each for each in sorted(edges) if 0 <= each < log_size]
     kinds = {
-        "log cut": (cuts, lambda: randomness.randrange(log_size), _cut_log),
-        "log bit": ([], lambda: randomness.randrange(8 * log_size), _flip_in_log),
-        "log zeroed": ([], lambda: randomness.randrange(log_size), _zero_log),
-        "file cut": ([4096, 8192, 12288, size - 1], lambda: randomness.randrange(size), _cut_file),
-        "file bit": ([], lambda: randomness.randrange(8 * size), _flip_in_file),
+        "log cut": (cuts, lambda: randomness.randrange(log_size), log_of, _cut),
+        "log bit": ([], lambda: randomness.randrange(8 * log_size), log_of, _flip),
+        "log zeroed": ([], lambda: randomness.randrange(log_size), log_of, _zero),
+        "accepted cut": ([0], lambda: randomness.randrange(accepted_size), append_log_of, _cut),
+        "accepted bit": ([], lambda: randomness.randrange(8 * accepted_size), append_log_of, _flip),
+        "accepted zeroed": ([0], lambda: randomness.randrange(accepted_size), append_log_of, _zero),
+        "file cut": ([4096, 8192, 12288, size - 1], lambda: randomness.randrange(size), Path, _cut),
+        "file bit": ([], lambda: randomness.randrange(8 * size), Path, _flip),
         # Of the magic bytes, the version, and the places of the blocks.
-        "header bit": ([64, 100], lambda: randomness.randrange(8 * 12288), _flip_in_file),
-        "counter bit": ([], lambda: randomness.randrange(8 * counter.stat().st_size), _flip_in_counter),
+        "header bit": ([64, 100], lambda: randomness.randrange(8 * 12288), Path, _flip),
+        "counter bit": ([], lambda: randomness.randrange(8 * counter_size), counter_of, _flip),
     }
     share = max(trials // len(kinds), 1)
-    for name, (known, draw, damage) in kinds.items():
+    for name, (known, draw, path_of, damage) in kinds.items():
         places = randomness.sample(known, min(len(known), share))
         places += [draw() for _ in range(share - len(places))]
         for place in places:
-            yield f"{name} at {place:,}", lambda file, damage=damage, place=place: damage(file, place)
+            yield f"{name} at {place:,}", partial(_damage, damage, path_of, place)
 
 
-def _cut_log(file: Path, length: int) -> None:
-    os.truncate(log_of(file), length)
+def _damage(
+    damage: Callable[[Path, int], None], path_of: Callable[[Path], Path], place: int, file: Path
+) -> None:
+    damage(path_of(file), place)
 
 
-def _cut_file(file: Path, length: int) -> None:
+def _cut(file: Path, length: int) -> None:
     os.truncate(file, length)
 
 
-def _zero_log(file: Path, begin: int) -> None:
+def _zero(file: Path, begin: int) -> None:
     """A file system may keep the length of a file and lose what was written."""
-    content = log_of(file).read_bytes()
-    log_of(file).write_bytes(content[:begin] + bytes(len(content) - begin))
+    content = file.read_bytes()
+    file.write_bytes(content[:begin] + bytes(len(content) - begin))
 
 
 def _flip(file: Path, bit: int) -> None:
@@ -184,18 +209,6 @@ def _flip(file: Path, bit: int) -> None:
         (byte,) = stream.read(1)
         stream.seek(bit // 8)
         stream.write(bytes([byte ^ (1 << bit % 8)]))
-
-
-def _flip_in_log(file: Path, bit: int) -> None:
-    _flip(log_of(file), bit)
-
-
-def _flip_in_file(file: Path, bit: int) -> None:
-    _flip(file, bit)
-
-
-def _flip_in_counter(file: Path, bit: int) -> None:
-    _flip(counter_of(file), bit)
 
 
 def outcome_of(file: Path, digest: str) -> tuple[str, str]:

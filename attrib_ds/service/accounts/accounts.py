@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FILE: Final = "accounts.sqlite"
 #: Lifetime of an access token (G-173).
 TOKEN_SECONDS: Final = 3_600
+#: Maximum number of keys of one project that can be registered and work at the same time.
+MOST_KEYS: Final = 1_000
 _EMAIL_DOMAIN: Final = "attrib-ds.internal"
 
 
@@ -237,7 +239,8 @@ class Accounts:
         InvalidRequest
             If the public key, a scope or the expiry is invalid.
         Conflict
-            If the public key is registered with other properties, for another project, or was revoked.
+            If the public key is registered with other properties, for another project, or was revoked; or if
+            :data:`MOST_KEYS` keys of the project work.
         """
         public = checked_public_key(public_key)
         granted_scopes, expiry = all_scopes.checked(scopes), self._checked_expiry(expires_at)
@@ -251,9 +254,18 @@ class Accounts:
                         "public_key: was registered before; make a new key pair", field="public_key"
                     )
                 return existing, False
+            self._check_number(_read_keys_of_project(connection, project_id))
             _insert_account(connection, key)
             _insert_key(connection, key, public.pem)
         return key, True
+
+    def _check_number(self, keys: Iterable[Key]) -> None:
+        now = self._now()
+        working = [
+            key for key in keys if key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
+        ]
+        if len(working) >= MOST_KEYS:
+            raise Conflict(f"the project has {len(working):,} keys that work, the maximum; revoke one first")
 
     def add_key(self, client_id: str, *, expires_at: datetime | None = None) -> KeyFile:
         """Create a further key for a service account, for example to rotate keys.

@@ -84,6 +84,7 @@ class Dispatcher:
         self._limits = options.rate_limits
         self._trusted_proxies = options.trusted_proxies
         self._has_sql = options.sql
+        self._has_new_keys = options.new_keys
         self._max_page_size = options.max_page_size
         self._buckets = rate_limits.Buckets()
         self._budget = budget
@@ -170,7 +171,9 @@ class Dispatcher:
                 raise HttpError(403, "searches by SQL are disabled on this server")
 
     def _check_granting(self, request: Request, operation: Operation, arguments: CreateKey) -> None:
-        """Refuse to create a key with more scopes than the token has."""
+        """Refuse to create a key if this server creates none, or with more scopes than the token has."""
+        if not self._has_new_keys:
+            raise HttpError(403, "this server creates no keys; create them with 'attrib-ds keys create'")
         # Again: the key of the token may have been revoked while the body arrived.
         access = self._authenticate(request, operation)
         for scope in arguments.scopes:

@@ -84,6 +84,8 @@ class ServerOptions:
         Time for running requests to finish when the server stops.
     sql : bool, default True
         Whether accounts with the scope may search users by SQL (G-096).
+    new_keys : bool, default True
+        Whether accounts with the scope may create keys (G-172).
     max_page_size : int, optional
         Maximum number of records of a page, also for requests without a limit (G-101); None for no maximum.
     """
@@ -102,4 +104,5 @@ class ServerOptions:
     body_mebibytes: int = 256
     seconds_to_stop: int = 30
     sql: bool = True
+    new_keys: bool = True
     max_page_size: int | None = None

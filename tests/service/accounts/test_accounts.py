@@ -251,6 +251,27 @@ def test_a_registered_key_cannot_be_registered_with_other_properties(accounts, p
     assert accounts.list_keys() == before
 
 
+@pytest.mark.slow
+def test_a_project_has_a_maximum_of_keys_that_work(accounts, clock, monkeypatch):
+    monkeypatch.setattr("attrib_ds.service.accounts.accounts.MOST_KEYS", 2)
+    pairs = [make_key_pair() for _ in range(5)]
+
+    def register(pair, **options):
+        return accounts.register(pair.public, **{"project_id": "shop", "scopes": ["admin"], **options})[0]
+
+    first = register(pairs[0])
+    register(pairs[1], expires_at=datetime.fromtimestamp(clock.now + 60, UTC))
+    with pytest.raises(Conflict, match="2 keys that work"):
+        register(pairs[2])
+    assert register(pairs[0]) == first
+    assert register(pairs[3], project_id="other").projects == ("other",)
+    clock.now += 61
+    register(pairs[2])
+    accounts.revoke_key(first.key_id)
+    register(pairs[4])
+    assert len(accounts.list_keys_of_project("shop")) == 4
+
+
 def test_a_revoked_key_cannot_be_registered_again(accounts, pair):
     accounts.register(pair.public, project_id="shop")
     accounts.revoke_key(pair.key_id)

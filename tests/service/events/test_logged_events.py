@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
+from support.held_writer import held
 from support.order_events import declare_order, order
 from support.service_records import send
 
@@ -33,25 +33,6 @@ def service(path):
     opened = Service.open("shop", path, has_log=True)
     yield opened
     opened.close()
-
-
-@contextmanager
-def held(service):
-    """Hold the writer up, so that events stay in the log."""
-    is_begun, may_end = threading.Event(), threading.Event()
-
-    def wait(_):
-        is_begun.set()
-        may_end.wait(30)
-
-    thread = threading.Thread(target=service._store.write, args=(wait,))
-    thread.start()
-    assert is_begun.wait(30)
-    try:
-        yield
-    finally:
-        may_end.set()
-        thread.join()
 
 
 def accept(service, *nonces):

@@ -349,3 +349,13 @@ def test_the_command_line_lists_and_revokes_the_same_keys(call, home, tmp_path, 
     assert ask_token(Caller(server), made).status == 400
     assert call("DELETE", f"{KEYS}/{written.privateKeyId}").json() == {"modifiedCount": 1}
     assert ask_token(Caller(server), written).status == 400
+
+
+def test_a_server_can_refuse_to_create_keys(home, accounts, pair):
+    key = accounts.create(projects=["shop"])
+    with running(home, options=ServerOptions(new_keys=False)) as url:
+        call = Caller(url, token_of(url, key))
+        reply = call("POST", KEYS, {"publicKey": pair.public})
+        assert call("GET", KEYS).status == 200
+    assert (reply.status, accounts.find_key(key.clientId, pair.key_id)) == (403, None)
+    assert "attrib-ds keys create" in reply.json()["message"]
