@@ -2,6 +2,7 @@ from . import errors as errors
 from . import forms as forms
 from . import plots as plots
 from .api import admin as admin
+from .api import experiments as experiments
 from .api.campaigns import (
     create_campaign as create_campaign,
 )
@@ -118,7 +119,6 @@ from .api.users import (
     search_users as search_users,
 )
 from .api.workbooks import to_excel as to_excel
-from .attribution import experiments as experiments
 from .attribution import models as models
 from .attribution.comparison.lookbacks import compare_lookbacks as compare_lookbacks
 from .attribution.comparison.markov_orders import compare_orders as compare_orders

@@ -200,6 +200,13 @@ def _rates(given):
         return at.admin.list_rates(shop)
 
 
+def _assign(given):
+    with at.connect("my-shop", path=":memory:") as shop:
+        at.experiments.create_holdout(shop, "letter", node_id="email", share=0.5)
+        # The draw is that of the key of the project.
+        return at.experiments.assign(shop, given(TOUCHPOINTS), holdout="letter").drop(columns="withheld")
+
+
 def _load(given):
     hits = pd.DataFrame(
         {
@@ -290,6 +297,7 @@ CALLS = {
     "create_outlays": _outlays,
     "credit_series": _series,
     "drill_down": lambda given: at.drill_down(given(CREDITS), given(NODES)),
+    "experiments.assign": _assign,
     "experiments.combine_with_experiment": lambda given: at.experiments.combine_with_experiment(
         given(CREDITS), given(EFFECTS)
     ),

@@ -4,10 +4,13 @@
 
 import ipaddress
 import re
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
+from pydantic import model_validator
+
+from attrib_ds.contract.holdouts import HoldoutText
 from attrib_ds.contract.identifiers import StorageKey
-from attrib_ds.contract.request import ProjectRequest
+from attrib_ds.contract.request import ProjectRequest, disagreement
 from attrib_ds.contract.rule import Refused, Rule, pattern
 from attrib_ds.contract.values import BOUNDED, Flag, whole
 
@@ -91,5 +94,13 @@ class UpdateSettings(ProjectRequest):
     allowedOrigins: Annotated[tuple[Origin, ...], BOUNDED] | None = None
     excludedReferrers: Annotated[tuple[Host, ...], BOUNDED] | None = None
     trafficFilters: Annotated[tuple[TrafficFilter, ...], BOUNDED] | None = None
+    holdouts: Annotated[tuple[HoldoutText, ...], BOUNDED] | None = None
     respectGpc: Flag | None = None
     respectDnt: Flag | None = None
+
+    @model_validator(mode="after")
+    def _check_holdouts(self) -> Self:
+        names = [text.partition(":")[0] for text in self.holdouts or ()]
+        if len(set(names)) < len(names):
+            raise disagreement(("holdouts", "contains a name twice; expected each holdout once"))
+        return self

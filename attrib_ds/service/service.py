@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,8 +14,9 @@ import ibis
 
 from attrib_ds.attribution.paths.tables import Tables
 from attrib_ds.contract import Answer, File
+from attrib_ds.contract.opportunities import opportunity_type
 from attrib_ds.contract.precision import in_milliseconds
-from attrib_ds.errors import AttribError, InvalidRequest, NotSupported, ServiceFailure
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
 from attrib_ds.service.campaigns.campaigns import (
     create_campaign,
     get_campaign,
@@ -534,6 +535,9 @@ def _with_accounts(handle: Callable[[Path, Store, Any, Line | None], Answer]) ->
 def _update_settings(
     service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
 ) -> Answer:
+    if request.holdouts:
+        with suppress(Conflict):  # the event type exists
+            create_event_type(service._store, opportunity_type(request.projectId))
     try:
         return _with_store(update_settings)(service, request, line, cancellation)
     finally:

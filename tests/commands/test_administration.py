@@ -147,6 +147,8 @@ def test_settings_are_shown_and_changed(project, capsys):
         "allowedOrigins": "[]",
         "excludedReferrers": "[]",
         "trafficFilters": "[]",
+        "holdouts": "[]",
+        "holdoutKey": '""',
         "respectGpc": "true",
         "respectDnt": "false",
         "currency": '"EUR"',

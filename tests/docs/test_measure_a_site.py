@@ -1,8 +1,23 @@
-"""The page on measuring a site names what there is."""
+"""The page on measuring a site names what there is, and leads from a campaign link to its credit."""
 
+from __future__ import annotations
+
+import os
 import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
+from support.website import CHROMIUM, site
+
+import attrib_ds as at
+from attrib_ds.commands.cli import main
 from attrib_ds.contract.settings import UpdateSettings
 from attrib_ds.service.http import tracker
 
@@ -22,5 +37,88 @@ def test_settings_and_calls_of_the_page_exist():
     assert settings <= set(UpdateSettings.model_fields)
     types = (FOLDER / "attrib.d.ts").read_text(encoding="utf-8")
     calls = set(re.findall(r"attrib\.(\w+)\(", PAGE))
-    assert calls == {"consent", "event", "trackerId"}
+    assert calls == {"consent", "event", "show", "trackerId"}
     assert all(f"  {call}(" in types for call in calls)
+
+
+def blocks(language, page):
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
+
+
+def free_port():
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def served(commands, port):
+    """Run the commands of the page in order; the last one serves."""
+    *earlier, last = (shlex.split(command)[1:] for command in commands)
+    for arguments in earlier:
+        assert main(arguments) == 0
+    command = [sys.executable, "-m", "attrib_ds", *last, "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            process.stdout.readline()
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
+
+
+@contextmanager
+def visitor():
+    """A page of a browser that is no bot by its user agent."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        agent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0"
+        yield browser.new_context(user_agent=agent).new_page()
+        browser.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None or sys.platform == "win32", reason="needs Chromium and SIGTERM")
+def test_the_page_leads_from_a_campaign_link_to_its_credit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(os.environ, "ATTRIB_DS_HOME", str(tmp_path / "home"))
+    port = free_port()
+    script, _, _, order = blocks("html", PAGE)
+    pages = {"/": script, "/boots": script, "/thanks": script + order}
+
+    def answer(path, _):
+        content = f"<!DOCTYPE html>{pages.get(path.partition('?')[0], '')}"
+        content = content.replace("https://stats.shop.example", f"http://127.0.0.1:{port}")
+        return 200, {"Content-Type": "text/html"}, content.encode()
+
+    with site(answer) as shop_url:
+        page_here = PAGE.replace("https://stats.shop.example", f"http://127.0.0.1:{port}")
+        page_here = page_here.replace("https://shop.example", shop_url)
+        commands = re.findall(r"^\$ (.+)$", page_here, flags=re.MULTILINE)
+        create_key = re.search(r"`(attrib-ds keys create .+?)`", PAGE)[1]
+        declare, credit = blocks("python", page_here)
+        link = re.search(r"came by `(.+?)`", page_here)[1]
+        node = re.search(r"node `(.+?)` one conversion", PAGE)[1]
+        names: dict[str, object] = {}
+        with served([*commands[:-1], create_key, commands[-1]], port):
+            exec(declare, names)
+            with visitor() as page:
+                with page.expect_response("**/c"):
+                    page.goto(link)
+                page.evaluate("attrib.consent(true)")
+                with page.expect_response("**/c"):
+                    page.goto(f"{shop_url}/boots")
+                with page.expect_response("**/events") as accepted:
+                    page.goto(f"{shop_url}/thanks")
+                assert accepted.value.status == 200
+                with page.expect_response("**/events"):
+                    page.reload()
+            with at.connect("my-shop", url=f"http://127.0.0.1:{port}", key="key.json") as shop:
+                deadline = time.monotonic() + 30
+                while at.search_interactions(shop, columns=["hitCount"])["hitCount"].sum() < 4:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.1)
+            exec(credit, names)
+    credits = names["credits"]
+    assert credits[["node_id", "conversions"]].values.tolist() == [[node, 1.0]]

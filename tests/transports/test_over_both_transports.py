@@ -214,6 +214,7 @@ READS = {
         lambda p: at.list_hits(p, first(at.search_interactions(p, where=interaction("hitCount") >= 1, limit=1), "firstHitId", "none")),
         lambda p: at.list_hits(p, "unknown"),
     ],
+    "list_holdouts": [lambda p: at.experiments.list_holdouts(p)],
     "list_nodes": [lambda p: at.list_nodes(p), lambda p: at.list_nodes(p, search="AD", limit=3, offset=1)],
     "list_outlays": [lambda p: at.list_outlays(p, "ads", campaign_of(p))],
     "list_keys": [lambda p: at.admin.list_keys(p)],
@@ -463,6 +464,13 @@ def revoked_key(project):
 #: What is written, by function, in a project with one record of each kind; what it returns must be the same.
 WRITES = {
     "archive_event_type": archived,
+    # Each project has a key of its own, so the draws differ.
+    "assign": lambda p: [
+        at.experiments.create_holdout(p, "letter", node_id="spring", share=0.5),
+        at.experiments.assign(p, ["a", "b"], holdout="letter").drop(columns="withheld"),
+        at.experiments.assign(p, [], holdout="letter"),
+        told(lambda p: at.experiments.assign(p, ["a"], holdout="unknown"), p),
+    ],
     "back_up": backed_up,
     "create_audience": audiences,
     "create_campaign": campaigns,
@@ -470,10 +478,21 @@ WRITES = {
     "create_offline_interactions": lambda p: [
         at.create_offline_interactions(p, calls(*emails)) for emails in ([], ["a@b.example"], ["a@b.example", "c@d.example", "nobody"])
     ],
+    "create_holdout": lambda p: [
+        at.experiments.create_holdout(p, "banner", node_id="spring", share=0.1, since="2026-05-01"),
+        at.experiments.create_holdout(p, "banner", node_id="spring", share=0.2),
+        at.experiments.list_holdouts(p),
+        at.list_event_types(p, reference="holdout-opportunity").drop(columns="fields"),
+    ],
     "create_key": created_key,
     "create_outlay": an_outlay_read,
     "create_outlays": many_outlays,
     "delete_audience": deleted_audience,
+    "delete_holdout": lambda p: [
+        at.experiments.create_holdout(p, "popup", node_id="spring", share=0.1),
+        at.experiments.delete_holdout(p, "popup"),
+        told(lambda p: at.experiments.delete_holdout(p, "popup"), p),
+    ],
     "delete_outlay": deleted_outlay,
     "delete_user": deleted_user,
     "merge_users": merged,
@@ -516,6 +535,10 @@ EMBEDDED_ONLY = {
         lambda p: at.admin.create_integration(p, "post", name="Post"),
         r"connect\(…, path=…\)",
     ),
+    "list_opportunities": (
+        lambda p: at.experiments.list_opportunities(p, holdout="banner"),
+        r"sync\(project, to=…\)",
+    ),
     "load": (
         lambda p: at.load(p, nodes=table({"_id": "a", "type": "channel", "name": "A"})),
         r"connect\(…, path=…\)",
@@ -524,7 +547,7 @@ EMBEDDED_ONLY = {
 
 
 def test_every_function_of_a_project_is_among_the_cases():
-    functions = {name: getattr(home, name) for home in (at, at.admin) for name in dir(home)}
+    functions = {name: getattr(home, name) for home in (at, at.admin, at.experiments) for name in dir(home)}
     ours = {
         name
         for name, each in functions.items()

@@ -62,9 +62,10 @@ def holdout_effects(
         ``user_id``, ``node_id`` and optionally ``since`` and ``until``, as above. By default all users of
         ``Paths.from_frames(users=...)`` take part for every node, in the window of its withheld users.
     opportunities : DataFrame or path of a Parquet file, optional
-        One row per touchpoint that a withheld user would have had, as an ad server logs it ("ghost ads"):
-        ``user_id``, ``node_id``, ``date``. The comparison is then limited to users with a touchpoint or an
-        opportunity and to their conversions from the first one on, which narrows intervals by about a third.
+        One row per touchpoint that a withheld user would have had, as an ad server logs it ("ghost ads") or
+        :func:`attrib_ds.experiments.list_opportunities` returns it: ``user_id``, ``node_id``, ``date``. The
+        comparison is then limited to users with a touchpoint or an opportunity and to their conversions from
+        the first one on, which narrows intervals by about a third.
     covariates : sequence of str, optional
         Columns of ``Paths.from_frames(users=...)`` to adjust for (Lin's estimator). Their values must date
         from before the draw, so that the experiment cannot have changed them.

@@ -13,13 +13,21 @@ from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.errors import NotSupported
-from attrib_ds.service.http import collection_route, documentation, error_responses, tracker
+from attrib_ds.service.http import (
+    collection_route,
+    documentation,
+    error_responses,
+    opportunity_route,
+    tracker,
+)
 from attrib_ds.service.http.bodies import MEBIBYTE
 from attrib_ds.service.http.body_memory import BodyBudget
 from attrib_ds.service.http.collection_route import CollectionRoute
 from attrib_ds.service.http.dispatch import Dispatcher
 from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.health import Health
+from attrib_ds.service.http.opportunity_route import OpportunityRoute
+from attrib_ds.service.http.page_requests import PageRequests
 from attrib_ds.service.http.reads import Reads
 from attrib_ds.service.http.routing import Route, Routes, allowed
 from attrib_ds.service.http.server_options import ServerOptions
@@ -38,6 +46,11 @@ if TYPE_CHECKING:
 _TOKEN: Final = OPERATIONS["exchange_token"]
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _EXPOSED: Final = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Content-Disposition"
+#: Methods of fixed paths; GET for the others.
+_METHODS: Final = {
+    collection_route.PATH: collection_route.METHODS,
+    opportunity_route.PATH: opportunity_route.METHODS,
+}
 #: Status in the log of a request whose client has gone before the response.
 _CLIENT_HAS_GONE: Final = 499
 #: Headers of every response, unless it has others.
@@ -89,7 +102,9 @@ class _Application:
             projects, accounts, pool=self._pool, reads=self._reads, budget=budget, options=options
         )
         self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
-        self._collection = CollectionRoute(projects, pool=self._pool, budget=budget, options=options)
+        pages = PageRequests(projects, pool=self._pool, options=options)
+        collection = CollectionRoute(pages, pool=self._pool, budget=budget)
+        opportunities = OpportunityRoute(pages, pool=self._pool, budget=budget)
         self._health = Health(projects, accounts)
         self._ids = Uuids()
         self._routes = Routes(OPERATIONS.values())
@@ -101,7 +116,8 @@ class _Application:
             ),
             b"/health/live": _fixed_response(b'{"status":"live"}', "application/json"),
             b"/health/ready": self._ready,
-            collection_route.PATH: self._collection.answer,
+            collection_route.PATH: collection.answer,
+            opportunity_route.PATH: opportunities.answer,
             tracker.PATH: tracker.tracking_script().answer,
         }
 
@@ -166,11 +182,10 @@ class _Application:
         route = self._routes.find(raw_path) if fixed is None else None
         if fixed is None and route is None:
             raise HttpError(404, "There is nothing at this path; /api/docs lists all operations")
-        fixed_methods = collection_route.METHODS if raw_path == collection_route.PATH else ("GET",)
-        methods = route.allowed if route else allowed(fixed_methods)
+        methods = route.allowed if route else allowed(_METHODS.get(raw_path, ("GET",)))
         if method == "OPTIONS":
             return _preflight(methods)
-        if fixed is not None and method in ("HEAD", *fixed_methods):
+        if fixed is not None and method in methods.split(", "):
             return await fixed(request)
         operation = route.operation(method) if isinstance(route, Route) else None
         if operation is None or route is None:

@@ -11,11 +11,8 @@ from attrib_ds.contract.hits import read_hit
 from attrib_ds.errors import Unavailable
 from attrib_ds.service.collection.pending_hits import pending_hit
 from attrib_ds.service.collection.traffic_filters import captures_address
-from attrib_ds.service.http import bodies, rate_limits
-from attrib_ds.service.http.client_addresses import address_of_client, network_of
-from attrib_ds.service.http.error_responses import HttpError
-from attrib_ds.service.http.rate_limits import Claim
-from attrib_ds.service.http.senders import check_page
+from attrib_ds.service.http import bodies
+from attrib_ds.service.http.page_requests import refuses_id
 from attrib_ds.service.http.single_events import Arrivals
 from attrib_ds.service.store.ids import new_uuid
 
@@ -25,8 +22,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract.hits import CollectHit
     from attrib_ds.service.http.body_memory import BodyBudget
-    from attrib_ds.service.http.projects import Projects
-    from attrib_ds.service.http.server_options import ServerOptions
+    from attrib_ds.service.http.page_requests import PageRequests
     from attrib_ds.service.http.thread_pool import ThreadPool
     from attrib_ds.service.store.settings import ProjectSettings
 
@@ -44,25 +40,18 @@ class CollectionRoute:
 
     Parameters
     ----------
-    projects : Projects
-        Projects of the server.
+    pages : PageRequests
+        Admits requests of pages.
     pool : ThreadPool
-        Threads that open projects; counts the requests.
+        Counts the requests.
     budget : BodyBudget
         Memory for request bodies.
-    options : ServerOptions
-        Rate limits and trusted proxies.
     """
 
-    def __init__(
-        self, projects: Projects, *, pool: ThreadPool, budget: BodyBudget, options: ServerOptions
-    ) -> None:
-        self._projects = projects
+    def __init__(self, pages: PageRequests, *, pool: ThreadPool, budget: BodyBudget) -> None:
+        self._pages = pages
         self._pool = pool
         self._budget = budget
-        self._limits = options.rate_limits
-        self._trusted_proxies = options.trusted_proxies
-        self._buckets = rate_limits.Buckets()
         self._arrivals = Arrivals()
 
     async def answer(self, request: Request) -> Response:
@@ -81,19 +70,9 @@ class CollectionRoute:
         """
         if request.method == "HEAD":
             return _pixel()
-        address = address_of_client(request, self._trusted_proxies)
-        self._count(request, by_address=network_of(address))
+        address = self._pages.count_address(request)
         hit = await self._read(request)
-        service = self._projects.find_open(hit.projectId)
-        if service is None:
-            service = await self._pool.run_or_reject(self._projects.get, hit.projectId)
-        settings = service.cached_settings()
-        if settings is None:
-            settings = await self._pool.run_or_reject(service.settings)
-        check_page(
-            request.headers, settings, ingest_key=hit.ingestKey or request.headers.get("x-ingest-key", "")
-        )
-        self._count(request, project_id=hit.projectId)
+        service, settings = await self._pages.open(request, hit.projectId, ingest_key=hit.ingestKey)
         with self._pool.admission():
             future = service.start_hit(_record(hit, request.headers, settings, address))
             if future is None:
@@ -111,25 +90,11 @@ class CollectionRoute:
             content = await bodies.read(request, most_bytes=_MOST_BYTES, memory=memory)
             return read_hit(bodies.parse(content) or {})
 
-    def _count(self, request: Request, *, by_address: str = "", project_id: str = "") -> None:
-        """Count a request of its address, or a hit of its project."""
-        if self._limits is None:
-            return
-        limit = self._limits.hits if project_id else self._limits.hits_by_address
-        claim = Claim(limit, project_id or by_address)
-        quotas = self._buckets.take([claim])
-        request.state.headers = rate_limits.headers(quotas)
-        if any(quota.seconds_to_wait for quota in quotas):
-            raise HttpError(429, headers=rate_limits.headers(quotas))
-
 
 def _record(hit: CollectHit, headers: Headers, settings: ProjectSettings, address: str) -> dict[str, Any]:
     id = (hit.hitId or new_uuid()).lower()
-    is_refused = (settings.respect_gpc and headers.get("sec-gpc") == "1") or (
-        settings.respect_dnt and headers.get("dnt") == "1"
-    )
     # Without an id that the browser may keep, the hit is a visitor of its own (G-200).
-    tracker_id = None if is_refused and hit.isPersistent else hit.trackerId
+    tracker_id = None if hit.isPersistent and refuses_id(headers, settings) else hit.trackerId
     return pending_hit(
         hit,
         id=id,

@@ -54,6 +54,7 @@ _DETAILS: Final = {
         "requireTokenForEvents",
         "allowedOrigins",
         "excludedReferrers",
+        "holdouts",
         "respectGpc",
         "respectDnt",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from attrib_ds.contract.settings import GetSettings, UpdateSettings
     from attrib_ds.service.store.store import Store
 
+_HOLDOUT_KEY: Final = "holdoutKey"
+_BYTES_OF_KEY: Final = 32
 #: Attribute of :class:`ProjectSettings` by the name of the setting.
 _ATTRIBUTES: Final = {
     "lenientOptionalFields": "lenient_optional_fields",
@@ -29,6 +32,8 @@ _ATTRIBUTES: Final = {
     "allowedOrigins": "allowed_origins",
     "excludedReferrers": "excluded_referrers",
     "trafficFilters": "traffic_filters",
+    "holdouts": "holdouts",
+    _HOLDOUT_KEY: "holdout_key",
     "respectGpc": "respect_gpc",
     "respectDnt": "respect_dnt",
 }
@@ -56,6 +61,10 @@ class ProjectSettings:
         Hosts whose referrers are no traffic sources, besides those of payment providers (G-190).
     traffic_filters : tuple of str
         Filters that capture hits (G-198).
+    holdouts : tuple of str
+        Holdouts that the service draws, as text; see :class:`~attrib_ds.contract.holdouts.Holdout`.
+    holdout_key : str
+        Secret that decides who is withheld; empty until the first holdout.
     respect_gpc : bool, default True
         Store no lasting tracker id of a browser with Global Privacy Control (G-200).
     respect_dnt : bool, default False
@@ -70,6 +79,8 @@ class ProjectSettings:
     allowed_origins: tuple[str, ...] = ()
     excluded_referrers: tuple[str, ...] = ()
     traffic_filters: tuple[str, ...] = ()
+    holdouts: tuple[str, ...] = ()
+    holdout_key: str = ""
     respect_gpc: bool = True
     respect_dnt: bool = False
 
@@ -142,6 +153,8 @@ def update_settings(store: Store, request: UpdateSettings) -> Answer:
     def write(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
         before = asdict(read_settings(connection))
         changes = {name: value for name, value in requested.items() if value != before[_ATTRIBUTES[name]]}
+        if changes.get("holdouts") and not before["holdout_key"]:
+            changes[_HOLDOUT_KEY] = secrets.token_hex(_BYTES_OF_KEY)
         for name, value in changes.items():
             connection.execute("DELETE FROM settings WHERE name = ?", [name])
             # Null clears a setting (G-227).

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths
-from attrib_ds.attribution.experiments import holdout_effects
 from attrib_ds.attribution.experiments.balance import balance
+from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.errors import UnbalancedHoldout
 
 START = pd.Timestamp("2025-01-01", tz="UTC")

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from attrib_ds.attribution.experiments import combine_with_experiment, posterior
-from attrib_ds.attribution.experiments.combination import _ODDS
+from attrib_ds.attribution.experiments import posterior
+from attrib_ds.attribution.experiments.combination import _ODDS, combine_with_experiment
 from attrib_ds.attribution.experiments.posterior import (
     Controls,
     Hypotheses,

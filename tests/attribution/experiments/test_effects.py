@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute, incremental_effects, simulate
-from attrib_ds.attribution.experiments import holdout_effects
+from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.attribution.experiments.negative_controls import judge_controls
 from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
 from attrib_ds.errors import ConfoundingWarning, InvalidRequest

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, simulate
-from attrib_ds.attribution.experiments import holdout_effects
 from attrib_ds.attribution.experiments.contrasts import contrast
+from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
 
 START = pd.Timestamp("2025-01-01", tz="UTC")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths
-from attrib_ds.attribution.experiments import plan_holdout
+from attrib_ds.attribution.experiments.plans import plan_holdout
 from attrib_ds.errors import InvalidRequest
 
 REACH, FOUND = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.8)

@@ -6,6 +6,9 @@ interface Attrib {
   consent(granted: boolean): void;
   /** Send an event of this browser; returns its nonce. */
   event(type: string, data?: Record<string, unknown>, options?: { nonce?: string; date?: string }): string;
+  /** Whether to show the placement of a holdout; logs the opportunity. Waits for a consent banner, as page views do;
+   * true if the service then does not answer within a second. */
+  show(holdout: string, callback?: (isShown: boolean) => void): Promise<boolean>;
   /** Make calls, such as ["event", "order", {...}]; an array in its place collects them until the script is there. */
   push(...calls: [keyof Attrib, ...unknown[]][]): void;
 }

@@ -19,6 +19,8 @@
   const MOST_ATTEMPTS = 5;
   const MOST_SECONDS = 60;
   const MOST_WAIT = 2000;
+  // Milliseconds for which a placement waits for the answer whether to show it.
+  const LONGEST_QUESTION = 1000;
 
   let id = newId();
   let isStored = false;
@@ -27,9 +29,9 @@
   let shown = "";
   /** @type {Hit | undefined} */
   let landing;
-  /** Page views that wait for the answer of a consent banner.
-   * @type {Hit[] | undefined} */
-  let held;
+  /** What waits until the visitor is known: until the page is shown, and a consent banner has answered.
+   * @type {(() => void)[] | undefined} */
+  let held = [];
   let isDenied = false;
   let wait = 0;
   /** Messages that the service has not accepted yet.
@@ -181,12 +183,19 @@
     send({ url: base + "c", body, attempts: 0 });
   }
 
-  /** Send the page views that wait; further ones do not. */
+  /** Do something once the tracker id is that of the visitor.
+   * @param {() => void} work */
+  function onceKnown(work) {
+    if (held) held.push(work);
+    else work();
+  }
+
+  /** Do what waits; further things do not wait. */
   function release() {
-    const hits = held || [];
+    const work = held || [];
     held = undefined;
     wait = 0;
-    hits.forEach(sendHit);
+    work.forEach(safely);
   }
 
   /** Count a page view, unless the page was counted already.
@@ -205,8 +214,7 @@
       date: now.toISOString(),
     };
     shown = url;
-    if (held) held.push(hit);
-    else sendHit(hit);
+    onceKnown(() => sendHit(hit));
   }
 
   /** Count the page that the present URL has replaced another one by; a tidied query makes no other page. */
@@ -227,17 +235,16 @@
 
   function start() {
     if (refuses && readCookie()) writeCookie("", 0);
-    listen();
+    safely(listen);
     addEventListener("load", () => safely(listen));
     if (isGranted || (!isDenied && readCookie())) grant();
-    if (wait && !isStored) {
-      held = [];
-      setTimeout(() => safely(release), wait);
-    }
     // A page may have changed its URL before the script was loaded: the one that was opened has the campaign.
     const opened = safely(() => performance.getEntriesByType("navigation")[0].name);
     show(opened);
     showReplaced();
+    if (Array.isArray(early)) attrib.push(...early);
+    if (wait && !isStored) setTimeout(release, wait);
+    else release();
     watch("pushState", () => show());
     watch("replaceState", showReplaced);
     addEventListener("popstate", () => safely(() => show()));
@@ -260,12 +267,33 @@
     },
     event: (type, data = {}, { nonce = newId(), date } = {}) => {
       safely(() => {
-        const sent = { projectId: project, eventType: type, trackerId: id, nonce, data, eventDate: date };
-        const body = JSON.stringify(sent);
+        // A copy: the page may change its data while the event waits.
+        const copy = JSON.parse(JSON.stringify({ projectId: project, eventType: type, nonce, data, eventDate: date }));
         const headers = key ? { "X-Ingest-Key": key } : undefined;
-        send({ url: base + "api/v1/events", body: () => body, headers, attempts: 0 });
+        onceKnown(() => {
+          const body = JSON.stringify({ ...copy, trackerId: id });
+          send({ url: base + "api/v1/events", body: () => body, headers, attempts: 0 });
+        });
       });
       return nonce;
+    },
+    show: async (holdout, callback) => {
+      let isShown = true;
+      try {
+        await new Promise((resolve) => onceKnown(() => resolve(undefined)));
+        const asked = { projectId: project, holdout, opportunityId: newId(), trackerId: id, isPersistent: isStored };
+        const response = await fetch(base + "show", {
+          method: "POST",
+          body: JSON.stringify({ ...asked, ingestKey: key }),
+          credentials: "omit",
+          signal: AbortSignal.timeout(LONGEST_QUESTION),
+        });
+        isShown = (await response.json()).show !== false;
+      } catch {
+        // Without an answer, the page is as it would be without the experiment.
+      }
+      if (callback) safely(() => callback(isShown));
+      return isShown;
     },
     push: (...calls) => {
       for (const [name, ...values] of calls) safely(() => /** @type {any} */ (attrib)[name](...values));
@@ -273,7 +301,6 @@
   };
   const early = window.attrib;
   window.attrib = attrib;
-  if (Array.isArray(early)) attrib.push(...early);
   if (document.prerendering) document.addEventListener("prerenderingchange", () => safely(start), { once: true });
   else safely(start);
 })();

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-import threading
 import time
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import duckdb
 import pytest
+from support.website import CHROMIUM, site
 
 import attrib_ds as at
 from attrib_ds.service.http.server import running
@@ -19,7 +16,6 @@ from attrib_ds.service.http.server_options import ServerOptions
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TIMEOUT = 30
 CAMPAIGN = "?utm_source=google&utm_medium=cpc&utm_campaign=spring"
 DENIED = """
@@ -32,43 +28,23 @@ AGREED = DENIED.replace('"denied"}', '"denied", wait_for_update: 2000}') + (
     'setTimeout(() => gtag("consent", "update", {analytics_storage: "granted"}), 50);'
 )
 
+#: The same, by a banner that is slower than the script.
+AGREED_LATER = (
+    DENIED.replace('"denied"}', '"denied", wait_for_update: 2000}')
+    + """
+const timer = setInterval(() => {
+  if (!("trackerId" in attrib)) return;
+  clearInterval(timer);
+  gtag("consent", "update", {analytics_storage: "granted"});
+}, 20);
+"""
+)
+
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
-
-
-@contextlib.contextmanager
-def site(answer):
-    """Serve a website; ``answer`` takes a path and returns status, headers and content."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.respond(*answer(self.path, None))
-
-        def do_POST(self):
-            self.respond(*answer(self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-
-        def respond(self, status, headers, content):
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def html(script, head="", options=""):
@@ -358,6 +334,42 @@ def test_calls_before_the_script_is_there_are_made_later(page, script):
     }
 
 
+@pytest.mark.parametrize("head", ["", AGREED_LATER], ids=["cookie", "banner"])
+def test_early_calls_of_a_visitor_who_comes_back_have_the_stored_id(page, script, head):
+    calls = "attrib = [['show', 'banner', (isShown) => { shown = isShown }], ['event', 'order']];"
+    recorder = Recorder(script, {"/": head + calls, "/first": "attrib = [['consent', true]]"})
+    with site(recorder) as url:
+        page.goto(f"{url}/first")
+        wait_until(lambda: len(recorder.hits) == 1)
+        known = page.evaluate("attrib.trackerId()")
+        recorder.sent.clear()
+        page.goto(url)
+        wait_until(lambda: len(recorder.sent) >= 3)
+        page.wait_for_function("window.shown")
+    assert {path: body["trackerId"] for path, body in recorder.sent} == dict.fromkeys(
+        ["/c", "/show", "/api/v1/events"], known
+    )
+    (asked,) = [body for path, body in recorder.sent if path == "/show"]
+    assert asked["isPersistent"] is True
+
+
+def test_calls_wait_until_a_page_is_shown_that_was_rendered_before(page, script):
+    recorder = Recorder(script, {"/": "attrib = [['show', 'banner']]"})
+    page.add_init_script(
+        "let isHidden = true; Object.defineProperty(document, 'prerendering', {get: () => isHidden});"
+        "activate = () => { isHidden = false; document.dispatchEvent(new Event('prerenderingchange')) }"
+    )
+    with site(recorder) as url:
+        page.goto(url)
+        page.wait_for_function("attrib.trackerId")
+        page.evaluate("attrib.event('order')")
+        page.wait_for_timeout(300)
+        assert recorder.sent == []
+        page.evaluate("activate()")
+        wait_until(lambda: len(recorder.sent) == 3)
+    assert len({body["trackerId"] for _, body in recorder.sent}) == 1
+
+
 def test_a_service_that_is_gone_does_not_disturb_the_page(page, script):
     recorder = Recorder(script)
     with site(recorder) as url:
@@ -368,3 +380,99 @@ def test_a_service_that_is_gone_does_not_disturb_the_page(page, script):
         page.evaluate("const ring = {}; ring.ring = ring; attrib.event('order', ring)")
         page.evaluate("attrib.event('order'); attrib.consent(true); attrib.push(['nothing'])")
         assert page.evaluate("Object.keys(window).filter((name) => name.startsWith('attrib'))") == ["attrib"]
+
+
+@pytest.mark.parametrize(
+    ("orders", "has_effect"), [("number % 2", False), ("isShown", True)], ids=["a-a", "a-b"]
+)
+def test_a_run_in_the_browser_has_an_effect_only_if_the_placement_does(
+    chromium, tmp_path, orders, has_effect
+):
+    """Every second visitor orders, whatever the page shows, or those who see it; the answers are those of the list."""
+    visitors = 60
+    file = tmp_path / "shop.duckdb"
+    with at.connect("shop", path=file) as shop:
+        at.create_event_type(shop, "order", name="Order")
+        at.admin.create_integration(shop, "my-site", name="My site")
+        campaign = at.create_campaign(shop, "my-site", "banner", name="Banner")
+    with closing(duckdb.connect(file)) as connection:
+        # The same draw in each run, as are the ids of the visitors.
+        connection.execute("INSERT INTO settings VALUES ('holdoutKey', '\"0123456789abcdef\"')")
+    with at.connect("shop", path=file) as shop:
+        at.experiments.create_holdout(shop, "banner", node_id=campaign, share=0.5)
+    # Headless Chromium is a bot by its user agent.
+    context = chromium.new_context(user_agent="Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Firefox/130.0")
+    page = context.new_page()
+    statuses = []
+    page.on(
+        "response", lambda response: response.url.endswith("/events") and statuses.append(response.status)
+    )
+    page.add_init_script(
+        "let last = 0; crypto.randomUUID = () => "
+        "`00000000-0000-4000-8000-${String(++last).padStart(12, '0')}`"
+    )
+    with running(tmp_path, options=ServerOptions(rate_limits=None)) as url:
+        content = html(f"{url}/t.js")
+        with site(lambda *_: (200, {"Content-Type": "text/html"}, content)) as shop_url:
+            page.goto(shop_url)
+            page.wait_for_function("window.attrib")
+            answers = page.evaluate(
+                """async (visitors) => {
+                  const answers = [];
+                  for (let number = 0; number < visitors; number++) {
+                    attrib.consent(true);
+                    const isShown = await attrib.show("banner");
+                    answers.push([attrib.trackerId(), isShown]);
+                    if (ORDERS) attrib.event("order");
+                    attrib.consent(false);
+                  }
+                  const early = await new Promise((resolve) => attrib.push(["show", "gone", resolve]));
+                  return [answers, early];
+                }""".replace("ORDERS", orders),
+                visitors,
+            )
+            shown, is_unknown_shown = dict(answers[0]), answers[1]
+            ordered = sum(shown.values()) if has_effect else visitors // 2
+            deadline = time.monotonic() + TIMEOUT
+            while len(statuses) < ordered:
+                assert time.monotonic() < deadline, statuses
+                page.wait_for_timeout(50)
+    context.close()
+    assert is_unknown_shown is True
+    assert statuses == [200] * ordered
+    with at.connect("shop", path=file) as shop:
+        drawn = at.experiments.assign(shop, shown, holdout="banner", column="tracker_id")
+        log = at.experiments.list_opportunities(shop, holdout="banner")
+        paths = at.conversion_paths(shop, event_type="order")
+        effects = at.experiments.holdout_effects(
+            paths, log[log["withheld"]], participants=log, opportunities=log
+        )
+    assert dict(zip(drawn["tracker_id"], ~drawn["withheld"], strict=True)) == shown
+    (row,) = effects.to_dict("records")
+    assert (row["users"], row["withheld"]) == (visitors, drawn["withheld"].sum())
+    assert (row["low"] > 0) is has_effect
+    assert row["high"] > 0
+
+
+def test_without_an_answer_the_placement_is_shown(page, script):
+    recorder = Recorder(script)
+    with site(recorder) as url:
+        page.goto(url)
+        # The site answers like a service that is too old: with nothing.
+        assert page.evaluate("attrib.show('banner')") is True
+        page.route("**/show", lambda route: route.abort())
+        assert page.evaluate("attrib.show('banner')") is True
+        page.unroute("**/show")
+        page.route("**/show", lambda route: None)
+        started = time.monotonic()
+        assert page.evaluate("attrib.show('banner')") is True
+        assert 0.9 < time.monotonic() - started < 5
+        page.unroute_all(behavior="ignoreErrors")
+    (asked,) = [body for path, body in recorder.sent if path == "/show"]
+    assert asked.pop("opportunityId")
+    assert asked == {
+        "projectId": "shop",
+        "holdout": "banner",
+        "trackerId": recorder.hits[0]["trackerId"],
+        "isPersistent": False,
+    }

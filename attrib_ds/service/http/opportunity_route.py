@@ -1,0 +1,106 @@
+"""The route that tells a page whether to show the placement of a holdout, and logs the opportunity."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import JSONResponse
+
+from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract.events import CreateEvent
+from attrib_ds.contract.holdouts import find_holdout
+from attrib_ds.contract.opportunities import OPPORTUNITY, read_opportunity
+from attrib_ds.errors import Unavailable
+from attrib_ds.service.collection.traffic_filters import captures_address
+from attrib_ds.service.collection.user_agents import is_bot
+from attrib_ds.service.http import bodies
+from attrib_ds.service.http.error_responses import HttpError
+from attrib_ds.service.http.page_requests import refuses_id
+from attrib_ds.service.http.single_events import Arrivals
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from attrib_ds.contract.holdouts import Holdout
+    from attrib_ds.contract.opportunities import CollectOpportunity
+    from attrib_ds.service import Service
+    from attrib_ds.service.http.body_memory import BodyBudget
+    from attrib_ds.service.http.page_requests import PageRequests
+    from attrib_ds.service.http.thread_pool import ThreadPool
+
+PATH: Final = b"/show"
+METHODS: Final = ("POST",)
+_MOST_BYTES: Final = 4 * 1024
+_CREATE: Final = OPERATIONS["create_event"]
+
+
+class OpportunityRoute:
+    """Draws who is withheld; the answer is sent once the opportunity is durable.
+
+    Parameters
+    ----------
+    pages : PageRequests
+        Admits requests of pages.
+    pool : ThreadPool
+        Counts the requests.
+    budget : BodyBudget
+        Memory for request bodies.
+    """
+
+    def __init__(self, pages: PageRequests, *, pool: ThreadPool, budget: BodyBudget) -> None:
+        self._pages = pages
+        self._pool = pool
+        self._budget = budget
+        self._arrivals = Arrivals()
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request with ``{"show": true}`` or ``{"show": false}``.
+
+        Visitors outside the experiment see the placement, and no opportunity is logged: bots, filtered
+        addresses, browsers that refuse a lasting id, and everyone outside the period.
+
+        Raises
+        ------
+        HttpError, AttribError
+            If a check fails, there is no such holdout, or the opportunity cannot be stored; then nothing is
+            stored, and the page shows the placement.
+        """
+        address = self._pages.count_address(request)
+        with self._budget.request(has_token=False) as memory:
+            content = await bodies.read(request, most_bytes=_MOST_BYTES, memory=memory)
+            opportunity = read_opportunity(bodies.parse(content) or {})
+        service, settings = await self._pages.open(
+            request, opportunity.projectId, ingest_key=opportunity.ingestKey
+        )
+        holdout = find_holdout(settings.holdouts, opportunity.holdout)
+        if holdout is None:
+            raise HttpError(404, f"there is no holdout {opportunity.holdout!r}")
+        if (
+            not holdout.is_running(datetime.now(UTC))
+            or (opportunity.isPersistent and refuses_id(request.headers, settings))
+            or is_bot(request.headers.get("user-agent", ""))
+            or captures_address(settings.traffic_filters, address)
+        ):
+            return JSONResponse({"show": True})
+        is_withheld = holdout.withholds(opportunity.trackerId, key=settings.holdout_key)
+        await self._log(service, _event(opportunity, holdout, is_withheld=is_withheld))
+        return JSONResponse({"show": not is_withheld})
+
+    async def _log(self, service: Service, event: CreateEvent) -> None:
+        with self._pool.admission():
+            started = service.start(_CREATE, event)
+            if started is None:
+                raise Unavailable("the project is being restored or opened again; try again later")
+            await self._arrivals.wait(started.future, started.patience, started.expire)
+
+
+def _event(opportunity: CollectOpportunity, holdout: Holdout, *, is_withheld: bool) -> CreateEvent:
+    return CreateEvent(
+        projectId=opportunity.projectId,
+        eventType=OPPORTUNITY,
+        nonce=f"opportunity:{opportunity.opportunityId.lower()}",
+        data={"holdout": holdout.name, "node": holdout.node_id, "withheld": is_withheld},
+        trackerId=opportunity.trackerId,
+    )

@@ -1,0 +1,82 @@
+"""What every request of a page goes through: rate limits, the project, its keys and origins (G-189)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrib_ds.service.http import rate_limits
+from attrib_ds.service.http.client_addresses import address_of_client, network_of
+from attrib_ds.service.http.error_responses import HttpError
+from attrib_ds.service.http.rate_limits import Claim
+from attrib_ds.service.http.senders import check_page
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+    from starlette.requests import Request
+
+    from attrib_ds.service import Service
+    from attrib_ds.service.http.projects import Projects
+    from attrib_ds.service.http.server_options import ServerOptions
+    from attrib_ds.service.http.thread_pool import ThreadPool
+    from attrib_ds.service.store.settings import ProjectSettings
+
+
+class PageRequests:
+    """Admits requests of pages, which have no token.
+
+    Parameters
+    ----------
+    projects : Projects
+        Projects of the server.
+    pool : ThreadPool
+        Threads that open projects.
+    options : ServerOptions
+        Rate limits and trusted proxies.
+    """
+
+    def __init__(self, projects: Projects, *, pool: ThreadPool, options: ServerOptions) -> None:
+        self._projects = projects
+        self._pool = pool
+        self._limits = options.rate_limits
+        self._trusted_proxies = options.trusted_proxies
+        self._buckets = rate_limits.Buckets()
+
+    def count_address(self, request: Request) -> str:
+        """Count a request of its address, and return the address; raises 429 if there are too many."""
+        address = address_of_client(request, self._trusted_proxies)
+        self._count(request, by_address=network_of(address))
+        return address
+
+    async def open(
+        self, request: Request, project_id: str, *, ingest_key: str | None
+    ) -> tuple[Service, ProjectSettings]:
+        """Return the project of a request and its settings, once the page may send to it."""
+        service = self._projects.find_open(project_id)
+        if service is None:
+            service = await self._pool.run_or_reject(self._projects.get, project_id)
+        settings = service.cached_settings()
+        if settings is None:
+            settings = await self._pool.run_or_reject(service.settings)
+        check_page(
+            request.headers, settings, ingest_key=ingest_key or request.headers.get("x-ingest-key", "")
+        )
+        self._count(request, project_id=project_id)
+        return service, settings
+
+    def _count(self, request: Request, *, by_address: str = "", project_id: str = "") -> None:
+        """Count a request of its address, or of its project."""
+        if self._limits is None:
+            return
+        limit = self._limits.hits if project_id else self._limits.hits_by_address
+        claim = Claim(limit, project_id or by_address)
+        quotas = self._buckets.take([claim])
+        request.state.headers = rate_limits.headers(quotas)
+        if any(quota.seconds_to_wait for quota in quotas):
+            raise HttpError(429, headers=rate_limits.headers(quotas))
+
+
+def refuses_id(headers: Headers, settings: ProjectSettings) -> bool:
+    """Return whether the browser asks not to be recognised again, and the project respects it (G-200)."""
+    return (settings.respect_gpc and headers.get("sec-gpc") == "1") or (
+        settings.respect_dnt and headers.get("dnt") == "1"
+    )

@@ -1,0 +1,42 @@
+"""A website on this machine, and the browser that visits it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@contextmanager
+def site(answer):
+    """Serve a website; ``answer`` takes a path and returns status, headers and content."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.respond(*answer(self.path, None))
+
+        def do_POST(self):
+            self.respond(*answer(self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def respond(self, status, headers, content):
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
