@@ -9,6 +9,7 @@ from .event_forms import states as states
 from .filter_form import filters as filters
 from .interaction_forms import insights as insights
 from .interaction_forms import search as search
+from .live_page import live as live
 from .own_files_form import own_files as own_files
 from .user_forms import export as export
 from .user_forms import users as users

@@ -125,7 +125,7 @@ def show_credits(credits: Any, form: Form) -> Sequence[Any]:
     )
     files = frame_downloads(credits, "credits", form.code)
     return [
-        elements.figures(_sums(credits, paths)),
+        elements.html(elements.figures(_sums(credits, paths))),
         elements.image(plot, description),
         elements.table(credits, "Credits"),
         Downloads({"Report": report, **files}),

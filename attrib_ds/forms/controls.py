@@ -72,8 +72,7 @@ class Control:
         """Show a problem of the value below the input; the help again if there is none."""
         help_text = self.form_field.summary
         help_line = f'<p class="attrib-help">{escape(help_text)}</p>' if help_text else ""
-        self._note.value = messages.alert(problem) or help_line
-        self._note.layout.display = "" if self._note.value else "none"
+        elements.fill(self._note, messages.alert(problem) or help_line)
         (self.widget.add_class if problem else self.widget.remove_class)("attrib-invalid")
 
 

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 _WITHOUT_WIDGETS: Final = (
     "<p>This form needs Jupyter widgets: open the notebook in JupyterLab, Voilà, VS Code or Colab, and run "
-    "the cell. Elsewhere, such as in marimo or a script, set <code>form.value</code>, call "
-    "<code>form.run()</code> and read <code>form.code</code>.</p>"
+    "the cell. Elsewhere, such as in marimo or a script, {instead}.</p>"
 )
 
 
 class Displayed:
-    """Shows its attribute ``widget`` in a notebook, and says what to do where widgets cannot be shown."""
+    """Shows its attribute ``widget`` in a notebook, and says what to do where widgets cannot be shown.
+
+    Attributes
+    ----------
+    widget : ipywidgets.Widget
+        The widget to display.
+    instead : str
+        What to do without widgets, as HTML.
+    """
 
     widget: Any
+    instead: ClassVar[str] = (
+        "set <code>form.value</code>, call <code>form.run()</code> and read <code>form.code</code>"
+    )
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        texts = {"text/html": _WITHOUT_WIDGETS, "text/plain": repr(self)}
+        texts = {"text/html": self._without_widgets(), "text/plain": repr(self)}
         if hasattr(self.widget, "_repr_mimebundle_"):
             return {**self.widget._repr_mimebundle_(**options), **texts}
         # ipywidgets 7 displays a widget itself, and has no bundle.
@@ -26,4 +36,7 @@ class Displayed:
 
     def _mime_(self) -> tuple[str, str]:
         """Return what marimo shows, which has no Jupyter widgets."""
-        return "text/html", _WITHOUT_WIDGETS
+        return "text/html", self._without_widgets()
+
+    def _without_widgets(self) -> str:
+        return _WITHOUT_WIDGETS.format(instead=self.instead)

@@ -58,6 +58,12 @@ def html(content: str = "") -> Any:
     return ipywidgets.HTML(content)
 
 
+def fill(widget: Any, content: str) -> None:
+    """Show HTML in a widget; without content, hide the widget."""
+    widget.value = content
+    widget.layout.display = "" if content else "none"
+
+
 def output() -> Any:
     """Return a widget that shows what code prints while it is its context."""
     return ipywidgets.Output()
@@ -147,17 +153,17 @@ def image(axes: Axes, description: str) -> Any:
     return html(f'<img class="attrib-plot" alt="{escape(description)}" src="{source}">')
 
 
-def figures(values: Mapping[str, str]) -> Any:
-    """Return a few numbers with their names, in large type."""
+def figures(values: Mapping[str, str]) -> str:
+    """Return a few numbers with their names, in large type, as HTML."""
     parts = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in values.items()
     )
-    return html(f'<dl class="attrib-figures">{parts}</dl>')
+    return f'<dl class="attrib-figures">{parts}</dl>'
 
 
-def code_block(code: str) -> str:
-    """Return Python as HTML."""
-    return f'<pre class="attrib-code" aria-label="Python code">{escape(code)}</pre>'
+def code_block(code: str, *, label: str = "Python code") -> str:
+    """Return code as HTML, with a label for screen readers."""
+    return f'<pre class="attrib-code" aria-label="{escape(label)}">{escape(code)}</pre>'
 
 
 def _is_number(dtype: Any) -> bool:

@@ -15,6 +15,7 @@ from attrib_ds.forms.conversions_form import conversions
 from attrib_ds.forms.displayed import Displayed
 from attrib_ds.forms.event_forms import send_events, states
 from attrib_ds.forms.interaction_forms import insights, search
+from attrib_ds.forms.live_page import live
 from attrib_ds.forms.own_files_form import own_files
 from attrib_ds.forms.user_forms import export, users
 from attrib_ds.project import connect, home
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from attrib_ds.forms.form import Form
+    from attrib_ds.forms.live_page import Live
     from attrib_ds.project import Project
 
 #: Forms of a project by the title of their page.
-_FORMS: Final[dict[str, Callable[[Project], Form]]] = {
+_FORMS: Final[dict[str, Callable[[Project], Form | Live]]] = {
     "Credits": attribution,
+    "Live": live,
     "Visits": search,
     "Counts": insights,
     "Users": users,
@@ -62,13 +65,13 @@ class Workbench(Displayed):
         The widget to display.
     project : Project or None
         The open project.
-    forms : dict of str to Form
+    forms : dict of str to Form or Live
         Forms that were shown, by the title of their page.
     """
 
     def __init__(self) -> None:
         self.project: Project | None = None
-        self.forms: dict[str, Form] = {}
+        self.forms: dict[str, Form | Live] = {}
         self._status = elements.html()
         self._tabs = ipywidgets.ToggleButtons(options=list(_FORMS), description="")
         self._tabs.observe(lambda _: self._show_form(), names="value")
@@ -114,7 +117,7 @@ class Workbench(Displayed):
             self._show_form()
         self._tabs.value = first
 
-    def show(self, title: str) -> Form:
+    def show(self, title: str) -> Form | Live:
         """Show the form of a page, and return it."""
         self._tabs.value = title
         return self.forms[title]

@@ -11,11 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "attrib_ds"
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-JOURNEYS = {title: TEXT.split(f"## {title}\n")[1].split("\n## ")[0] for title in ("One search", "One event")}
-FILES = sorted(set(re.findall(r"`([\w/]+\.py)`", TEXT)) - {"tools/layers.py"})
+TITLES = ("One search", "One event", "One hit")
+JOURNEYS = {title: TEXT.split(f"## {title}\n")[1].split("\n## ")[0] for title in TITLES}
+FILES = sorted(set(re.findall(r"`([\w/]+\.(?:py|js))`", TEXT)) - {"tools/layers.py"})
 FOLDERS = sorted(set(re.findall(r"`([\w/]+/)`", TEXT)))
 #: A file followed by one of its names: `project.py` `Project.send`.
-NAMES = sorted(set(re.findall(r"`([\w/]+\.py)`\s+`([\w.]+)`", TEXT)))
+NAMES = sorted(set(re.findall(r"`([\w/]+\.(?:py|js))`\s+`([\w.]+)`", TEXT)))
 
 
 def names_of(statements, prefix=""):
@@ -45,7 +46,11 @@ def test_folders_exist(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "name"), NAMES)
 def test_names_are_defined_in_their_files(file, name):
-    assert name in names_of(ast.parse((PACKAGE / file).read_text(encoding="utf-8")).body)
+    text = (PACKAGE / file).read_text(encoding="utf-8")
+    if file.endswith(".js"):
+        assert f"function {name}(" in text
+    else:
+        assert name in names_of(ast.parse(text).body)
 
 
 @pytest.mark.parametrize("title", JOURNEYS)
@@ -53,7 +58,7 @@ def test_a_journey_has_twelve_lines_that_each_name_a_file_and_a_function(title):
     lines = re.findall(r"^(\d+)\. ((?:.+\n)(?:   +.+\n)*)", JOURNEYS[title], re.MULTILINE)
     assert [int(number) for number, _ in lines] == list(range(1, 13))
     for _, text in lines:
-        assert re.search(r"`[\w/]+\.py`\s+`[\w.]+`", text), text
+        assert re.search(r"`[\w/]+\.(?:py|js)`\s+`[\w.]+`", text), text
 
 
 def test_the_picture_is_current():

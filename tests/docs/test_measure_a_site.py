@@ -20,6 +20,7 @@ import attrib_ds as at
 from attrib_ds.commands.cli import main
 from attrib_ds.contract.settings import UpdateSettings
 from attrib_ds.service.http import tracker
+from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "measure-a-site.md").read_text(encoding="utf-8")
 FOLDER = Path(tracker.__file__).parent
@@ -122,3 +123,15 @@ def test_the_page_leads_from_a_campaign_link_to_its_credit(tmp_path, monkeypatch
             exec(credit, names)
     credits = names["credits"]
     assert credits[["node_id", "conversions"]].values.tolist() == [[node, 1.0]]
+
+
+def test_the_scopes_of_the_live_page_are_those_of_its_calls():
+    calls = (
+        "interaction_insights",
+        "search_interactions",
+        "list_nodes",
+        "event_insights",
+        "list_event_types",
+    )
+    named = set(re.findall(r"`([\w-]+:\w+)`", PAGE))
+    assert named == {REQUIRED_SCOPES[call] for call in calls}

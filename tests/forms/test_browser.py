@@ -11,11 +11,15 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import nbformat
 import pandas as pd
 import pytest
+
+from attrib_ds import connect, create_event_type
+from attrib_ds.service.accounts.administration import create_key
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -205,8 +209,9 @@ def test_no_page_of_the_app_breaks_a_rule_of_accessibility(app, browser, scheme,
     assert_accessible(page)
     for title in page.locator(".attrib-tabs button").all_inner_texts():
         page.get_by_role("button", name=title, exact=True).click()
-        page.locator(".attrib-action").wait_for()
-        page.get_by_role("button", name="More options").or_(page.locator(".attrib-action")).first.click()
+        end = page.locator(".attrib-action, .attrib-live-nothing")
+        end.wait_for()
+        page.get_by_role("button", name="More options").or_(end).first.click()
         assert_accessible(page)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
     context.close()
@@ -313,6 +318,105 @@ def test_a_filter_narrows_a_search(app, page):
     rows = page.locator("table.dataTable tbody tr").all()
     assert len(rows) == 20
     assert {row.get_by_role("cell").nth(column).inner_text() for row in rows} == {"FR"}
+
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
+
+
+def open_live(page, app, url, key):
+    """Open the live page of a project of a server."""
+    page.goto(app)
+    page.get_by_role("button", name="Open or connect …").click()
+    for label, text in {"Project": "my-shop", "Address of the service": url, "Key file": str(key)}.items():
+        page.get_by_label(label, exact=True).fill(text)
+        page.get_by_label(label, exact=True).press("Tab")
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.get_by_role("button", name="Live", exact=True).click()
+
+
+@contextlib.contextmanager
+def serving_files(folder):
+    """Serve a website; yields its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    with serving(command, port, folder):
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def served(tmp_path):
+    """The command and the port of a server of a project, and its key file."""
+    home = tmp_path / "home"
+    with connect("my-shop", path=home / "my-shop.duckdb") as project:
+        create_event_type(project, "order", name="Order")
+    create_key(home, tmp_path / "key.json", projects=["my-shop"])
+    port = free_port()
+    command = [sys.executable, "-m", "attrib_ds", "serve", "--port", str(port)]
+    return partial(serving, command, port, tmp_path, ATTRIB_DS_HOME=str(home)), port, tmp_path / "key.json"
+
+
+@pytest.mark.slow
+def test_visits_and_conversions_appear_in_the_live_page(app, browser, page, served, tmp_path):
+    serve, port, key = served
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(serve())
+        open_live(page, app, f"http://127.0.0.1:{port}", key)
+        page.get_by_role("heading", name="No visits have arrived yet.").wait_for()
+        line = page.get_by_label("HTML").inner_text()
+        event = 'attrib.event("order", {}, {nonce: "1"})'
+        html = f"<!DOCTYPE html><title>Shop</title>{line}<button onclick='{event}'>Order</button>"
+        (tmp_path / "site").mkdir()
+        (tmp_path / "site" / "boots.html").write_text(html)
+        shop = stack.enter_context(serving_files(tmp_path / "site"))
+        site = browser.new_page(user_agent=FIREFOX)
+        with site.expect_response(re.compile("/c$")) as response:
+            site.goto(f"{shop}/boots.html?utm_source=newsletter&utm_medium=email&utm_campaign=spring")
+        assert response.value.status == 202
+        page.get_by_role("cell", name="/boots.html").wait_for()
+        sources = page.get_by_role("table", name="Sources")
+        assert sources.get_by_role("cell").all_inner_texts() == ["newsletter / email › spring", "1"]
+        with site.expect_response(re.compile("/api/v1/events")):
+            site.get_by_role("button", name="Order").click()
+        conversions = page.get_by_role("table", name="Conversions")
+        conversions.wait_for()
+        assert conversions.get_by_role("cell").all_inner_texts() == ["Order", "1", ""]
+        site.close()
+        assert_accessible(page)
+        page.screenshot(path=SCREENSHOTS / "app-live.png", full_page=True)
+
+
+@pytest.mark.slow
+def test_the_live_page_says_that_the_server_is_away_and_goes_on_when_it_is_back(app, page, served):
+    serve, port, key = served
+    with serve():
+        open_live(page, app, f"http://127.0.0.1:{port}", key)
+        page.locator(".attrib-fresh").wait_for()
+    # Before the call has given up, the page says that nothing arrives.
+    page.get_by_text("No new numbers since").wait_for()
+    page.get_by_role("alert").get_by_text("The page tries again by itself.").wait_for()
+    assert page.get_by_role("heading", name="No visits have arrived yet.").is_visible()
+    page.screenshot(path=SCREENSHOTS / "app-live-error.png", full_page=True)
+    with serve():
+        # The longest wait between two attempts is a minute, and the server starts meanwhile.
+        page.locator(".attrib-fresh").wait_for(timeout=180_000)
+        assert page.get_by_role("alert").count() == 0
+
+
+@pytest.mark.slow
+def test_a_page_that_shows_something_else_asks_for_no_numbers(app, page):
+    sent = []
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(str(frame))))
+    open_sample(page, app)
+    page.get_by_role("button", name="Live", exact=True).click()
+    page.locator(".attrib-fresh").wait_for()
+    sent.clear()
+    page.wait_for_timeout(6_000)
+    assert any("comm_msg" in frame for frame in sent)
+    page.get_by_role("button", name="Credits", exact=True).click()
+    page.get_by_role("button", name="Credit", exact=True).wait_for()
+    sent.clear()
+    page.wait_for_timeout(6_000)
+    assert [frame for frame in sent if "comm_msg" in frame] == []
 
 
 @pytest.mark.slow

@@ -1,0 +1,270 @@
+"""The page that shows today's visits, sources and conversions as they arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+from attrib_ds import instants
+from attrib_ds.api.admin.settings import get_settings
+from attrib_ds.api.event_types import list_event_types
+from attrib_ds.api.interactions import search_interactions
+from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
+from attrib_ds.forms import day_view, elements, messages
+from attrib_ds.forms.day_numbers import day_calls, read_day, statistics
+from attrib_ds.forms.displayed import Displayed
+from attrib_ds.forms.generated_code import write_call, write_opening, write_program
+from attrib_ds.forms.node_labels import NodeLabels
+from attrib_ds.forms.polling import Polling
+from attrib_ds.forms.ticker import Ticker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import date, datetime
+
+    import pandas as pd
+
+    from attrib_ds.forms.day_numbers import Call, DayNumbers
+    from attrib_ds.forms.node_labels import NodeLabel
+    from attrib_ds.project import Project
+
+_SECONDS: Final = 5.0
+_SHORTEST: Final = 1.0
+#: Parts of the page, from top to bottom.
+_PARTS: Final = ("figures", "nothing", "hours", "sources", "conversions", "newest")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What the page shows at one moment.
+
+    Parameters
+    ----------
+    at : datetime
+        When it was read, in the time zone of the page.
+    zone : ZoneInfo
+        The time zone.
+    numbers : DayNumbers
+        Of the day so far.
+    labels : mapping of str to NodeLabel
+        Labels of the nodes that are shown.
+    currency : str
+        The project's currency; empty if the key may not read it.
+    last_visit : datetime, optional
+        Start of the last visit, if there is none today.
+    """
+
+    at: datetime
+    zone: ZoneInfo
+    numbers: DayNumbers
+    labels: Mapping[str | None, NodeLabel]
+    currency: str
+    last_visit: datetime | None
+
+
+class Live(Displayed):
+    """Today's visits, sources and conversions, from :func:`attrib_ds.forms.live`.
+
+    While a visible page displays it, it reads them again every few seconds. Nothing is read any more when
+    the page is closed or hidden, since the page keeps the time.
+
+    Attributes
+    ----------
+    widget : ipywidgets.Widget
+        The widget to display.
+    results : dict of str to DataFrame
+        What was read last, by the variable of the code; empty before the first time.
+    error : Exception or None
+        Error of the last read. The page shows it, beside the numbers from before.
+    """
+
+    instead = "call <code>page.run()</code>, which returns the numbers, and read <code>page.code</code>"
+
+    def __init__(
+        self,
+        project: Project,
+        *,
+        timezone: str | None = None,
+        seconds: float = _SECONDS,
+        now: Callable[[], datetime] = instants.now,
+    ) -> None:
+        self.results: dict[str, pd.DataFrame] = {}
+        self.error: Exception | None = None
+        self._project, self._timezone, self._now = project, timezone, now
+        self._labels = NodeLabels(project)
+        self._settings: tuple[ZoneInfo, str] | None = None
+        self._last_visit: tuple[date, datetime | None] | None = None
+        self._calls: dict[str, Call] | None = None
+        self._seen: set[str] | None = None
+        self._heading, self._problem = elements.html("<h2>Today</h2>"), elements.html()
+        self._ticker = Ticker(seconds, Polling(self._read, self._show, seconds=seconds).tick)
+        self._code = elements.html()
+        self._parts = {name: elements.html() for name in _PARTS}
+        for name, part in self._parts.items():
+            part.add_class(f"attrib-live-{name}")
+            elements.fill(part, "")
+        elements.fill(self._problem, "")
+        self.widget = elements.page(
+            elements.row("bar", self._heading, self._ticker),
+            self._problem,
+            elements.box("live", *self._parts.values()),
+            elements.disclosure("Code", self._code),
+        )
+
+    @property
+    def code(self) -> str:
+        """Python code of the calls for today's numbers."""
+        if self._calls is None:
+            zone, _ = self._zone_and_currency()
+            keys = statistics(list_event_types(self._project))
+            return self._write(day_calls(self._now().astimezone(zone).date(), zone, keys))
+        return self._write(self._calls)
+
+    def run(self) -> dict[str, pd.DataFrame]:
+        """Read today's numbers once, show them and return them.
+
+        Returns
+        -------
+        dict of str to DataFrame
+            ``visits`` by hour and node (:func:`attrib_ds.interaction_insights`), ``conversions`` by event
+            type (:func:`attrib_ds.event_insights`), and the ``newest`` visits
+            (:func:`attrib_ds.search_interactions`).
+
+        Raises
+        ------
+        Exception
+            Any exception of the calls, after the page has shown it.
+        """
+        try:
+            outcome: Moment | Exception = self._read()
+        except Exception as error:  # noqa: BLE001  (shown, and raised below)
+            outcome = error
+        self._show(outcome)
+        if self.error is not None:
+            raise self.error
+        return self.results
+
+    def __repr__(self) -> str:
+        return f"<Live page of {self._project.project_id}; .code, .run()>"
+
+    def _read(self) -> Moment:
+        zone, currency = self._zone_and_currency()
+        at = self._now().astimezone(zone)
+        numbers = read_day(self._project, at.date(), zone)
+        labels = self._labels.of(numbers.nodes(day_view.MOST_SOURCES))
+        last_visit = None if len(numbers.visits) else self._find_last_visit(at.date(), zone)
+        return Moment(at, zone, numbers, labels, currency, last_visit)
+
+    def _zone_and_currency(self) -> tuple[ZoneInfo, str]:
+        """Return the time zone of the page, and the project's currency, or nothing if it is unknown."""
+        if self._settings is None:
+            try:
+                settings = get_settings(self._project)
+                zone, currency = settings["timezone"], settings["currency"]
+            except (NotFound, Forbidden, NotSupported):
+                # Not every key may read them, nor has every service them.
+                zone = currency = None
+            zone = self._timezone or (zone if isinstance(zone, str) else "UTC")
+            self._settings = ZoneInfo(zone), currency if isinstance(currency, str) else ""
+        return self._settings
+
+    def _find_last_visit(self, day: date, zone: ZoneInfo) -> datetime | None:
+        """Return the start of the last visit; searched once a day, since it may be long ago."""
+        if self._last_visit is None or self._last_visit[0] != day:
+            found = search_interactions(self._project, columns=["startDate"], limit=1)["startDate"]
+            self._last_visit = day, found[0].tz_convert(zone).to_pydatetime() if len(found) else None
+        return self._last_visit[1]
+
+    def _show(self, outcome: Moment | Exception) -> None:
+        """Show what was read, or why nothing could be read or shown."""
+        self.error = None
+        if isinstance(outcome, Exception):
+            self.error = outcome
+        else:
+            try:
+                self._show_moment(outcome)
+            except Exception as error:  # noqa: BLE001  (shown; the kernel would only log it)
+                self.error = error
+        elements.fill(self._problem, "" if self.error is None else self._alert(self.error))
+
+    def _alert(self, error: Exception) -> str:
+        updated = self._ticker.updated
+        before = f" The numbers below are those of {updated}." if updated else ""
+        return messages.alert(f"{messages.error_message(error)}\nThe page tries again by itself.{before}")
+
+    def _show_moment(self, moment: Moment) -> None:
+        numbers, day = moment.numbers, moment.numbers.day
+        self.results, self._calls = numbers.results, numbers.calls
+        elements.fill(self._code, elements.code_block(self._write(numbers.calls)))
+        where = f"{day:%A} {day.day} {day:%B %Y}, {moment.zone.key}"
+        elements.fill(self._heading, f"<h2>Today</h2><p>{where}</p>")
+        contents = dict.fromkeys(_PARTS, "")
+        contents["figures"] = day_view.figures(numbers)
+        if len(numbers.visits) or numbers.conversion_count():
+            contents["conversions"] = day_view.conversions(numbers, moment.currency)
+        if len(numbers.visits):
+            contents["hours"] = day_view.hours(numbers.by_hour(), current=moment.at.hour)
+            contents["sources"] = day_view.sources(numbers.by_node(), moment.labels)
+            contents["newest"] = day_view.newest(
+                numbers.newest, moment.labels, zone=moment.zone, seen=self._seen
+            )
+        else:
+            contents["nothing"] = day_view.nothing_yet(self._project, moment.last_visit)
+        for name, content in contents.items():
+            elements.fill(self._parts[name], content)
+        self._seen = set(numbers.newest["_id"])
+        # Last: the page says from when all of it is.
+        self._ticker.updated = f"{moment.at:%H:%M:%S}"
+
+    def _write(self, calls: Mapping[str, Call]) -> str:
+        lines = [write_opening(self._project)]
+        for name, call in calls.items():
+            sources = {argument: repr(value) for argument, value in call.arguments.items()}
+            lines.append(write_call(call.function, "project", sources, result=name))
+        return write_program(lines)
+
+
+def live(project: Project, *, timezone: str | None = None, seconds: float = _SECONDS) -> Live:
+    """Make a page that shows today's visits, sources and conversions as they arrive.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`: embedded, or of the server that collects the visits.
+    timezone : str, optional
+        IANA name, such as ``"Europe/Paris"``, of the time zone of the day. By default that of the project, or
+        UTC if the key may not read the project's settings.
+    seconds : float, default 5
+        Time between two reads, at least 1. If reading takes long or fails, they are further apart.
+
+    Returns
+    -------
+    Live
+        Displays itself in a notebook. ``.run()`` reads the numbers once and returns them, ``.code`` is the
+        code of the calls.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import attrib_ds as at
+    >>> hits = pd.DataFrame({"trackerId": ["t"], "date": [pd.Timestamp.now("UTC")],
+    ...                      "pageUrl": ["https://shop.example/?gclid=1"]})
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.load(shop, hits=hits)
+    ...     at.forms.live(shop).run()["visits"]["group"].tolist()
+    ['google/cpc']
+    """
+    build(OPERATIONS["interaction_insights"], project_id=project.project_id, timezone=timezone)
+    if not seconds >= _SHORTEST:
+        raise InvalidRequest(
+            f"seconds: {seconds!r} is not allowed; expected a number of at least {_SHORTEST:g}",
+            field="seconds",
+        )
+    return Live(project, timezone=timezone, seconds=float(seconds))
