@@ -178,6 +178,8 @@ from .queries.channel_rules import (
     channel_rules as channel_rules,
 )
 from .records.access_logs import AccessLog as AccessLog
+from .records.ga4_hits import GA4Hits as GA4Hits
+from .records.snowplow_hits import SnowplowHits as SnowplowHits
 from .sample.shop import sample_project as sample_project
 from .simulation.scenarios import Channel as Channel
 from .simulation.scenarios import Scenario as Scenario

@@ -12,9 +12,13 @@ from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from attrib_ds.project import Project
     from attrib_ds.records.access_logs import AccessLog
+    from attrib_ds.records.ga4_hits import GA4Hits
     from attrib_ds.records.input_frames import FrameOrPath
+    from attrib_ds.records.snowplow_hits import SnowplowHits
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,13 @@ def load(
     project: Project,
     *,
     interactions: FrameOrPath | None = None,
-    hits: FrameOrPath | AccessLog | None = None,
+    hits: FrameOrPath | AccessLog | GA4Hits | SnowplowHits | None = None,
     events: FrameOrPath | None = None,
     nodes: FrameOrPath | None = None,
     spend: FrameOrPath | None = None,
     replace: bool = False,
+    geo: str | Path | None = None,
+    asn: str | Path | None = None,
 ) -> Loaded:
     """Load tables into an embedded project in bulk.
 
@@ -68,19 +74,24 @@ def load(
 
         Hits are of loaded sessions (``sessionId``), or raw: with ``trackerId``, the id of the browser,
         ``date`` and ``pageUrl``, and optionally ``hitId`` (a UUID), ``referrer``, ``userAgent``, ``hitType``,
-        ``timezoneOffset``, ``isBot``, ``geo.*`` and ``asn.*``, or an :class:`AccessLog`. Raw hits become
-        sessions, each with the node of its traffic source and its user, whatever the order in which they are
-        loaded. A hit without ``hitId`` is identified by its content and skipped if it is stored already.
+        ``timezoneOffset``, ``isBot``, ``ip``, ``geo.*`` and ``asn.*``; or an :class:`AccessLog`,
+        :class:`GA4Hits` or :class:`SnowplowHits`. Raw hits become sessions, each with the node of its traffic
+        source and its user, whatever the order in which they are loaded. A hit without ``hitId`` is
+        identified by its content and skipped if it is stored already.
     replace : bool, default False
         Whether rows replace stored records with the same ids, unless the stored record has a later change;
         unchanged rows are not counted. By default such rows are rejected.
+    geo, asn : str or Path, optional
+        MMDB files, such as ``GeoLite2-City.mmdb`` and ``GeoLite2-ASN.mmdb``: raw hits with an address (the
+        column ``ip``, or an :class:`AccessLog`) get the ``geo.*`` and ``asn.*`` that they do not have.
+        Addresses are not stored.
 
     Returns
     -------
     Loaded
         Counts of loaded rows, and the rejected rows. With raw hits, ``interactions`` is the change of the
-        number of sessions: a late hit may join two. With an access log, ``skipped_requests`` counts requests
-        that are no page views.
+        number of sessions: a late hit may join two. ``skipped_requests`` of access logs and
+        ``skipped_events`` of exports count what is no page view.
 
     Raises
     ------
@@ -113,10 +124,13 @@ def load(
     tables = {resource: source for resource, source in given.items() if source is not None}
     if not tables:
         raise InvalidRequest(f"load: nothing to load; give at least one of {', '.join(sorted(given))}")
+    if hits is None and (geo, asn) != (None, None):
+        raise InvalidRequest("geo and asn: only raw hits have addresses to look up; give hits=")
     counts: dict[str, int] = {}
     rejected = []
     for resource, source in tables.items():
-        answer = project.send("load_records", resource=resource, source=source, replace=replace)
+        databases = {"geo": geo, "asn": asn} if resource == "hits" else {}
+        answer = project.send("load_records", resource=resource, source=source, replace=replace, **databases)
         loaded: Any = answer.value
         for kind, count in loaded.items():
             counts[kind] = counts.get(kind, 0) + count

@@ -159,9 +159,18 @@ def _project_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         metavar="FILE",
         help="access logs of a web server in the combined format, whose page views become sessions",
     )
+    for service in ("GA4", "Snowplow"):
+        load.add_argument(
+            f"--{service.lower()}-hits",
+            type=Path,
+            nargs="+",
+            metavar="FILE",
+            help=f"events exported by {service}, whose page views become sessions",
+        )
     load.add_argument(
         "--site", metavar="URL", help="with --access-log: origin of its pages, https://shop.example"
     )
+    _add_databases(load)
     load.add_argument("--rejected", type=Path, metavar="FILE", help="write rejected rows there")
     load.set_defaults(run=lambda options: commands.projects.load(options))
     yield load
@@ -349,6 +358,7 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         metavar="N",
         help="seconds a stopping server gives running requests (default 30)",
     )
+    _add_databases(serve)
     serve.add_argument(
         "--max-page-size", type=_positive, metavar="N", help="records per page at most (default: no maximum)"
     )
@@ -380,6 +390,18 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
     revoke.add_argument("key_id", metavar="KEY", help="id of the key, as listed")
     revoke.set_defaults(run=lambda options: commands.serving.revoke_key(options))
     yield revoke
+
+
+def _add_databases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--geo",
+        type=Path,
+        metavar="FILE",
+        help="MMDB file with the places of the addresses of hits, such as GeoLite2-City.mmdb",
+    )
+    parser.add_argument(
+        "--asn", type=Path, metavar="FILE", help="MMDB file with their networks, such as GeoLite2-ASN.mmdb"
+    )
 
 
 def _positive(text: str) -> int:

@@ -83,19 +83,29 @@ def load(options: argparse.Namespace) -> None:
     """Load files into a project."""
     resources = ("nodes", "interactions", "hits", "events", "spend")
     files = {name: getattr(options, name) for name in resources if getattr(options, name) is not None}
+    page_views = {
+        "--access-log": options.access_log,
+        "--ga4-hits": options.ga4_hits,
+        "--snowplow-hits": options.snowplow_hits,
+    }
+    given = [name for name, paths in {"--hits": options.hits, **page_views}.items() if paths is not None]
+    if len(given) > 1:
+        raise InvalidRequest(f"{' and '.join(given)} are all hits; load one after the other")
     if options.access_log is not None:
-        if options.hits is not None:
-            raise InvalidRequest("--hits and --access-log are both hits; load one after the other")
         if options.site is None:
             raise InvalidRequest("--access-log needs the origin of its pages: --site https://shop.example")
         files["hits"] = at.AccessLog(options.access_log, site=options.site)
+    elif options.ga4_hits is not None:
+        files["hits"] = at.GA4Hits(options.ga4_hits)
+    elif options.snowplow_hits is not None:
+        files["hits"] = at.SnowplowHits(options.snowplow_hits)
     if not files:
+        names = (*(f"--{name}" for name in resources), *page_views)
         raise InvalidRequest(
-            f"there is nothing to load; pass one of {', '.join(f'--{name} FILE' for name in resources)}, "
-            "--access-log FILE"
+            f"there is nothing to load; pass one of {', '.join(f'{name} FILE' for name in names)}"
         )
     with at.connect(options.project) as project:
-        report = at.load(project, **files)
+        report = at.load(project, **files, geo=options.geo, asn=options.asn)
     for kind, count in report.counts.items():
         show(f"{count:,} {kind.replace('_', ' ')}")
     if len(report.rejected):

@@ -49,6 +49,8 @@ def serve(options: argparse.Namespace) -> None:
         sql=not options.no_sql,
         new_keys=not options.no_new_keys,
         trusted_proxies=tuple(map(parse_proxies, options.trusted_proxy)),
+        geo=options.geo,
+        asn=options.asn,
         **limits,
     )
     serve(home(), host=options.host, port=options.port, url=options.url, options=server_options)

@@ -10,8 +10,13 @@ Loaded: TypeAlias = Annotated[str, choice("interactions", "hits", "events", "nod
 
 
 class LoadRecords(ProjectRequest):
-    """Load records from a frame, an Arrow table or a file; ``replace`` overwrites stored records by id."""
+    """Load records from a frame, an Arrow table or a file.
+
+    ``replace`` overwrites stored records by id; ``geo`` and ``asn`` are MMDB files for addresses of raw hits.
+    """
 
     resource: Loaded
     source: Any
     replace: Flag = False
+    geo: Any = None
+    asn: Any = None

@@ -8,7 +8,6 @@ import duckdb
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.conversion_names import reference_sql, references
-from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_exports
 from attrib_ds.importers.journey_tables import (
     CONVERSIONS,
     VIEWS,
@@ -17,7 +16,7 @@ from attrib_ds.importers.journey_tables import (
     create_table,
     warn_without_conversions,
 )
-from attrib_ds.records.written_instants import plausible
+from attrib_ds.records.ga4_events import MARKS, open_ga4_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,54 +26,6 @@ if TYPE_CHECKING:
 
 TRAFFIC: Final = ("session", "last_click")
 
-_REQUIRED: Final = (
-    ("event_timestamp", "timestamp"),
-    ("event_name", "name"),
-    ("event_params", "ga_session_id", "param_ga_session_id"),
-)
-_OPAQUE: Final = ("event_params", "user_properties", "items", "item_params")
-_PARAMS: Final = (
-    '[{"key":"VARCHAR","value":{"string_value":"VARCHAR","int_value":"VARCHAR",'
-    '"float_value":"VARCHAR","double_value":"VARCHAR"}}]'
-)
-#: SQL type of the parsed parameters, which DuckDB cannot infer if an export has none.
-_PARAM_TYPE: Final = (
-    'STRUCT("key" VARCHAR, "value" STRUCT(string_value VARCHAR, int_value VARCHAR, float_value VARCHAR, '
-    "double_value VARCHAR))[]"
-)
-_WANTED: Final = (
-    "ga_session_id",
-    "ga_session_number",
-    "page_location",
-    "page_referrer",
-    "source",
-    "medium",
-    "campaign",
-    "campaign_id",
-    "content",
-    "term",
-    "gclid",
-    "dclid",
-    "transaction_id",
-    "value",
-    "currency",
-    "ignore_referrer",
-)
-#: Columns of a traffic source in flattened queries; an export's first family is used. The columns
-#: ``traffic_source_*`` are not among them: they are those of the user's first session.
-_FAMILIES: Final[tuple[dict[str, tuple[str, ...]], ...]] = tuple(
-    {
-        "source": (f"{prefix}source",),
-        "medium": (f"{prefix}medium",),
-        "campaign": (f"{prefix}campaign", f"{prefix}campaign_name"),
-        "campaign_id": (f"{prefix}campaign_id",),
-        "content": (f"{prefix}content", f"{prefix}ad_content"),
-        "term": (f"{prefix}term",),
-    }
-    for prefix in ("manual_", "utm_", "session_", "session_manual_")
-)
-#: Fields of an event that identify the traffic source.
-_MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term", "gclid", "dclid")
 #: A session id is the session's start in seconds, unless an app or a server set another one.
 _DAY_MICROS: Final = 86_400_000_000
 
@@ -154,19 +105,7 @@ def read_ga4(
         raise InvalidRequest.choice("traffic", traffic, TRAFFIC)
     references_by_name = references(conversions)
     connection = duckdb.connect()
-    opened = open_exports(connection, exports, argument="exports", required=_REQUIRED, opaque=_OPAQUE)
-    gather(
-        connection,
-        opened,
-        _columns,
-        rules={
-            "micros IS NULL": "event_timestamp is not a number of microseconds",
-            "event_name IS NULL": "event_name is missing",
-            "device IS NULL AND account IS NULL": "user_pseudo_id and user_id are missing",
-            "has_invalid_params": "event_params is not a list of keys and values",
-        },
-    )
-    _deduplicate_events(connection)
+    open_ga4_events(connection, exports)
     _create_visits(connection, is_last_click=traffic == "last_click")
     _create_views(connection)
     _create_conversions(connection, references_by_name)
@@ -183,137 +122,9 @@ def read_ga4(
     )
 
 
-def _columns(export: Export) -> dict[str, str]:
-    """Return the SQL expressions of the fields used, by name."""
-    last_click = "session_traffic_source_last_click"
-    collected = "collected_traffic_source"
-    fields = {
-        "micros": _micros(export),
-        "event_name": export.text("event_name", "name"),
-        "device": export.text("user_pseudo_id"),
-        "account": export.text("user_id"),
-        "bundle": export.text("event_bundle_sequence_id", "bundle_sequence_id"),
-        "page_index": export.text("batch_page_id"),
-        "ordering": export.whole("batch_ordering_id"),
-        "event_index": export.whole("batch_event_index"),
-        "collected_source": export.text(f"{collected}.manual_source"),
-        "collected_medium": export.text(f"{collected}.manual_medium"),
-        "collected_campaign": export.text(f"{collected}.manual_campaign_name"),
-        "collected_campaign_id": export.text(f"{collected}.manual_campaign_id"),
-        "collected_content": export.text(f"{collected}.manual_content"),
-        "collected_term": export.text(f"{collected}.manual_term"),
-        "collected_gclid": export.text(f"{collected}.gclid"),
-        "collected_dclid": export.text(f"{collected}.dclid"),
-        "ads_campaign": export.text(f"{last_click}.google_ads_campaign.campaign_name"),
-        "ads_campaign_id": export.text(f"{last_click}.google_ads_campaign.campaign_id"),
-        "ads_group": export.text(f"{last_click}.google_ads_campaign.ad_group_name"),
-        "first_source": export.text("traffic_source.source"),
-        "first_medium": export.text("traffic_source.medium"),
-        "first_campaign": export.text("traffic_source.name"),
-        "channel": export.text(f"{last_click}.cross_channel_campaign.default_channel_group"),
-        "transaction": export.text("ecommerce.transaction_id", "transaction_id"),
-        "purchase_revenue": export.text("ecommerce.purchase_revenue", "purchase_revenue"),
-        "revenue_in_usd": export.text("ecommerce.purchase_revenue_in_usd", "purchase_revenue_in_usd"),
-        "agent": NULL_TEXT,
-        "browser": export.text("device.web_info.browser", "device.browser"),
-        "browser_version": export.text("device.web_info.browser_version", "device.browser_version"),
-        "system": export.text("device.operating_system"),
-        "system_version": export.text("device.operating_system_version"),
-        "device_type": export.text("device.category"),
-        "region": export.text("geo.region"),
-        "city": export.text("geo.city"),
-    }
-    for name in ("source", "medium", "campaign_name", "campaign_id"):
-        fields[f"last_{name.removesuffix('_name')}"] = export.text(
-            f"{last_click}.cross_channel_campaign.{name}", f"{last_click}.manual_campaign.{name}"
-        )
-    for name in ("content", "term"):
-        fields[f"last_{name}"] = export.text(f"{last_click}.manual_campaign.{name}")
-    # Columns of flattened queries and of Fivetran, one for each parameter.
-    flat = {f"flat_{name}": export.text(*_flat_names(name)) for name in _WANTED}
-    if not any(
-        export.column(name) for mark in ("source", "medium", "campaign") for name in _flat_names(mark)
-    ):
-        family = next((names for names in _FAMILIES if export.column(*names["source"])), {})
-        flat |= {f"flat_{mark}": export.text(*names) for mark, names in family.items()}
-    return fields | flat | _params(export)
-
-
-def _flat_names(name: str) -> tuple[str, ...]:
-    """Return the columns of a parameter in flattened queries."""
-    return f"param_{name}", f"event_params_{name}", name
-
-
-def _micros(export: Export) -> str:
-    """Return SQL for the microseconds of an event; flattened tables may have instants instead."""
-    instants = [
-        f"epoch_us({export.source.instant(column)})"
-        for column in filter(None, map(export.column, ("event_timestamp", "timestamp")))
-    ]
-    counted = plausible(export.whole("event_timestamp"), per_second=1_000_000)
-    return f"coalesce({', '.join([counted, *instants])})"
-
-
-def _params(export: Export) -> dict[str, str]:
-    """Return SQL for the parameters used; Parquet files of BigQuery may wrap repeated fields."""
-    text = export.text("event_params")
-    whole = f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
-    unwrapped = (
-        f"CASE WHEN json_type({whole}, '$.list') = 'ARRAY' THEN coalesce("
-        f"nullif(json_extract({whole}, '$.list[*].element'), []), "
-        f"json_extract({whole}, '$.list[*].item'))::JSON WHEN json_type({whole}) = 'ARRAY' THEN {whole} END"
-    )
-    wanted = ", ".join(f"'{name}'" for name in _WANTED)
-    read = f"CAST(TRY(from_json({unwrapped}, '{_PARAMS}')) AS {_PARAM_TYPE})"
-    return {
-        "params": f"list_filter({read}, lambda param: param.key IN ({wanted}))",
-        "has_invalid_params": f"{text} IS NOT NULL AND {read} IS NULL",
-    }
-
-
-def _parameter(name: str) -> str:
-    value = f"list_filter(params, lambda param: param.key = '{name}')[1].value"
-    kinds = ", ".join(f"{value}.{kind}_value" for kind in ("string", "int", "double", "float"))
-    return f"coalesce(nullif(trim(coalesce({kinds})), ''), flat_{name})"
-
-
-def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create ``source_events``: each event once, with its parameters and its traffic source."""
-    flat = ", ".join(f"flat_{name}" for name in _WANTED)
-    parameters = ", ".join(f"{_parameter(name)} AS p_{name}" for name in _WANTED)
-    has_collected = " OR ".join(f"collected_{name} IS NOT NULL" for name in _MARKS)
-    marks = ", ".join(
-        f"CASE WHEN has_collected THEN collected_{name} WHEN p_ignore_referrer IS DISTINCT FROM 'true' "
-        f"THEN p_{name} END AS {name}"
-        for name in _MARKS
-    )
-    connection.execute(
-        f"""
-        CREATE TABLE source_events AS
-        WITH parsed AS (
-            SELECT * EXCLUDE (params, has_invalid_params, {flat}), {parameters},
-                {has_collected} AS has_collected, coalesce(device, account) AS visitor FROM records
-        ), marked AS (
-            SELECT *, {marks}, try_cast(p_ga_session_id AS BIGINT) AS session,
-                concat_ws('.', visitor, event_name, micros, bundle, page_index, ordering, event_index)
-                    AS event_key
-            FROM parsed
-        )
-        SELECT *, make_timestamp(micros) AS occurred,
-            coalesce({", ".join(_MARKS)}) IS NOT NULL AND coalesce(source, '') <> '(direct)' AS is_marked,
-            visitor || '.' || session AS visit_key,
-            {{'micros': micros, 'ordering': coalesce(ordering, 0), 'event_index': coalesce(event_index, 0),
-              'key': event_key}} AS event_order
-        FROM marked
-        -- Exported days may overlap.
-        QUALIFY row_number() OVER (PARTITION BY event_key ORDER BY file, row) = 1
-        """
-    )
-
-
 def _create_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
     first = "FIRST({} ORDER BY event_order)".format
-    own = ", ".join(f"FIRST({name} ORDER BY event_order) FILTER (is_marked) AS {name}" for name in _MARKS)
+    own = ", ".join(f"FIRST({name} ORDER BY event_order) FILTER (is_marked) AS {name}" for name in MARKS)
     first_filled = ", ".join(
         f"FIRST({name} ORDER BY event_order) FILTER ({name} IS NOT NULL) AS {name}"
         for name in (

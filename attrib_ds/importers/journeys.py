@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrib_ds.api.loading import load
 from attrib_ds.attribution.paths.paths import Paths
@@ -81,7 +81,7 @@ class Journeys:
         Loaded
             Counts of new and changed records, and rejected rows.
         """
-        frames = {
+        frames: dict[str, Any] = {
             "nodes": self.nodes,
             "interactions": self.interactions,
             "hits": self.hits,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from attrib_ds.importers.export_tables import NULL_TEXT, Export, gather, open_exports
 from attrib_ds.importers.journey_tables import (
     CONVERSIONS,
     VIEWS,
@@ -15,6 +14,7 @@ from attrib_ds.importers.journey_tables import (
     create_table,
     warn_without_conversions,
 )
+from attrib_ds.records.export_tables import NULL_TEXT, Export, gather, open_exports
 from attrib_ds.records.written_instants import plausible
 
 if TYPE_CHECKING:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from attrib_ds import schema
 from attrib_ds.records.numbered_rows import literal, quoted
 
 _PATTERN: Final = r"^([a-zA-Z][a-zA-Z0-9+.-]*:)//([^/?#:]*)(?::([0-9]+))?([^?#]*)(\?[^#]*)?(#.*)?$"
+#: Parts by the groups of the pattern.
+_GROUPS: Final = ("protocol", "hostname", "port", "pathname", "search", "hash")
 #: An origin.
 SITE: Final = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?")
 _ORIGIN: Final = r"^([a-zA-Z][a-zA-Z0-9+.-]*://[^/?#]*)"
@@ -23,21 +26,16 @@ def url_parts(page: str, prefix: str) -> dict[str, str]:
     >>> [duckdb.sql(f"SELECT {parts[f'page.{part}']}").fetchone()[0] for part in ("origin", "search", "hash")]
     ['https://shop.example:8443', '?size=42', '']
     """
-
-    def part(number: int) -> str:
-        return f"regexp_extract({page}, {literal(_PATTERN)}, {number})"
-
-    parts = {
-        "protocol": part(1),
-        "hostname": part(2),
-        "port": part(3),
-        "origin": f"regexp_extract({page}, {literal(_ORIGIN)}, 1)",
-        "pathname": f"coalesce(nullif({part(4)}, ''), '/')",
-        "search": part(5),
-        "hash": part(6),
+    names = ", ".join(map(literal, _GROUPS))
+    # The engine evaluates equal expressions once per row, so the pattern is matched once.
+    groups = f"regexp_extract({page}, {literal(_PATTERN)}, [{names}])"
+    parts = {name: f"({groups}).{name}" for name in _GROUPS}
+    parts["pathname"] = f"coalesce(nullif({parts['pathname']}, ''), '/')"
+    parts["origin"] = f"regexp_extract({page}, {literal(_ORIGIN)}, 1)"
+    return {
+        f"{prefix}.{name}": f"CASE WHEN ({groups}).protocol <> '' THEN {parts[name]} END"
+        for name in schema.URL_PARTS
     }
-    is_url = f"regexp_matches({page}, {literal(_PATTERN)})"
-    return {f"{prefix}.{name}": f"CASE WHEN {is_url} THEN {sql} END" for name, sql in parts.items()}
 
 
 def selected_url_parts(page: str, prefix: str) -> str:

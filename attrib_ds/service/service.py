@@ -502,7 +502,14 @@ class Service:
 
 
 def _load(store: Store, request: LoadRecords) -> Answer:
-    counts, rejected = load_records(store, request.resource, request.source, replace=request.replace)
+    counts, rejected = load_records(
+        store,
+        request.resource,
+        request.source,
+        replace=request.replace,
+        geo=request.geo,
+        asn=request.asn,
+    )
     return Answer.of(rejected, value=counts)
 
 

@@ -39,6 +39,8 @@ PROGRAMS = {
     "json_pages": ("--records 1000000", "--records 20000 --page 5000 --rounds 1"),
     "remote_pull": ("--rows 1000000", "--rows 20000 --rounds 1"),
     "service_events": ("", "--events 400 --seconds 5"),
+    "collection": ("", "--hits 400 --rounds 1 --views 3"),
+    "sessions": ("--millions 10", "--millions 0.1"),
     "service_reads": ("", "--interactions 50000 --events 20000"),
 }
 PACKAGES = ("attrib-ds", "duckdb", "numpy", "pandas", "pyarrow")

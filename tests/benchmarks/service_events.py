@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=5_000, help="events per kind of request")
     parser.add_argument("--seconds", type=float, default=20.0, help="maximum seconds per kind of request")
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
+    parser.add_argument("--kinds", nargs="*", default=EVENTS, choices=EVENTS)
     parser.add_argument("--token", action="store_true", help="send a token with single events")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -122,7 +122,7 @@ def serve_bare() -> None:
         await request.json()
         return JSONResponse("0190b0f0-0000-7000-8000-000000000000")
 
-    app = Starlette(routes=[Route("/api/v1/events", create, methods=["POST"])])
+    app = Starlette(routes=[Route("/{path:path}", create, methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(app, loop="asyncio", log_config=None, access_log=False))
     # Without an explicit protocol, asyncio leaves TCP_NODELAY off, and small responses wait 40 ms.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -205,7 +205,7 @@ class Load:
                 status, content = await self._ask(reader, writer, method, path, body, has_token=has_token)
                 last = time.monotonic()
                 tally.waits.append(last - start)
-                if status != 200:
+                if status not in (200, 202):
                     tally.refused += 1
                     continue
                 tally.events += size
@@ -282,6 +282,23 @@ class Load:
         method, path, body = self.batch(number)
         return method, f"{path}?wait=true", body
 
+    def hit(self, number: int) -> tuple[str, str, object]:
+        """Return a hit as the tracking script sends it."""
+        page = f"https://shop.example/{number % 200}"
+        hit = {
+            "projectId": PROJECT,
+            "hitId": str(uuid4()),
+            "trackerId": f"t{number % 5_000}",
+            "isPersistent": True,
+            "pageUrl": page
+            if number % 5
+            else f"{page}?utm_source=google&utm_medium=cpc&utm_campaign=c{number % 50}",
+            "referrer": "" if number % 5 else "https://www.google.com/",
+            "timezoneOffset": -60,
+            "hitType": "pageview",
+        }
+        return "POST", "/c", hit
+
     def state(self, number: int) -> tuple[str, str, object]:
         """Return an update of a state of an event that was sent before."""
         id = self._stored[number % len(self._stored)]
@@ -295,11 +312,14 @@ KINDS = {
     "batch": (Load.batch, BATCH),
     "batch wait": (Load.batch_sync, BATCH),
     "state": (Load.state, 1),
+    "hit": (Load.hit, 1),
 }
+#: ``collection.py`` measures hits.
+EVENTS = [kind for kind in KINDS if kind != "hit"]
 
 
 #: Kinds of requests that need no token.
-WITHOUT_TOKEN = {"refused", "async", "sync"}
+WITHOUT_TOKEN = {"refused", "async", "sync", "hit"}
 
 HEADER = (
     f"{'request':<12}{'events':>8}{'events/s':>10}{'of bare':>9}{'p50 ms':>9}{'p99 ms':>9}{'of bare':>9}"

@@ -1,22 +1,27 @@
-"""Sessions and sources of raw hits, beside the gap rule alone in plain DuckDB SQL.
+"""Sessions and sources of raw hits, compared with the gap rule alone in plain DuckDB SQL.
 
-    python tests/benchmarks/sessions.py [MILLIONS OF HITS]
-
-Prints one row per step: seconds, hits a second, and the ratio to the gap rule. The hits of a tracker come in visits of
-three on average; a fifth of the visits begins with a campaign and another fifth with a search engine.
+``python tests/benchmarks/sessions.py --millions 10`` makes seeded hits as Parquet and measures each step in a process of
+its own, where DuckDB may use 4 GB (``--memory``): the rule that 30 minutes without a hit end a session, all rules of
+sessions, and ``load(hits=…)``, which also reads and validates the hits, resolves their sources and stores them. The hits of
+a tracker come in visits of three on average; a fifth of the visits begins with a campaign and another fifth with a search
+engine.
 """
 
 from __future__ import annotations
 
-import sys
+import multiprocessing
+import resource
 import tempfile
 import time
 from pathlib import Path
 
 import duckdb
+from results import Row, compared, parser, report
 
 import attrib_ds as at
 from attrib_ds.service.collection.session_breaks import split_into_sessions
+
+PLAIN = "gap rule in plain DuckDB SQL"
 
 HITS = """
 CREATE TABLE hits AS
@@ -45,37 +50,80 @@ FROM hits
 """
 
 
-def main(millions: float) -> None:
-    count = int(millions * 1_000_000)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "hits.parquet"
-        with duckdb.connect(str(Path(folder) / "plain.duckdb")) as connection:
-            connection.execute(f"SELECT setseed(0.5); {HITS.format(count=count)}")
-            connection.execute(RESOLVED)
-            connection.execute(
-                "COPY (SELECT id AS hitId, trackerId, serverDate AS date, 'https://shop.example/' || search AS pageUrl, "
-                f"referrer, userAgent FROM hits) TO '{file}'"
-            )
-            gap = seconds(lambda: connection.execute(GAP_RULE))
-            show("gap rule, plain SQL", gap, gap, count)
-            rules = seconds(lambda: split_into_sessions(connection, "resolved", into="split_hits"))
-            show("all session rules", rules, gap, count)
-        with at.connect("bench", path=Path(folder) / "bench.duckdb") as project:
-            loading = seconds(lambda: print(at.load(project, hits=file)))
-            show("load: read, resolve, store", loading, gap, count)
-        size = sum(part.stat().st_size for part in Path(folder).glob("bench.duckdb*"))
-        print(f"{size / millions / 1e6:,.0f} MB of file per million hits")
+def main() -> None:
+    """Run the benchmark."""
+    options = parser(__doc__)
+    options.add_argument("--millions", type=float, nargs="+", default=[10], help="millions of hits")
+    options.add_argument("--memory", default="4GB", help="memory for DuckDB")
+    options = options.parse_args()
+    rows = []
+    for millions in options.millions:
+        count = int(millions * 1_000_000)
+        with tempfile.TemporaryDirectory() as folder:
+            apart(write, folder, options.memory, count)
+            for name, step in STEPS.items():
+                spent, figures = apart(step, folder, options.memory)
+                figures = {"hits/s": count / spent["seconds"], **figures}
+                rows.append(Row("sessions", name, f"{count:,} hits", **spent, figures=figures))
+            size = sum(part.stat().st_size for part in Path(folder).glob("bench.duckdb*"))
+            rows[-1].figures["MB of file per million hits"] = size / millions / 1e6
+    report(compared(rows, PLAIN), options.json)
 
 
-def seconds(job) -> float:
-    started = time.perf_counter()
+def apart(step, *arguments):
+    """Call a function in a new process."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(step, arguments)
+
+
+def write(folder: str, memory: str, count: int) -> None:
+    """Write the hits, for plain SQL and to be loaded."""
+    with plain(folder, memory) as connection:
+        connection.execute(f"SELECT setseed(0.5); {HITS.format(count=count)}")
+        connection.execute(RESOLVED)
+        connection.execute(
+            "COPY (SELECT id AS hitId, trackerId, serverDate AS date, 'https://shop.example/' || search AS pageUrl, "
+            f"referrer, userAgent FROM hits) TO '{folder}/hits.parquet'"
+        )
+
+
+def plain(folder: str, memory: str) -> duckdb.DuckDBPyConnection:
+    """Open the database for plain SQL."""
+    return duckdb.connect(str(Path(folder) / "plain.duckdb"), config={"memory_limit": memory})
+
+
+def gap_rule(folder: str, memory: str) -> tuple[dict, dict]:
+    """Number sessions by the gap rule."""
+    with plain(folder, memory) as connection:
+        return measured(lambda: connection.execute(GAP_RULE)), {}
+
+
+def all_rules(folder: str, memory: str) -> tuple[dict, dict]:
+    """Split hits into sessions as the service does."""
+    with plain(folder, memory) as connection:
+        return measured(lambda: split_into_sessions(connection, "resolved", into="split_hits")), {}
+
+
+def load(folder: str, memory: str) -> tuple[dict, dict]:
+    """Load the hits into a project."""
+    with at.connect("bench", path=Path(folder) / "bench.duckdb") as project:
+        with project.transport._store.cursor() as cursor:
+            cursor.execute("SET GLOBAL memory_limit = ?", [memory])
+        spent = measured(lambda: at.load(project, hits=Path(folder) / "hits.parquet"))
+        return spent, {"sessions": project.send("search_interactions", limit=0, bots=None).total}
+
+
+STEPS = {PLAIN: gap_rule, "all session rules": all_rules, "load: read, resolve, store": load}
+
+
+def measured(job) -> dict[str, float]:
+    """Return seconds, processor seconds and peak memory of a call in this process."""
+    started, before = time.perf_counter(), time.process_time()
     job()
-    return time.perf_counter() - started
-
-
-def show(name: str, taken: float, gap: float, count: int) -> None:
-    print(f"{name:28} {taken:8.1f} s  {count / taken:12,.0f} hits/s  {taken / gap:6.1f} x")
+    seconds, processor = time.perf_counter() - started, time.process_time() - before
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "processor": processor, "peak_mb": peak}
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 10)
+    main()

@@ -9,6 +9,7 @@ import sys
 
 import pandas as pd
 import pytest
+from support.address_databases import write_asn, write_geo
 
 from attrib_ds import Paths, attribute, connect, search_interactions
 from attrib_ds.commands.cli import main
@@ -215,17 +216,39 @@ def test_projects_and_load(tmp_path, capsys, own_home):
         assert search_interactions(shop)["geo.city"].tolist() == ["Lyon"]
 
 
-def test_access_logs_are_loaded(tmp_path, capsys, own_home):
+def test_access_logs_are_loaded_with_places(tmp_path, capsys, own_home):
     assert main(["projects", "create", "my-shop"]) == 0
     request = '203.0.113.7 - - [31/Jan/2025:10:0%d:00 +0000] "GET /%d HTTP/2.0" 200 512 "-" "curl/8"\n'
     logs = [tmp_path / "one.log", tmp_path / "two.log.gz"]
     logs[0].write_text(request % (0, 0) + "no log line\n", encoding="utf-8")
     logs[1].write_bytes(gzip.compress((request % (1, 1)).encode()))
     files = [str(log) for log in logs]
-    assert main(["load", "my-shop", "--access-log", *files, "--site", "https://shop.example"]) == 0
+    databases = ["--geo", str(write_geo(tmp_path / "geo")), "--asn", str(write_asn(tmp_path / "asn"))]
+    assert (
+        main(["load", "my-shop", "--access-log", *files, "--site", "https://shop.example", *databases]) == 0
+    )
     printed = capsys.readouterr()
     assert "2 hits\n1 interactions" in printed.out
     assert "1 rows were rejected, the first is row 1" in printed.err
+    with connect("my-shop") as shop:
+        visit = search_interactions(shop, bots=None).iloc[0]
+    assert (visit["geo.city"], visit["asn.asnId"]) == ("Paris", "AS3215")
+
+
+def test_page_views_of_exports_are_loaded(tmp_path, capsys, own_home):
+    assert main(["projects", "create", "my-shop"]) == 0
+    page = [{"key": "page_location", "value": {"string_value": "https://shop.example/?gclid=1"}}]
+    view = {"event_timestamp": 1_735_725_600_000_000, "event_name": "page_view", "user_pseudo_id": "a.1"}
+    ga4, snowplow = tmp_path / "events.jsonl", tmp_path / "atomic.jsonl"
+    ga4.write_text(json.dumps(view | {"event_params": page}), encoding="utf-8")
+    event = {"event_id": "1", "event_name": "page_view", "collector_tstamp": "2025-01-02 10:00:00"}
+    event |= {"domain_userid": "d", "page_url": "https://shop.example/"}
+    snowplow.write_text(json.dumps(event), encoding="utf-8")
+    assert main(["load", "my-shop", "--ga4-hits", str(ga4)]) == 0
+    assert main(["load", "my-shop", "--snowplow-hits", str(snowplow)]) == 0
+    assert "0 skipped events" in capsys.readouterr().out
+    with connect("my-shop") as shop:
+        assert search_interactions(shop)["nodeId"].tolist() == ["direct", "google/cpc"]
 
 
 @pytest.mark.parametrize(
@@ -236,8 +259,9 @@ def test_access_logs_are_loaded(tmp_path, capsys, own_home):
         (["load", "my-shop"], "there is nothing to load"),
         (["load", "my-shop", "--access-log", "x.log"], "--site https://shop.example"),
         (["load", "my-shop", "--access-log", "x.log", "--site", "shop"], "site: 'shop' is not allowed"),
-        (["load", "my-shop", "--access-log", "x.log", "--hits", "x.csv", "--site", "s"], "are both hits"),
+        (["load", "my-shop", "--access-log", "x.log", "--hits", "x.csv", "--site", "s"], "are all hits"),
         (["load", "my-shop", "--nodes", "missing.csv"], "missing.csv"),
+        (["load", "my-shop", "--nodes", "x.csv", "--geo", "x.mmdb"], "only raw hits have addresses"),
     ],
 )
 def test_failures_are_one_line_on_standard_error(arguments, message, capsys):

@@ -90,6 +90,11 @@ def test_a_name_is_no_trusted_proxy(tmp_path, capsys):
     assert "trusted_proxies: 'proxy.example' is not an address" in capsys.readouterr().err
 
 
+def test_a_missing_database_of_places_stops_the_server_from_starting(tmp_path, capsys):
+    assert main(["serve", "--home", str(tmp_path), "--port", "0", "--geo", str(tmp_path / "no.mmdb")]) == 1
+    assert "no.mmdb' does not exist" in capsys.readouterr().err
+
+
 def test_an_option_that_is_not_a_number_is_wrong_usage(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--home", str(tmp_path), "--threads", "none"])

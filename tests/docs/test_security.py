@@ -61,4 +61,5 @@ def test_every_option_of_the_server_that_limits_is_listed() -> None:
             "--no-rates",
             "--trusted-proxy",
         ),
+        *("--geo", "--asn"),
     }

@@ -7,7 +7,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds import errors
-from attrib_ds.importers.snowplow import FIELDS
+from attrib_ds.records.snowplow_events import FIELDS
 
 FILE = Path(__file__).parent / "data" / "enriched-good"
 BOOTS = "google/cpc/spring/hiking boots"

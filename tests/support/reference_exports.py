@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 EPOCH = datetime(1970, 1, 1)
 DAY = timedelta(days=1)
@@ -534,3 +535,110 @@ def _matomo_node(visit: dict) -> str:
         )
     medium = {"search": "organic", "social": "social", "website": "referral"}.get(kind)
     return node_of(None if medium is None else name, medium)
+
+
+# Raw hits -------------------------------------------------------------------------------------------------
+
+
+def ga4_hits(rows: list[dict]) -> list[dict[str, Any]]:
+    """Return the page views in rows of ``events_YYYYMMDD``, as raw hits."""
+    hits = []
+    for row in rows:
+        params = _ga4_params(row)
+        visitor = first(member(row, "user_pseudo_id"), member(row, "user_id"))
+        if row["event_name"] != "page_view" or visitor is None:
+            continue
+        collected = {
+            name: member(row, f"collected_traffic_source.{column}")
+            for name, column in {
+                "source": "manual_source",
+                "medium": "manual_medium",
+                "campaign": "manual_campaign_name",
+                "campaign_id": "manual_campaign_id",
+                "content": "manual_content",
+                "term": "manual_term",
+                "gclid": "gclid",
+                "dclid": "dclid",
+            }.items()
+        }
+        is_ignored = params.get("ignore_referrer") == "true"
+        if not any(collected.values()):
+            collected = {name: None if is_ignored else params.get(name) for name in collected}
+        referrer = None if is_ignored else params.get("page_referrer")
+        utm = {
+            f"utm_{name}": collected[name]
+            for name in ("source", "medium", "campaign", "content", "term")
+            if not (collected[name] or "").startswith("(")
+        }
+        if collected["medium"] in ("organic", "referral") and referrer is not None:
+            utm = {}
+        clicks = {name: collected[name] for name in ("gclid", "dclid")}
+        offset = member(row, "device.time_zone_offset_seconds")
+        hits.append(
+            {
+                "trackerId": member(row, "user_pseudo_id"),
+                "date": _at(row),
+                "pageUrl": _with_parameters(params.get("page_location"), utm | clicks),
+                "referrer": referrer,
+                "timezoneOffset": None if offset is None else -offset / 60,
+                "geo.state": member(row, "geo.region"),
+                "geo.city": member(row, "geo.city"),
+            }
+        )
+    return _distinct(hits)
+
+
+def snowplow_hits(rows: list[dict]) -> list[dict[str, Any]]:
+    """Return the page views in rows of ``atomic.events``, as raw hits."""
+    hits = []
+    for row in rows:
+        robot, client = (((row.get(name) or [None])[0] or {}) for name in (ROBOT, CLIENT))
+        device = first(member(row, "domain_userid"), client.get("user_id"), member(row, "network_userid"))
+        at = first(row.get("true_tstamp"), row.get("derived_tstamp"), row.get("collector_tstamp"))
+        kind = first(member(row, "event_name"), member(row, "event"))
+        if kind != "page_view" or at is None or first(device, member(row, "user_id")) is None:
+            continue
+        names = ("source", "medium", "campaign", "content", "term")
+        added = {f"utm_{name}": member(row, f"mkt_{name}") for name in names}
+        click = {"Google": "gclid", "Microsoft": "msclkid", "DoubleClick": "dclid"}.get(
+            row.get("mkt_network")
+        )
+        if click is not None:
+            added[click] = member(row, "mkt_clickid")
+        hits.append(
+            {
+                "trackerId": device,
+                "date": at,
+                "pageUrl": _with_parameters(member(row, "page_url"), added),
+                "referrer": member(row, "page_referrer"),
+                "userAgent": member(row, "useragent"),
+                "isBot": member(row, "br_type") == "Robot" or robot.get("spider_or_robot") is True,
+                "ip": member(row, "user_ipaddress"),
+                "geo.countryCode": member(row, "geo_country"),
+                "geo.state": first(member(row, "geo_region_name"), member(row, "geo_region")),
+                "geo.city": member(row, "geo_city"),
+                "geo.zipcode": member(row, "geo_zipcode"),
+                "geo.latitude": _text(row.get("geo_latitude")),
+                "geo.longitude": _text(row.get("geo_longitude")),
+            }
+        )
+    return _distinct(hits)
+
+
+def _with_parameters(page: str | None, parameters: dict[str, str | None]) -> str | None:
+    if page is None:
+        return None
+    parts = urlsplit(page)
+    own = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    added = [
+        f"{name}={quote(value, safe='')}" for name, value in parameters.items() if value and name not in own
+    ]
+    return urlunsplit(parts._replace(query="&".join([*filter(None, [parts.query]), *added])))
+
+
+def _text(number: float | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _distinct(hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [hit for place, hit in enumerate(hits) if hit not in hits[:place]]

@@ -170,19 +170,23 @@ def _create_sessions(connection: duckdb.DuckDBPyConnection, project_id: str) -> 
 
 def _store_hits(connection: duckdb.DuckDBPyConnection, project_id: str) -> int:
     """Insert the new hits, and move stored hits to their session; return the number of new ones."""
-    of_hits = "SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId "
-    pairs = f"({of_hits} FROM temp.session_hits AS hit JOIN temp.sessions USING (firstHitId))"
+    # A table, whose size the optimizer knows: the join below then hashes it, and not the wide rows of hits.
+    connection.execute(
+        "CREATE TEMP TABLE assignments AS SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId "
+        "FROM temp.session_hits AS hit JOIN temp.sessions USING (firstHitId)"
+    )
     values = {"projectId": literal(project_id), "sessionId": "session.sessionId"}
     columns = ", ".join(quoted(name) for name in TABLES["hits"])
     selected = ", ".join(values.get(name, f"hit.{quoted(name)}") for name in TABLES["hits"])
     inserted = connection.execute(
         f"INSERT INTO hits ({columns}) SELECT {selected} FROM temp.arrived_hits AS hit "
-        f"JOIN {pairs} AS session USING (id)"
+        "JOIN temp.assignments AS session USING (id)"
     ).fetchall()[0][0]
-    moved = f"(SELECT * FROM {pairs} WHERE former <> sessionId)"
+    moved = "(SELECT id, sessionId FROM temp.assignments WHERE former <> sessionId)"
     connection.execute(
         f"UPDATE hits SET sessionId = moved.sessionId FROM {moved} AS moved WHERE hits.id = moved.id"
     )
+    connection.execute("DROP TABLE temp.assignments")
     return int(inserted)
 
 

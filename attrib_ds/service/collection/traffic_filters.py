@@ -68,7 +68,7 @@ def create_captured_addresses(
         texts = [text for (text,) in connection.execute(query).fetchall()]
     captured = [
         [text for text, network in networks.items() if address is not None and address in network]
-        for address in map(_parsed, texts)
+        for address in map(parse_address, texts)
     ]
     columns = {"address": pa.array(texts, pa.string()), "filters": pa.array(captured, pa.list_(pa.string()))}
     with arrow_view(connection, pa.table(columns)) as view:
@@ -85,13 +85,20 @@ def captures_address(filters: Sequence[str], address: str) -> bool:
     (True, False)
     """
     networks = [text.partition(":")[2] for text in filters if text.startswith(f"{_ADDRESS}:")]
-    parsed = _parsed(address) if networks else None
+    parsed = parse_address(address) if networks else None
     return parsed is not None and any(
         parsed in ipaddress.ip_network(network, strict=False) for network in networks
     )
 
 
-def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an address, as IPv4 if it is mapped to IPv6; None if the text is no address.
+
+    Examples
+    --------
+    >>> parse_address("::ffff:203.0.113.7"), parse_address("unix:")
+    (IPv4Address('203.0.113.7'), None)
+    """
     try:
         parsed = ipaddress.ip_address(text)
     except ValueError:

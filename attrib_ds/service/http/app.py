@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.errors import NotSupported
+from attrib_ds.service.collection.address_lookup import AddressLookup
 from attrib_ds.service.http import (
     collection_route,
     documentation,
@@ -102,8 +103,9 @@ class _Application:
             projects, accounts, pool=self._pool, reads=self._reads, budget=budget, options=options
         )
         self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
+        self._lookup = AddressLookup.open(geo=options.geo, asn=options.asn)
         pages = PageRequests(projects, pool=self._pool, options=options)
-        collection = CollectionRoute(pages, pool=self._pool, budget=budget)
+        collection = CollectionRoute(pages, pool=self._pool, budget=budget, lookup=self._lookup)
         opportunities = OpportunityRoute(pages, pool=self._pool, budget=budget)
         self._health = Health(projects, accounts)
         self._ids = Uuids()
@@ -133,6 +135,7 @@ class _Application:
         await receive()
         self._reads.close()
         self._pool.close()
+        self._lookup.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, request: Request, send: Send) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
 from attrib_ds.contract.hits import read_hit
-from attrib_ds.errors import Unavailable
+from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.service.collection.address_lookup import COLUMNS
 from attrib_ds.service.collection.pending_hits import pending_hit
 from attrib_ds.service.collection.traffic_filters import captures_address
 from attrib_ds.service.http import bodies
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from attrib_ds.contract.hits import CollectHit
+    from attrib_ds.service.collection.address_lookup import AddressLookup
     from attrib_ds.service.http.body_memory import BodyBudget
     from attrib_ds.service.http.page_requests import PageRequests
     from attrib_ds.service.http.thread_pool import ThreadPool
@@ -33,6 +36,7 @@ _LONGEST_AGENT: Final = 1_024
 #: A transparent image of one pixel.
 _PIXEL: Final = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 _PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
+_log: Final = logging.getLogger(__name__)
 
 
 class CollectionRoute:
@@ -46,12 +50,17 @@ class CollectionRoute:
         Counts the requests.
     budget : BodyBudget
         Memory for request bodies.
+    lookup : AddressLookup
+        Databases of places and networks.
     """
 
-    def __init__(self, pages: PageRequests, *, pool: ThreadPool, budget: BodyBudget) -> None:
+    def __init__(
+        self, pages: PageRequests, *, pool: ThreadPool, budget: BodyBudget, lookup: AddressLookup
+    ) -> None:
         self._pages = pages
         self._pool = pool
         self._budget = budget
+        self._lookup = lookup
         self._arrivals = Arrivals()
 
     async def answer(self, request: Request) -> Response:
@@ -74,7 +83,8 @@ class CollectionRoute:
         hit = await self._read(request)
         service, settings = await self._pages.open(request, hit.projectId, ingest_key=hit.ingestKey)
         with self._pool.admission():
-            future = service.start_hit(_record(hit, request.headers, settings, address))
+            record = _record(hit, request.headers, settings, address) | self._place(address)
+            future = service.start_hit(record)
             if future is None:
                 raise Unavailable("the project is being restored or opened again; try again later")
             await self._arrivals.wait(future, None, None)
@@ -89,6 +99,17 @@ class CollectionRoute:
         with self._budget.request(has_token=False) as memory:
             content = await bodies.read(request, most_bytes=_MOST_BYTES, memory=memory)
             return read_hit(bodies.parse(content) or {})
+
+    def _place(self, address: str) -> dict[str, Any]:
+        """Look up the place and the network of a client; nothing without databases."""
+        if not self._lookup:
+            return {}
+        try:
+            return self._lookup.find(address)
+        except InvalidRequest as error:
+            # The hit counts all the same.
+            _log.warning("%s", error.message)
+            return dict.fromkeys(COLUMNS)
 
 
 def _record(hit: CollectHit, headers: Headers, settings: ProjectSettings, address: str) -> dict[str, Any]:

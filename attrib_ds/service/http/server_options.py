@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from attrib_ds.service.http.rate_limits import RateLimit
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from attrib_ds.service.http.client_addresses import Network
 
 _REQUESTS: Final = RateLimit("requests", 600, 60)
@@ -86,6 +88,8 @@ class ServerOptions:
         Whether accounts with the scope may search users by SQL (G-096).
     new_keys : bool, default True
         Whether accounts with the scope may create keys (G-172).
+    geo, asn : Path, optional
+        MMDB files in which the address of each hit is looked up at receipt (G-199); None for no look-up.
     max_page_size : int, optional
         Maximum number of records of a page, also for requests without a limit (G-101); None for no maximum.
     """
@@ -105,4 +109,6 @@ class ServerOptions:
     seconds_to_stop: int = 30
     sql: bool = True
     new_keys: bool = True
+    geo: Path | None = None
+    asn: Path | None = None
     max_page_size: int | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -9,13 +11,17 @@ import pyarrow as pa
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.access_logs import AccessLog, open_access_log
+from attrib_ds.records.ga4_hits import GA4Hits, open_ga4_hits
+from attrib_ds.records.snowplow_hits import SnowplowHits, open_snowplow_hits
 from attrib_ds.records.sources import ROW, open_source, quoted
+from attrib_ds.service.collection.address_lookup import AddressLookup
 from attrib_ds.service.collection.visitor_secret import visitor_secret
 from attrib_ds.service.loading import events, hits, interactions, nodes, raw_hits, spend
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import duckdb
 
@@ -38,7 +44,13 @@ _CHECKS: Final[dict[str, tuple[Check, pa.Schema]]] = {
 
 
 def load_records(
-    store: Store, resource: str, source: object, *, replace: bool = False
+    store: Store,
+    resource: str,
+    source: object,
+    *,
+    replace: bool = False,
+    geo: str | Path | None = None,
+    asn: str | Path | None = None,
 ) -> tuple[dict[str, int], pa.Table]:
     """Load all valid records of one kind in one transaction.
 
@@ -54,6 +66,8 @@ def load_records(
     replace : bool, default False
         Whether rows replace stored records with the same ids, unless these changed later; by default such
         rows are rejected. Unchanged rows are not counted.
+    geo, asn : str or Path, optional
+        MMDB files with the places and networks of the addresses of raw hits.
 
     Returns
     -------
@@ -84,22 +98,37 @@ def load_records(
     """
     if resource not in _CHECKS:
         raise InvalidRequest.choice("resource", resource, _CHECKS)
-    check, columns = _CHECKS[resource]
-    opaque = {field.name for field in columns if schema.is_json(field)}
+    check, _ = _CHECKS[resource]
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     project = Project(store.meta.project_id, store.meta.currency, now, store.ids)
-    with store.scratch() as connection:
-        skipped = {}
-        if resource == "hits" and isinstance(source, AccessLog):
-            opened, count = open_access_log(connection, source, secret=visitor_secret(store))
-            skipped = {"skipped_requests": count}
-        else:
-            opened = open_source(connection, source, argument=resource, opaque=opaque)
+    with closing(AddressLookup.open(geo=geo, asn=asn)) as lookup, store.scratch() as connection:
+        opened, skipped = _open(connection, source, resource=resource, store=store)
         if resource == "hits" and raw_hits.is_raw(opened):
-            check = raw_hits.check
+            check = partial(raw_hits.check, lookup=lookup)
+        elif lookup:
+            raise InvalidRequest("geo and asn: only raw hits have addresses to look up; leave them out")
         batch = check(connection, opened, project)
         counts, conflicts = store.write(lambda writer: _insert(writer, batch, is_replacing=replace))
         return {**counts, **skipped}, _rejected(connection, batch, opened, conflicts)
+
+
+def _open(
+    connection: duckdb.DuckDBPyConnection, source: object, *, resource: str, store: Store
+) -> tuple[Source, dict[str, int]]:
+    """Copy a source into a table; of page views, also return how many other rows were skipped."""
+    match source:
+        case AccessLog() if resource == "hits":
+            opened, skipped = open_access_log(connection, source, secret=visitor_secret(store))
+            return opened, {"skipped_requests": skipped}
+        case GA4Hits() if resource == "hits":
+            opened, skipped = open_ga4_hits(connection, source)
+            return opened, {"skipped_events": skipped}
+        case SnowplowHits() if resource == "hits":
+            opened, skipped = open_snowplow_hits(connection, source)
+            return opened, {"skipped_events": skipped}
+    _, columns = _CHECKS[resource]
+    opaque = {field.name for field in columns if schema.is_json(field)}
+    return open_source(connection, source, argument=resource, opaque=opaque), {}
 
 
 def _insert(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds import schema
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.page_urls import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
+from attrib_ds.service.collection.address_lookup import located
 from attrib_ds.service.collection.collected_hits import RAW, collect
 from attrib_ds.service.identity.resolution import TRACKER
 from attrib_ds.service.identity.tombstones import buried_rows, identity_kind
@@ -18,6 +20,8 @@ from attrib_ds.service.store.ids import UUID
 
 if TYPE_CHECKING:
     import duckdb
+
+    from attrib_ds.service.collection.address_lookup import AddressLookup
 
 #: Columns of raw hits, named as the tracking script sends them (G-189).
 COLUMNS: Final = (
@@ -34,7 +38,9 @@ def is_raw(source: Source) -> bool:
     return TRACKER in source.types and "sessionId" not in source.types
 
 
-def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+def check(
+    connection: duckdb.DuckDBPyConnection, source: Source, project: Project, *, lookup: AddressLookup
+) -> Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -45,6 +51,8 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
         The rows.
     project : Project
         Their project.
+    lookup : AddressLookup
+        Databases for the places and networks of addresses, which are looked up once each.
 
     Returns
     -------
@@ -54,10 +62,14 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     Raises
     ------
     InvalidRequest
-        If a column is unknown.
+        If a column is unknown, or there is no address to look up.
     """
     checks = Checks(source, argument="hits")
     checks.refuse_unknown(COLUMNS)
+    if lookup and "ip" not in source.types:
+        raise InvalidRequest(
+            "hits: there is no column 'ip', whose addresses geo and asn look up", field="hits"
+        )
     checks.project(project.project_id)
     checks.word(
         "trackerId", pattern=_TRACKER, form="text of 1 to 128 characters without spaces", required=True
@@ -92,19 +104,26 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     checks.derive("id", f"coalesce({quoted('hitId')}, CAST(CAST(md5(concat({parts})) AS UUID) AS VARCHAR))")
     staged = checks.stage(connection)
     checks.unique(connection, staged, "hitId")
-    return Batch(staged, "hitId", lambda writer, valid: _insert(writer, valid, project))
+    places = None
+    if lookup:
+        places = f"{staged.relation.rsplit('.', 1)[0]}.places"
+        lookup.create_table(connection, staged.relation, into=places)
+    return Batch(staged, "hitId", lambda writer, valid: _insert(writer, valid, project, places=places))
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project) -> dict[str, int]:
+def _insert(
+    connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project, *, places: str | None
+) -> dict[str, int]:
     _reject_erased(connection, valid)
     _reject_repeated(connection, valid)
     columns = ", ".join(
         quoted(name) if name in valid.staged.columns else f"CAST(NULL AS {kind}) AS {quoted(name)}"
         for name, kind in RAW.items()
     )
+    raw = f"(SELECT {columns} FROM {valid.rows})"
     return collect(
         connection,
-        f"(SELECT {columns} FROM {valid.rows}) AS raw",
+        f"{raw if places is None else located(raw, places)} AS raw",
         project_id=project.project_id,
         now=project.now,
         ids=project.ids,

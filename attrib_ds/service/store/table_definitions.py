@@ -88,6 +88,12 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "hitType": "VARCHAR",
         # Only where a traffic filter captures it.
         "address": "VARCHAR",
+        # Of the address, looked up at receipt (G-199).
+        **{
+            name: kind(schema.HIT.field(name).type)
+            for group in ("asn", "geo")
+            for name in schema.leaves(schema.HIT, group)
+        },
     },
     # Metrics are in their own table; ``attributable`` is computed from interactions.
     "events": {

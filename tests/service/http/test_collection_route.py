@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import duckdb
 import pytest
+from support.address_databases import IN_PARIS, OF_ORANGE, damage, write_asn, write_geo
 from support.http_caller import Caller
 
 import attrib_ds as at
@@ -164,6 +165,34 @@ def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_appl
 
 
 @pytest.mark.slow
+def test_g199_the_place_of_the_client_is_stored_instead_of_its_address(home, tmp_path, monkeypatch):
+    geo, asn = write_geo(tmp_path / "geo.mmdb"), write_asn(tmp_path / "asn.mmdb")
+    # Hits are looked up at receipt, so the place survives a restart of the server without the databases.
+    monkeypatch.setattr(HitIntake, "_process", lambda self: setattr(self, "_due_at", None))
+    proxies = (parse_proxies("127.0.0.1"),)
+    with serving(home, trusted_proxies=proxies, geo=geo, asn=asn) as url:
+        for number, address in enumerate(("203.0.113.7", "2001:db8:1::1", "192.0.2.1"), start=1):
+            assert posting(url)(hit(number, trackerId=f"t-{number}"), X_Forwarded_For=address).status == 202
+    assert rows(home, "SELECT DISTINCT address FROM pending_hits") == [(None,)]
+    monkeypatch.undo()
+    at.connect("shop", path=home / "shop.duckdb").close()
+    columns = ", ".join(f'"{name}"' for name in IN_PARIS | OF_ORANGE)
+    paris = (*IN_PARIS.values(), *OF_ORANGE.values())
+    expected = [(uuid(1), *paris), (uuid(2), *paris), (uuid(3), *[None] * len(paris))]
+    assert rows(home, f"SELECT id, {columns} FROM hits ORDER BY id") == expected
+    assert rows(home, f"SELECT firstHitId, {columns} FROM interactions ORDER BY 1") == expected
+
+
+def test_a_hit_counts_although_the_database_of_places_is_damaged(home, tmp_path, caplog):
+    geo = write_geo(tmp_path / "geo.mmdb")
+
+    with serving(home, geo=geo, trusted_proxies=(parse_proxies("127.0.0.1"),)) as url:
+        damage(geo)
+        assert posting(url)(hit(), X_Forwarded_For="203.0.113.7").status == 202
+    assert rows(home, 'SELECT hitCount, "geo.city" FROM interactions') == [(1, None)]
+    assert "geo: the database is damaged" in caplog.text
+
+
 def test_g200_a_lasting_id_is_not_stored_against_the_signal_of_the_browser(tmp_path):
     cases = {
         "by-default": ({}, "Sec_GPC", False),

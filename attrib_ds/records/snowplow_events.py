@@ -1,0 +1,217 @@
+"""Reads Snowplow's enriched events, from the table ``atomic.events`` or from tab-separated files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.export_tables import NULL_TEXT, Export, gather, open_exports
+from attrib_ds.records.numbered_rows import copy_text
+from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import duckdb
+
+#: Fields of an enriched event in the order of the tab-separated format.
+FIELDS: Final = (
+    "app_id", "platform", "etl_tstamp", "collector_tstamp", "dvce_created_tstamp", "event", "event_id",
+    "txn_id", "name_tracker", "v_tracker", "v_collector", "v_etl", "user_id", "user_ipaddress",
+    "user_fingerprint", "domain_userid", "domain_sessionidx", "network_userid", "geo_country",
+    "geo_region", "geo_city", "geo_zipcode", "geo_latitude", "geo_longitude", "geo_region_name",
+    "ip_isp", "ip_organization", "ip_domain", "ip_netspeed", "page_url", "page_title", "page_referrer",
+    "page_urlscheme", "page_urlhost", "page_urlport", "page_urlpath", "page_urlquery",
+    "page_urlfragment", "refr_urlscheme", "refr_urlhost", "refr_urlport", "refr_urlpath",
+    "refr_urlquery", "refr_urlfragment", "refr_medium", "refr_source", "refr_term", "mkt_medium",
+    "mkt_source", "mkt_term", "mkt_content", "mkt_campaign", "contexts", "se_category", "se_action",
+    "se_label", "se_property", "se_value", "unstruct_event", "tr_orderid", "tr_affiliation", "tr_total",
+    "tr_tax", "tr_shipping", "tr_city", "tr_state", "tr_country", "ti_orderid", "ti_sku", "ti_name",
+    "ti_category", "ti_price", "ti_quantity", "pp_xoffset_min", "pp_xoffset_max", "pp_yoffset_min",
+    "pp_yoffset_max", "useragent", "br_name", "br_family", "br_version", "br_type", "br_renderengine",
+    "br_lang", "br_features_pdf", "br_features_flash", "br_features_java", "br_features_director",
+    "br_features_quicktime", "br_features_realplayer", "br_features_windowsmedia", "br_features_gears",
+    "br_features_silverlight", "br_cookies", "br_colordepth", "br_viewwidth", "br_viewheight",
+    "os_name", "os_family", "os_manufacturer", "os_timezone", "dvce_type", "dvce_ismobile",
+    "dvce_screenwidth", "dvce_screenheight", "doc_charset", "doc_width", "doc_height", "tr_currency",
+    "tr_total_base", "tr_tax_base", "tr_shipping_base", "ti_currency", "ti_price_base", "base_currency",
+    "geo_timezone", "mkt_clickid", "mkt_network", "etl_tags", "dvce_sent_tstamp", "refr_domain_userid",
+    "refr_dvce_tstamp", "derived_contexts", "domain_sessionid", "derived_tstamp", "event_vendor",
+    "event_name", "event_format", "event_version", "event_fingerprint", "true_tstamp",
+)  # fmt: skip
+
+_TABLES: Final = (".parquet", ".pq", ".csv", ".ndjson", ".jsonl", ".json")
+_INSTANTS: Final = ("true_tstamp", "derived_tstamp", "collector_tstamp")
+_REQUIRED: Final = (("event_id",), ("event_name", "event"), _INSTANTS)
+_OPAQUE: Final = ("contexts", "unstruct_event", "derived_contexts")
+_ORDER: Final = "com.snowplowanalytics.snowplow.ecommerce/transaction"
+_SESSION: Final = "com.snowplowanalytics.snowplow/client_session"
+_ROBOT: Final = "com.iab.snowplow/spiders_and_robots"
+
+
+def open_snowplow_events(connection: duckdb.DuckDBPyConnection, events: object) -> list[Export]:
+    """Create the table ``source_events``: each event once.
+
+    Rows that are no events are in the table ``rejected``.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Connection to create tables in.
+    events : DataFrame, Arrow table, path, records, or a list of those
+        Enriched events, as for :func:`attrib_ds.read_snowplow`.
+
+    Returns
+    -------
+    list of Export
+        The opened tables and files.
+
+    Raises
+    ------
+    InvalidRequest
+        If the events cannot be read.
+    """
+    opened = open_exports(
+        connection, events, argument="events", required=_REQUIRED, opaque=_OPAQUE, open_path=_open
+    )
+    gather(
+        connection,
+        opened,
+        _columns,
+        rules={
+            "event_id IS NULL": "event_id is missing",
+            "occurred IS NULL": "derived_tstamp and collector_tstamp are not instants",
+            "device IS NULL AND account IS NULL": "domain_userid, network_userid and user_id are missing",
+        },
+    )
+    _deduplicate_events(connection)
+    return opened
+
+
+def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
+    """Open a file with the ending of a table, or else as tab-separated lines of the pipeline."""
+    if path.name.casefold().removesuffix(".gz").endswith(_TABLES):
+        return open_source(connection, path, argument="events", opaque=_OPAQUE)
+    if not path.is_file():
+        raise InvalidRequest(f"events: {str(path)!r} does not exist", field="events")
+    try:
+        copied, unreadable = copy_text(
+            connection,
+            path,
+            list(FIELDS),
+            read={"column_names": list(FIELDS)},
+            # Quotation marks belong to the JSON in some fields.
+            parse={
+                "delimiter": "\t",
+                "quote_char": False,
+                "double_quote": False,
+                "newlines_in_values": False,
+            },
+            convert={"null_values": [""], "strings_can_be_null": True},
+        )
+    except pa.ArrowException as error:
+        reason = str(error).split("\n")[0]
+        raise InvalidRequest(f"events: {str(path)!r} cannot be read: {reason}", field="events") from error
+    rows = connection.execute(f"SELECT count(*) FROM {copied}").fetchall()[0][0]
+    rejected = [
+        # There is no header, so the first line is the first row.
+        {"row": row + 1, "reason": reason.replace("where the header has", "where an enriched event has")}
+        for row, reason in sorted(unreadable)
+    ]
+    unreadable_rows = pa.Table.from_pylist(rejected, schema=UNREADABLE)
+    return Source(copied, dict.fromkeys(FIELDS, "VARCHAR"), rows, unreadable_rows)
+
+
+def _columns(export: Export) -> dict[str, str]:
+    """Return the SQL expressions of the fields used, by name."""
+    session, order = _entity(export, _SESSION), _entity(export, _ORDER)
+    robot = _entity(export, _ROBOT)
+    fields = {
+        "event_id": export.text("event_id"),
+        "kind": f"coalesce({export.text('event_name')}, {export.text('event')})",
+        "occurred": _instant(export, *_INSTANTS),
+        "account": export.text("user_id"),
+        "device": f"coalesce({export.text('domain_userid')}, {_member(session, 'userId')}, "
+        f"{export.text('network_userid')})",
+        "visit": f"coalesce({export.text('domain_sessionid')}, {_member(session, 'sessionId')}, "
+        f"{export.text('domain_userid')} || '.' || {export.text('domain_sessionidx')})",
+        "page": export.text("page_url"),
+        "referrer": export.text("page_referrer"),
+        "agent": export.text("useragent"),
+        "browser": export.text("br_family", "br_name"),
+        "browser_version": export.text("br_version"),
+        "system": export.text("os_family", "os_name"),
+        "system_version": NULL_TEXT,
+        "device_type": export.text("dvce_type"),
+        "country": export.text("geo_country"),
+        "region": export.text("geo_region_name", "geo_region"),
+        "city": export.text("geo_city"),
+        "zipcode": export.text("geo_zipcode"),
+        "latitude": export.text("geo_latitude"),
+        "longitude": export.text("geo_longitude"),
+        "address": export.text("user_ipaddress"),
+        "is_bot": f"coalesce({export.text('br_type')} = 'Robot', false) "
+        f"OR coalesce({_member(robot, 'spiderOrRobot')} = 'true', false)",
+        "order_id": f"coalesce({export.text('tr_orderid')}, {_member(order, 'transaction_id')})",
+        "has_order": f"{order} IS NOT NULL",
+        "amount": f"TRY_CAST(coalesce({export.text('tr_total')}, {_member(order, 'revenue')}, "
+        f"{export.text('se_value')}) AS DOUBLE)",
+        "money": f"coalesce({export.text('tr_currency')}, {_member(order, 'currency')})",
+    }
+    names = (
+        "mkt_medium",
+        "mkt_source",
+        "mkt_term",
+        "mkt_content",
+        "mkt_campaign",
+        "mkt_clickid",
+        "mkt_network",
+    )
+    named = {name: export.text(name) for name in (*names, "refr_medium", "refr_source", "refr_urlhost")}
+    return fields | named
+
+
+def _instant(export: Export, *columns: str) -> str:
+    """Return SQL for the first instant; the pipeline writes UTC without an offset."""
+    instants = []
+    for column in filter(None, map(export.column, columns)):
+        instants += [export.source.instant(column), f"TRY_CAST({export.source.word(column)} AS TIMESTAMP)"]
+    return f"coalesce({', '.join([*instants, 'CAST(NULL AS TIMESTAMP)'])})"
+
+
+def _entity(export: Export, schema: str) -> str:
+    """Return SQL for the first entity of a schema, as JSON; NULL without one.
+
+    In files, all entities are in one list; in tables, each schema version has a column.
+    """
+    column = "contexts_" + schema.translate(str.maketrans("./", "__"))
+    columns = [name for name in export.source.types if name.casefold().startswith(f"{column}_")]
+    candidates = [f"json_extract({_json(export.source.text(name))}, '$[0]')" for name in columns]
+    for name in ("contexts", "derived_contexts"):
+        if export.column(name) is not None:
+            entities = f"json_extract({_json(export.text(name))}, '$.data[*]')"
+            fits = f"json_extract_string(entity, '$.schema') LIKE {literal(f'iglu:{schema}/%')}"
+            candidates.append(f"json_extract(list_filter({entities}, lambda entity: {fits})[1], '$.data')")
+    return f"coalesce({', '.join(candidates)})" if candidates else "CAST(NULL AS JSON)"
+
+
+def _member(entity: str, name: str) -> str:
+    """Return SQL for a member of an entity as text; tables name it in snake case."""
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    texts = [f"json_extract_string({entity}, '$.{member}')" for member in dict.fromkeys((name, snake))]
+    return f"nullif(coalesce({', '.join(texts)}), '')"
+
+
+def _json(text: str) -> str:
+    return f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
+
+
+def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create ``source_events``: each event once, because the pipeline delivers at least once."""
+    connection.execute(
+        "CREATE TABLE source_events AS SELECT * EXCLUDE (visit), visit AS visit_key, "
+        "{'occurred': occurred, 'event_id': event_id} AS event_order FROM records "
+        "QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY file, row) = 1"
+    )
