@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 _RFC_3339: Final = re.compile(
-    r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
-    r"[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]+))?"
-    r"(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
+    r"([Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DATE_ONLY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
@@ -81,7 +81,7 @@ def parse_exact(value: object, *, argument: str) -> datetime:
     else:
         raise _refusal(value, argument, f"is not an instant but {type(value).__name__}")
     try:
-        return local.astimezone(UTC)
+        return local if local.tzinfo is UTC else local.astimezone(UTC)
     except OverflowError:
         raise _refusal(value, argument, "is outside the years 0001 to 9999 in UTC") from None
 
@@ -202,7 +202,7 @@ def format(instant: datetime) -> str:  # noqa: A001  (read as `instants.format`,
     if instant.utcoffset() is None:
         raise ValueError(f"instant: {instant!r} has no time zone; parse() gives it one")
     precision = "microseconds" if instant.microsecond % 1000 else "milliseconds"
-    return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision)}Z"
+    return f"{naive(instant).isoformat(timespec=precision)}Z"
 
 
 def naive(instant: datetime) -> datetime:
@@ -216,32 +216,25 @@ def naive(instant: datetime) -> datetime:
     datetime.datetime(2025, 1, 31, 10, 0)
     """
     # A naive instant is in UTC already; Python would take it for local time.
-    return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
+    if instant.tzinfo is None:
+        return instant
+    return (instant if instant.tzinfo is UTC else instant.astimezone(UTC)).replace(tzinfo=None)
 
 
 def _from_text(value: str, argument: str) -> datetime:
     if _DATE_ONLY.fullmatch(value):
-        day = value if "-" in value else f"{value[:4]}-{value[4:6]}-{value[6:]}"
-        raise _date_alone(value, day, argument)
+        written = value if "-" in value else f"{value[:4]}-{value[4:6]}-{value[6:]}"
+        raise _date_alone(value, written, argument)
     match = _RFC_3339.fullmatch(value)
     if match is None:
         raise _refusal(value, argument, "does not follow RFC 3339")
-    parts = match.groupdict()
-    microsecond = int((parts["fraction"] or "0")[:6].ljust(6, "0"))
-    second = int(parts["second"])
+    *parts, fraction, zone = match.groups()
+    year, month, day, hour, minute, second = map(int, parts)
+    microsecond = int(fraction[:6].ljust(6, "0")) if fraction else 0
     if second == 60:
         second, microsecond = 59, 999_999
     try:
-        return datetime(
-            int(parts["year"]),
-            int(parts["month"]),
-            int(parts["day"]),
-            int(parts["hour"]),
-            int(parts["minute"]),
-            second,
-            microsecond,
-            _zone(parts["zone"]),
-        )
+        return datetime(year, month, day, hour, minute, second, microsecond, _zone(zone))
     except ValueError as error:
         raise _refusal(value, argument, f"does not exist ({error})") from None
 

@@ -98,7 +98,11 @@ def load_exact(text: str | bytes) -> Any:
     >>> load_exact('{"amount": 0.10}')
     {'amount': Decimal('0.10')}
     """
-    return json.loads(text, parse_float=exact_number, parse_int=exact_integer)
+    return _DECODER.decode(text if isinstance(text, str) else text.decode())
+
+
+#: As `json.loads`, which makes a decoder for each text.
+_DECODER: Final = json.JSONDecoder(parse_float=exact_number, parse_int=exact_integer)
 
 
 def whole(value: object) -> int | None:

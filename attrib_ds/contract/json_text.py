@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -19,7 +18,9 @@ _LARGEST_PLAIN_POWER: Final = 30
 #: Python refuses to write integers with some more digits.
 _MOST_DIGITS: Final = 4_000
 _TOO_LARGE: Final = 10**_MOST_DIGITS
+#: Types of most values, for which the check of an abstract class takes ten times as long.
 _SCALARS: Final = frozenset({str, int, float, bool, Decimal, type(None)})
+_CONTAINERS: Final = frozenset({dict, list})
 
 
 class EncodedObject(Mapping[str, Any]):
@@ -100,8 +101,10 @@ def encode(value: object, *, level: int = 0) -> str:
     """
     if isinstance(value, str):
         return _encode_text(value)
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, int):
         if abs(value) >= _TOO_LARGE:
             raise Refused(f"contains an integer of more than {_MOST_DIGITS:,} digits; expected fewer")
@@ -162,18 +165,15 @@ def depth(value: object) -> int:
     """
     # Without recursion: the value may be nested deeper than Python's stack.
     level, values = 0, [value]
-    while containers := [value for value in values if _is_container(value)]:
+    while containers := [value for value in values if type(value) not in _SCALARS and _is_container(value)]:
         level += 1
         if level > DEEPEST:
             break
-        values = [
-            member
-            for container in containers
-            for member in (container.values() if isinstance(container, Mapping) else container)
-        ]
+        values = []
+        for container in containers:
+            values += container.values() if isinstance(container, Mapping) else container
     return level
 
 
 def _is_container(value: object) -> TypeGuard[Mapping[str, object] | list[object] | tuple[object, ...]]:
-    # Most members are scalars, for which the check of an abstract class takes ten times as long.
-    return type(value) not in _SCALARS and isinstance(value, Mapping | list | tuple)
+    return type(value) in _CONTAINERS or isinstance(value, Mapping | list | tuple)

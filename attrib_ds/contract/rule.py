@@ -78,6 +78,8 @@ class Rule:
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Validate with this rule instead of pydantic's own."""
         write = core_schema.plain_serializer_function_ser_schema(self.write) if self.write else None
+        if self.read is None:
+            return core_schema.no_info_plain_validator_function(self._validate, serialization=write)
         return core_schema.with_info_plain_validator_function(self._validate, serialization=write)
 
     def __get_pydantic_json_schema__(
@@ -87,10 +89,11 @@ class Rule:
         description = {} if "enum" in self.json_schema else {"description": self.expected}
         return {**description, **self.json_schema}
 
-    def _validate(self, value: Any, info: ValidationInfo) -> Any:
-        is_text = info.context is not None and info.context["query"] and isinstance(value, str)
+    def _validate(self, value: Any, info: ValidationInfo | None = None) -> Any:
         try:
-            return self.check(self.read(value) if is_text and self.read else value)
+            if info is not None and info.context is not None and info.context["query"] and self.read:
+                value = self.read(value) if isinstance(value, str) else value
+            return self.check(value)
         except Refused as refusal:
             if refusal.problem:
                 raise _explained(refusal.problem) from None

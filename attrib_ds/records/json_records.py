@@ -187,12 +187,7 @@ def decode(text: bytes) -> Any:
     {'amount': Decimal('0.10')}
     """
     try:
-        return json.loads(
-            text.decode(),
-            parse_float=exact_number,
-            parse_int=exact_integer,
-            parse_constant=_refuse_constant,
-        )
+        return _DECODER.decode(text.decode())
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not UTF-8"
     except json.JSONDecodeError as error:
@@ -206,6 +201,12 @@ def decode(text: bytes) -> Any:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise json.JSONDecodeError(f"{name} is not a JSON number", name, 0)
+
+
+#: As `json.loads`, which makes a decoder for each text.
+_DECODER: Final = json.JSONDecoder(
+    parse_float=exact_number, parse_int=exact_integer, parse_constant=_refuse_constant
+)
 
 
 def from_json(records: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:

@@ -2,8 +2,8 @@
 
 ``python tests/benchmarks/service_events.py`` serves a new project in a separate process, without rate limits, and sends
 requests over keep-alive connections, each as soon as the previous response has arrived. Beside it runs a bare Starlette
-handler that parses the body and stores nothing, on uvicorn with its defaults; it is measured before every kind of
-request. For every kind the benchmark prints events per second, the median and 99th percentile of the response time,
+handler that parses the body and stores nothing, on uvicorn with its defaults; the two take turns, ``--rounds`` times for
+every kind of request, so that whatever else runs on the machine slows down both. For every kind the benchmark prints events per second, the median and 99th percentile of the response time,
 processor time per event, and the ratios of the rate and of the 99th percentile to those of the bare handler; for
 asynchronous requests also the 99th percentile of the time from acceptance until the event can be read. The goal is 0.4
 of the bare handler's rate (0.15 for synchronous requests) and less than five times its 99th percentile.
@@ -45,7 +45,7 @@ BATCH = 200
 LOOK_FOR = 500
 
 
-#: Requests of one measurement of the bare handler.
+#: Requests to the bare handler, for each kind of request.
 BARE_REQUESTS = 4_000
 
 
@@ -61,6 +61,15 @@ class Tally:
     processor_seconds: float = 0.0
     bare: Tally | None = None
 
+    def add(self, other: Tally) -> None:
+        """Add the results of another round."""
+        self.events += other.events
+        self.seconds += other.seconds
+        self.waits += other.waits
+        self.visible += other.visible
+        self.refused += other.refused
+        self.processor_seconds += other.processor_seconds
+
 
 def main() -> None:
     """Run the benchmark."""
@@ -68,6 +77,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=5_000, help="events per kind of request")
     parser.add_argument("--seconds", type=float, default=20.0, help="maximum seconds per kind of request")
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each server")
     parser.add_argument("--kinds", nargs="*", default=EVENTS, choices=EVENTS)
     parser.add_argument("--token", action="store_true", help="send a token with single events")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -85,10 +95,12 @@ def main() -> None:
             bare = Load(bare_url, bare_id, token, options.connections, sends_token=False)
             print(HEADER)
             for kind in options.kinds:
-                before = asyncio.run(bare.run("refused", BARE_REQUESTS, options.seconds))
-                print(row("bare", before))
-                tally = asyncio.run(load.run(kind, options.events, options.seconds))
-                tally.bare = before
+                tally = Tally(bare=Tally())
+                for _ in range(options.rounds):
+                    requests, seconds = BARE_REQUESTS // options.rounds, options.seconds / options.rounds
+                    tally.bare.add(asyncio.run(bare.run("refused", requests, seconds)))
+                    tally.add(asyncio.run(load.run(kind, options.events // options.rounds, seconds)))
+                print(row("bare", tally.bare))
                 print(row(kind, tally), flush=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
 from attrib_ds.service.events.known_nonces import KnownNonces
@@ -16,7 +16,7 @@ from attrib_ds.service.store.cursors import CLOSED
 from attrib_ds.service.store.forks import FORKED, abandon_after_fork
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import duckdb
 
@@ -25,24 +25,31 @@ if TYPE_CHECKING:
     from attrib_ds.service.store.audit import Line
     from attrib_ds.service.store.store import Store
 
+T = TypeVar("T")
+
 _MOST_WAITING: Final = 50_000
 #: Events from which on a transaction takes no further request.
 _LARGEST_GROUP: Final = 1_000
-#: How long the first request of a group waits for as many others as the last group had, at most this many.
+#: How long the thread waits for as many requests as the last group had, at most this many.
 _SECONDS_TO_GROUP: Final = 0.01
 _LARGEST_TO_EXPECT: Final = 256
 #: Time without a request after which the thread ends.
 _SECONDS_TO_IDLE: Final = 1.0
 
 
-@dataclass(frozen=True, eq=False)
+def _as_is(accepted: list[Accepted]) -> Any:
+    return accepted
+
+
+@dataclass(eq=False)
 class _Sent:
     """The raw events of one request, its audit entry, and the future of the result."""
 
     records: Sequence[dict[str, Any]]
     line: Line | None
     is_urgent: bool
-    future: Future[list[Accepted]] = field(default_factory=Future)
+    answer: Callable[[list[Accepted]], Any]
+    future: Future[Any] = field(default_factory=Future)
 
     @property
     def entry(self) -> Line | None:
@@ -98,8 +105,13 @@ class Acceptance:
         abandon_after_fork(self)
 
     def submit(
-        self, records: Sequence[dict[str, Any]], line: Line | None, *, is_urgent: bool = False
-    ) -> Future[list[Accepted]]:
+        self,
+        records: Sequence[dict[str, Any]],
+        line: Line | None,
+        *,
+        is_urgent: bool = False,
+        answer: Callable[[list[Accepted]], T] = _as_is,
+    ) -> Future[T]:
         """Store the raw events of one request.
 
         Parameters
@@ -110,19 +122,21 @@ class Acceptance:
             Audit entry of the request.
         is_urgent : bool, default False
             Whether a caller waits until the events are processed.
+        answer : callable, optional
+            Takes the list of Accepted, in the order of the events, and returns the result of the future; by
+            default the list.
 
         Returns
         -------
-        Future of list of Accepted
-            Set once the events are durable, in the order of the events; its callbacks run in the thread
-            that writes.
+        Future
+            Set once the events are durable; ``answer`` and callbacks run in the thread that writes.
 
         Raises
         ------
         Unavailable
             If too many events wait, or the project is closed.
         """
-        sent = _Sent(records, line, is_urgent)
+        sent = _Sent(records, line, is_urgent, answer)
         with self._changed:
             if self._is_closed:
                 raise Unavailable(FORKED if self._is_forked else CLOSED)
@@ -134,7 +148,8 @@ class Acceptance:
             if self._thread is None:
                 name = f"acceptance of {self._store.meta.project_id}"
                 self._thread = start_thread(self, self._work, name=name)
-            elif len(self._waiting) in (1, self._enough):
+            elif len(self._waiting) == self._enough:
+                # Once per group: to wake a thread takes longer than to accept an event.
                 self._changed.notify()
         return sent.future
 
@@ -167,14 +182,16 @@ class Acceptance:
     def _next_group(self) -> list[_Sent]:
         """Wait for requests and take those of one transaction; none if none comes."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closed, _SECONDS_TO_IDLE)
-            if not self._waiting:
-                self._thread = None
-                return []
             # Clients that were answered together send their next events together.
             self._changed.wait_for(
                 lambda: len(self._waiting) >= self._enough or self._is_closed, _SECONDS_TO_GROUP
             )
+            if not self._waiting:
+                self._enough = 1
+                self._changed.wait_for(lambda: self._waiting or self._is_closed, _SECONDS_TO_IDLE)
+            if not self._waiting:
+                self._thread = None
+                return []
             group = []
             events = 0
             for sent in self._waiting:
@@ -193,10 +210,11 @@ class Acceptance:
         try:
             are_new = self._are_new(group)
             if self._logged is not None:
-                if not is_urgent:
-                    self._append_to(self._logged, group, are_new=are_new)
+                # Events are processed in order.
+                if not is_urgent or not self._processing.has_pending():
+                    self._append_to(self._logged, group, are_new=are_new, is_urgent=is_urgent)
                     return
-                # Nonces of logged events count, and events are processed in order.
+                # Nonces of logged events count.
                 self._logged.settle()
             if is_urgent and not self._processing.is_busy and self._store_and_process(group, are_new=are_new):
                 return
@@ -219,8 +237,14 @@ class Acceptance:
             return False
         return self._known.add([record["nonce"] for record in _records(group)], unstored=self._logged.nonces)
 
-    def _append_to(self, logged: LoggedEvents, group: Sequence[_Sent], *, are_new: bool) -> None:
-        """Append the requests of a group to the log and set their futures."""
+    def _append_to(
+        self, logged: LoggedEvents, group: Sequence[_Sent], *, are_new: bool, is_urgent: bool
+    ) -> None:
+        """Append the requests of a group to the log and set their futures.
+
+        If a caller waits for the outcome, the events are validated first. Every other operation waits until
+        the tables have them, so that they are there for whoever asks.
+        """
         records = _records(group)
         if are_new:
             new, accepted = records, all_new(records)
@@ -230,9 +254,11 @@ class Acceptance:
             with self._store.cursor() as cursor:
                 new, accepted = match_nonces(cursor, records, known=known)
         entries = audit.rows_of(_entries(group))
+        prepared = self._processing.prepare(new) if is_urgent else None
         if new or entries:
-            logged.append(new, entries)
+            logged.append(new, entries, prepared)
         self._set_results(group, accepted)
+        self._processing.settle(prepared or ())
 
     def _store_and_process(self, group: Sequence[_Sent], *, are_new: bool) -> bool:
         """Write the requests of a group together with the results of their events.
@@ -269,9 +295,11 @@ class Acceptance:
         self._processing.settle(processed)
 
     def _set_results(self, group: Sequence[_Sent], accepted: Sequence[Accepted]) -> None:
-        results = iter(accepted)
+        start = 0
         for sent in group:
-            sent.future.set_result([next(results) for _ in sent.records])
+            end = start + len(sent.records)
+            sent.future.set_result(sent.answer(list(accepted[start:end])))
+            start = end
 
 
 def _records(group: Sequence[_Sent]) -> list[dict[str, Any]]:

@@ -89,9 +89,8 @@ class Ingestion:
 
     def resume(self) -> None:
         """Process events that an earlier process accepted and left pending."""
-        with self._store.cursor() as cursor:
-            if cursor.execute("SELECT 1 FROM pending_events LIMIT 1").fetchall():
-                self._processing.wake()
+        if self._processing.has_pending():
+            self._processing.wake()
 
     def close(self) -> None:
         """Store and process waiting events, then stop; after a timeout the next process goes on."""
@@ -119,14 +118,8 @@ class Ingestion:
 
     def start_event(self, request: CreateEvent, line: Line | None = None) -> Started:
         """Start :meth:`create_event` without waiting for it."""
-        future: Future[Answer | None] = Future()
-
-        def on_accepted(done: Future[list[Accepted]]) -> None:
-            error = done.exception()
-            _settle(future, error or Answer(value=self._acknowledge(done.result()[0])))
-
-        self._acceptance.submit([raw_event(request, self._ids)], line).add_done_callback(on_accepted)
-        return Started(future)
+        record = raw_event(request, self._ids)
+        return Started(self._acceptance.submit([record], line, answer=self._answer))
 
     def start_event_sync(self, request: CreateEvent, line: Line | None = None) -> Started:
         """Start :meth:`create_event_sync` without waiting for it; a repeated nonce is left to that method."""
@@ -152,7 +145,7 @@ class Ingestion:
             _settle(future, error or Answer(value=id))
 
         try:
-            accepted = self._acceptance.submit([record], line, is_urgent=True)
+            accepted: Future[list[Accepted]] = self._acceptance.submit([record], line, is_urgent=True)
         except BaseException:
             self._processing.forget(id, outcome)
             raise
@@ -218,6 +211,9 @@ class Ingestion:
         accepted = self._accept([raw_event(event, self._ids) for event in events], line)
         return [self._acknowledge(result) for result in accepted]
 
+    def _answer(self, accepted: Sequence[Accepted]) -> Answer:
+        return Answer(value=self._acknowledge(accepted[0]))
+
     def _acknowledge(self, accepted: Accepted) -> str:
         if not accepted.agrees:
             with self._lock:
@@ -266,6 +262,7 @@ class Ingestion:
         return accepted.id
 
     def _outcome_of_repeat(self, id: str, *, until: float) -> Outcome:
+        self.settle()
         expected = self._processing.expect(id)
         with self._store.cursor() as cursor:
             is_pending = cursor.execute("SELECT 1 FROM pending_events WHERE _id = ?", [id]).fetchall()

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from attrib_ds.service.store.store import Store
 
 #: How long events gather before they are moved, unless somebody waits for them.
-_SECONDS_TO_GATHER: Final = 0.1
+_SECONDS_TO_GATHER: Final = 0.25
 #: Time without an event after which the thread ends.
 _SECONDS_TO_IDLE: Final = 1.0
 _SECONDS_TO_RETRY: Final = 1.0
@@ -43,11 +44,15 @@ _KIND: Final = "events"
 
 @dataclass(frozen=True, eq=False)
 class _Logged:
-    """A group of the log: rows of ``raw_events`` with new nonces, and of ``audit``."""
+    """A group of the log: rows of ``raw_events`` with new nonces, and of ``audit``.
+
+    The results of its events are there if a caller waited for them.
+    """
 
     number: int
     records: Sequence[dict[str, Any]]
     entries: Sequence[dict[str, Any]]
+    prepared: Sequence[Prepared] | None = None
 
 
 class LoggedEvents:
@@ -80,6 +85,8 @@ class LoggedEvents:
         self._awaited = log.last
         self._failure: BaseException | None = None
         self._portions = Portions()
+        #: Number of events from which on the thread does not wait for others.
+        self._enough = 1
         self._is_closing = self._is_stopped = False
         abandon_after_fork(self)
 
@@ -96,7 +103,12 @@ class LoggedEvents:
         with self._changed:
             return {nonce: self._nonces[nonce] for nonce in nonces if nonce in self._nonces}
 
-    def append(self, records: Sequence[dict[str, Any]], entries: Sequence[dict[str, Any]]) -> None:
+    def append(
+        self,
+        records: Sequence[dict[str, Any]],
+        entries: Sequence[dict[str, Any]],
+        prepared: Sequence[Prepared] | None = None,
+    ) -> None:
         """Make events durable; one thread at a time.
 
         Parameters
@@ -105,6 +117,8 @@ class LoggedEvents:
             Rows of ``raw_events`` with new nonces.
         entries : sequence of dict
             Rows of ``audit``.
+        prepared : sequence of Prepared, optional
+            Results of the events, one per record, if they are known already.
 
         Raises
         ------
@@ -117,7 +131,7 @@ class LoggedEvents:
         if self._store.counter is not None:
             self._store.counter.set_appended(number)
         with self._changed:
-            self._groups.append(_Logged(number, records, entries))
+            self._groups.append(_Logged(number, records, entries, prepared))
             self._events += len(records)
             self._nonces.update(
                 (record["nonce"], (record["_id"], record["fingerprint"])) for record in records
@@ -126,7 +140,7 @@ class LoggedEvents:
             if self._thread is None and not self._is_stopped:
                 name = f"logged events of {self._store.meta.project_id}"
                 self._thread = start_thread(self, self._work, name=name)
-            else:
+            elif len(self._groups) == 1 or self._events >= self._enough:
                 self._changed.notify_all()
 
     def settle(self) -> None:
@@ -213,7 +227,7 @@ class LoggedEvents:
             if not has_come or not self._groups or self._is_stopped:
                 self._thread = None
                 return []
-            most = self._portions.size(others_wait=True)
+            self._enough = most = self._portions.size(others_wait=True)
             self._changed.wait_for(
                 lambda: (
                     self._events >= most
@@ -252,7 +266,7 @@ class LoggedEvents:
             return () if has_pending else prepared, time.monotonic() - start
 
         try:
-            prepared = self._processing.prepare(records)
+            prepared = self._prepare(portion)
             processed, seconds = self._store.write(write)
         except Unavailable:
             raise
@@ -265,6 +279,16 @@ class LoggedEvents:
             self._processing.settle(processed)
         else:
             self._processing.wake()
+
+    def _prepare(self, portion: Sequence[_Logged]) -> list[Prepared]:
+        """Return the results of the events of groups, in order."""
+        others = [record for group in portion if group.prepared is None for record in group.records]
+        results = iter(self._processing.prepare(others))
+        return [
+            result
+            for group in portion
+            for result in (islice(results, len(group.records)) if group.prepared is None else group.prepared)
+        ]
 
 
 def replay(store: Store, groups: Sequence[Group]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 LARGEST: Final = 1_000
-#: Smaller portions take a fifth more processor time per event.
-SMALLEST: Final = 250
+#: Portions of half this size take a third more processor time per event.
+SMALLEST: Final = 500
 #: How long a request may wait for a transaction of processing.
-_SECONDS: Final = 0.05
+_SECONDS: Final = 0.15
 
 
 class Portions:

@@ -94,6 +94,13 @@ class Processing:
         """Whether events may be pending."""
         return self._thread is not None
 
+    def has_pending(self) -> bool:
+        """Return whether events are pending."""
+        if self.is_busy:
+            return True
+        with self._store.cursor() as cursor:
+            return bool(cursor.execute("SELECT 1 FROM pending_events LIMIT 1").fetchall())
+
     def expect(self, id: str) -> Future[Outcome]:
         """Return a future of the outcome of an event that is about to be processed."""
         future: Future[Outcome] = Future()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds import instants
@@ -127,8 +127,9 @@ def raw_event(request: CreateEvent, ids: Uuids) -> dict[str, Any]:
     date = kept = request.eventDate
     if isinstance(date, datetime):
         # Sends that differ only in digits that are not kept have the same content (G-224).
-        kept = instants.format(instants.truncate(date))
-        date = instants.format(date)
+        truncated = instants.truncate(date)
+        kept = instants.format(truncated)
+        date = kept if truncated == date else instants.format(date)
     content = [request.eventType, kept, request.trackerId, request.data.members]
     return {
         "_id": ids.new(),
@@ -139,28 +140,42 @@ def raw_event(request: CreateEvent, ids: Uuids) -> dict[str, Any]:
         "createdAt": naive(instants.now()),
         "data": request.data.text,
         "eventDate": None if date is None else encode(date),
-        "fingerprint": hashlib.sha256(json.dumps(_canonical(content)).encode()).hexdigest(),
+        "fingerprint": fingerprint(content),
     }
 
 
-def _canonical(value: Any) -> Any:
-    """Return a canonical form: equal JSON values have equal forms, however numbers are written."""
+def fingerprint(content: object) -> str:
+    """Return a hash of a JSON value; equal values have the same, however numbers are written.
+
+    Examples
+    --------
+    >>> fingerprint({"value": 10, "of": "a"}) == fingerprint({"of": "a", "value": Decimal("1.0e1")})
+    True
+    """
+    return hashlib.sha256(_canonical(content).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """Return the canonical JSON text of a value, in which numbers are text."""
     if isinstance(value, str):
-        return f"text {value}"
+        return encode_basestring_ascii(f"text {value}")
     if isinstance(value, dict):
-        return {key: _canonical(value[key]) for key in sorted(value)}
+        members = [f"{encode_basestring_ascii(key)}: {_canonical(value[key])}" for key in sorted(value)]
+        return f"{{{', '.join(members)}}}"
     if isinstance(value, list | tuple):
-        return [_canonical(member) for member in value]
+        return f"[{', '.join([_canonical(member) for member in value])}]"
     if value is None or isinstance(value, bool):
-        return value
+        return encode(value)
     if type(value) is int:
         # As below, without the detour over Decimal.
         plain = str(abs(value))
         whole = plain.rstrip("0")
-        return f"number {int(value < 0)} {whole} {len(plain) - len(whole) if whole else 0}"
+        return f'"number {int(value < 0)} {whole} {len(plain) - len(whole) if whole else 0}"'
     if isinstance(value, ExtremeNumber):
-        return f"number {value.text.lower()}"
+        return f'"number {value.text.lower()}"'
     sign, digits, exponent = Decimal(str(value)).as_tuple()
     plain = "".join(map(str, digits)).lstrip("0")
     whole = plain.rstrip("0")
-    return f"number {sign if whole else 0} {whole} {int(exponent) + len(plain) - len(whole) if whole else 0}"
+    return (
+        f'"number {sign if whole else 0} {whole} {int(exponent) + len(plain) - len(whole) if whole else 0}"'
+    )

@@ -217,9 +217,10 @@ class _Reply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             present = {name for name, _ in message["headers"]}
-            own = {"x-request-id": self._request.state.request_id, **self._request.state.headers}
-            added = ((name.lower().encode(), value.encode()) for name, value in own.items())
-            message["headers"] += [header for header in (*_COMMON, *added) if header[0] not in present]
+            state = self._request.state
+            added = [*_COMMON, (b"x-request-id", state.request_id.encode())]
+            added += [(name.lower().encode(), value.encode()) for name, value in state.headers.items()]
+            message["headers"] += [header for header in added if header[0] not in present]
         await self._send(message)
 
 

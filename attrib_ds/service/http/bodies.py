@@ -52,17 +52,20 @@ async def read(request: Request, *, most_bytes: int, memory: BodyMemory) -> byte
     HttpError
         With 413 as soon as the body is too large; with 503 if the memory for bodies is used up.
     """
-    too_large = HttpError(413, f"body: is too large; allowed: {most_bytes:,} bytes")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:20]) > most_bytes:
-        raise too_large
+        raise _too_large(most_bytes)
     body = bytearray()
     async for chunk in request.stream():
         memory.take(len(chunk))
         body += chunk
         if len(body) > most_bytes:
-            raise too_large
+            raise _too_large(most_bytes)
     return bytes(body)
+
+
+def _too_large(most_bytes: int) -> HttpError:
+    return HttpError(413, f"body: is too large; allowed: {most_bytes:,} bytes")
 
 
 async def receive(request: Request, file: Path, *, pool: ThreadPool, memory: BodyMemory) -> None:

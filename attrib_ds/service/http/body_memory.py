@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Self
 
 from attrib_ds.service.http.error_responses import HttpError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class BodyBudget:
@@ -35,14 +31,9 @@ class BodyBudget:
         self._most = {True: most_bytes, False: most_bytes // 2}
         self._taken = {True: 0, False: 0}
 
-    @contextmanager
-    def request(self, *, has_token: bool) -> Iterator[BodyMemory]:
+    def request(self, *, has_token: bool) -> BodyMemory:
         """Give one request its memory, and take it back at the end of the block."""
-        memory = BodyMemory(self, has_token=has_token)
-        try:
-            yield memory
-        finally:
-            self.change(-memory.taken, has_token=has_token)
+        return BodyMemory(self, has_token=has_token)
 
     def has_room(self, amount: int, *, has_token: bool) -> bool:
         """Return whether a body of this size fits in."""
@@ -68,7 +59,13 @@ class BodyMemory:
     def __init__(self, budget: BodyBudget, *, has_token: bool) -> None:
         self._budget = budget
         self.has_token = has_token
-        self.taken = 0
+        self._taken = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.change(-self._taken, has_token=self.has_token)
 
     def take(self, amount: int) -> None:
         """Take more bytes.
@@ -80,5 +77,5 @@ class BodyMemory:
         """
         if not self._budget.has_room(amount, has_token=self.has_token):
             raise HttpError(503, headers={"Retry-After": "1"})
-        self.taken += amount
+        self._taken += amount
         self._budget.change(amount, has_token=self.has_token)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from attrib_ds.contract import Answer, File, Operation
     from attrib_ds.service.http.reads import Read
 
+#: Member of the body that holds the value, by kind of answer; others are the body.
+_MEMBERS: Final = {"id": "id", "modified": "modifiedCount", "errors": "errors"}
 _FILES: Final = {
     "csv": "text/csv; charset=utf-8; header=present",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
@@ -87,8 +89,8 @@ def with_value(operation: Operation, arguments: Any, answer: Answer, *, read: Re
         media = _FILES[form.type] if form else "application/octet-stream"
         headers = {"Content-Type": media, "Content-Disposition": attachment(name)}
         return _with_file(value, headers, read)
-    shapes = {"id": {"id": value}, "modified": {"modifiedCount": value}, "errors": {"errors": value}}
-    body = shapes.get(operation.answer.kind, value)
+    member = _MEMBERS.get(operation.answer.kind)
+    body = {member: value} if member else value
     if operation.answer.kind == "outcomes":
         body = [
             {"id": outcome} if isinstance(outcome, str) else {"error": _error(outcome)} for outcome in value

@@ -17,7 +17,7 @@ def check_sender(headers: Headers, settings: ProjectSettings) -> None:
     """Raise 401 without a required token or ingest key, 403 for an origin that is not allowed."""
     if settings.require_token_for_events:
         raise HttpError(401)
-    if not _is_known(headers.get("x-ingest-key", ""), settings):
+    if settings.ingest_keys and not _is_known(headers.get("x-ingest-key", ""), settings):
         raise HttpError(401, "the header X-Ingest-Key has none of the ingest keys of this project")
     if settings.allowed_origins and headers.get("origin") not in settings.allowed_origins:
         raise HttpError(403, "events of this project are not accepted from this origin")
@@ -28,7 +28,7 @@ def check_page(headers: Headers, settings: ProjectSettings, *, ingest_key: str) 
 
     A token is never required: a page has none. Images have no ``Origin``, but a ``Referer``.
     """
-    if not _is_known(ingest_key, settings):
+    if settings.ingest_keys and not _is_known(ingest_key, settings):
         raise HttpError(401, "ingestKey is none of the ingest keys of this project")
     origin = headers.get("origin") or "/".join(headers.get("referer", "").split("/", 3)[:3])
     if settings.allowed_origins and origin not in settings.allowed_origins:
@@ -36,6 +36,4 @@ def check_page(headers: Headers, settings: ProjectSettings, *, ingest_key: str) 
 
 
 def _is_known(key: str, settings: ProjectSettings) -> bool:
-    return not settings.ingest_keys or any(
-        secrets.compare_digest(key.encode(), known.encode()) for known in settings.ingest_keys
-    )
+    return any(secrets.compare_digest(key.encode(), known.encode()) for known in settings.ingest_keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -184,6 +185,53 @@ def test_invalid_events_are_trashed_as_without_a_log(service):
     assert [row["_id"] for row in trashed] == [id]
     with pytest.raises(InvalidRequest, match="there is no event type 'unknown'"):
         send(service, "replay_event", id=id)
+
+
+def test_an_awaited_event_is_answered_before_the_tables_have_it(service):
+    with held(service), ThreadPoolExecutor(2) as threads:
+        sent = threads.submit(send, service, "create_event_sync", **order("a"))
+        unknown = threads.submit(send, service, "create_event_sync", **order("b", event_type="unknown"))
+        id = sent.result(10).value
+        with pytest.raises(InvalidRequest, match="there is no event type 'unknown'") as refusal:
+            unknown.result(10)
+        assert rows(service) == []
+    # Whoever asks finds them.
+    assert send(service, "get_event", id=id).read().num_rows == 1
+    trashed = send(service, "list_trashed_events").read().to_pylist()
+    assert [row["_id"] for row in trashed] == [refusal.value.details[0]["eventId"]]
+
+
+def test_a_killed_process_loses_no_awaited_event(service, path):
+    copy = path.parent.with_name("killed")
+    with held(service):
+        id = send(service, "create_event_sync", **order("a")).value
+        shutil.copytree(path.parent, copy)
+    with closing(Service.open("shop", copy / path.name)) as opened:
+        assert rows(opened) == [("a", id)]
+        opened._ingestion._processing.close(timeout=30)
+        assert rows(opened, "SELECT _id FROM events") == [(id,)]
+
+
+def test_g132_a_repeat_of_a_logged_event_is_answered_with_its_outcome(service):
+    invalid = order("a", event_type="unknown")
+    id = send(service, "create_event", **invalid).value
+    with pytest.raises(InvalidRequest, match="there is no event type 'unknown'") as refusal:
+        send(service, "create_event_sync", **invalid)
+    assert refusal.value.details[0]["eventId"] == id
+
+
+def test_g135_an_awaited_event_is_answered_after_pending_ones(service):
+    processing = service._ingestion._processing
+    # As while its thread is at work on something else.
+    processing._thread = threading.Thread()
+    operation = OPERATIONS["create_event_sync"]
+    started = service.start(operation, build(operation, project_id="shop", **order("a")))
+    with pytest.raises(TimeoutError):
+        started.future.result(0.2)
+    processing._thread = None
+    processing.wake()
+    id = started.future.result(30).value
+    assert rows(service, "SELECT _id FROM events") == [(id,)]
 
 
 def test_another_service_of_the_process_leaves_the_log_alone(service, path):

@@ -22,16 +22,16 @@ def after(*records):
 
 def test_slow_portions_shrink_to_the_smallest():
     assert after() == LARGEST
-    assert after((1_000, 0.06)) == 500
-    assert after((1_000, 0.06), (500, 0.06)) == 250
-    assert after((600, 0.06)) == 300
+    assert after((1_000, 0.2)) == 500
+    assert after((1_200, 0.2)) == 600
+    assert after((1_000, 0.2), (500, 0.2)) == SMALLEST
     assert after((10, 9.0)) == SMALLEST
 
 
 def test_fast_portions_grow_only_if_they_were_full():
-    assert after((1_000, 0.06), (500, 0.03)) == 500
-    assert after((1_000, 0.06), (499, 0.01)) == 500
-    assert after((1_000, 0.06), (500, 0.01)) == 1_000
+    assert after((1_000, 0.2), (500, 0.1)) == 500
+    assert after((1_000, 0.2), (499, 0.01)) == 500
+    assert after((1_000, 0.2), (500, 0.01)) == 1_000
     assert after((1_000, 0.01)) == LARGEST
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -123,3 +124,13 @@ def test_threads_take_shorter_turns_while_a_server_runs(tmp_path):
     with running(tmp_path):
         assert sys.getswitchinterval() == pytest.approx(0.001)
     assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_garbage_is_collected_less_often_while_a_server_runs(tmp_path):
+    before = gc.get_threshold()
+    with running(tmp_path):
+        assert gc.get_threshold()[0] == 50_000
+        # What was imported before is left out.
+        assert gc.get_freeze_count() > 10_000
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
