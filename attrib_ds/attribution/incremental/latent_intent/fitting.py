@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 from scipy.special import ndtr, ndtri
 
 from attrib_ds.attribution.incremental.latent_intent.forward_backward import (
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
 
 #: Corrections that L-BFGS-B keeps to approximate the Hessian.
-_CORRECTIONS: Final = 25
-#: Largest change of a log-parameter in one round, after which scales are computed again.
-_LARGEST_STEP: Final = 3.0
+_CORRECTIONS: Final = 100
 #: Precision of the normal priors around the initial parameters.
 _PRECISION: Final = {
     "start": 2.0,
     "upward": 2.0,
+    "downward": 0.5,
     "touch": 2.0,
     "emission": 0.5,
     "recent": 0.5,
@@ -134,9 +133,7 @@ def maximise(
     """Maximise the objective by L-BFGS-B in scaled parameters."""
     _, _, information = objective.with_information(begin)
     scale = np.sqrt(information)
-    row, is_effect = begin.flatten(), begin.mask(EFFECTS)
-    lowest = np.where(is_effect, 0.0, row - _LARGEST_STEP)
-    highest = np.where(is_effect, np.inf, row + _LARGEST_STEP)
+    lowest = np.where(begin.mask(EFFECTS), 0.0, -np.inf)
 
     def loss(scaled: Numbers) -> tuple[float, Numbers]:
         value, slope = objective(begin.unflatten(scaled / scale))
@@ -145,10 +142,10 @@ def maximise(
 
     best = minimize(
         loss,
-        row * scale,
+        begin.flatten() * scale,
         jac=True,
         method="L-BFGS-B",
-        bounds=np.stack([lowest * scale, highest * scale], axis=1),
+        bounds=Bounds(lowest),
         options={
             "maxfun": evaluations,
             "maxiter": evaluations,
@@ -243,7 +240,7 @@ class Objective:
         """Return the log-prior and its gradient: exponential for effects, normal for most others."""
         share = softmax(given.share)
         value = _SHARE_PRIOR * np.log(share).sum()
-        found = {"share": _SHARE_PRIOR * (1 - share.size * share), "downward": np.zeros_like(given.downward)}
+        found = {"share": _SHARE_PRIOR * (1 - share.size * share)}
         for name, precision in _PRECISION.items():
             deviation = getattr(given, name) - getattr(self.centre, name)
             value -= precision / 2 * (deviation**2).sum()

@@ -15,18 +15,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.incremental.latent_intent.parameters import Parameters
-    from attrib_ds.attribution.incremental.latent_intent.prefix_tree import Period, PrefixTree, Singles
+    from attrib_ds.attribution.incremental.latent_intent.prefix_tree import (
+        Period,
+        PrefixTree,
+        Singles,
+    )
 
     Numbers = NDArray[np.float64]
 
-#: Least log-probability of an emission: products of several do not underflow single precision.
+#: Least log-probability of the emissions of a period, relative to the likeliest state.
 _LEAST_LOG: Final = np.float32(-60)
-#: Largest log-probability of an emission that is not scaled; approximate ones may be above 0.
-_LARGEST_LOG: Final = np.float32(5)
+#: Least rate of an emission, whose logarithm is finite in single precision.
+_LEAST_RATE: Final = np.float32(1e-30)
 #: Largest backward probability relative to that of the observed histories.
 _LARGEST_VALUE: Final = np.float32(1e30)
 #: Least scale, whose reciprocal is finite in single precision.
 _TINY: Final = np.float32(1e-36)
+#: Largest factor of a rate.
+_LARGEST_FACTOR: Final = np.float32(1e6)
 #: Bounds of log-rates, as good as never and always.
 _LOG_RATE_BOUNDS: Final = (-60.0, 6.0)
 #: Bounds of log-factors: products of two are finite in single precision, and rates beyond them are bounded.
@@ -104,7 +110,7 @@ class Rates:
             "upward": self.upward,
             "downward": self.downward,
             "touch": self.touch,
-            "log_emission": np.concatenate([-self.touch, self.touch + np.log(-np.expm1(-self.touch))]).T,
+            "no_emission": -self.touch.T,
             "pattern_factor": self.pattern_factor,
             "covariate_factor": self.covariate_factor,
             "covariates": self.tree.covariates,
@@ -115,9 +121,13 @@ class Rates:
         return {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
 
     @cached_property
-    def emission_slope(self) -> Numbers:
-        """Derivative of ``log(expm1(rate))`` with respect to the log-rate."""
-        return np.asarray(self.touch / -np.expm1(-self.touch))
+    def touches(self) -> EmissionTable:
+        """Probabilities of the touchpoints of each kind."""
+        node, profile, pattern = self.tree.touch_kinds
+        factor = self.covariate_factor[node, profile]
+        for place, follower in enumerate(self.tree.followers):
+            factor = np.where(node == follower, factor * self.pattern_factor[place, pattern], factor)
+        return EmissionTable.of(self.single["touch"][node].T, factor.astype(np.float32))
 
     @cached_property
     def interactions(self) -> Numbers:
@@ -129,8 +139,9 @@ class Rates:
 
     def mean_adstock(self, adstock: NDArray[Any]) -> NDArray[Any]:
         """Return the adstock of each cause, averaged over half-lives."""
-        shape = (len(self.tree.causes), self.tree.half_lives, adstock.shape[1])
-        return np.asarray(adstock.reshape(shape).mean(axis=1))
+        causes, lives = len(self.tree.causes), self.tree.half_lives
+        total = adstock.reshape(causes, lives, adstock.shape[1]).sum(axis=1)
+        return np.asarray(total * np.float32(1 / lives))
 
     def conversion_factor(self, adstock: Singles) -> Singles:
         """Return the factor by which causes raise the conversion rate."""
@@ -159,8 +170,10 @@ class Forward:
         Probability of each transition upwards.
     transition_factor : float32 array, shape (n_steps, n_branches_before)
         Factor of its rate.
-    factors : float32 array, shape (2 * (n_nodes + 1), n_branches)
-        Factors of the emission rates, before indicators of the emissions.
+    factors : float32 array, shape (n_nodes + 1, n_branches)
+        Factors of the rates; 0 for emissions, whose probabilities are in ``EmissionTable``.
+    conversions : EmissionTable
+        Probabilities of the conversions.
     conversion_factor : float32 array, shape (n_branches,)
         Factor of the conversion rate due to causes.
     """
@@ -171,7 +184,31 @@ class Forward:
     up: Singles
     transition_factor: Singles
     factors: Singles
+    conversions: EmissionTable
     conversion_factor: Singles
+
+
+@dataclass(frozen=True, eq=False)
+class EmissionTable:
+    """Probability ``1 - exp(-rate)`` of emissions, by intent and class, and by emission.
+
+    Attributes
+    ----------
+    logarithm : float32 array, shape (n_intents * n_classes, n)
+        Log-probability.
+    slope : float32 array, shape (n_intents * n_classes, n)
+        Its derivative with respect to the log-rate.
+    """
+
+    logarithm: Singles
+    slope: Singles
+
+    @classmethod
+    def of(cls, rate: Singles, factor: Singles) -> EmissionTable:
+        """Return the table for rates with factors."""
+        scaled = np.maximum(rate * np.minimum(factor, _LARGEST_FACTOR), _LEAST_RATE)
+        probability = -np.expm1(-scaled)
+        return cls(np.log(probability), scaled * (1 - probability) / probability)
 
 
 def forward_pass(block: list[Period], rates: Rates) -> tuple[list[Forward], float]:
@@ -182,15 +219,18 @@ def forward_pass(block: list[Period], rates: Rates) -> tuple[list[Forward], floa
     forward: list[Forward] = []
     for period in block:
         count = len(period.weight)
-        factors, conversion_factor, log_factors = _rate_factors(period, rates)
-        emission = single["log_emission"] @ factors
-        if emission.max(initial=0) > _LARGEST_LOG:
-            # The approximation of high rates overflows. Only ratios between intents and classes matter, so
-            # the excess of the likeliest goes to the likelihood.
-            excess = np.maximum(emission.max(axis=0), 0)
-            emission -= excess
-            log_likelihood += float(excess.astype(np.float64) @ period.weight)
+        factors, conversions, conversion_factor = _rate_factors(period, rates)
+        emission = single["no_emission"] @ factors
+        for turn in period.turns:
+            kind = period.touches[1, turn]
+            emission[:, period.touches[0, turn]] += np.take(rates.touches.logarithm, kind, axis=1)
+        if len(period.buyers):
+            emission[:, period.buyers] += conversions.logarithm
         if emission.min(initial=0) < _LEAST_LOG:
+            # Only ratios between intents and classes matter; the likeliest goes to the likelihood.
+            largest = emission.max(axis=0)
+            log_likelihood += float(largest.astype(np.float64) @ period.weight)
+            emission -= largest
             np.maximum(emission, _LEAST_LOG, out=emission)
         np.exp(emission, out=emission)
         emission = emission.reshape(intents, classes, count)
@@ -205,32 +245,41 @@ def forward_pass(block: list[Period], rates: Rates) -> tuple[list[Forward], floa
             probability = single["first"][:, :, None] * emission
         scale = np.maximum(probability.reshape(-1, count).sum(axis=0), _TINY)
         probability *= 1 / scale
-        log_likelihood += float(np.log(scale).astype(np.float64) @ period.weight) + log_factors
+        log_likelihood += float(np.log(scale).astype(np.float64) @ period.weight)
         forward.append(
-            Forward(probability, emission, scale, up, transition_factor, factors, conversion_factor)
+            Forward(
+                filtered=probability,
+                emission=emission,
+                scale=scale,
+                up=up,
+                transition_factor=transition_factor,
+                factors=factors,
+                conversions=conversions,
+                conversion_factor=conversion_factor,
+            )
         )
     return forward, log_likelihood
 
 
-def _rate_factors(period: Period, rates: Rates) -> tuple[Singles, Singles, float]:
-    """Return rate factors with emission indicators, the conversion factor, and the emissions' log-factors."""
+def _rate_factors(period: Period, rates: Rates) -> tuple[Singles, EmissionTable, Singles]:
+    """Return rate factors of what was not emitted, the table of conversions, and the conversion factor."""
     single, tree, count = rates.single, rates.tree, len(period.weight)
     nodes = tree.nodes
-    factors = np.zeros((2 * (nodes + 1), count), np.float32)
-    factor = factors[: nodes + 1]
-    factor[:] = single["covariate_factor"][:, period.covariate_row] if tree.covariates.shape[1] else 1
+    if tree.covariates.shape[1]:
+        factor = np.take(single["covariate_factor"], period.covariate_row, axis=1)
+    else:
+        factor = np.ones((nodes + 1, count), np.float32)
     for place, node in enumerate(tree.followers):
         factor[node] *= single["pattern_factor"][place, period.pattern]
     conversion_factor = rates.conversion_factor(period.adstock_after)
     factor[nodes] *= conversion_factor
-    np.minimum(factor, 1e6, out=factor)
-    node, branch = period.emissions
-    factors[nodes + 1 + node, branch] = 1
-    factor_of_emission = factor[node, branch]
-    # log(expm1(r * f)) = log(expm1(r)) + log(f) + r * (f - 1) / 2, up to about r**2 * (f**2 - 1) / 24.
-    factor[node, branch] = (factor_of_emission + 1) / 2
-    log_factors = np.log(factor_of_emission).astype(np.float64) @ period.weight[branch]
-    return factors, conversion_factor, float(log_factors)
+    np.minimum(factor, _LARGEST_FACTOR, out=factor)
+    buyers = period.buyers
+    conversions = EmissionTable.of(single["touch"][nodes][:, None], factor[nodes, buyers])
+    factor[nodes, buyers] = 0
+    branch, kind = period.touches
+    factor[tree.touch_kinds[0, kind], branch] = 0
+    return factor, conversions, conversion_factor
 
 
 def _transitioned(probability: Singles, up: Singles, downward: Singles) -> Singles:
@@ -261,8 +310,8 @@ class Gradient:
     Attributes
     ----------
     has_information : bool
-        Whether ``upward_steps``, ``downward_steps`` and ``transition_information`` are summed too, which
-        takes time.
+        Whether ``counts``, ``pattern_counts``, ``upward_steps``, ``downward_steps`` and the information of
+        effects are summed too, which takes time.
     log_likelihood : float
         Sum over users, weighted.
     start : float array, shape (n_intents, n_classes)
@@ -405,42 +454,44 @@ def _add_step_counts(
 
 
 def _add_emissions(total: Gradient, period: Period, rates: Rates, now: Forward, probability: Singles) -> None:
-    tree, single = rates.tree, rates.single
-    nodes = tree.nodes
-    counts = (probability @ now.factors.T).T
-    total.counts += counts[nodes + 1 :]
-    total.touch += rates.emission_slope * counts[nodes + 1 :] - rates.touch * counts[: nodes + 1]
-    node, branch = period.emissions
-    weight = period.weight
-    factor = now.factors[: nodes + 1].copy()
-    # The factor of an emission holds (f + 1) / 2; its derivative needs f / 2.
-    factor[node, branch] -= 0.5
+    tree, single, buyers = rates.tree, rates.single, period.buyers
+    nodes, (branch, kind) = tree.nodes, period.touches
+    node = np.append(tree.touch_kinds[0, kind], np.full(len(buyers), nodes))
+    branch = np.append(branch, buyers)
+    is_node = (node[:, None] == np.arange(nodes + 1)).astype(np.float32)
+    emitting = np.take(probability, branch, axis=1)
+    if total.has_information:
+        total.counts += (emitting @ is_node).T
+    emitting[:, : len(kind)] *= np.take(rates.touches.slope, kind, axis=1)
+    emitting[:, len(kind) :] *= now.conversions.slope
+    total.touch += (emitting @ is_node).T - rates.touch * (now.factors @ probability.T)
+    # Gradient with respect to the logarithm of each branch's factors.
     rows = np.arange(nodes + 1) if tree.covariates.shape[1] else np.append(tree.followers, nodes)
-    residual = (single["touch"][rows] @ probability) * -factor[rows]
-    row_of = np.full(nodes + 1, -1)
-    row_of[rows] = np.arange(len(rows))
-    has_row = row_of[node] >= 0
-    residual[row_of[node[has_row]], branch[has_row]] += weight[branch[has_row]]
+    residual = np.zeros(now.factors.shape, np.float32)
+    residual[rows] = (single["touch"][rows] @ probability) * -now.factors[rows]
+    residual[node, branch] += emitting.sum(axis=0)
     if tree.covariates.shape[1]:
-        total.covariates += residual @ single["covariates"][period.covariate_row]
-    of_conversion, of_follower = residual[row_of[nodes]], residual[row_of[tree.followers]]
+        total.covariates += residual @ np.take(single["covariates"], period.covariate_row, axis=0)
     patterns = total.pattern.shape[1]
     for place, each in enumerate(tree.followers):
-        total.pattern[place] += np.bincount(period.pattern, of_follower[place], minlength=patterns)
-        is_here = branch[node == each]
-        total.pattern_counts[place] += np.bincount(
-            period.pattern[is_here], weight[is_here], minlength=patterns
-        )
+        total.pattern[place] += np.bincount(period.pattern, residual[each], minlength=patterns)
     adstock = period.adstock_after
-    per_factor = of_conversion / now.conversion_factor
+    per_factor = residual[nodes] / now.conversion_factor
     total.direct += adstock @ per_factor
-    buyers = branch[node == nodes]
-    information = weight[buyers] / now.conversion_factor[buyers] ** 2
-    total.direct_information += adstock[:, buyers] ** 2 @ information
     if len(tree.pairs):
         mean = rates.mean_adstock(adstock)
         total.interaction += (mean * per_factor) @ mean.T
-        total.interaction_information += (mean[:, buyers] ** 2 * information) @ (mean[:, buyers] ** 2).T
+    if total.has_information:
+        for place, each in enumerate(tree.followers):
+            there = branch[node == each]
+            total.pattern_counts[place] += np.bincount(
+                period.pattern[there], period.weight[there], minlength=patterns
+            )
+        information = period.weight[buyers] / now.conversion_factor[buyers] ** 2
+        total.direct_information += adstock[:, buyers] ** 2 @ information
+        if len(tree.pairs):
+            squares = mean[:, buyers] ** 2
+            total.interaction_information += (squares * information) @ squares.T
 
 
 def _factor(logarithms: Numbers) -> Numbers:

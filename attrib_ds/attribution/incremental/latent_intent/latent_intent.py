@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
 
 #: Distinct histories of each round of the fit, and its part of the evaluations; None is all of them.
-_ROUNDS: Final = ((16_000, 0.3), (16_000, 0.2), (60_000, 0.2), (None, 0.3))
+_ROUNDS: Final = ((4_000, 0.4), (16_000, 0.4), (None, 0.2))
 #: Users simulated from the fitted model for the predictive check: in all, and the most per observed user.
 _REPLICATED_USERS: Final = 200_000
 _MOST_REPLICATES: Final = 10
@@ -146,14 +146,10 @@ class _Estimation:
         encoded = EncodedHistories.of(histories, nodes=nodes, step=step)
         buyers = np.unique(histories.event_user)
         buyers = buyers[np.argsort(encoded.rank[buyers], kind="stable")]
-        planned = _rounds(model.users, model.evaluations)
-        drawn = {
-            size: build_tree(
-                histories, encoded, settings, *sample_users(histories, encoded, users=size, seed=model.seed)
-            )
-            for size in dict(planned)
-        }
-        rounds = [(drawn[size], evaluations) for size, evaluations in planned]
+        rounds = []
+        for size, evaluations in _rounds(model.users, model.evaluations):
+            chosen, weight = sample_users(histories, encoded, users=size, seed=model.seed)
+            rounds.append((build_tree(histories, encoded, settings, chosen, weight), evaluations))
         converted = build_tree(histories, encoded, settings, buyers, np.ones(len(buyers)))
         return cls(model, histories, encoded, settings, rounds, converted)
 
@@ -182,7 +178,9 @@ class _Estimation:
     def drawn(self, rates: Rates, draws: int) -> list[Rates]:
         """Draw rates from the posterior."""
         centre = initial_parameters(rates.tree, rates.classes, intents=self.model.intents)
-        objective = Objective(self.rounds[0][0], rates.classes, centre, self.model.shrinkage)
+        # The curvature takes two passes per parameter, so not those over the largest sample.
+        tree, _ = self.rounds[:2][-1]
+        objective = Objective(tree, rates.classes, centre, self.model.shrinkage)
         drawn = draw_posterior(objective, rates.parameters, draws=draws, seed=self.model.seed)
         return [Rates(parameters, rates.classes, rates.tree) for parameters in drawn]
 
@@ -216,14 +214,12 @@ class _Estimation:
 
 
 def _rounds(users: int, evaluations: int) -> list[tuple[int, int]]:
-    """Return histories and evaluations of each round; at most two rounds have the same size."""
-    found: list[tuple[int, float]] = []
+    """Return histories and evaluations of each round."""
+    found: dict[int, float] = {}
     for size, part in _ROUNDS:
         drawn = min(size or users, users)
-        if len(found) > 1 and found[-1][0] == drawn:
-            part += found.pop()[1]
-        found.append((drawn, part))
-    return [(drawn, max(int(part * evaluations), 2)) for drawn, part in found]
+        found[drawn] = found.get(drawn, 0.0) + part
+    return [(drawn, max(int(part * evaluations), 2)) for drawn, part in found.items()]
 
 
 def _numbers(argument: str, names: tuple[str, ...], node_ids: list[str], *, are_in: bool) -> list[int]:

@@ -172,23 +172,24 @@ def _funnel(intents: int) -> Numbers:
 
 def _counts(tree: PrefixTree) -> tuple[float, float, Numbers, Numbers]:
     """Count person-periods, conversions, touchpoints, and touchpoints shortly before a conversion."""
-    periods = 0.0
-    touches, before_conversion = np.zeros(tree.nodes + 1), np.zeros(tree.nodes + 1)
+    periods = converted = 0.0
+    touches, before_conversion = np.zeros(tree.nodes), np.zeros(tree.nodes)
     for block in tree.blocks:
         # Converting users by period and branch, carried back along the tree from the last period.
         converting = [np.zeros(len(period.weight)) for period in block]
         for number, period in enumerate(block):
-            node, branch = period.emissions
-            converting[number][branch[node == tree.nodes]] = period.weight[branch[node == tree.nodes]]
+            converting[number][period.buyers] = period.weight[period.buyers]
         for number, period in enumerate(block):
             periods += float(period.weight.sum())
-            node, branch = period.emissions
-            touches += np.bincount(node, period.weight[branch], minlength=tree.nodes + 1)
+            converted += float(converting[number].sum())
+            branch, kind = period.touches
+            node = tree.touch_kinds[0, kind]
+            touches += np.bincount(node, period.weight[branch], minlength=tree.nodes)
             soon: Numbers = np.zeros(0)
             for ahead in range(min(number + _PERIODS_BEFORE, len(block)) - 1, number - 1, -1):
                 soon = converting[ahead] + (soon if len(soon) else 0.0)
                 if ahead > number:
                     branching = block[ahead].branching
                     soon = np.bincount(branching.parent, soon, branching.before).astype(np.float64)
-            before_conversion += np.bincount(node, soon[branch], minlength=tree.nodes + 1)
-    return periods, float(touches[-1]), touches[:-1], before_conversion[:-1]
+            before_conversion += np.bincount(node, soon[branch], minlength=tree.nodes)
+    return periods, converted, touches, before_conversion

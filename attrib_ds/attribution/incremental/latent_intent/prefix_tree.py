@@ -191,8 +191,12 @@ class Period:
         Edges to the period before.
     weight, ends : float32 array
         Users observed in the period, and those of them whose observation ends with it.
-    emissions : int array, shape (2, n)
-        Node and branch of touchpoints; the code after those of all nodes is a conversion.
+    touches : int array, shape (2, n)
+        Branch of touchpoints, and column of ``PrefixTree.touch_kinds``.
+    turns : list of slice
+        Parts of ``touches`` with at most one touchpoint of each branch.
+    buyers : int array
+        Branches with a conversion.
     covariate_row : int array
         Row of ``PrefixTree.covariates``.
     pattern : int array
@@ -209,7 +213,9 @@ class Period:
     branching: Branching
     weight: Singles
     ends: Singles
-    emissions: Codes
+    touches: Codes
+    turns: list[slice]
+    buyers: Codes
     covariate_row: Codes
     pattern: Codes
     adstock_before: Singles
@@ -237,6 +243,8 @@ class PrefixTree:
         Nodes whose touchpoints depend on recent touchpoints, such as retargeting.
     patterns : float array, shape (n_patterns, n_flags)
         One row per pattern: whether each node, or any of the rarer ones, touched the user within the memory.
+    touch_kinds : int array, shape (3, n_kinds)
+        Kinds of touchpoints: node, row of ``covariates`` and, of followers, row of ``patterns``.
     pairs : int array, shape (n_pairs, 2)
         Positions in ``causes`` of the pairs with an interaction.
     longest : int
@@ -250,6 +258,7 @@ class PrefixTree:
     covariates: Numbers
     followers: Codes
     patterns: Numbers
+    touch_kinds: Codes
     pairs: Codes
     longest: int
 
@@ -314,6 +323,11 @@ def build_tree(
         if ending > beginning
     ]
     flags = int(flag.max(initial=-1)) + 1 if len(settings.followers) else 0
+    touches = [period.touches for block in blocks for period in block]
+    # Touchpoints hold the number of their kind among all kinds there could be; few occur.
+    kinds = np.unique(np.concatenate([np.zeros(0, np.int64), *(kind for _, kind in touches)]))
+    for each in touches:
+        each[1] = np.searchsorted(kinds, each[1])
     return PrefixTree(
         blocks,
         settings.nodes,
@@ -322,6 +336,7 @@ def build_tree(
         builder.covariates,
         np.asarray(settings.followers, np.int64),
         (np.arange(1 << flags)[:, None] >> np.arange(flags) & 1).astype(np.float64),
+        np.stack(np.unravel_index(kinds, (settings.nodes, len(builder.covariates), 1 << flags))),
         settings.pairs,
         int(encoded.remaining.max(initial=0)),
     )
@@ -380,6 +395,7 @@ class _TreeBuilder:
         _, first, place = np.unique(encoded.root[users], return_index=True, return_inverse=True)
         is_cause = np.full(settings.nodes, -1)
         is_cause[np.asarray(settings.causes, np.int64)] = np.arange(causes)
+        is_follower = np.isin(np.arange(settings.nodes), settings.followers)
         half_lives = np.asarray(settings.half_lives, np.float64)
         adstock = np.zeros((causes, lives, len(first)), np.float32)
         flags = int(self.flag.max(initial=-1)) + 1 if len(settings.followers) else 0
@@ -431,19 +447,21 @@ class _TreeBuilder:
             ending = length == period + 1
             is_now = bought == period
             converted = np.unique(place[buyer[is_now]])
-            touched = np.unique(by_node * count + at_branch)
+            touched_node, touched_branch = np.divmod(np.unique(by_node * count + at_branch), count)
+            order, turns = _turns(touched_branch)
+            touched_node, touched_branch = touched_node[order], touched_branch[order]
+            row = self.covariate_row[users[first]]
+            kind = touched_node * len(self.covariates) + row[touched_branch]
+            pattern = np.where(is_follower[touched_node], recent[touched_branch], 0)
             result.append(
                 Period(
                     branching,
                     np.bincount(place[is_observed], weight[is_observed], count).astype("f4"),
                     np.bincount(place[ending], weight[ending], count).astype("f4"),
-                    np.stack(
-                        [
-                            np.concatenate([touched // count, np.full(len(converted), settings.nodes)]),
-                            np.concatenate([touched % count, converted]),
-                        ]
-                    ),
-                    self.covariate_row[users[first]],
+                    np.stack([touched_branch, (kind << flags) + pattern]),
+                    turns,
+                    converted,
+                    row,
                     recent,
                     before,
                     np.log1p(adstock).reshape(-1, count),
@@ -465,6 +483,15 @@ class _TreeBuilder:
         if len(present) - len(alive) <= _LARGEST_ENDED_SHARE * len(present):
             return np.zeros(len(key), bool)
         return ~np.isin(key, alive)
+
+
+def _turns(branch: Codes) -> tuple[Codes, list[slice]]:
+    """Return an order of touchpoints, and its parts, in which each branch has at most one."""
+    order = np.argsort(branch, kind="stable")
+    turn = np.empty_like(order)
+    turn[order] = np.arange(len(order)) - np.searchsorted(branch[order], branch[order])
+    bounds = np.cumsum(np.bincount(turn, minlength=1)).tolist()
+    return np.argsort(turn, kind="stable"), [slice(*ends) for ends in pairwise([0, *bounds])]
 
 
 def _add(adstock: Singles, cause: Codes, branch: Codes, left: Numbers) -> None:

@@ -17,7 +17,12 @@ from attrib_ds.attribution.incremental.latent_intent.forward_backward import (
     forward_pass,
     likelihood_gradient,
 )
-from attrib_ds.attribution.incremental.latent_intent.parameters import class_grid, initial_parameters
+from attrib_ds.attribution.incremental.latent_intent.parameters import (
+    EFFECTS,
+    Parameters,
+    class_grid,
+    initial_parameters,
+)
 from attrib_ds.attribution.incremental.latent_intent.prefix_tree import (
     EncodedHistories,
     TreeSettings,
@@ -134,12 +139,8 @@ class WrittenOut:
 
     def chance(self, log_rate, factor, happens):
         """Return the probability of an event with a rate, times a factor, in a period."""
-        rate = math.exp(log_rate)
-        return (
-            math.expm1(rate) * factor * math.exp(-rate * (factor + 1) / 2)
-            if happens
-            else math.exp(-rate * factor)
-        )
+        never = math.exp(-math.exp(log_rate) * factor)
+        return 1 - never if happens else never
 
     def seen(self, place, intent, day):
         """Return the probability of the observations of a day."""
@@ -218,6 +219,48 @@ def test_the_likelihood_is_the_sum_over_every_path(intents):
         _, found = forward_pass(block, alone)
         written_out = sum(chance for chance, _, _ in WrittenOut(guess, user).paths())
         assert found == pytest.approx(math.log(written_out), rel=2e-5)
+
+
+@pytest.mark.parametrize("log_rate", range(8))
+def test_no_history_is_more_than_certain(log_rate):
+    """A follower's touchpoints without recent ones are rare, and the rate that their factor shrinks is high.
+
+    If ``log(expm1(rate * factor))`` were approximated by ``log(factor * expm1(rate)) + rate * (factor - 1) / 2``,
+    the log-likelihood of a touchpoint would grow by half the rate, without bound.
+    """
+    guess = rates_of(journeys_of(), intents=2)
+    given = guess.parameters
+    touch = np.zeros_like(given.touch)
+    touch[1, 0] = log_rate
+    far = replace(
+        given, touch=touch, emission=0 * given.emission, pattern=np.full_like(given.pattern, -log_rate - 1)
+    )
+    assert likelihood_gradient(Rates(far, guess.classes, guess.tree)).log_likelihood < 0
+
+
+@pytest.mark.parametrize("size", [1.0, 5.0, 25.0])
+def test_no_history_is_more_than_certain_at_random_parameters(size):
+    guess = rates_of(journeys_of(), intents=3)
+    row, is_effect = guess.parameters.flatten(), guess.parameters.mask(EFFECTS)
+    random = np.random.default_rng(4)
+    for _ in range(10):
+        moved = row + size * random.standard_normal(len(row))
+        far = guess.parameters.unflatten(np.where(is_effect, np.abs(moved), moved))
+        assert likelihood_gradient(Rates(far, guess.classes, guess.tree)).log_likelihood < 0
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Parameters)])
+def test_far_from_the_data_the_posterior_density_vanishes(name):
+    journeys = journeys_of()
+    centre = initial_parameters(journeys, class_grid(2, 1), intents=3)
+    objective = Objective(journeys, class_grid(2, 1), centre, 10.0)
+    row, is_named = centre.flatten(), centre.mask((name,))
+    best, _ = objective(centre)
+    for place in np.flatnonzero(is_named):
+        for step in (40.0,) if name in EFFECTS else (-40.0, 40.0):
+            moved = row.copy()
+            moved[place] += step
+            assert objective(centre.unflatten(moved))[0] < best - 40
 
 
 def test_shared_prefixes_give_the_same_likelihood_as_separate_users():
