@@ -153,6 +153,10 @@ def run_days(
     pending = np.zeros_like(adstock) if scenario.adstock == "delayed" else adstock
     since_visit = np.full(count, 127, np.int8)
     conversion_days = np.full(count, -1, np.int16)
+    positions = {channel.node_id: position for position, channel in enumerate(channels)}
+    mediations = [
+        (positions[source], positions[mediator], size) for source, mediator, size in scenario.mediations
+    ]
     touches: list[_Touches] = []
     prevented: list[_Touches] = []
     for day in range(scenario.days):
@@ -181,6 +185,9 @@ def run_days(
                 np.minimum(rate * np.float32(channel.promoted), np.float32(0.9)) if is_promotion else rate
                 for rate, channel in zip(reach, channels, strict=True)
             ]
+            for source, mediator, size in mediations:
+                lift = np.float32(1) + np.float32(size) * _saturated(adstock[source], scenario)
+                promoted[mediator] = np.minimum(promoted[mediator] * lift, np.float32(0.9))
             reached = _exposures(channels, promoted, queries, since_visit, random)
             organic = _unserved(channels, reached, queries, count, running, withheld, random, random_visits)
             direct = random.random(count, np.float32) < (

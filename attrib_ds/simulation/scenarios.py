@@ -114,6 +114,10 @@ class Scenario:
         Days of promotions, from 0.
     promotion_lift : float, default 3
         Factor of the conversion hazard on the days of promotions.
+    mediations : tuple of (str, str, float), default ()
+        Channels that lead to touchpoints of another, the mediator: relative increase of the mediator's rate
+        per unit of the channel's saturated adstock. Exposure to the mediator must not follow intent, nor be
+        at the checkout or in sessions.
     days : int, default 30
         Days of observation of each user, or until the conversion; 1 to 1,000.
 
@@ -135,6 +139,7 @@ class Scenario:
     purchase: Purchase = field(default="any_time", kw_only=True)
     promotions: tuple[int, ...] = field(default=(), kw_only=True)
     promotion_lift: float = field(default=3.0, kw_only=True)
+    mediations: tuple[tuple[str, str, float], ...] = field(default=(), kw_only=True)
     days: int = field(default=30, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -147,16 +152,18 @@ class Scenario:
                 f"names other than {', '.join(UNPAID)}",
                 field="channels",
             )
-        for synergy in self._as_tuple("synergies"):
-            if not isinstance(synergy, tuple) or len(synergy) != 3:
+        for argument in ("synergies", "mediations"):
+            for pair in self._as_tuple(argument):
+                _check_pair(argument, pair, names)
+        for source, mediator, effect in self.mediations:
+            check_number("mediations", effect, "an effect of 0 or more", minimum=0)
+            is_random = not self.follows_intent and self.purchase != "in_session"
+            if source == mediator or not is_random or self._channel(mediator).delivery == "checkout":
                 raise InvalidRequest(
-                    f"synergies: {synergy!r} is not allowed; allowed: tuples of two channels and an effect",
-                    field="synergies",
+                    f"mediations: {mediator!r} is not allowed as a mediator of {source!r}; allowed: another "
+                    "channel, with random exposure",
+                    field="mediations",
                 )
-            for name in synergy[:2]:
-                if name not in names:
-                    raise InvalidRequest.choice("synergies", name, names)
-            check_number("synergies", synergy[2], "an effect that is a finite number")
         check_number("saturation", self.saturation, "0 or more", minimum=0)
         check_number("activity", self.activity, "0 to 3", minimum=0, maximum=3)
         check_number("promotion_lift", self.promotion_lift, "0 or more", minimum=0)
@@ -168,6 +175,9 @@ class Scenario:
                 raise InvalidRequest.choice(argument, getattr(self, argument), get_args(allowed))
         check_whole("days", self.days, minimum=1, maximum=_MAX_DAYS)
 
+    def _channel(self, node_id: str) -> Channel:
+        return next(channel for channel in self.channels if channel.node_id == node_id)
+
     def _as_tuple(self, name: str) -> tuple[Any, ...]:
         try:
             parts = tuple(getattr(self, name))
@@ -175,6 +185,19 @@ class Scenario:
             parts = (getattr(self, name),)
         object.__setattr__(self, name, parts)
         return parts
+
+
+def _check_pair(argument: str, pair: object, names: list[Any]) -> None:
+    """Raise unless ``pair`` holds two channels and an effect."""
+    if not isinstance(pair, tuple) or len(pair) != 3:
+        raise InvalidRequest(
+            f"{argument}: {pair!r} is not allowed; allowed: tuples of two channels and an effect",
+            field=argument,
+        )
+    for name in pair[:2]:
+        if name not in names:
+            raise InvalidRequest.choice(argument, name, names)
+    check_number(argument, pair[2], "an effect that is a finite number")
 
 
 def check_number(
@@ -265,6 +288,15 @@ _CLICKED: Final = (
     Channel("affiliate", 3, 0.05, direct=0.1),
     Channel("email", 4, 0.07, direct=0.4),
 )
+# Display leads to three of five brand searches, which have little effect of their own.
+_MEDIATED: Final = (
+    Channel("display", 7, 0.04, direct=0.3),
+    Channel("social", 5, 0.01, direct=0.6),
+    Channel("generic_search", 3, 0.006, direct=2.0),
+    Channel("brand_search", 2, 0.012, direct=0.4),
+    Channel("retargeting", 3, 0.01, direct=0.8),
+    Channel("email", 4, 0.007, direct=1.4),
+)
 
 #: Built-in scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -275,6 +307,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "promotions": Scenario(_PROMOTED, activity=1.2, promotions=(5, 6, 13, 14, 15, 24, 25)),
     "considered": Scenario(_CONSIDERED, follows_intent=True, purchase="considered"),
     "sessions": Scenario(_CLICKED, activity=1.0, purchase="in_session"),
+    "mediation": Scenario(_MEDIATED, mediations=(("display", "brand_search", 6.0),)),
 }
 
 
@@ -302,9 +335,9 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
     Returns
     -------
     Scenario
-        Half-lives, rates, effects, synergies and the saturation are multiplied by random factors, most of
-        them between 2/3 and 3/2 (effects: between 1/2 and 2); the saturation curve and the kind of adstock
-        are drawn at random.
+        Half-lives, rates, effects, synergies, mediations and the saturation are multiplied by random
+        factors, most of them between 2/3 and 3/2 (effects: between 1/2 and 2); the saturation curve and the
+        kind of adstock are drawn at random.
 
     Examples
     --------
@@ -334,6 +367,9 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
         channels=channels,
         synergies=tuple(
             (first, second, effect * factor(0.4)) for first, second, effect in original.synergies
+        ),
+        mediations=tuple(
+            (source, mediator, effect * factor(0.4)) for source, mediator, effect in original.mediations
         ),
         saturation=original.saturation * factor(0.4),
         saturates=str(random.choice(get_args(Saturation))),  # type: ignore[arg-type]

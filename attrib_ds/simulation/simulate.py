@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -66,7 +66,7 @@ class Simulation:
     withheld: pd.DataFrame
     opportunities: pd.DataFrame
 
-    def truth(self, *, shapley: bool = False) -> pd.DataFrame:
+    def truth(self, *, shapley: bool = False, direct: bool = False) -> pd.DataFrame:
         """Count the conversions that each channel caused, by simulating the same days without it.
 
         Parameters
@@ -74,14 +74,17 @@ class Simulation:
         shapley : bool, default False
             Whether to compute Shapley values too, which simulates every combination of channels: 64 runs
             for six channels instead of seven.
+        direct : bool, default False
+            Whether to count the conversions lost without the direct effects of each channel, synergies
+            included, with the touchpoints of all others and the users' intent unchanged.
 
         Returns
         -------
         DataFrame
             One row per node, with the unpaid ones, which cause nothing, last: ``node_id`` (str), ``removal``
             (float64, conversions lost without the channel, with all others running) and, with
-            ``shapley=True``, ``shapley``. With synergies, removals add up to more than the effect of all
-            channels. No channel is withheld from anybody here.
+            ``shapley=True``, ``shapley``, and with ``direct=True``, ``direct``. With synergies, removals add
+            up to more than the effect of all channels. No channel is withheld from anybody here.
 
         Examples
         --------
@@ -102,7 +105,20 @@ class Simulation:
         columns = {"node_id": node_names(self.scenario), "removal": [*map(float, removal), *unpaid]}
         if shapley:
             columns["shapley"] = [*_shapley(conversions, count), *unpaid]
+        if direct:
+            columns["direct"] = [*(self._direct(position) for position in range(count)), *unpaid]
         return pd.DataFrame(columns).astype({"node_id": TEXT})
+
+    def _direct(self, position: int) -> float:
+        """Return the conversions lost if a channel runs without direct effects."""
+        channels = list(self.scenario.channels)
+        channels[position] = replace(channels[position], direct=0.0)
+        node_id = channels[position].node_id
+        synergies = tuple(pair for pair in self.scenario.synergies if node_id not in pair[:2])
+        without = replace(self.scenario, channels=tuple(channels), synergies=synergies)
+        everything = (True,) * len(channels)
+        counterfactual = replace(self, scenario=without)
+        return float(self._conversions(everything) - counterfactual._conversions(everything))
 
     @cached_property
     def _conversion_counts(self) -> dict[tuple[bool, ...], int]:
@@ -140,7 +156,8 @@ def simulate(
         the exposure to some channels, activity has a heavy tail, a popup harms, and a site with coupons is
         visited at the checkout and causes nothing. ``"considered"``: users decide after weeks of
         consideration, brand search causes nothing, and a popup harms. ``"sessions"``: a log of clicks, with
-        purchases in sessions only. Or a :class:`Scenario`.
+        purchases in sessions only. ``"mediation"``: exposure is random, but display leads to brand searches,
+        which have little effect of their own. Or a :class:`Scenario`.
     users : int
         Number of users, 1 or more. A million takes seconds.
     seed : int

@@ -2,7 +2,7 @@
 
 ``python tests/benchmarks/run.py --quick`` proves within minutes that all of them run. Without ``--quick`` they take
 hours. ``--only`` selects programs, ``--out`` adds their rows to a file, where they replace the rows that the same
-programs wrote before. ``page.py`` renders the file of the documentation.
+programs wrote before. ``page.py`` renders the pages of the documentation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROGRAMS = {
     "attribution": ("--journeys 100000 1000000 --rounds 3", "--journeys 20000 --rounds 1 --peers"),
     "growth": ("--millions 1 10 100", "--millions 0.1 0.4 --models rules all"),
     "bootstrap": ("--journeys 1000000", "--journeys 20000 --rounds 1 --replicates 20"),
-    "truth": ("--users 300000 --seeds 2", "--users 10000 --seeds 1 --scenarios random --peers"),
+    "truth": ("--users 300000 --seeds 5", "--users 10000 --seeds 1 --scenarios random --peers"),
     "coverage": (
         "--worlds 200 --users 4000",
         "--worlds 3 --users 2000 --models linear markov --replicates 20",

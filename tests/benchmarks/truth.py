@@ -1,16 +1,26 @@
 """Credits against the simulated truth, of this package and two others.
 
-``python tests/benchmarks/truth.py --users 300000 --seeds 2`` simulates the scenarios (``--varied 3`` adds worlds with
-random parameters) and credits them with every model. The rows show the mean absolute error of the paid channels' shares
-in percentage points; the level, the ratio of their credit to the conversions they caused (1 is right); the relative error
-of amounts; the rank correlation; and the credit of channels without an effect relative to that of the paid ones. All are
-means over worlds. The other packages are installed in environments below ``--work``. ``--slow`` adds latent intent, which
-takes minutes per fit.
+``python tests/benchmarks/truth.py`` simulates every scenario with five seeds (``--varied 3`` adds worlds with random
+parameters) and credits it with every model. Only one world is in memory at a time. The rows show, as means over worlds:
+
+- the mean absolute error of the paid channels' shares in percentage points;
+- the level, the ratio of their credit to the conversions they caused (1 is right), with its extremes over worlds;
+- the relative error of amounts, the rank correlation, and the credit of channels without an effect relative to that of
+  the paid ones;
+- right decisions: which of two channels deserves the next euro, if a touchpoint of either costs the same. The sign of the
+  difference of their effects per touchpoint is compared with that of the truth, for all pairs of paid channels. Pairs are
+  left out if their true effects differ by less than a tenth of the larger, or by less than two standard errors of the
+  simulated truth. A model that sees no difference is right in half of the pairs;
+- the verdicts of the controls on a model, and the right decisions in worlds where the verdict is clear.
+
+The other packages are installed in environments below ``--work``. Latent intent takes minutes per fit, so it runs only if
+named in ``--models``.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import resource
 import subprocess
@@ -40,93 +50,195 @@ CONTROLS = ["organic", "direct"]
 COVARIATES = ["trait"]
 #: Share of users from whom each channel is withheld, in a separate world with the same seed.
 HOLDOUT = 0.05
-MODELS: dict[str, Model | str] = {name: name for name in rule_models() if name != "participation"} | {
+#: Pairs whose true effects differ by less than this part of the larger are ties.
+TIE = 0.1
+RULES = {name.replace("_", " "): name for name in rule_models() if name != "participation"}
+HAZARD, INTENT, EXPERIMENT = "discrete hazard", "latent intent", "holdout"
+MODELS: dict[str, Model | str] = RULES | {
     "Markov 1": at.models.Markov(),
     "Markov 2": at.models.Markov(order=2),
     "Shapley of observed sets": at.models.Shapley(),
-    "Shapley of conversion rates": at.models.ConversionRateShapley(),
+    "Shapley by conversion rates": at.models.ConversionRateShapley(),
     "Fractribution (first)": at.models.Fractribution(transform="first"),
-    "discrete hazard": at.models.DiscreteHazard(),
+    HAZARD: at.models.DiscreteHazard(),
+    INTENT: at.models.LatentIntent(controls=tuple(CONTROLS)),
 }
-#: Titles of the means; the share error is in percentage points.
-FIGURES = {
+VERDICTS = ("clear", "cannot tell", "confounded")
+#: Titles of the means over worlds; the share error is in percentage points.
+MEANS = {
     "error": "Share error",
     "level": "Level",
     "amounts": "Error of amounts",
     "rank": "Rank correlation",
     "controls": "Credit of controls",
     "held": "Coverage",
-    "warned": "Warned",
 }
-SLOW = {"latent intent with controls": at.models.LatentIntent(controls=tuple(CONTROLS))}
 
 
 def main() -> None:
     """Evaluate every model in every world, and print the tables."""
     arguments = parser(__doc__)
+    choices = [*MODELS, EXPERIMENT]
     arguments.add_argument("--users", type=int, default=300_000)
-    arguments.add_argument("--seeds", type=int, default=2)
+    arguments.add_argument("--seeds", type=int, default=5)
     arguments.add_argument("--first-seed", type=int, default=1)
     arguments.add_argument("--varied", type=int, default=0, help="number of worlds with random parameters")
     arguments.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
+    arguments.add_argument(
+        "--models",
+        nargs="*",
+        default=[name for name in choices if name != INTENT],
+        choices=choices,
+        help="all but latent intent by default",
+    )
     arguments.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    arguments.add_argument("--slow", action="store_true", help="include latent intent")
-    arguments.add_argument("--only-slow", action="store_true", help="run latent intent only")
     arguments.add_argument(
         "--timeout", type=int, default=900, help="maximum seconds per run of another package"
     )
     arguments.add_argument("--work", type=Path, help="folder for the other packages; temporary by default")
+    arguments.add_argument("--worlds", type=Path, help="file to write the figures of every world to, as CSV")
     options = arguments.parse_args()
-    models = MODELS | (SLOW if options.slow else {})
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.work or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         pythons = {peer: environment(folder, peer) for peer in options.peers}
-        results = []
-        for kind, name, world in _worlds(options):
-            if options.only_slow:
-                rows = list(_ours(SLOW, _simulated(world, options.users)))
-            else:
-                simulated = _simulated(world, options.users)
-                rows = [
-                    *_ours(models, simulated),
-                    *(row for each in pythons.items() for row in _peers(*each, simulated, options.timeout)),
-                    *_experiments(world, options.users),
-                ]
-            results += [{"kind": kind, "scenario": name, **row} for row in rows]
+        results: list[dict[str, object]] = []
+        for world in _worlds(options):
+            facts = {"kind": world.kind, "scenario": world.name, "seed": world.seed}
+            results += [facts | row for row in _judged(world, options, pythons)]
+            print(f"{world.name}, {world.kind} parameters, seed {world.seed}", flush=True)
+            if options.worlds:
+                pd.DataFrame(results).to_csv(options.worlds, index=False)
     report(_rows(pd.DataFrame(results), options), options.json)
 
 
-def _worlds(options: argparse.Namespace) -> Iterator[tuple[str, str, tuple[at.Scenario, int]]]:
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A scenario to simulate with a seed; ``kind`` is ``"fixed"``, or ``"random"`` for varied parameters."""
+
+    kind: str
+    name: str
+    scenario: at.Scenario
+    seed: int
+    users: int
+
+
+def _worlds(options: argparse.Namespace) -> Iterator[World]:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     for name in options.scenarios:
         for seed in seeds:
-            yield "fixed", name, (SCENARIOS[name], seed)
+            yield World("fixed", name, SCENARIOS[name], seed, options.users)
         for draw in range(options.varied):
             seed = options.first_seed + 1_000 + draw
-            yield "random", name, (at.varied_scenario(name, seed), seed)
+            yield World("random", name, at.varied_scenario(name, seed), seed, options.users)
 
 
-def _simulated(world: tuple[at.Scenario, int], users: int) -> at.Simulation:
-    scenario, seed = world
-    return at.simulate(scenario, users=users, seed=seed)
+def _judged(
+    world: World, options: argparse.Namespace, pythons: dict[str, str]
+) -> Iterator[dict[str, object]]:
+    """Compare every model, package and experiment with the truth of a world."""
+    simulated = at.simulate(world.scenario, users=world.users, seed=world.seed)
+    truth = Truth.of(simulated)
+    with warnings.catch_warnings():
+        # Warnings of confounding and of nodes at the checkout are counted as verdicts.
+        warnings.simplefilter("ignore", UserWarning)
+        yield from _ours([name for name in options.models if name != EXPERIMENT], simulated, truth)
+        for peer, python in pythons.items():
+            yield from _peers(peer, python, simulated, truth, options.timeout)
+        del simulated
+        if EXPERIMENT in options.models:
+            yield from _experiments(world, truth)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Truth:
+    """Conversions caused by each node, and its touchpoints."""
+
+    caused: pd.Series[float]
+    touchpoints: pd.Series[int]
+
+    @classmethod
+    def of(cls, simulated: at.Simulation) -> Truth:
+        caused = simulated.truth().set_index("node_id")["removal"]
+        counts = simulated.touchpoints["node_id"].value_counts().reindex(caused.index, fill_value=0)
+        return cls(caused, counts)
+
+    @property
+    def paid(self) -> pd.Index[str]:
+        return self.caused.index.difference(CONTROLS, sort=False)
+
+    def compare(self, credited: pd.Series[float], intervals: pd.DataFrame | None = None) -> dict[str, float]:
+        """Compare credits, and perhaps intervals, with the conversions caused."""
+        caused, found = self.caused[self.paid], credited.reindex(self.caused.index).fillna(0.0)
+        unpaid, found = found[CONTROLS].sum(), found[self.paid]
+        share = np.clip(found, 0, None) / np.clip(found, 0, None).sum()
+        right, pairs = self._decisions(found)
+        compared = {
+            "error": 100 * (share - np.clip(caused, 0, None) / np.clip(caused, 0, None).sum()).abs().mean(),
+            "level": found.sum() / caused.sum(),
+            "amounts": (found - caused).abs().sum() / caused.sum(),
+            "rank": spearmanr(found, caused).statistic,
+            "controls": unpaid / found.sum(),
+            "right": right,
+            "pairs": pairs,
+        }
+        if intervals is not None:
+            rows = intervals.reindex(self.paid)
+            compared["held"] = float(caused.between(rows["low"], rows["high"]).mean())
+        return compared
+
+    def _decisions(self, found: pd.Series[float]) -> tuple[float, int]:
+        """Count the right decisions on the next euro, and the pairs of channels without ties."""
+        right, pairs = 0.0, 0
+        for pair in itertools.combinations(self.paid, 2):
+            touched = self.touchpoints[list(pair)].to_numpy(dtype=float)
+            if not touched.all():
+                continue
+            caused = self.caused[list(pair)].to_numpy()
+            effects, estimates = caused / touched, found[list(pair)].to_numpy() / touched
+            difference = effects[0] - effects[1]
+            # Counts of conversions vary like those of a Poisson distribution.
+            error = np.sqrt((np.maximum(np.abs(caused), 1) / touched**2).sum())
+            if abs(difference) <= max(2 * error, TIE * np.abs(effects).max()):
+                continue
+            pairs += 1
+            right += (1 + np.sign(difference) * np.sign(estimates[0] - estimates[1])) / 2
+        return right, pairs
+
+
+def _ours(labels: list[str], simulated: at.Simulation, truth: Truth) -> Iterator[dict[str, object]]:
+    paths = _paths(simulated)
+    for label in labels:
+        before = _processor()
+        credits = at.attribute(paths, MODELS[label])
+        spent = _processor() - before
+        row: dict[str, object] = {"model": label, "processor": spent}
+        if label != HAZARD:
+            by_node = credits.dropna(subset="node_id").set_index("node_id")["conversions"]
+            yield row | truth.compare(by_node)
+            continue
+        mediators: dict[str, list[str]] = {}
+        for source, mediator, _ in simulated.scenario.mediations:
+            mediators.setdefault(source, []).append(mediator)
+        effects = at.incremental_effects(paths, controls=CONTROLS, mediators=mediators or None)
+        effects = effects.dropna(subset="node_id").set_index("node_id")
+        verdict = {"verdict": effects["verdict"].iloc[0], "controls_share": effects["controls_share"].iloc[0]}
+        yield row | verdict | truth.compare(effects["caused"], effects)
+        if mediators:
+            in_total = effects["total"].fillna(effects["caused"])
+            bounds = pd.DataFrame(
+                {name: effects[f"total_{name}"].fillna(effects[name]) for name in ("low", "high")}
+            )
+            yield {"model": f"{HAZARD}, mediators named"} | verdict | truth.compare(in_total, bounds)
 
 
 def _paths(simulated: at.Simulation) -> at.Paths:
     return at.Paths.from_frames(simulated.touchpoints, simulated.conversions, users=simulated.users)
 
 
-def _ours(models: dict[str, Model | str], simulated: at.Simulation) -> Iterator[dict[str, object]]:
-    truth, paths = _truth(simulated), _paths(simulated)
-    for label, model in models.items():
-        before = _processor()
-        credits = at.attribute(paths, model)
-        spent = _processor() - before
-        by_node = credits.dropna(subset="node_id").set_index("node_id")["conversions"]
-        yield {"model": label, "processor": spent, **_compared(by_node, truth)}
-
-
-def _peers(peer: str, python: str, simulated: at.Simulation, timeout: int) -> Iterator[dict[str, object]]:
+def _peers(
+    peer: str, python: str, simulated: at.Simulation, truth: Truth, timeout: int
+) -> Iterator[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         simulated.touchpoints.to_parquet(Path(folder) / "touchpoints.parquet")
         simulated.conversions.to_parquet(Path(folder) / "conversions.parquet")
@@ -134,66 +246,27 @@ def _peers(peer: str, python: str, simulated: at.Simulation, timeout: int) -> It
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
         raise SystemExit(f"{peer} failed:\n{done.stderr[-2000:]}")
-    truth = _truth(simulated)
     for model, credited in json.loads(done.stdout.strip().splitlines()[-1]).items():
-        yield {"model": f"{peer}: {model}", **_compared(pd.Series(credited), truth)}
+        yield {"model": f"{peer}: {model}", **truth.compare(pd.Series(credited))}
 
 
-def _experiments(world: tuple[at.Scenario, int], users: int) -> Iterator[dict[str, object]]:
-    """Run a holdout on every channel, and combine its effects with models."""
-    scenario, seed = world
-    simulated = at.simulate(scenario, users=users, seed=seed, holdout=HOLDOUT)
-    truth, paths = _truth(simulated), _paths(simulated)
-    credits = at.attribute(
-        paths, {"linear": "linear", "discrete hazard": at.models.DiscreteHazard()}, confidence=0.95
-    )
+def _experiments(world: World, truth: Truth) -> Iterator[dict[str, object]]:
+    """Run a holdout on every channel, and combine its effects with a model and the proportions of a rule."""
+    simulated = at.simulate(world.scenario, users=world.users, seed=world.seed, holdout=HOLDOUT)
+    paths = _paths(simulated)
     for name, opportunities in (("", None), (", opportunities logged", simulated.opportunities)):
-        found = at.experiments.holdout_effects(
-            paths, simulated.withheld, opportunities=opportunities, covariates=COVARIATES
+        effects = at.incremental_effects(
+            paths,
+            {HAZARD: MODELS[HAZARD]},
+            controls=CONTROLS,
+            withheld=simulated.withheld,
+            opportunities=opportunities,
+            covariates=COVARIATES,
         )
-        measured = found.set_index("node_id")
-        yield {"model": f"holdout only{name}", **_compared(measured["caused"], truth, measured)}
-        both = at.experiments.combine_with_experiment(credits, found, controls=CONTROLS, scaled=["linear"])
-        averaged = both[both["model"] == "averaged"].set_index("node_id")
-        yield {"model": f"holdout and models{name}", **_compared(averaged["combined"], truth, averaged)}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", at.errors.ConfoundingWarning)
-        effects = at.incremental_effects(paths, controls=CONTROLS)
-    effects = effects.dropna(subset="node_id").set_index("node_id")
-    warned = any(issubclass(warning.category, at.errors.ConfoundingWarning) for warning in caught)
-    yield {
-        "model": "discrete hazard",
-        "warned": warned,
-        "held": _held(effects, truth),
-    }
-
-
-def _truth(simulated: at.Simulation) -> pd.Series[float]:
-    return simulated.truth().set_index("node_id")["removal"]
-
-
-def _compared(
-    credited: pd.Series[float], truth: pd.Series[float], intervals: pd.DataFrame | None = None
-) -> dict[str, object]:
-    """Compare credits with the conversions caused."""
-    paid = truth.index.difference(CONTROLS, sort=False)
-    caused, found = truth[paid], credited.reindex(truth.index).fillna(0.0)
-    unpaid, found = found[CONTROLS].sum(), found[paid]
-    share = np.clip(found, 0, None) / np.clip(found, 0, None).sum()
-    compared = {
-        "error": 100 * (share - np.clip(caused, 0, None) / np.clip(caused, 0, None).sum()).abs().mean(),
-        "level": found.sum() / caused.sum(),
-        "amounts": (found - caused).abs().sum() / caused.sum(),
-        "rank": spearmanr(found, caused).statistic,
-        "controls": unpaid / found.sum(),
-    }
-    return compared | ({} if intervals is None else {"held": _held(intervals, truth)})
-
-
-def _held(intervals: pd.DataFrame, truth: pd.Series[float]) -> float:
-    paid = truth.index.difference(CONTROLS, sort=False)
-    rows = intervals.reindex(paid)
-    return float(truth[paid].between(rows["low"], rows["high"]).mean())
+        effects = effects.dropna(subset="node_id").set_index("node_id")
+        for label, column in (("holdout only", "experiment"), ("holdout and models", "combined")):
+            bounds = effects[[f"{column}_low", f"{column}_high"]].set_axis(["low", "high"], axis=1)
+            yield {"model": f"{label}{name}", **truth.compare(effects[column], bounds)}
 
 
 def _processor() -> float:
@@ -204,20 +277,41 @@ def _processor() -> float:
 def _rows(results: pd.DataFrame, options: argparse.Namespace) -> Iterator[Row]:
     """Return means over worlds, of the errors per scenario and of the cost per fit."""
     for (kind, scenario), part in results.groupby(["kind", "scenario"], sort=False):
-        worlds = options.seeds if kind == "fixed" else options.varied
-        size = f"{scenario}, {kind} parameters, {worlds} worlds of {options.users:,} users"
+        size = scenario if kind == "fixed" else f"{scenario}, {kind} parameters"
         for label, runs in part.groupby("model", sort=False):
-            means = runs[[name for name in FIGURES if name in runs]].mean()
-            figures = {FIGURES[name]: round(float(mean), 3) for name, mean in means.dropna().items()}
-            yield Row("truth", label, size, peer="conversions caused in the simulation", figures=figures)
+            yield Row(
+                "truth", label, size, peer="conversions caused in the simulation", figures=_figures(runs)
+            )
+    if "processor" not in results:
+        return
     fits = results.groupby("model", sort=False)["processor"].mean().dropna()
-    for label, seconds in fits.items():
+    rule = fits[fits.index.isin(RULES)].mean()
+    for label, seconds in ({"any rule": rule} | fits.drop(RULES, errors="ignore").to_dict()).items():
         row = Row("fit", label, f"{options.users:,} users", processor=seconds)
-        yield (
-            dataclasses.replace(row, peer="linear", ratio=seconds / fits["linear"])
-            if "linear" in fits
-            else row
-        )
+        is_compared = label != "any rule" and rule > 0
+        if label == "any rule" and np.isnan(rule):
+            continue
+        yield dataclasses.replace(row, peer="any rule", ratio=seconds / rule) if is_compared else row
+
+
+def _figures(runs: pd.DataFrame) -> dict[str, float]:
+    """Return the figures of a model in a scenario."""
+    means = runs[[name for name in MEANS if name in runs]].mean().dropna()
+    figures = {MEANS[name]: round(float(mean), 3) for name, mean in means.items()}
+    figures |= {
+        "Lowest level": round(float(runs["level"].min()), 3),
+        "Highest level": round(float(runs["level"].max()), 3),
+        "Right decisions": round(float(runs["right"].sum() / max(runs["pairs"].sum(), 1)), 3),
+        "Pairs": int(runs["pairs"].sum()),
+        "Worlds": len(runs),
+    }
+    if "verdict" not in runs or not runs["verdict"].notna().any():
+        return figures
+    figures |= {verdict.capitalize(): int((runs["verdict"] == verdict).sum()) for verdict in VERDICTS}
+    clear = runs[runs["verdict"] == "clear"]
+    if clear["pairs"].sum():
+        figures["Right if clear"] = round(float(clear["right"].sum() / clear["pairs"].sum()), 3)
+    return figures
 
 
 if __name__ == "__main__":

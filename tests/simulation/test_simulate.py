@@ -165,6 +165,44 @@ def test_purchases_are_made_in_sessions():
     assert world.truth().set_index("node_id").loc["brand_search", "removal"] == 0
 
 
+def test_display_leads_to_brand_searches():
+    """Without display, a user has the rate of brand search alone; an exposure of yesterday raises it."""
+    channels = (Channel("display", 7, 0.2), Channel("brand", 1, 0.02))
+    world = simulate(Scenario(channels, mediations=(("display", "brand", 6.0),)), users=20_000, seed=4)
+    day = (world.touchpoints["date"] - pd.Timestamp("2025-01-01", tz="UTC")).dt.days
+    seen, searched = (
+        set(world.touchpoints.loc[(day == number) & (world.touchpoints["node_id"] == node), "user_id"])
+        for number, node in ((0, "display"), (1, "brand"))
+    )
+    # Of yesterday's exposure 2^(-1/7) = 0.906 is left, saturated 0.906 / (1 + 0.35 * 0.906) = 0.688; 1 + 6 * 0.688 is
+    # 5.13, so the rate is 0.1025 instead of 0.02.
+    for rate, count, found in (
+        (0.1025, len(seen), len(seen & searched)),
+        (0.02, len(world.users) - len(seen), len(searched - seen)),
+    ):
+        assert found == pytest.approx(rate * count, abs=4 * math.sqrt(rate * count))
+
+
+def test_the_total_effect_of_a_channel_includes_what_it_leads_to_and_the_direct_effect_does_not():
+    channels = (Channel("display", 7, 0.2), Channel("brand", 2, 0.02, direct=4.0))
+    world = simulate(Scenario(channels, mediations=(("display", "brand", 6.0),)), users=20_000, seed=4)
+    truth = world.truth(direct=True).set_index("node_id")
+    assert truth.loc["display", "direct"] == 0
+    # Display leads to most brand searches, so most of what these cause is lost without it.
+    assert 0.5 < truth.loc["display", "removal"] / truth.loc["brand", "removal"] < 1
+    assert truth.loc["brand", "direct"] == truth.loc["brand", "removal"] > 50
+
+
+def test_direct_effects_hold_intent_and_visits_unchanged_and_include_synergies():
+    channels = (Channel("radio", 7, 0.2, upstream=1.0), Channel("mail", 7, 0.2))
+    truth = simulate(Scenario(channels, follows_intent=True), users=10_000, seed=4).truth(direct=True)
+    assert truth.loc[0, "removal"] > 10
+    assert truth["direct"].tolist() == [0, 0, 0, 0]
+    scenario = Scenario((Channel("a", 7, 0.2), Channel("b", 7, 0.2)), synergies=(("a", "b", 2.0),))
+    truth = simulate(scenario, users=5_000, seed=4).truth(direct=True)
+    assert truth.loc[0, "direct"] == truth.loc[0, "removal"] > 5
+
+
 def test_promotions_raise_conversions_and_the_exposure_to_promoted_channels():
     world = simulate("promotions", users=8_000, seed=1)
     days = SCENARIOS["promotions"].promotions
@@ -253,6 +291,21 @@ def test_invalid_arguments_are_refused(arguments, message):
         (lambda: Scenario((Channel("direct", 1, 0.1),)), "channels"),
         (lambda: Scenario((IDLE,), synergies=(("poster", "postre", 1.0),)), "did you mean 'poster'"),
         (lambda: Scenario((IDLE,), days=0), "days: 0"),
+        (
+            lambda: Scenario((IDLE,), mediations=(("poster", "poster", 1.0),)),
+            "mediations: 'poster' is not allowed as a mediator of 'poster'; allowed: another channel",
+        ),
+        (
+            lambda: Scenario(
+                (IDLE, Channel("radio", 1, 0.1)), follows_intent=True, mediations=(("poster", "radio", 1.0),)
+            ),
+            "mediations: 'radio' is not allowed as a mediator of 'poster'",
+        ),
+        (
+            lambda: Scenario((IDLE, Channel("radio", 1, 0.1)), mediations=(("poster", "radio", -1.0),)),
+            "mediations: -1.0 is not allowed; allowed: an effect of 0 or more",
+        ),
+        (lambda: Scenario((IDLE,), mediations=(("poster", "postre", 1.0),)), "did you mean 'poster'"),
         (lambda: Scenario((IDLE,), saturation=-1), "saturation: -1 is not allowed"),
         (lambda: Scenario((IDLE,), saturates="hyperbole"), "did you mean 'hyperbola'"),
         (lambda: Scenario((IDLE,), adstock="slow"), "adstock: 'slow'"),

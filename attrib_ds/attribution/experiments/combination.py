@@ -65,7 +65,8 @@ def combine_with_experiment(
     An experiment is unbiased but imprecise; a model is precise but may be biased, and the experiment shows
     whether it is. A model that agrees with the experiment is kept almost unchanged. A significant
     disagreement about one node costs it its vote for all: then the experiment decides, drawn towards the
-    common mean of the nodes as far as its noise suggests.
+    common mean of the nodes as far as its noise suggests; or, if the controls have shown that the model's
+    level is wrong, towards its proportions, as far as they explain the experiment better.
 
     Parameters
     ----------
@@ -84,8 +85,8 @@ def combine_with_experiment(
         ignored.
     verdicts : mapping from str to str, optional
         What controls show about models, by label: ``"clear"``, ``"cannot tell"`` (the default for each model)
-        or ``"confounded"``, as in the column ``verdict`` of :func:`incremental_effects`. A model that is
-        confounded has practically no vote.
+        or ``"confounded"``, as in the column ``verdict`` of :func:`incremental_effects`. Of a model that is
+        confounded, practically only the proportions have a vote.
     scaled : sequence of str, optional
         Labels of models of which only the proportions are meaningful, such as rules. Their level comes from
         the experiment, their errors are assumed large, and their prior odds are a tenth. Their verdicts are
@@ -122,7 +123,9 @@ def combine_with_experiment(
     probability 0.1, all estimates are multiplied by a factor between 0.05 and 6, with a lognormal prior; for
     a scaled model always, and ``s`` is 0.8 to 3.2. Without a model, effects are exchangeable: they
     have a normal distribution around a common mean, with an unknown mean and spread, so that a noisy
-    experiment is shrunk as in James and Stein's estimator.
+    experiment is shrunk as in James and Stein's estimator. A confounded model has a wrong level, but nodes
+    with large estimates may still have large effects: with even odds, effects are distributed around its
+    estimates times such a factor, with ``s`` of 0.4, 0.8 or 1.6, instead of around a common mean.
 
     The prior odds of a model against none follow from the verdict on it. They are even, unless a test speaks:
     then they are those of a test that errs as often as its significance level, 39 to 1 if it is clear and 1
@@ -298,6 +301,7 @@ def _combined(
         np.asarray(measured["caused"])[~is_control], np.asarray(measured["error"])[~is_control]
     )
     weighed: dict[str, Hypotheses] = {}
+    proportions: dict[str, Hypotheses] = {}
     frames: dict[str, pd.DataFrame] = {}
     sizes: dict[str, float] = {}
     for label, credited in rows.groupby("model", sort=False):
@@ -313,16 +317,20 @@ def _combined(
             # A credit of exactly 0 means that the model assumed it.
             says = is_control & (modelled != 0.0)
             weighed[str(label)] = weigh_model(*known, evidence, Controls(modelled[says], sampling[says]))
+            if verdicts.get(str(label)) == "confounded":
+                proportions[str(label)] = weigh_proportions(*known, evidence, is_confounded=True)
         sizes[str(label)] = float(np.abs(known[0]).mean())
         frames[str(label)] = _rows(str(label), node_ids, modelled, sampling, measured)
     of_effects = [label for label in weighed if label not in scaled] or list(weighed)
     without = weigh_common_mean(float(np.mean([sizes[label] for label in of_effects])), evidence)
     odds = [_SCALED if label in scaled else _ODDS[verdicts.get(label, UNTESTED.verdict)] for label in weighed]
-    shares = posterior_shares([*weighed.values(), without], [*odds, 1.0])
+    others = [*proportions.values(), without]
+    shares = posterior_shares([*weighed.values(), *others], [*odds, *_evenly(others)])
     parts = []
     for (label, hypotheses), share, prior in zip(weighed.items(), shares, odds, strict=False):
-        own = posterior_shares([hypotheses, without], [prior, 1.0])
-        outcome = combine([hypotheses, without], own, confidence=confidence)
+        own_others = [proportions[label], without] if label in proportions else [without]
+        own = posterior_shares([hypotheses, *own_others], [prior, *_evenly(own_others)])
+        outcome = combine([hypotheses, *own_others], own, confidence=confidence)
         factor = mean_factor(hypotheses)
         level = factor if label in scaled else 1.0
         frame = frames[label]
@@ -333,7 +341,7 @@ def _combined(
             frame.assign(**_outcome(outcome, is_control), disagreement=distance, factor=factor, weight=share)
         )
     if len(parts) > 1:
-        outcome = combine([*weighed.values(), without], shares, confidence=confidence)
+        outcome = combine([*weighed.values(), *others], shares, confidence=confidence)
         frame = _rows(AVERAGED, node_ids, None, None, measured)
         parts.append(
             frame.assign(**_outcome(outcome, is_control), disagreement=np.nan, factor=np.nan, weight=1.0)
@@ -342,6 +350,11 @@ def _combined(
         node_name=lambda frame: frame["node_id"].map(names).astype(TEXT),
         currency=pd.Series(currency, index=range(len(node_ids) * len(parts)), dtype=TEXT),
     )
+
+
+def _evenly(alternatives: Sequence[Hypotheses]) -> list[float]:
+    """Return the odds of alternatives without a vote of a model, which together are 1."""
+    return [1 / len(alternatives)] * len(alternatives)
 
 
 def _numbers(column: pd.Series[Any]) -> NDArray[np.float64]:

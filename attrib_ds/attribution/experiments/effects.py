@@ -28,8 +28,10 @@ from attrib_ds.attribution.experiments.negative_controls import (
 )
 from attrib_ds.attribution.experiments.observed_share import (
     ObservedShare,
+    ObservedShares,
     check_observed_share,
     scale_levels,
+    sum_segments,
 )
 from attrib_ds.attribution.experiments.sensitivity import (
     SENSITIVITY,
@@ -109,10 +111,13 @@ def incremental_effects(
         effects for them, it is confounded, and a warning says so.
     withheld, participants, opportunities, covariates : optional
         A randomised experiment on some of the nodes, see :func:`holdout_effects`.
-    observed_share : float or (float, float), default 1
+    observed_share : float, (float, float) or mapping, default 1
         Share of all users who were observed, above 0 and at most 1, for example of those who consented; or
         the share and its standard error. Numbers of conversions are divided by it, and intervals include its
-        error (see the notes).
+        error (see the notes). By segment, it names a column of the observed users and the share of each of
+        its values, as in ``{"country": {"FR": (0.6, 0.01), "US": 0.9}}``: effects are estimated in each
+        segment, divided by its share and added up. By segment only for :class:`DiscreteHazard`, without an
+        experiment and without ``mediators``.
     by : str or sequence of str, optional
         Effects by period of the conversion (``"day"``, ``"week"``, ``"month"``, ``"quarter"``, ``"semester"``
         or ``"year"``), by a column of the observed users, such as ``"country"``, of up to 100 values, or by
@@ -179,7 +184,8 @@ def incremental_effects(
     InvalidRequest
         If a model is not incremental, a control or mediator is not a node of the paths, the label of a model
         occurs twice, an argument of the experiment is invalid, or ``by`` or ``mediators`` are used with other
-        models than :class:`DiscreteHazard`, or ``by`` with an experiment or with mediators.
+        models than :class:`DiscreteHazard`, or ``by`` with an experiment or with mediators; the same for
+        ``observed_share`` by segment, or if it lacks a segment, or if ``by`` lacks its column.
 
     Notes
     -----
@@ -194,6 +200,13 @@ def incremental_effects(
     then those who were observed stand for all. It is wrong if those who refuse consent buy or are reached
     more or less often than the others, if the conversions of unobserved users are in the paths, or if only
     touchpoints are missing; scaling cannot mend these. Shares of nodes do not change.
+
+    ``observed_share`` by segment is right under a weaker condition: users are missing at random within each
+    segment, so that those who consent in a country stand for all users of that country. Use it if consent
+    differs between segments whose users are reached, or buy, differently: one share for all would give
+    segments with much consent too much weight. The errors of the shares are taken to be independent of each
+    other. Each segment needs conversions of its own, and intervals are wider than with one share. Verdicts
+    and sensitivity are those of the observed users.
 
     **Direct and total effects.** The coefficients of the discrete hazard, and so ``caused``, are direct
     effects: the change of the conversion probability with all other touchpoints unchanged. If a node leads to
@@ -267,9 +280,10 @@ def incremental_effects(
             "nor in models, such as 'linear'",
             field="conventional",
         )
-    _check_hazards(by_label, by=by, mediators=mediators, has_experiment=withheld is not None)
+    _check_hazards(by_label, observed, by=by, mediators=mediators, has_experiment=withheld is not None)
     require_paths(paths)
     cells_by = None if by is None else check_by(paths, by, taken=_COLUMNS)
+    observed.check_segments(paths, cells_by)
     sequences = Sequences.of(paths, folds=GROUPS)
     mediators_of = None if mediators is None else check_mediators(mediators, set(sequences.node_ids))
     credits = attribute(paths, by_label | {rule_label: rule}, confidence=confidence)
@@ -291,7 +305,7 @@ def incremental_effects(
         }
         settings: dict[str, Any] = {
             "controls": named,
-            "observed_share": observed,
+            "observed": observed,
             "confidence": confidence,
         }
         if cells_by is not None:
@@ -301,6 +315,12 @@ def incremental_effects(
         else:
             keys = []
             effects = _with_sensitivity(effects, samples, mediators_of, **settings)
+            if observed.column is not None:
+                cells = Cells.of(paths, sequences, [observed.column])
+                credited = credited_by_cell(rule, cells, sequences)
+                effects = _added_up(
+                    effects, _by_cell(effects, samples, credited, cells, **settings), observed, confidence
+                )
     effects["verdict"] = effects["model"].map({label: test.verdict for label, test in tests.items()})
     effects["verdict"] = effects["verdict"].astype(TEXT)
     for column in ("share", "low", "high"):
@@ -331,14 +351,13 @@ def incremental_effects(
         effects = _with_experiment(effects, credits, measured, controls, verdicts, rule_label, confidence)
         columns += ["experiment", "experiment_low", "experiment_high", "disagreement"]
         columns += ["combined", "combined_low", "combined_high"]
-    if observed != (1.0, 0.0):
+    if observed.column is None or cells_by is not None:
         levels = [("caused", "low", "high")]
         if withheld is not None:
             levels += [(name, f"{name}_low", f"{name}_high") for name in ("experiment", "combined")]
         if mediators is not None:
             levels += [(name, f"{name}_low", f"{name}_high") for name in ("mediated", "total")]
-        effects = scale_levels(effects, observed, levels, confidence=confidence)
-        effects["credited"] /= observed[0]
+        effects = _scaled(effects, observed, levels, confidence)
     effects = effects[columns].reset_index(drop=True)
     effects.attrs["identified"] = _identified(
         by_label,
@@ -383,20 +402,33 @@ def _models_by_label(models: Any) -> dict[str, Model]:
 
 
 def _check_hazards(
-    models: Mapping[str, Model], *, by: object, mediators: object, has_experiment: bool
+    models: Mapping[str, Model],
+    observed: ObservedShares,
+    *,
+    by: object,
+    mediators: object,
+    has_experiment: bool,
 ) -> None:
     """Refuse periods, segments and mediators where they cannot be estimated."""
-    given = {"by": by is not None, "mediators": mediators is not None}
+    given = {
+        "by": by is not None,
+        "mediators": mediators is not None,
+        "observed_share by segment": observed.column is not None,
+    }
     for argument in [name for name in given if given[name]]:
         for label, model in models.items():
             if not isinstance(model, DiscreteHazard):
                 raise InvalidRequest(
                     f"{argument}: not available for {label!r}; allowed: discrete hazards only",
-                    field=argument,
+                    field=argument.split()[0],
                 )
-    if given["by"] and (has_experiment or given["mediators"]):
-        other = "withheld" if has_experiment else "mediators"
-        raise InvalidRequest(f"by: not available together with {other}=; allowed: one of them", field="by")
+    for argument in ("by", "observed_share by segment"):
+        if given[argument] and (has_experiment or given["mediators"]):
+            other = "withheld" if has_experiment else "mediators"
+            raise InvalidRequest(
+                f"{argument}: not available together with {other}=; allowed: one of them",
+                field=argument.split()[0],
+            )
 
 
 def _check_experiment(
@@ -448,7 +480,7 @@ def _with_sensitivity(
     mediators: Mapping[str, Sequence[str]] | None,
     *,
     controls: list[str],
-    observed_share: tuple[float, float],
+    observed: ObservedShares,
     confidence: float,
 ) -> pd.DataFrame:
     """Add the columns of sensitivity, and with mediators those of total effects."""
@@ -462,7 +494,7 @@ def _with_sensitivity(
                 effects[effects["model"] == label],
                 node_ids=sample.node_ids,
                 controls=controls,
-                observed_share=observed_share,
+                observed_share=observed.of_all,
                 confidence=confidence,
             )
         )
@@ -483,23 +515,24 @@ def _by_cell(
     cells: Cells,
     *,
     controls: list[str],
-    observed_share: tuple[float, float],
+    observed: ObservedShares,
     confidence: float,
 ) -> pd.DataFrame:
     """Replace effects of all conversions by those of every cell."""
     parts = []
     for label in dict.fromkeys(effects["model"]):
         if label not in samples:
+            field = "observed_share" if cells.by == [observed.column] else "by"
             raise InvalidRequest(
-                "by: no conversion lies within the observation of its user; allowed: paths with such "
+                f"{field}: no conversion lies within the observation of its user; allowed: paths with such "
                 "conversions",
-                field="by",
+                field=field,
             )
         found = effects_by_cell(
             samples[label],
             cells,
             controls=controls,
-            observed_share=observed_share,
+            observed=observed,
             confidence=confidence,
         )
         found["model"] = pd.Series(label, index=found.index, dtype=TEXT)
@@ -510,6 +543,30 @@ def _by_cell(
     names = effects.drop_duplicates("node_id").set_index("node_id")["node_name"]
     rows["node_name"] = names.reindex(rows["node_id"]).array
     return rows
+
+
+def _scaled(
+    effects: pd.DataFrame, observed: ObservedShares, levels: list[tuple[str, str, str]], confidence: float
+) -> pd.DataFrame:
+    """Scale levels, and the credit of the conventional model, from observed to all users."""
+    shares = observed.of_rows(effects)
+    scaled = scale_levels(effects, shares, levels, confidence=confidence)
+    return scaled.assign(credited=scaled["credited"] / shares[0])
+
+
+def _added_up(
+    effects: pd.DataFrame, by_segment: pd.DataFrame, observed: ObservedShares, confidence: float
+) -> pd.DataFrame:
+    """Replace levels by the sums of those of segments, each divided by its share of users observed."""
+    scaled = _scaled(by_segment, observed, [("caused", "low", "high")], confidence)
+    summed = sum_segments(scaled, ["model", *_KEYS])
+    effects = effects.drop(columns=["credited", "caused", "low", "high"])
+    effects = effects.merge(summed, on=["model", *_KEYS], how="left")
+    place = effects["model"].map({label: place for place, label in enumerate(effects["model"].unique())})
+    order = pd.DataFrame(
+        {"place": place, "is_last": effects["node_id"].isna(), "size": -effects["caused"].round(9)}
+    )
+    return effects.loc[order.sort_values(list(order.columns), kind="stable").index]
 
 
 def _tested(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attrib_ds.attribution.experiments.cells import Cells
+    from attrib_ds.attribution.experiments.observed_share import ObservedShares
     from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
     from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.sequences import Sequences
@@ -30,7 +31,7 @@ def effects_by_cell(
     cells: Cells,
     *,
     controls: Sequence[str],
-    observed_share: tuple[float, float],
+    observed: ObservedShares,
     confidence: float,
 ) -> pd.DataFrame:
     """Estimate the effects of nodes in every cell from the cell's own person-periods.
@@ -44,6 +45,7 @@ def effects_by_cell(
         By cell, then descending ``caused``, the unattributed last: the keys of the cell, ``node_id``,
         ``currency``, ``caused``, ``low``, ``high`` and the columns of sensitivity.
     """
+    segments = cells.keys[observed.column] if observed.column in cells.by else [None] * len(cells.keys)
     of_period, of_event = cells.of_periods(sample), cells.of_event.to_numpy()
     frames = []
     for cell in range(len(cells.keys)):
@@ -59,7 +61,7 @@ def effects_by_cell(
                     rows,
                     node_ids=sample.node_ids,
                     controls=controls,
-                    observed_share=observed_share,
+                    observed_share=observed.of_segment(segments[cell]),
                     confidence=confidence,
                 )
             )

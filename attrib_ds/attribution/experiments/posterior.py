@@ -1,6 +1,7 @@
 """Posterior of each node's effect, given models and an experiment.
 
-A model of effects is about right, or has no vote: then effects vary around a common mean, whatever it says.
+A model of effects is about right, or has no vote: then effects vary around a common mean, whatever it says,
+or around its proportions if its controls have shown that its level is wrong.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _ERRORS: Final = 0.8 * 2.0 ** np.arange(-5.0, 1.0)
 _HALF_CAUCHY: Final = 0.05
 #: Relative errors of a model without a vote, and of proportions; one is as likely as another.
 _WIDE: Final = np.array([0.8, 1.6, 3.2])
+#: Relative errors of the proportions of a model that is confounded; one is as likely as another.
+_CONFOUNDED: Final = np.array([0.4, 0.8, 1.6])
 #: Relative spreads of effects around their common mean; one is as likely as another.
 _SPREADS: Final = np.array([0.4, 0.8, 1.6, 3.2])
 #: Factors between a model's level and the true one: about one in six is outside 1/3 to 3 under the prior.
@@ -124,9 +127,11 @@ def weigh_model(
     return Hypotheses(found.weight + gain, found.factor, found.mean, found.spread)
 
 
-def weigh_proportions(modelled: Numbers, error: Numbers, measured: Measurement) -> Hypotheses:
-    """Weigh levels and errors of a model of which only the proportions are meaningful."""
-    return _weigh_levels(modelled, error, measured, _WIDE)
+def weigh_proportions(
+    modelled: Numbers, error: Numbers, measured: Measurement, *, is_confounded: bool = False
+) -> Hypotheses:
+    """Weigh levels and errors of a model of which only the proportions may be meaningful."""
+    return _weigh_levels(modelled, error, measured, _CONFOUNDED if is_confounded else _WIDE)
 
 
 def weigh_common_mean(typical: float, measured: Measurement) -> Hypotheses:

@@ -15,6 +15,7 @@ from attrib_ds.attribution.experiments.posterior import (
     posterior_shares,
     weigh_common_mean,
     weigh_model,
+    weigh_proportions,
 )
 from attrib_ds.errors import InvalidRequest
 
@@ -86,17 +87,36 @@ def test_a_silent_model_does_not_outvote_the_experiment():
     assert numbers_of(found) == pytest.approx(measured, abs=5.0)
 
 
-def test_a_confounded_model_has_no_vote():
-    """Two models that contradict each other: the combination hardly depends on them, but on the experiment."""
-    measured = effects_of([250.0, 900.0, 400.0, 700.0, 100.0, 600.0], 400.0)
+def test_the_level_of_a_confounded_model_has_no_vote():
+    """The same proportions at five times the level: the experiment decides on the level, 492 on average."""
+    measured = effects_of([250.0, 900.0, 400.0, 700.0, 100.0, 600.0], 200.0)
+    estimates = [
+        numbers_of(combine_with_experiment(credits_of(each), measured, verdicts={"hazard": "confounded"}))
+        for each in (MODELLED, 5 * np.array(MODELLED))
+    ]
+    assert estimates[0] == pytest.approx(estimates[1], rel=0.1)
+    assert np.mean(estimates[1]) == pytest.approx(492.0, abs=50.0)
+
+
+def test_proportions_of_a_confounded_model_that_contradict_the_experiment_have_no_vote():
+    measured = effects_of([250.0, 900.0, 400.0, 700.0, 100.0, 600.0], 100.0)
     estimates = [
         numbers_of(combine_with_experiment(credits_of(each), measured, verdicts={"hazard": "confounded"}))
         for each in (MODELLED, MODELLED[::-1])
     ]
-    assert estimates[0] == pytest.approx(estimates[1], abs=5.0)
-    # Effects are drawn towards their common mean, 492 in the experiment.
-    assert np.ptp(estimates[0]) < 0.8 * 800.0
-    assert np.mean(estimates[0]) == pytest.approx(492.0, abs=100.0)
+    assert estimates[0] == pytest.approx(estimates[1], abs=20.0)
+    assert estimates[0] == pytest.approx(measured["caused"].to_numpy(), abs=60.0)
+
+
+def test_an_uninformative_experiment_leaves_half_a_vote_to_the_proportions_of_a_confounded_model():
+    effects = effects_of([0.0] * 6, 1e7)
+    found = combine_with_experiment(credits_of(MODELLED), effects, verdicts={"hazard": "confounded"})
+    # The model at its level has odds of 1 to 1,000; its proportions and a common mean share the rest evenly,
+    # with the same prior of levels.
+    grid = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
+    level = (grid * norm.pdf(np.log(grid))).sum() / norm.pdf(np.log(grid)).sum()
+    expected = level * (np.array(MODELLED) + np.mean(MODELLED)) / 2
+    assert numbers_of(found) == pytest.approx(expected, rel=2e-3)
 
 
 def test_a_model_that_agrees_is_kept_and_its_interval_is_far_narrower():
@@ -251,6 +271,10 @@ def _wrong_by_all(random, truth):
     return truth + random.normal(0, truth.mean(), 6)
 
 
+def _four_times_too_high(random, truth):
+    return 4 * (truth + random.normal(0, 0.7 * truth.mean(), 6))
+
+
 def _silent(random, truth):
     return np.zeros(6)
 
@@ -270,6 +294,7 @@ def _blind_to_harm(random, truth):
         (_wrong_by_half, "cannot tell", False),
         (_wrong_by_all, "cannot tell", False),
         (_wrong_by_all, "confounded", False),
+        (_four_times_too_high, "confounded", False),
         (_silent, "cannot tell", False),
         (_blind_to_harm, "cannot tell", True),
     ],
@@ -294,7 +319,11 @@ def test_a_combination_is_not_worse_than_its_better_ingredient(model, verdict, h
             weigh_model(modelled, sampling, experiment, Controls(controls, sampling[: len(controls)])),
             weigh_common_mean(np.abs(modelled).mean(), experiment),
         ]
-        shares = posterior_shares(alternatives, [_ODDS[verdict], 1.0])
+        odds = [_ODDS[verdict], 1.0]
+        if verdict == "confounded":
+            alternatives.append(weigh_proportions(modelled, sampling, experiment, is_confounded=True))
+            odds = [_ODDS[verdict], 0.5, 0.5]
+        shares = posterior_shares(alternatives, odds)
         combined = combine(alternatives, shares, confidence=0.95).effect
         errors.append(
             [np.abs(_shares(each) - _shares(truth)).mean() for each in (measured, modelled, combined)]

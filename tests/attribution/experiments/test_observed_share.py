@@ -4,8 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, incremental_effects, simulate
-from attrib_ds.attribution.experiments.observed_share import check_observed_share, scale_levels
+from attrib_ds import Channel, Paths, Scenario, incremental_effects, simulate
+from attrib_ds.attribution.experiments.observed_share import (
+    check_observed_share,
+    scale_levels,
+    sum_segments,
+)
 from attrib_ds.errors import InvalidRequest
 
 LEVELS = [("caused", "low", "high")]
@@ -33,11 +37,122 @@ def test_the_error_of_the_share_widens_the_interval():
 
 
 @pytest.mark.parametrize(
-    "given", [0, 1.1, -0.5, True, "0.7", (0.7,), (0.7, -0.1), (0.7, 0.8), float("nan"), None]
+    "given",
+    [
+        *(0, 1.1, -0.5, True, "0.7", (0.7,), (0.7, -0.1), (0.7, 0.8), float("nan"), None),
+        *({}, {"country": 0.7}, {"country": {}}, {"country": {"FR": 0}}, {1: {"FR": 0.5}}),
+        {"country": {"FR": 0.5}, "trait": {True: 0.5}},
+    ],
 )
 def test_what_is_no_share_is_refused(given):
     with pytest.raises(InvalidRequest, match="observed_share: .* is not allowed"):
         check_observed_share(given)
+
+
+def test_segments_are_scaled_by_their_own_shares_and_added_up():
+    """Checked by hand: segment A with a share of 0.5 (standard error 0.02), segment B with 0.8."""
+    shares = check_observed_share({"country": {"A": (0.5, 0.02), "B": 0.8}})
+    reach = 1.959964
+    rows = pd.DataFrame(
+        {
+            "node_id": ["radio", "radio", None],
+            "country": ["A", "B", "A"],
+            "caused": [50.0, 40.0, 5.0],
+            "low": [50 - 3 * reach, 40 - 4 * reach, 5.0],
+            "high": [50 + 3 * reach, 40 + 4 * reach, 5.0],
+            "credited": [20.0, 16.0, 1.0],
+        }
+    )
+    share, error = shares.of_rows(rows)
+    assert (share.tolist(), error.tolist()) == ([0.5, 0.8, 0.5], [0.02, 0.0, 0.02])
+    scaled = scale_levels(rows, (share, error), LEVELS, confidence=0.95)
+    assert scaled["caused"].tolist() == pytest.approx([100, 50, 10])
+    found = sum_segments(scaled.assign(credited=rows["credited"] / share), ["node_id"])
+    radio, other = found.to_dict("records")
+    assert (radio["caused"], radio["credited"], other["credited"]) == pytest.approx((150, 60, 2))
+    # Variances: (3 / 0.5)^2 + (50 * 0.02 / 0.25)^2 = 52 in A, (4 / 0.8)^2 = 25 in B.
+    assert radio["high"] - 150 == pytest.approx(reach * np.sqrt(52 + 25))
+    assert 150 - radio["low"] == pytest.approx(reach * np.sqrt(52 + 25))
+
+
+@pytest.fixture(scope="module")
+def paths():
+    world = simulate("random", users=600, seed=1)
+    return Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+
+
+BY_TRAIT = {"trait": {True: 0.5, False: (0.8, 0.02)}}
+
+
+@pytest.mark.slow
+def test_effects_by_segment_are_divided_by_its_share(paths):
+    plain, scaled = (incremental_effects(paths, by="trait", observed_share=share) for share in (1, BY_TRAIT))
+    share = np.where(plain["trait"], 0.5, 0.8)
+    for column in ("credited", "caused"):
+        assert (scaled[column] * share).tolist() == pytest.approx(plain[column].tolist())
+    of_trait = plain["trait"].to_numpy(dtype=bool)
+    assert (scaled["low"] * share)[of_trait].tolist() == pytest.approx(plain["low"][of_trait].tolist())
+    assert (scaled["high"] - scaled["low"] > (plain["high"] - plain["low"]) / share)[~of_trait].all()
+    # Without by=, they are added up, and their errors are independent.
+    total = incremental_effects(paths, observed_share=BY_TRAIT).set_index("node_id")
+    summed = scaled.groupby("node_id", dropna=False)[["credited", "caused"]].sum()
+    for column in ("credited", "caused"):
+        assert total[column].to_dict() == pytest.approx(summed[column].to_dict(), nan_ok=True)
+    squares = ((scaled["high"] - scaled["caused"]) ** 2).groupby(scaled["node_id"], dropna=False).sum()
+    reach = total["high"] - total["caused"]
+    assert (reach**2).to_dict() == pytest.approx(squares.to_dict(), nan_ok=True)
+    assert total.index[-1] is pd.NA or pd.isna(total.index[-1])
+    assert total["caused"].iloc[:-1].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"observed_share": {"train": {True: 0.5}}}, "observed_share: 'train' is not .*did you mean 'trait'"),
+        ({"observed_share": {"trait": {True: 0.5}}}, "no share is given for trait False; allowed: one share"),
+        (
+            {"observed_share": {"trait": {True: 0.5, False: 0.5, "x": 0.1}}},
+            "observed_share: no user has trait 'x'",
+        ),
+        ({"observed_share": BY_TRAIT, "by": "month"}, r"by: \['month'\] is not allowed with observed_share="),
+        (
+            {"observed_share": BY_TRAIT, "models": "latent_intent"},
+            "observed_share by segment: not available for 'latent_intent'",
+        ),
+        (
+            {"observed_share": BY_TRAIT, "mediators": {"display": ["email"]}},
+            "observed_share by segment: not available together with mediators=",
+        ),
+    ],
+)
+def test_shares_by_segment_that_cannot_be_used_are_refused(paths, arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
+        incremental_effects(paths, **arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_with_consent_that_differs_by_segment_its_shares_give_the_level_of_all():
+    """Users with the trait, who get most e-mails and buy more, consent in 3 of 10 cases, others in 9 of 10."""
+    channel = Channel("email", 4, 0.05, "subscribers", direct=1.5)
+    world = simulate(Scenario((channel,), follows_intent=True), users=150_000, seed=5)
+    has_trait = world.users["trait"].to_numpy(dtype=bool)
+    kept = world.users[np.random.default_rng(3).random(len(has_trait)) < np.where(has_trait, 0.3, 0.9)]
+    frames = [
+        frame[frame["user_id"].isin(kept["user_id"])] for frame in (world.touchpoints, world.conversions)
+    ]
+    observed = Paths.from_frames(*frames, users=kept)
+    caused = world.truth().set_index("node_id").loc["email", "removal"]
+    credited = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    whole = incremental_effects(credited).set_index("node_id").loc["email"]
+    one, by_segment = (
+        incremental_effects(observed, observed_share=share).set_index("node_id").loc["email"]
+        for share in (len(kept) / len(world.users), {"trait": {True: 0.3, False: 0.9}})
+    )
+    assert by_segment["credited"] / whole["credited"] == pytest.approx(1, abs=0.05)
+    assert one["credited"] / whole["credited"] < 0.85
+    assert one["high"] < caused
+    assert by_segment["low"] < caused < by_segment["high"]
 
 
 @pytest.mark.slow
