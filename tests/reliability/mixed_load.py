@@ -3,8 +3,9 @@
     PYTHONPATH=tests python -m reliability.mixed_load --clients 200 --seconds 600     # overload
     PYTHONPATH=tests python -m reliability.mixed_load --clients 8 --seconds 3600      # mixed load
 
-Under overload, a server refuses with 503 or 429 and ``Retry-After``, or stops a read at its deadline, stays alive for ``/health/live``, and needs no more
-memory than its limits. Under a load that it bears, memory and descriptors do not grow.
+Under overload, a server refuses with 503 or 429 and ``Retry-After``, or stops a read at its deadline, stays alive for
+``/health/live``, and needs no more memory than its limits. Under a load that it bears, memory and descriptors do not
+grow.
 """
 
 from __future__ import annotations
