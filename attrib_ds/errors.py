@@ -138,7 +138,8 @@ class InvalidRequest(AttribError, ValueError):
         """Return the error of a value that is none of ``allowed``, naming the closest one."""
         options = sorted(set(allowed))
         shown = ", ".join(options[:40]) + (f", … ({len(options)} in all)" if len(options) > 40 else "")
-        return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; allowed: {shown}", field=field)
+        allowed = f"allowed: {shown}" if options else "there is none to choose from yet"
+        return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; {allowed}", field=field)
 
 
 class Unauthorized(AttribError):

@@ -64,6 +64,9 @@ def test_a_choice_names_what_came_what_is_allowed_and_the_closest():
     assert str(error) == "level: 'Campain' is not allowed (did you mean 'campaign'?); allowed: ad, campaign"
     assert error.field == "level"
     assert str(errors.InvalidRequest.choice("level", 3, ["ad"])) == "level: 3 is not allowed; allowed: ad"
+    assert str(errors.InvalidRequest.choice("state", "won", [])) == (
+        "state: 'won' is not allowed; there is none to choose from yet"
+    )
 
 
 def test_what_was_reached_travels_with_an_error():

@@ -19,7 +19,7 @@ from attrib_ds.attribution.paths.path_inputs import MILESTONE, STATE, anchored, 
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.tree import ancestors_at, lazy, nearest_of, replaced
 from attrib_ds.attribution.paths.windows import Window
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.filters import Predicate
 from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.records.frames import to_pandas
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _LONGEST = timedelta(days=365)
 _SHORTEST = timedelta(days=1)
+_NO_EVENTS = "the project has no events yet"
 #: Types of interactions, whether or not the project has any.
 _TYPES = ("session", "offline")
 
@@ -291,7 +292,13 @@ def _event_types(tables: Tables, event_type: str | Sequence[str]) -> list[str]:
         raise InvalidRequest.choice("event_type", event_type, existing)
     for reference in event_types:
         if reference not in existing:
-            raise InvalidRequest.choice("event_type", reference, existing)
+            # It may be declared: the tables only tell which types have events.
+            with_events = f"types with events: {', '.join(sorted(existing))}" if existing else _NO_EVENTS
+            raise InvalidRequest(
+                f"event_type: there are no events of the type {reference!r}{closest(reference, existing)}; "
+                f"{with_events}",
+                field="event_type",
+            )
     return list(dict.fromkeys(event_types))
 
 

@@ -17,7 +17,8 @@ from attrib_ds.contract.violations import translate
 _LONGEST_URL: Final = 4_096
 #: Longest time from the page view until it is sent, such as that of a computer that slept meanwhile.
 _LONGEST_DELAY: Final = timedelta(days=7)
-_MINUTES_OF_DAY: Final = 1_440
+#: Largest offset of a time zone, in minutes.
+MINUTES_OF_DAY: Final = 1_440
 
 HitId: TypeAlias = Annotated[
     str,
@@ -43,8 +44,8 @@ HitType: TypeAlias = Annotated[
 Minutes: TypeAlias = Annotated[
     int,
     whole(
-        lowest=-_MINUTES_OF_DAY,
-        highest=_MINUTES_OF_DAY,
+        lowest=-MINUTES_OF_DAY,
+        highest=MINUTES_OF_DAY,
         expected="a whole number of minutes, as of Date.getTimezoneOffset()",
     ),
 ]

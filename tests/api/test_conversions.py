@@ -180,7 +180,10 @@ def test_mixed_currencies_stay_apart(shop):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"event_type": "ordre"}, "event_type: 'ordre' is not allowed.*did you mean 'order'"),
+        (
+            {"event_type": "ordre"},
+            "event_type: there are no events of the type 'ordre' .did you mean 'order'",
+        ),
         ({"statistic": "turnovr"}, "statistic: 'turnovr' is not allowed.*did you mean 'turnover'"),
         ({"state": "confirmd"}, "state: 'confirmd' is not allowed.*did you mean 'confirmed'"),
         ({"milestones": {"lead": "won"}}, "state: 'won' is not allowed"),
@@ -203,3 +206,22 @@ def test_a_project_without_events_says_so():
         pytest.raises(errors.InvalidRequest, match="event_type"),
     ):
         conversion_paths(empty, event_type="order")
+
+
+def test_a_declared_type_without_events_is_named_as_such():
+    import attrib_ds as at
+
+    with at.connect("new-shop", path=":memory:") as project:
+        for reference in ("order", "refund"):
+            at.create_event_type(project, reference, name=reference)
+        with pytest.raises(errors.InvalidRequest) as raised:
+            conversion_paths(project, event_type="order")
+        assert raised.value.message == (
+            "event_type: there are no events of the type 'order'; the project has no events yet"
+        )
+        at.send_events(project, pd.DataFrame({"nonce": ["r-1"]}), event_type="refund")
+        with pytest.raises(errors.InvalidRequest) as raised:
+            conversion_paths(project, event_type="order")
+        assert raised.value.message == (
+            "event_type: there are no events of the type 'order'; types with events: refund"
+        )

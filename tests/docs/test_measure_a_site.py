@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from support.http_caller import Caller
 from support.website import CHROMIUM, site
 
 import attrib_ds as at
@@ -110,6 +111,10 @@ def test_the_page_leads_from_a_campaign_link_to_its_credit(tmp_path, monkeypatch
                 page.evaluate("attrib.consent(true)")
                 with page.expect_response("**/c"):
                     page.goto(f"{shop_url}/boots")
+                # Somebody who counts orders sends the next number first.
+                taken = {"projectId": "my-shop", "eventType": "order", "nonce": "order-1001", "data": {}}
+                forged = Caller(f"http://127.0.0.1:{port}")("POST", "/api/v1/events", taken, Origin=shop_url)
+                assert forged.status == 200
                 with page.expect_response("**/events") as accepted:
                     page.goto(f"{shop_url}/thanks")
                 assert accepted.value.status == 200

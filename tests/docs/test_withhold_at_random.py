@@ -1,32 +1,67 @@
-"""The page on withholding at random says what is so."""
+"""The page on withholding at random leads from "Measure a site" to an effect."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from support.http_caller import Caller
 
 import attrib_ds as at
-from attrib_ds.contract.opportunities import OPPORTUNITY
+from attrib_ds.commands.cli import main
+from attrib_ds.service.http.server import running
+from attrib_ds.service.http.server_options import ServerOptions
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "withhold-at-random.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
+PAGE = (DOCS / "withhold-at-random.md").read_text(encoding="utf-8")
+MEASURE = (DOCS / "measure-a-site.md").read_text(encoding="utf-8")
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
+SERVER = "https://stats.shop.example"
+
+
+def blocks(page):
+    return re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
 
 
 @pytest.mark.slow
-def test_the_blocks_run_from_the_draw_to_the_effect():
-    *blocks, last = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+def test_the_page_leads_from_a_measured_site_to_the_effect(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "home"
+    monkeypatch.setenv("ATTRIB_DS_HOME", str(home))
+    *commands, _serve = re.findall(r"^\$ (.+)$", MEASURE, flags=re.MULTILINE)
+    create_key = re.search(r"`(attrib-ds keys create .+?)`", MEASURE)[1]
+    for command in [*commands, create_key, *re.findall(r"^\$ (.+)$", PAGE, flags=re.MULTILINE)]:
+        assert main(shlex.split(command)[1:]) == 0
     names = {}
-    for block in blocks:
-        exec(block, names)
-    with names["shop"] as shop:
-        trackers = [f"t-{number}" for number in range(300)]
-        drawn = at.experiments.assign(shop, trackers, holdout="banner", column="tracker_id")
-        for number, row in enumerate(drawn.to_dict("records")):
-            data = {"holdout": "banner", "node": row["node_id"], "withheld": row["withheld"]}
-            sent = {"data": data, "tracker_id": row["tracker_id"]}
-            shop.send("create_event_sync", event_type=OPPORTUNITY, nonce=f"s-{number}", **sent)
-            if number % 3 == 0:
-                sent["data"] = {}
-                shop.send("create_event_sync", event_type="order", nonce=f"o-{number}", **sent)
-        exec(last, names)
-    assert names["effects"]["users"].tolist() == [300]
-    assert names["effects"]["withheld"].tolist() == [drawn["withheld"].sum()]
+    with running(home, options=ServerOptions(rate_limits=None)) as url:
+        exec(blocks(MEASURE)[0].replace(SERVER, url), names)
+        *earlier, last = (block.replace(SERVER, url) for block in blocks(PAGE))
+        for block in earlier:
+            exec(block, names)
+        with names["shop"] as shop:
+            # This is why the page creates it before the server starts.
+            with pytest.raises(at.errors.NotSupported):
+                at.admin.create_integration(shop, "other-site", name="Other site")
+            trackers = [f"t-{number}" for number in range(300)]
+            drawn = at.experiments.assign(shop, trackers, holdout="banner", column="tracker_id")
+            call = Caller(url)
+            shown = [answer(call, number, tracker) for number, tracker in enumerate(trackers)]
+            assert shown == (~drawn["withheld"]).tolist()
+            exec(last, names)
+    effects = names["effects"]
+    assert effects["users"].tolist() == [300]
+    assert effects["withheld"].tolist() == [drawn["withheld"].sum()]
+
+
+def answer(call, number, tracker):
+    """Ask whether to show the banner to a visitor; every third one orders."""
+    sent = {"projectId": "my-shop", "trackerId": tracker}
+    headers = {"Origin": "https://shop.example", "User_Agent": FIREFOX}
+    asked = {**sent, "holdout": "banner", "opportunityId": f"00000000-0000-4000-8000-{number:012}"}
+    reply = call("POST", "/show", json.dumps(asked), **headers)
+    assert reply.status == 200, reply.content
+    if number % 3 == 0:
+        order = {**sent, "eventType": "order", "nonce": f"o-{number}", "data": {"total": 10}}
+        assert call("POST", "/api/v1/events", order, **headers).status == 200
+    return reply.json()["show"]

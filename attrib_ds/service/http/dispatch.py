@@ -18,7 +18,7 @@ from attrib_ds.service.http.event_batches import create_events
 from attrib_ds.service.http.rate_limits import Claim
 from attrib_ds.service.http.reads import READS
 from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES, SQL_SCOPE
-from attrib_ds.service.http.senders import check_sender
+from attrib_ds.service.http.senders import check_event_types, check_sender
 from attrib_ds.service.http.single_events import ONE_EVENT, SingleEvents
 from attrib_ds.service.http.trashed_fields import wants_text, with_names_of_client, with_text_fields
 from attrib_ds.service.store.ids import new_uuid
@@ -165,6 +165,8 @@ class Dispatcher:
         if operation.name in EVENT_OPERATIONS:
             for project_id in _project_ids(arguments):
                 self._check_grant(access, project_id)
+            if access is None:
+                check_event_types(_events(arguments))
         # Reading an attribute that a request lacks is slow.
         if vars(arguments).get("sqlQuery") is not None:
             self._check_scope(access, SQL_SCOPE)
@@ -199,8 +201,8 @@ class Dispatcher:
         if self._limits is None:
             return []
         if operation.name in EVENT_OPERATIONS:
-            events = arguments.events if isinstance(arguments, CreateEvents) else (arguments,)
-            return self._take(_event_claims(self._limits, events, access, self._address(request)))
+            claims = _event_claims(self._limits, _events(arguments), access, self._address(request))
+            return self._take(claims)
         if operation.name in rate_limits.HEAVY_UNLIMITED and arguments.limit is None and access is not None:
             caller = f"{access.client_id} {arguments.projectId}"
             return self._take([Claim(self._limits.requests, caller, 0), Claim(self._limits.heavy, caller)])
@@ -355,6 +357,11 @@ def _read_body(
 ) -> Any:
     body = bodies.parse(content, is_array=bool(operation.body))
     return from_wire(operation, path=path, query=query, body=body)
+
+
+def _events(arguments: Any) -> tuple[Any, ...]:
+    """Return the events of a request, with invalid items of a batch."""
+    return arguments.events if isinstance(arguments, CreateEvents) else (arguments,)
 
 
 def _project_ids(arguments: Any) -> list[str]:

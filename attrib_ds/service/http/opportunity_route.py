@@ -97,10 +97,12 @@ class OpportunityRoute:
 
 
 def _event(opportunity: CollectOpportunity, holdout: Holdout, *, is_withheld: bool) -> CreateEvent:
+    # With everything that the page chooses: an id that others used keeps no opportunity out of the log.
+    nonce = f"opportunity:{opportunity.opportunityId.lower()}:{holdout.name}:{opportunity.trackerId}"
     return CreateEvent(
         projectId=opportunity.projectId,
         eventType=OPPORTUNITY,
-        nonce=f"opportunity:{opportunity.opportunityId.lower()}",
+        nonce=nonce,
         data={"holdout": holdout.name, "node": holdout.node_id, "withheld": is_withheld},
         trackerId=opportunity.trackerId,
     )

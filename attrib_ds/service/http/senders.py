@@ -5,9 +5,13 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
+from attrib_ds.contract.events import CreateEvent
+from attrib_ds.contract.opportunities import OPPORTUNITY
 from attrib_ds.service.http.error_responses import HttpError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.datastructures import Headers
 
     from attrib_ds.service.store.settings import ProjectSettings
@@ -21,6 +25,16 @@ def check_sender(headers: Headers, settings: ProjectSettings) -> None:
         raise HttpError(401, "the header X-Ingest-Key has none of the ingest keys of this project")
     if settings.allowed_origins and headers.get("origin") not in settings.allowed_origins:
         raise HttpError(403, "events of this project are not accepted from this origin")
+
+
+def check_event_types(events: Iterable[object]) -> None:
+    """Raise 403 if there are opportunities: results of experiments rest on what the service itself logged."""
+    if any(isinstance(event, CreateEvent) and event.eventType == OPPORTUNITY for event in events):
+        raise HttpError(
+            403,
+            f"the event type {OPPORTUNITY!r} is reserved: the service logs opportunities itself; sending "
+            "them needs a token",
+        )
 
 
 def check_page(headers: Headers, settings: ProjectSettings, *, ingest_key: str) -> None:

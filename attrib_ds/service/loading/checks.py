@@ -93,6 +93,11 @@ class Checks:
                 )
             self.rule(f"{original(column)} IS NOT NULL", f"{labelled_value(column)} || ' is not an object'")
 
+    def not_later(self, name: str, now: str) -> None:
+        """Refuse instants of a column that are more than a day after SQL ``now``, as for events (G-134)."""
+        reason = f"{labelled_value(name)} || ' is more than 24 hours in the future'"
+        self.rule(f"{quoted(name)} > {now} + INTERVAL 24 HOUR", reason)
+
     def rule(self, broken: str, reason: str) -> None:
         """Add a rule: rows for which the SQL ``broken`` is true violate it; ``reason`` is SQL text."""
         self._rules.append((broken, reason))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from attrib_ds import schema
+from attrib_ds.contract.hits import MINUTES_OF_DAY
 from attrib_ds.records.sources import Source, quoted
 from attrib_ds.service.loading.batch import Batch, Project, ValidRows
 from attrib_ds.service.loading.checks import Checks, quote_text
@@ -44,7 +45,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
     checks.word("id", pattern=UUID, form="a UUID", lower=True, default="CAST(uuidv7() AS VARCHAR)")
     checks.word("sessionId", pattern=HEX_ID, form="24 lower-case hexadecimal digits", required=True)
     checks.instant("serverDate", required=True, recent=True)
-    checks.number("timezoneOffset")
+    checks.number("timezoneOffset", low=-MINUTES_OF_DAY, high=MINUTES_OF_DAY)
     checks.flag("isBot", default="false")
     checks.number("geo.latitude", low=-90, high=90)
     checks.number("geo.longitude", low=-180, high=180)

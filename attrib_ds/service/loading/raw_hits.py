@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds import schema
+from attrib_ds.contract.hits import MINUTES_OF_DAY
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.page_urls import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
@@ -76,6 +77,7 @@ def check(
     )
     checks.word("hitId", pattern=UUID, form="a UUID", lower=True)
     checks.instant("date", required=True, recent=True)
+    checks.not_later("date", project.now)
     checks.word("pageUrl", required=True)
     checks.rule(
         f"NOT regexp_matches({quoted('pageUrl')}, {literal(_SCHEMES)})",
@@ -85,7 +87,7 @@ def check(
     # An empty text is that of a request without a user agent.
     checks.text("userAgent")
     checks.word("hitType", default="'pageview'", always=True)
-    checks.number("timezoneOffset")
+    checks.number("timezoneOffset", low=-MINUTES_OF_DAY, high=MINUTES_OF_DAY)
     checks.flag("isBot", default="false")
     checks.number("geo.latitude", low=-90, high=90)
     checks.number("geo.longitude", low=-180, high=180)

@@ -258,7 +258,8 @@ def test_hits_of_erased_people_do_not_return(memory_store, rows, mode):
     load(memory_store, hit(1, 0))
     ((user,),) = rows("SELECT userId FROM interactions")
     send(service, "delete_user", id=user, mode=mode)
-    _, rejected = load_records(memory_store, "hits", table(hit(2, 5), hit(3, 5, date="2099-01-01T00:00:00Z")))
+    later = datetime.now(UTC) + timedelta(hours=1)
+    _, rejected = load_records(memory_store, "hits", table(hit(2, 5), hit(3, 5, date=later.isoformat())))
     assert reasons(rejected) == {0: "trackerId: belongs to a person who was erased after this date"}
     assert rows("SELECT trackerId FROM hits WHERE trackerId IS NOT NULL") == [("t",)]
     others = rows(f"SELECT count(*) FROM interactions WHERE userId <> '{user}'")

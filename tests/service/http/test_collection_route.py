@@ -246,6 +246,19 @@ REFUSED = {
 }
 
 
+def test_g200_the_order_of_a_browser_with_the_signal_stays_with_its_visit(home):
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        at.create_event_type(shop, "order", name="Order")
+    order = {"projectId": "shop", "eventType": "order", "nonce": "n-1", "trackerId": "t-1", "data": {}}
+    with serving(home) as url:
+        post = posting(url)
+        # As the script sends both: its id is in memory and ends with the page.
+        assert post(hit(isPersistent=False), Sec_GPC="1").status == 202
+        assert post(order, path="/api/v1/events", Sec_GPC="1").status == 200
+    ((user,),) = rows(home, "SELECT userId FROM interactions")
+    assert rows(home, "SELECT userId FROM events") == [(user,)]
+
+
 def test_an_invalid_hit_is_refused_with_its_reason_and_stores_nothing(home):
     with serving(home) as url:
         post = posting(url)

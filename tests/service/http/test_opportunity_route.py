@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
-from support.http_caller import Caller
+from support.http_caller import Caller, token_of
 
 import attrib_ds as at
 from attrib_ds.service.accounts.administration import create_key
@@ -236,3 +236,47 @@ def test_the_effect_of_a_placement_is_that_of_the_simulation(home, lift):
     truth = orders_with.sum() - orders_without.sum()
     assert row["low"] < truth < row["high"]
     assert (row["low"] > 0) == (lift > 0)
+
+
+@pytest.mark.parametrize("path", ["/events", "/events/sync", "/events/batch", "/events/validate"])
+def test_clients_without_a_token_cannot_write_the_log(home, path):
+    data = {"holdout": "banner", "node": "autumn", "withheld": False}
+    forged = {"projectId": "shop", "eventType": "holdout-opportunity", "trackerId": "t-1", "data": data}
+    ordinary = {**forged, "eventType": "order", "nonce": "n-0"}
+    key = create_key(home, home / "key.json", projects=["shop"])
+    with serving(home) as url:
+        # The second one finds the settings in memory, and takes no thread.
+        for number in range(2):
+            event = {**forged, "nonce": f"n-{number + 1}", "eventDate": "2020-01-01T00:00:00Z"}
+            body = [ordinary, event] if path == "/events/batch" else event
+            reply = Caller(url)("POST", f"/api/v1{path}", body)
+            assert reply.status == 403
+            assert reply.json()["message"] == (
+                "the event type 'holdout-opportunity' is reserved: the service logs opportunities itself; "
+                "sending them needs a token"
+            )
+        accepted = Caller(url, token_of(url, key))("POST", f"/api/v1{path}", body)
+        assert accepted.status == 200
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        nodes = at.experiments.list_opportunities(shop, holdout="banner")["node_id"].tolist()
+    assert nodes == ([] if path == "/events/validate" else ["autumn"])
+
+
+def test_an_id_that_was_used_before_does_not_keep_another_opportunity_out_of_the_log(home):
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        at.experiments.create_holdout(shop, "popup", node_id="spring", share=0.5)
+    longest = "t" * 128
+    with serving(home) as url:
+        ask = asking(url)
+        for tracker in ("t-1", "t-2", longest):
+            for holdout in ("banner", "popup"):
+                # Twice, as after a broken connection.
+                for _ in range(2):
+                    asked = opportunity(1, trackerId=tracker, holdout=holdout)
+                    assert ask(asked).status == 200
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        for holdout in ("banner", "popup"):
+            log = at.experiments.list_opportunities(shop, holdout=holdout)
+            assert (len(log), log["user_id"].nunique()) == (3, 3)
+            drawn = at.experiments.assign(shop, ["t-1", "t-2", longest], holdout=holdout)
+            assert log["withheld"].tolist() == drawn["withheld"].tolist()

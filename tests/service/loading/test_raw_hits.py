@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from support.address_databases import IN_PARIS, OF_ORANGE, write_asn, write_geo
 from support.service_records import hex_id, reasons, table, uuid
@@ -73,3 +75,26 @@ def test_records_without_addresses_are_refused(memory_store, databases):
         load_records(memory_store, "interactions", visits, **databases)
     with pytest.raises(InvalidRequest, match=r"geo: .* does not exist"):
         load_records(memory_store, "hits", table(hit(1)), geo="no.mmdb")
+
+
+def test_times_and_offsets_have_the_limits_of_collected_hits(memory_store):
+    hits = table(
+        hit(1, date="2099-01-01T00:00:00Z", timezoneOffset=0),
+        hit(2, timezoneOffset=99_999),
+        hit(3, timezoneOffset=-1_441),
+        hit(4, timezoneOffset=1_440),
+        hit(5, timezoneOffset=-1_440),
+    )
+    counts, rejected = load_records(memory_store, "hits", hits.drop_columns("ip"))
+    assert counts["hits"] == 2
+    assert reasons(rejected) == {
+        0: "date: '2099-01-01T00:00:00Z' is more than 24 hours in the future",
+        1: "timezoneOffset: '99999' is not from -1440 to 1440",
+        2: "timezoneOffset: '-1441' is not from -1440 to 1440",
+    }
+
+
+def test_clocks_that_are_a_little_fast_are_no_reason_to_lose_hits(memory_store):
+    now = datetime.now(UTC)
+    hits = table(*(hit(hours, date=(now + timedelta(hours=hours)).isoformat()) for hours in (23, 25)))
+    assert list(reasons(load_records(memory_store, "hits", hits)[1])) == [1]

@@ -4,8 +4,12 @@ interface Attrib {
   trackerId(): string;
   /** Give consent to keep the tracker id in a cookie, or withdraw it, which removes the cookie. */
   consent(granted: boolean): void;
-  /** Send an event of this browser; returns its nonce. */
-  event(type: string, data?: Record<string, unknown>, options?: { nonce?: string; date?: string }): string;
+  /** Send an event of this browser; returns its nonce, or undefined if it cannot be sent as JSON. */
+  event(
+    type: string,
+    data?: Record<string, unknown>,
+    options?: { nonce?: string; date?: string },
+  ): string | undefined;
   /** Whether to show the placement of a holdout; logs the opportunity. Waits for a consent banner, as page views do;
    * true if the service then does not answer within a second. */
   show(holdout: string, callback?: (isShown: boolean) => void): Promise<boolean>;

@@ -265,8 +265,9 @@
       safely(() => (granted ? grant() : deny(true)));
       safely(release);
     },
-    event: (type, data = {}, { nonce = newId(), date } = {}) => {
+    event: (type, data = {}, options = {}) =>
       safely(() => {
+        const { nonce = newId(), date } = options;
         // A copy: the page may change its data while the event waits.
         const copy = JSON.parse(JSON.stringify({ projectId: project, eventType: type, nonce, data, eventDate: date }));
         const headers = key ? { "X-Ingest-Key": key } : undefined;
@@ -274,9 +275,8 @@
           const body = JSON.stringify({ ...copy, trackerId: id });
           send({ url: base + "api/v1/events", body: () => body, headers, attempts: 0 });
         });
-      });
-      return nonce;
-    },
+        return nonce;
+      }),
     show: async (holdout, callback) => {
       let isShown = true;
       try {
@@ -296,7 +296,7 @@
       return isShown;
     },
     push: (...calls) => {
-      for (const [name, ...values] of calls) safely(() => /** @type {any} */ (attrib)[name](...values));
+      for (const call of calls) safely(() => /** @type {any} */ (attrib)[call[0]](...call.slice(1)));
     },
   };
   const early = window.attrib;

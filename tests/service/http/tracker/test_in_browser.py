@@ -370,6 +370,31 @@ def test_calls_wait_until_a_page_is_shown_that_was_rendered_before(page, script)
     assert len({body["trackerId"] for _, body in recorder.sent}) == 1
 
 
+@pytest.mark.parametrize(
+    "call",
+    ["null", "undefined", "1", "[]", "['event', 'order', {total: 10n}]", "['event', 'order', {}, null]"],
+)
+def test_a_call_that_cannot_be_made_leaves_the_page_and_other_calls_alone(page, script, call):
+    recorder = Recorder(script)
+    with site(recorder) as url:
+        page.goto(url)
+        page.wait_for_function("window.attrib")
+        page.evaluate(f"attrib.push({call}, ['event', 'order', {{}}, {{nonce: 'n-1'}}])")
+        wait_until(lambda: len(recorder.sent) == 2)
+    assert [body["nonce"] for path, body in recorder.sent if path == "/api/v1/events"] == ["n-1"]
+
+
+def test_an_event_that_cannot_be_sent_has_no_nonce(page, script):
+    recorder = Recorder(script)
+    with site(recorder) as url:
+        page.goto(url)
+        page.wait_for_function("window.attrib")
+        assert page.evaluate("attrib.event('order', {total: 10n})") is None
+        assert page.evaluate("const ring = {}; ring.ring = ring; attrib.event('order', ring)") is None
+        assert page.evaluate("attrib.event('order', {}, null)") is None
+        assert page.evaluate("attrib.event('order', {}, {nonce: 'n-1'})") == "n-1"
+
+
 def test_a_service_that_is_gone_does_not_disturb_the_page(page, script):
     recorder = Recorder(script)
     with site(recorder) as url:
