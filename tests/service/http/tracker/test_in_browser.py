@@ -191,11 +191,10 @@ def test_the_url_that_was_opened_counts_if_a_page_changes_it_before_the_script_i
         page.goto(f"{url}/old{CAMPAIGN}")
         wait_until(lambda: len(recorder.hits) == 3)
         time.sleep(0.3)
-    assert [hit["pageUrl"] for hit in recorder.hits] == [
-        f"{url}/{CAMPAIGN}",
-        f"{url}/old{CAMPAIGN}",
-        f"{url}/new",
-    ]
+    # Two requests of one page may overtake each other.
+    assert sorted(hit["pageUrl"] for hit in recorder.hits) == sorted(
+        [f"{url}/{CAMPAIGN}", f"{url}/old{CAMPAIGN}", f"{url}/new"]
+    )
 
 
 def test_a_page_in_a_sandbox_is_counted_without_cookies(page, script):
