@@ -171,12 +171,13 @@ def test_navigation_inside_a_page_is_counted_once(page, script):
         page.go_back()
         wait_until(lambda: len(recorder.hits) == 4)
         time.sleep(0.3)
-    assert [(hit["pageUrl"], hit["referrer"]) for hit in recorder.hits] == [
+    # Requests of one page may overtake each other; the referrers tell their order.
+    assert {(hit["pageUrl"], hit["referrer"]) for hit in recorder.hits} == {
         (f"{url}/{CAMPAIGN}", ""),
         (f"{url}/boots", f"{url}/"),
         (f"{url}/boots/red", f"{url}/boots"),
         (f"{url}/boots", f"{url}/boots/red"),
-    ]
+    }
     assert len({hit["hitId"] for hit in recorder.hits}) == 4
     assert {hit["trackerId"] for hit in recorder.hits} == {recorder.hits[0]["trackerId"]}
     assert {hit["isPersistent"] for hit in recorder.hits} == {False}
