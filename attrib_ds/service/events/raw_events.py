@@ -61,6 +61,9 @@ def match_nonces(
     list of dict, and list of Accepted
         The first event of each new nonce, and one result per record.
     """
+    # A group of the log whose events are all repeats has audit entries alone, and IN () is no SQL.
+    if not records:
+        return [], []
     nonces = [record["nonce"] for record in records]
     places = ", ".join("?" for _ in records)
     rows = connection.execute(

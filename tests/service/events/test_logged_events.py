@@ -97,6 +97,21 @@ def test_an_audit_entry_is_not_doubled_if_the_log_was_not_emptied(service, path)
     assert rows(service, entries) == [("client", id)]
 
 
+def test_a_killed_process_opens_again_if_its_log_has_repeats_only(service, path):
+    operation = OPERATIONS["create_event"]
+    request = build(operation, project_id="shop", **order("a"))
+    id = service.send(operation, request, "client").value
+    send(service, "get_settings")
+    copy = path.parent.with_name("killed")
+    with held(service):
+        assert service.send(operation, request, "client").value == id
+        shutil.copytree(path.parent, copy)
+    assert len(read_groups(append_log_of(copy / path.name))) == 1
+    with closing(Service.open("shop", copy / path.name)) as opened:
+        assert rows(opened) == [("a", id)]
+        assert rows(opened, "SELECT count(*) FROM audit WHERE operation = 'create_event'") == [(2,)]
+
+
 def test_groups_that_are_replayed_twice_are_in_the_tables_once(service, path):
     operation = OPERATIONS["create_event"]
     request = build(operation, project_id="shop", **order("a"))
