@@ -29,7 +29,7 @@ _WEBMAIL: Final = {
 }
 #: Search engines have subdomains that are no search, such as ``docs.google.com``.
 _WITH_SUBDOMAINS: Final = frozenset({"ai", "email", "social"})
-_URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@]*@)?([^/?#:]+)", re.IGNORECASE)
+_URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:]+)", re.IGNORECASE)
 _COUNTRY: Final = re.compile(r"(?:[a-z]{2,3}\.)?[a-z]{2,3}")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.queries.channel_rules import UNASSIGNED
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 #: Placeholders for an unknown source or medium.
 _UNKNOWN: Final = frozenset({"", "(none)", "(not set)", "(not provided)", "(data deleted)", "(unavailable)"})
+_NOT_SET: Final = "(not set)"
 _DIRECT: Final = frozenset({"direct", "(direct)"})
 #: Placeholders of Google Analytics for the campaign of a visit without a campaign.
 _NO_CAMPAIGN: Final = frozenset({"(direct)", "(organic)", "(referral)", "(content)"})
@@ -27,6 +29,8 @@ _UNPAID: Final = {
     "AI Assistants": "ai-assistants",
     "Referral": "referral",
 }
+#: Roots that are no source and medium. A source of the same name is written differently.
+_ROOTS: Final = frozenset({"direct", *_UNPAID.values()})
 _REFERRER_TYPES: Final = {
     "Direct": "direct",
     "Organic Search": "search",
@@ -37,6 +41,7 @@ _REFERRER_TYPES: Final = {
 #: Types of the levels of users' own columns, from the root down.
 LEVELS: Final = ("channel", "campaign", "adset", "ad", "keyword")
 _MAX_LENGTH: Final = 128
+_DIGEST: Final = re.compile(r"~[0-9a-f]{24}\Z")
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,9 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
     """Return the nodes of a visit, from the root down.
 
     Unpaid visits have a channel and the referring site; all others have source and medium, then campaign, ad
-    group, ad and keyword if they are known.
+    group, ad and keyword if they are known. An id is the path of these names, and no other node's: a missing
+    name before others is empty, a missing source is ``(not set)``, and a source named like an unpaid channel
+    has its first letter percent-encoded.
 
     Parameters
     ----------
@@ -99,10 +106,12 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
 
     Examples
     --------
-    >>> [node.node_id for node in chain(Traffic("google", "cpc", "spring", keyword="boots"))]
-    ['google/cpc', 'google/cpc/spring', 'google/cpc/spring/boots']
+    >>> [node.node_id for node in chain(Traffic("google", "cpc", "spring", ad="boots"))]
+    ['google/cpc', 'google/cpc/spring', 'google/cpc/spring//boots']
     >>> [node.node_id for node in chain(Traffic("google", "organic", channel="Organic Search"))]
     ['organic-search', 'organic-search/google']
+    >>> [node.node_id for node in chain(Traffic("organic-search", "google"))]
+    ['%6Frganic-search/google']
     >>> [node.node_id for node in chain(Traffic("(direct)", "(none)"))]
     ['direct']
     """
@@ -110,9 +119,8 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
         return (Node(_short(traffic.node), None, "channel", traffic.node, traffic.node),)
     if traffic.levels is not None:
         return _nested(json.loads(traffic.levels), label)
-    source, medium = _word(traffic.source), _word(traffic.medium)
-    campaign = _word(traffic.campaign)
-    campaign = None if campaign is None or campaign.casefold() in _NO_CAMPAIGN else campaign
+    traffic = without_placeholders(traffic)
+    source, medium, campaign = traffic.source, traffic.medium, traffic.campaign
     if campaign is None and medium is None and (source is None or source.casefold() in _DIRECT):
         return (Node("direct", None, "channel", "Direct", label or "Direct", "(direct)", "(none)"),)
     group = traffic.channel or UNASSIGNED
@@ -126,22 +134,22 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
             return (root,)
         name = _id(root.node_id, source)
         return root, Node(name, root.node_id, "referrer", source, channel, source, medium)
-    names = [name for name in (source, medium) if name is not None] or ["(not set)"]
-    nodes = [Node(_id(*names), None, "integration", " / ".join(names), channel, source, medium)]
+    path = [_source_part(source), medium or ""]
+    title = " / ".join(name for name in (source, medium) if name is not None) or _NOT_SET
+    nodes = [Node(_id(*path), None, "integration", title, channel, source, medium)]
     below = (
         ("campaign", campaign),
-        ("adset", _word(traffic.adset)),
-        ("ad", _word(traffic.ad)),
-        ("keyword", _word(traffic.keyword)),
+        ("adset", traffic.adset),
+        ("ad", traffic.ad),
+        ("keyword", traffic.keyword),
     )
-    parts = list(names)
     for kind, level in below:
+        path.append(level or "")
         if level is not None:
-            parts.append(level)
             is_campaign = kind == "campaign"
             nodes.append(
                 Node(
-                    _id(*parts),
+                    _id(*path),
                     nodes[-1].node_id,
                     kind,
                     level,
@@ -149,10 +157,25 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
                     source,
                     medium,
                     slug=level if is_campaign else None,
-                    external_id=_word(traffic.campaign_id) if is_campaign else None,
+                    external_id=traffic.campaign_id if is_campaign else None,
                 )
             )
     return tuple(nodes)
+
+
+def without_placeholders(traffic: Traffic) -> Traffic:
+    """Return a traffic source whose unknown values are None, whatever the export writes for them."""
+    campaign = known_word(traffic.campaign)
+    return replace(
+        traffic,
+        source=known_word(traffic.source),
+        medium=known_word(traffic.medium),
+        campaign=None if campaign is None or campaign.casefold() in _NO_CAMPAIGN else campaign,
+        campaign_id=known_word(traffic.campaign_id),
+        adset=known_word(traffic.adset),
+        ad=known_word(traffic.ad),
+        keyword=known_word(traffic.keyword),
+    )
 
 
 def _nested(names: list[str | None], label: str | None) -> tuple[Node, ...]:
@@ -160,12 +183,16 @@ def _nested(names: list[str | None], label: str | None) -> tuple[Node, ...]:
     nodes: list[Node] = []
     parts: list[str] = []
     for kind, name in zip(LEVELS, names, strict=False):
-        word = (name or "").strip() or ("" if nodes else "(not set)")
+        word = (name or "").strip() or ("" if nodes else _NOT_SET)
         if not word:
             break
         parts.append(word)
         channel = label or parts[0]
-        nodes.append(Node(_id(*parts), nodes[-1].node_id if nodes else None, kind, word, channel))
+        nodes.append(
+            Node(
+                _id(_escaped(parts[0]), *parts[1:]), nodes[-1].node_id if nodes else None, kind, word, channel
+            )
+        )
     return tuple(nodes)
 
 
@@ -187,18 +214,33 @@ def tree(chains: Iterable[tuple[Node, ...]]) -> list[Node]:
     return sorted(by_id.values(), key=lambda node: (node.node_id.count("/"), node.node_id))
 
 
-def _word(text: str | None) -> str | None:
+def known_word(text: str | None) -> str | None:
+    """Return a value without blanks around it; None if it is blank or stands for an unknown value."""
     word = (text or "").strip()
     return None if word.casefold() in _UNKNOWN else word
 
 
+def _source_part(source: str | None) -> str:
+    """Return the first part of an id, which is never that of another kind of root."""
+    if source is None:
+        return _NOT_SET
+    part = _escaped(source)
+    return f"%{ord(part[0]):02X}{part[1:]}" if part in _ROOTS else part
+
+
 def _id(*parts: str) -> str:
-    """Return an id in the form of a path; slashes within names are escaped."""
-    return _short("/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts))
+    """Return an id in the form of a path, without the empty parts at its end."""
+    first, *rest = parts
+    return _short("/".join([first, *map(_escaped, rest)]).rstrip("/"))
+
+
+def _escaped(part: str) -> str:
+    return part.replace("%", "%25").replace("/", "%2F")
 
 
 def _short(path: str) -> str:
-    if len(path) <= _MAX_LENGTH:
+    # A path that ends like a shortened one is shortened too, so that it is not the id of another path.
+    if len(path) < _MAX_LENGTH or (len(path) == _MAX_LENGTH and _DIGEST.search(path) is None):
         return path
     # A hash of the whole path distinguishes long paths with the same beginning.
     digest = hashlib.md5(path.encode(), usedforsecurity=False).hexdigest()[:24]

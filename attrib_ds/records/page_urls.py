@@ -8,7 +8,10 @@ from typing import Final
 from attrib_ds import schema
 from attrib_ds.records.numbered_rows import literal, quoted
 
-_PATTERN: Final = r"^([a-zA-Z][a-zA-Z0-9+.-]*:)//([^/?#:]*)(?::([0-9]+))?([^?#]*)(\?[^#]*)?(#.*)?$"
+_PATTERN: Final = (
+    r"^([a-zA-Z][a-zA-Z0-9+.-]*:)//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:]*)(?::([0-9]+))?"
+    r"([^?#]*)(\?[^#]*)?(#.*)?$"
+)
 #: Parts by the groups of the pattern.
 _GROUPS: Final = ("protocol", "hostname", "port", "pathname", "search", "hash")
 #: An origin.

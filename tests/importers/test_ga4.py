@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 DATA = Path(__file__).parent / "data"
 DAYS = [DATA / "events_20250101.json", DATA / "events_20250102.json"]
-BOOTS, MAIL = "google/cpc/Spring Boots/Boots", "newsletter/email/january/header"
+BOOTS, MAIL = "google/cpc/Spring Boots/Boots", "newsletter/email/january//header"
 SEARCH, SOCIAL = "organic-search/google", "organic-social/facebook.com"
 
 

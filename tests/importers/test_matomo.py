@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 FILE = Path(__file__).parent / "data" / "last_visits_details.json"
 NODES = [
-    "campaign/spring/boots",
+    "(not set)/campaign/spring///boots",
     "organic-search/Google",
     "newsletter/email/january",
     "referral/hikers-forum.example",

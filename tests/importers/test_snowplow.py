@@ -10,7 +10,7 @@ from attrib_ds import errors
 from attrib_ds.records.snowplow_events import FIELDS
 
 FILE = Path(__file__).parent / "data" / "enriched-good"
-BOOTS = "google/cpc/spring/hiking boots"
+BOOTS = "google/cpc/spring///hiking boots"
 
 # pandas 2 warns when table() adds a column; many of the exports here are a single view.
 pytestmark = pytest.mark.filterwarnings(
@@ -135,7 +135,7 @@ def test_a_missing_file_is_refused():
     ("columns", "node"),
     [
         ({"mkt_clickid": "Cj0K", "mkt_network": "Google"}, "google/cpc"),
-        ({"mkt_campaign": "spring"}, "(not set)/spring"),
+        ({"mkt_campaign": "spring"}, "(not set)//spring"),
         ({"refr_medium": "unknown", "refr_urlhost": "forum.example"}, "referral/forum.example"),
         ({"refr_medium": "email", "refr_source": "Gmail"}, "Gmail/email"),
         ({"refr_medium": "internal", "refr_urlhost": "shop.example"}, "direct"),

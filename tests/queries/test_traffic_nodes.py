@@ -2,6 +2,8 @@
 
 import pandas as pd
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import attrib_ds as at
 from attrib_ds.queries.traffic_nodes import Traffic, chain, referrer_type, tree
@@ -52,8 +54,81 @@ def test_chains_have_all_known_levels():
         ("keyword", "boots"),
     ]
     assert [node.parent_id for node in full[1:]] == [node.node_id for node in full[:-1]]
-    assert ids(source="google", medium="cpc", keyword="boots") == ["google/cpc", "google/cpc/boots"]
-    assert ids(medium="campaign", campaign="spring") == ["campaign", "campaign/spring"]
+    assert [node.node_id for node in full] == [
+        "google/cpc",
+        "google/cpc/spring",
+        "google/cpc/spring/shoes",
+        "google/cpc/spring/shoes/banner",
+        "google/cpc/spring/shoes/banner/boots",
+    ]
+
+
+def test_a_missing_level_has_its_place_in_the_id():
+    assert ids(source="google", medium="cpc", keyword="boots") == ["google/cpc", "google/cpc////boots"]
+    assert ids(source="google", campaign="cpc") == ["google", "google//cpc"]
+    assert ids(medium="email", campaign="spring") == ["(not set)/email", "(not set)/email/spring"]
+    assert ids(campaign="spring") == ["(not set)", "(not set)//spring"]
+
+
+def test_a_source_with_the_name_of_a_root_is_another_root():
+    assert ids(source="organic-search", medium="google") == ["%6Frganic-search/google"]
+    assert ids(source="direct", campaign="spring") == ["%64irect", "%64irect//spring"]
+
+
+NAMES = st.sampled_from(
+    [
+        "google",
+        "cpc",
+        "direct",
+        "organic-search",
+        "referral",
+        "%6Frganic-search",
+        "(not set)",
+        "%",
+        "/",
+        "a/b",
+        "",
+        None,
+    ]
+) | st.text(max_size=3)
+NAMES |= st.builds(("s" * 100 + "{}").format, st.text(st.sampled_from("~0aet/%"), max_size=40))
+VISITS = st.builds(
+    Traffic,
+    source=NAMES,
+    medium=NAMES,
+    campaign=NAMES,
+    adset=NAMES,
+    ad=NAMES,
+    keyword=NAMES,
+    channel=st.sampled_from(["Organic Search", "Referral", None]),
+)
+
+
+def described(nodes):
+    """Return the kind of each node and the names on the way to it, which its id stands for."""
+    root = nodes[0]
+    start = (root.source, root.medium) if root.kind == "integration" else (root.name,)
+    path = [(root.kind, *start)]
+    for node in nodes[1:]:
+        path.append((*path[-1], node.kind, node.name))
+    return dict(zip(path, (node.node_id for node in nodes), strict=True))
+
+
+@given(st.lists(VISITS, max_size=8))
+@settings(deadline=None, max_examples=100)
+@example([Traffic("organic-search", "google"), Traffic("google", channel="Organic Search")])
+@example([Traffic("google", "cpc"), Traffic("google", None, "cpc")])
+@example([Traffic("google", "cpc", "cpc", ad="x"), Traffic("google", "cpc", "cpc", keyword="x")])
+@example([Traffic("google", "cpc", keyword="x"), Traffic("google", "cpc", "x")])
+@example([Traffic("email"), Traffic(None, "email")])
+@example([Traffic("direct", None, "x"), Traffic("direct")])
+# The id of a long name is short, and a name may be that id.
+@example([Traffic("s" * 200), Traffic(chain(Traffic("s" * 200))[0].node_id)])
+def test_nodes_that_differ_have_different_ids(visits):
+    """In their kind or any name on the way from the root, whatever a visitor puts into the URL."""
+    nodes = {path: node_id for visit in visits for path, node_id in described(chain(visit)).items()}
+    assert len(set(nodes.values())) == len(nodes)
+    assert all(len(node_id) <= 128 for node_id in nodes.values())
 
 
 def test_placeholders_count_as_missing():

@@ -83,8 +83,9 @@ def node_of(source, medium, campaign=None, adset=None, ad=None, keyword=None, gr
             root = ROOT_OF_GROUP.get(group)
         if root is not None:
             return root if source is None else f"{root}/{source}"
-    parts = [part for part in (source, medium) if part is not None] or ["(not set)"]
-    parts += [part for part in (campaign, adset, ad, keyword) if part is not None]
+    parts = [source or "(not set)"] + [part or "" for part in (medium, campaign, adset, ad, keyword)]
+    while not parts[-1]:
+        parts.pop()
     return "/".join(parts)
 
 

@@ -20,7 +20,7 @@ from attrib_ds.service.store.table_access import arrow_view
 if TYPE_CHECKING:
     import duckdb
 
-_HOST: Final = r"^[a-z][a-z0-9+.-]*://(?:[^/?#@]*@)?(?:www\.)?([^/?#:]+)"
+_HOST: Final = r"^[a-z][a-z0-9+.-]*://(?:[^/?#@]*@)?(?:www\.)?(\[[^/?#\]]*\]|[^/?#:]+)"
 _LONGEST_REFERRER: Final = 2_048
 
 
@@ -75,7 +75,8 @@ def resolve_hits(
 
 def _create_keys(connection: duckdb.DuckDBPyConnection, hits: str) -> None:
     """Create ``keyed_hits``: hits with what of their URLs can decide on their source."""
-    names = literal(f"(?i)[?&]({'|'.join(PARAMETERS)})=")
+    # An underscore may be percent-encoded.
+    names = literal(f"(?i)[?&]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
     search, host = quoted("pageUrl.search"), quoted("pageUrl.hostname")
     settings = read_settings(connection)
     excluded = [name.replace(".", "\\.") for name in (*PAYMENT_HOSTS, *settings.excluded_referrers)]
@@ -84,8 +85,9 @@ def _create_keys(connection: duckdb.DuckDBPyConnection, hits: str) -> None:
         f"""
         CREATE TEMP TABLE keyed_hits AS
         WITH hosts AS (
-            SELECT *, regexp_replace(lower(coalesce({host}, '')), '^www\\.', '') AS page_host,
-                regexp_extract(lower(coalesce(referrer, '')), {literal(_HOST)}, 1) AS referrer_host
+            SELECT *, rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS page_host,
+                rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(_HOST)}, 1), '.')
+                    AS referrer_host
             FROM {hits}
         ), internal AS (
             SELECT *, referrer_host <> '' AND (

@@ -28,11 +28,6 @@ _FIELDS: Final = {
     "source": "source",
     "medium": "medium",
 }
-#: Two sources may describe a node differently: of several descriptions the smallest is stored.
-_DESCRIPTION: Final = (
-    "({0}.type, coalesce({0}.parentId, ''), {0}.name, {0}.channel, coalesce({0}.campaignSlug, ''), "
-)
-_ORDER: Final = _DESCRIPTION + "coalesce({0}.source, ''), coalesce({0}.medium, ''))"
 
 
 def insert_source_nodes(
@@ -40,7 +35,8 @@ def insert_source_nodes(
 ) -> int:
     """Insert nodes that are not in the tree yet; return their number.
 
-    Nodes that were loaded or created stay as they are.
+    Nodes in the tree stay as they are, except those that are only an id, because loaded rows refer to them:
+    they are described, so that the result does not depend on what came first. A node follows from its id.
 
     Parameters
     ----------
@@ -58,24 +54,21 @@ def insert_source_nodes(
         name: pa.array([getattr(node, field) for node in nodes], pa.string())
         for name, field in _FIELDS.items()
     }
-    with arrow_view(connection, pa.table(columns)) as view:
-        connection.execute(
-            f"CREATE TEMP TABLE seen_nodes AS SELECT * FROM {view} AS seen "
-            f"QUALIFY row_number() OVER (PARTITION BY _id ORDER BY {_ORDER.format('seen')}) = 1"
-        )
     names = ", ".join(_FIELDS)
-    inserted = connection.execute(
-        f"INSERT INTO nodes (projectId, {names}, path, active, createdAt, updatedAt, implicit) "
-        f"SELECT {literal(project_id)}, {names}, [], true, {now}, {now}, true "
-        "FROM temp.seen_nodes ANTI JOIN nodes USING (_id) ORDER BY _id"
-    ).fetchall()[0][0]
-    changed = ", ".join(f"{name} = seen.{name}" for name in _FIELDS if name != "_id")
-    updated = connection.execute(
-        f"UPDATE nodes SET {changed}, updatedAt = {now} FROM temp.seen_nodes AS seen "
-        "WHERE nodes._id = seen._id AND nodes.implicit "
-        f"AND (nodes.channel IS NULL OR {_ORDER.format('seen')} < {_ORDER.format('nodes')})"
-    ).fetchall()[0][0]
-    connection.execute("DROP TABLE temp.seen_nodes")
+    # A row of spend makes a node a campaign.
+    changed = ", ".join(f"{name} = seen.{name}" for name in _FIELDS if name not in ("_id", "type"))
+    with arrow_view(connection, pa.table(columns)) as view:
+        inserted = connection.execute(
+            f"INSERT INTO nodes (projectId, {names}, path, active, createdAt, updatedAt, implicit) "
+            f"SELECT {literal(project_id)}, {names}, [], true, {now}, {now}, true "
+            f"FROM {view} ANTI JOIN nodes USING (_id) ORDER BY _id"
+        ).fetchall()[0][0]
+        updated = connection.execute(
+            f"UPDATE nodes SET {changed}, updatedAt = {now}, "
+            "type = CASE WHEN nodes.type = 'campaign' THEN nodes.type ELSE seen.type END "
+            f"FROM {view} AS seen WHERE nodes._id = seen._id AND nodes.implicit AND nodes.channel IS NULL "
+            "AND nodes.parentId IS NULL AND nodes.type <> 'integration'"
+        ).fetchall()[0][0]
     if inserted or updated:
         update_paths(connection)
         _list_campaigns(connection)

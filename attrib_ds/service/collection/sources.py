@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from attrib_ds.queries.channel_rules import CONDITIONS, UNASSIGNED, channel_rules
 from attrib_ds.queries.referring_sites import known_site, referrer_host
-from attrib_ds.queries.traffic_nodes import Node, Traffic, chain
+from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, known_word, without_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -36,6 +36,19 @@ _UTM: Final = ("utm_source", "utm_medium", "utm_campaign", "utm_content", "utm_t
 PARAMETERS: Final = (*_UTM, *CLICK_IDS)
 #: Medium of the traffic of known sites, which decides their channel.
 _MEDIA: Final = {"search": "organic", "social": "social", "ai": "ai-assistant", "email": "email"}
+#: Medium of the nodes of unpaid channels, whose ids have none.
+_UNPAID_MEDIA: Final = {
+    "Organic Search": "organic",
+    "Organic Social": "social",
+    "Organic Video": "referral",
+    "Organic Shopping": "referral",
+    "AI Assistants": "ai-assistant",
+    "Referral": "referral",
+}
+#: Channels of sites that the rules know by name only.
+_NAMED: Final = frozenset({"Organic Shopping", "Organic Video"})
+#: Host of a name that is registered in a country or as .com.
+_REGISTERED: Final = re.compile(r"(?:.*?\.)??([^.]+)\.(?:com|(?:(?:com|co|org|net)\.)?[a-z]{2})")
 #: Slug of the campaign of traffic that names an integration and no campaign (G-160).
 DEFAULT_SLUG: Final = "default"
 _SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
@@ -119,7 +132,7 @@ def resolve_source(
         return _of_site(site.name, site.kind)
     host = referrer_host(referrer)
     if host:
-        return TrafficSource("referral", _nodes(Traffic(host.removeprefix("www."), "referral")))
+        return _of_host(host.removeprefix("www."))
     return TrafficSource("direct", chain(Traffic()))
 
 
@@ -127,8 +140,8 @@ def _values(search: str) -> dict[str, str]:
     """Return the first value of each parameter that can name a source."""
     values: dict[str, str] = {}
     for name, value in parse_qsl(search.removeprefix("?"), errors="replace"):
-        word = "".join(letter for letter in value if letter.isprintable()).strip()
-        if name.lower() in PARAMETERS and word:
+        word = known_word("".join(letter for letter in value if letter.isprintable()))
+        if name.lower() in PARAMETERS and word is not None:
             values.setdefault(name.lower(), word)
     return values
 
@@ -137,13 +150,24 @@ def _of_site(name: str, kind: str) -> TrafficSource:
     return TrafficSource(kind, _nodes(Traffic(name, _MEDIA[kind])))
 
 
+def _of_host(host: str) -> TrafficSource:
+    """Return the source of a referrer that is no known site."""
+    # The rules look for names anywhere in a host, which anyone may have in theirs.
+    match = _REGISTERED.fullmatch(host)
+    channel = _channel(match[1], "referral", "") if match else ""
+    nodes = chain(Traffic(host, "referral", channel=channel if channel in _NAMED else "Referral"))
+    return TrafficSource("referral", nodes)
+
+
 def _nodes(traffic: Traffic) -> tuple[Node, ...]:
+    """Return nodes whose description follows from their id, whatever traffic is seen first."""
+    traffic = without_placeholders(traffic)
     source, medium = traffic.source or "", traffic.medium or ""
-    nodes = chain(replace(traffic, channel=_channel(source, medium, traffic.campaign or "")))
+    channel = _channel(source, medium, traffic.campaign or "")
+    nodes = chain(replace(traffic, channel=channel))
     if nodes[0].kind == "integration":
-        # The channel of the root does not depend on the campaign through which it was seen first.
         return replace(nodes[0], channel=_channel(source, medium, "")), *nodes[1:]
-    return nodes
+    return tuple(replace(node, medium=_UNPAID_MEDIA.get(channel, node.medium)) for node in nodes)
 
 
 @lru_cache(maxsize=65_536)

@@ -267,6 +267,73 @@ def test_hits_of_erased_people_do_not_return(memory_store, rows, mode):
     assert_consistent(rows)
 
 
+@pytest.mark.parametrize(
+    "search",
+    [
+        "?utm_source=organic-search&utm_medium=google",
+        "?utm_medium=organic-search&utm_campaign=google",
+        "?utm_source=google&utm_campaign=cpc",
+        "?utm_medium=google&utm_campaign=cpc",
+        "?utm_source=google",
+        "?utm_source=direct&utm_campaign=spring",
+        f"{ADS}&utm_term=banner",
+        "?utm_source=platform-17",
+    ],
+)
+def test_a_hit_never_changes_a_node(memory_store, rows, search):
+    """Whatever its URL says, since anyone may request a page."""
+    service = Service(memory_store, ":memory:")
+    send(service, "create_integration", vendor_id="ads", name="Ads")
+    node = {"vendorId": "ads", "campaignId": "platform-17"}
+    user = {"email": "anna@example.com"}
+    send(service, "create_offline_interaction", date=NOON, userData=user, nodeData=node, externalId=None)
+    load(
+        memory_store,
+        hit(1, 0, "/", tracker="a"),
+        hit(2, 0, "/?gclid=1", tracker="b"),
+        hit(3, 0, f"/{ADS}&utm_content=banner", tracker="c"),
+        hit(4, 0, referrer="https://www.google.com/", tracker="d"),
+    )
+    nodes = "SELECT * EXCLUDE updatedAt FROM nodes ORDER BY _id"
+    before = rows(nodes)
+    load(memory_store, hit(5, 100, f"/{search}", tracker="e"))
+    after = rows(nodes)
+    assert [node for node in before if node not in after] == []
+
+
+def test_a_node_that_is_only_an_id_is_described_by_traffic(memory_store, rows):
+    """In any order; a row of spend makes it a campaign."""
+    outlay = {"_id": "1", "campaignId": "google/cpc", "amount.amount": "1"}
+    outlay |= {
+        "amount.currency": "EUR",
+        "startDate": NOON.isoformat(),
+        "endDate": (NOON + timedelta(days=1)).isoformat(),
+    }
+    _, rejected = load_records(memory_store, "spend", table(outlay))
+    assert reasons(rejected) == {}
+    load(memory_store, hit(1, 0, "/?gclid=1"))
+    assert rows("SELECT _id, type, name, channel, source FROM nodes") == [
+        ("google/cpc", "campaign", "google / cpc", "Paid Search", "google")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "referrer", "node"),
+    [
+        ("http://[2001:db8::1]:8080/", "http://[2001:db8::2]:8080/", "referral/[2001:db8::2]"),
+        ("http://[2001:db8::1]:8080/", "http://[2001:db8::1]:8080/boots", "direct"),
+        ("https://shop.example./", "https://shop.example/", "direct"),
+        ("https://shop.example/", "https://shop.example./", "direct"),
+        ("https://user:word@shop.example/", "https://shop.example/", "direct"),
+        ("https://shop.example/?utm%5Fsource=flyer", None, "flyer"),
+        ("http://[::1", None, "direct"),
+    ],
+)
+def test_unusual_hosts_and_parameters(memory_store, rows, page, referrer, node):
+    load(memory_store, hit(1, 0, pageUrl=page, referrer=referrer))
+    assert sessions(rows) == [(1, 1, node)]
+
+
 PAGES = ("/", "/cart", f"/{ADS}", "/?utm_source=google&utm_medium=organic&utm_campaign=spring", "/?gclid=1")
 REFERRERS = (None, f"{SHOP}/", "https://www.google.com/", "https://paypal.com/", "https://news.example/")
 HITS = st.lists(
