@@ -327,6 +327,8 @@ def open_live(page, app, url, key):
     """Open the live page of a project of a server."""
     page.goto(app)
     page.get_by_role("button", name="Open or connect …").click()
+    # The start page has a list of projects with the same label as the form.
+    page.get_by_label("Address of the service", exact=True).wait_for()
     for label, text in {"Project": "my-shop", "Address of the service": url, "Key file": str(key)}.items():
         page.get_by_label(label, exact=True).fill(text)
         page.get_by_label(label, exact=True).press("Tab")
