@@ -377,10 +377,12 @@ class Gradient:
 def likelihood_gradient(rates: Rates, *, has_information: bool = False) -> Gradient:
     """Return the log-likelihood of all histories in the tree, and its gradient."""
     total = Gradient.zeros(rates, has_information=has_information)
-    for block in rates.tree.blocks:
-        forward, log_likelihood = forward_pass(block, rates)
-        total.log_likelihood += log_likelihood
-        _backward_pass(total, block, rates, forward)
+    # Products of small float32 matrices of finite numbers may set the flag in some BLAS kernels.
+    with np.errstate(invalid="ignore"):
+        for block in rates.tree.blocks:
+            forward, log_likelihood = forward_pass(block, rates)
+            total.log_likelihood += log_likelihood
+            _backward_pass(total, block, rates, forward)
     return total
 
 
