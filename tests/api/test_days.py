@@ -202,7 +202,8 @@ def test_several_event_types(tmp_path):
         of_one = at.conversion_paths(shop, event_type=["call"])
         assert of_one.to_pandas()["event_id"].tolist() == EVENTS[2:3]
         with pytest.raises(
-            InvalidRequest, match=r"^event_type: 'lede' is not allowed \(did you mean 'lead'\?\)"
+            InvalidRequest,
+            match=r"^event_type: there are no events of the type 'lede' \(did you mean 'lead'\?\)",
         ):
             at.conversion_paths(shop, event_type=["order", "lede"])
         with pytest.raises(
