@@ -3,6 +3,7 @@
 import pandas as pd
 import polars as pl
 import pytest
+from support.dtype_names import dtype_names
 
 import attrib_ds as at
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
@@ -107,7 +108,7 @@ def test_invalid_holdouts_change_nothing(shop, wrong, field):
 
 def test_a_list_is_drawn_alike_each_time(letter):
     first = at.experiments.assign(letter, USERS, holdout="letter")
-    assert first.dtypes.astype(str).to_dict() == {"user_id": "str", "node_id": "str", "withheld": "bool"}
+    assert dtype_names(first) == {"user_id": "str", "node_id": "str", "withheld": "bool"}
     assert first["user_id"].tolist() == USERS
     backwards = at.experiments.assign(letter, reversed(USERS), holdout="letter")
     assert backwards["withheld"].tolist() == first["withheld"].tolist()[::-1]
