@@ -97,7 +97,7 @@ class DayNumbers:
         return int(self.conversions["values.event-count"].sum())
 
     def nodes(self, most: int) -> list[str | None]:
-        """Return the nodes with most visits, at most so many, and those of the newest visits."""
+        """Return up to ``most`` nodes with the most visits, and the nodes of the newest visits."""
         newest = [node if isinstance(node, str) else None for node in self.newest["nodeId"]]
         return [*list(self.by_node())[:most], *newest]
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Reading takes at most one part in so many of the time.
-_PARTS: Final = 10
+#: The time between two reads is at least ten times the time that a read took.
+_LEAST_RATIO: Final = 10
 #: Longest wait after failures, in seconds, unless a service asks for more.
 _LONGEST_WAIT: Final = 60.0
 #: Longest wait for a read when the process ends, in seconds.
@@ -95,7 +95,7 @@ class Polling(Generic[T]):
     def _seconds_to_wait(self, outcome: T | Exception, took: float) -> float:
         if not isinstance(outcome, Exception):
             self._failures = 0
-            return max(self._seconds, _PARTS * took)
+            return max(self._seconds, _LEAST_RATIO * took)
         self._failures = min(self._failures + 1, 10)
         backoff = min(self._seconds * 2.0**self._failures, max(_LONGEST_WAIT, self._seconds))
         return took + max(backoff, getattr(outcome, "retry_after", None) or 0.0)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import Response
 
 from attrib_ds.contract.hits import read_hit
-from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.collection.address_lookup import COLUMNS
 from attrib_ds.service.collection.pending_hits import pending_hit
 from attrib_ds.service.collection.traffic_filters import captures_address
 from attrib_ds.service.http import bodies
 from attrib_ds.service.http.page_requests import refuses_id
-from attrib_ds.service.http.single_events import Arrivals
 from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract.hits import CollectHit
     from attrib_ds.service.collection.address_lookup import AddressLookup
-    from attrib_ds.service.http.body_memory import BodyBudget
     from attrib_ds.service.http.page_requests import PageRequests
-    from attrib_ds.service.http.thread_pool import ThreadPool
     from attrib_ds.service.store.settings import ProjectSettings
 
 PATH: Final = b"/c"
@@ -46,22 +43,13 @@ class CollectionRoute:
     ----------
     pages : PageRequests
         Admits requests of pages.
-    pool : ThreadPool
-        Counts the requests.
-    budget : BodyBudget
-        Memory for request bodies.
     lookup : AddressLookup
         Databases of places and networks.
     """
 
-    def __init__(
-        self, pages: PageRequests, *, pool: ThreadPool, budget: BodyBudget, lookup: AddressLookup
-    ) -> None:
+    def __init__(self, pages: PageRequests, *, lookup: AddressLookup) -> None:
         self._pages = pages
-        self._pool = pool
-        self._budget = budget
         self._lookup = lookup
-        self._arrivals = Arrivals()
 
     async def answer(self, request: Request) -> Response:
         """Answer one request once its hit is durable.
@@ -82,12 +70,9 @@ class CollectionRoute:
         address = self._pages.count_address(request)
         hit = await self._read(request)
         service, settings = await self._pages.open(request, hit.projectId, ingest_key=hit.ingestKey)
-        with self._pool.admission():
-            record = _record(hit, request.headers, settings, address) | self._place(address)
-            future = service.start_hit(record)
-            if future is None:
-                raise Unavailable("the project is being restored or opened again; try again later")
-            await self._arrivals.wait(future, None, None)
+        await self._pages.store(
+            lambda: service.start_hit(_record(hit, request.headers, settings, address) | self._place(address))
+        )
         return _pixel() if request.method == "GET" else Response(status_code=202)
 
     async def _read(self, request: Request) -> CollectHit:
@@ -96,9 +81,7 @@ class CollectionRoute:
             # A pixel is on the page that it counts.
             page = {"pageUrl": request.headers["referer"]} if "referer" in request.headers else {}
             return read_hit(page | query, is_query=True)
-        with self._budget.request(has_token=False) as memory:
-            content = await bodies.read(request, most_bytes=_MOST_BYTES, memory=memory)
-            return read_hit(bodies.parse(content) or {})
+        return read_hit(await self._pages.read(request, most_bytes=_MOST_BYTES))
 
     def _place(self, address: str) -> dict[str, Any]:
         """Look up the place and the network of a client; nothing without databases."""

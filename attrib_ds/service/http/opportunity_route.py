@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse
 
@@ -11,24 +11,21 @@ from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.events import CreateEvent
 from attrib_ds.contract.holdouts import find_holdout
 from attrib_ds.contract.opportunities import OPPORTUNITY, read_opportunity
-from attrib_ds.errors import Unavailable
 from attrib_ds.service.collection.traffic_filters import captures_address
 from attrib_ds.service.collection.user_agents import is_bot
-from attrib_ds.service.http import bodies
 from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.page_requests import refuses_id
-from attrib_ds.service.http.single_events import Arrivals
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from starlette.requests import Request
     from starlette.responses import Response
 
     from attrib_ds.contract.holdouts import Holdout
     from attrib_ds.contract.opportunities import CollectOpportunity
     from attrib_ds.service import Service
-    from attrib_ds.service.http.body_memory import BodyBudget
     from attrib_ds.service.http.page_requests import PageRequests
-    from attrib_ds.service.http.thread_pool import ThreadPool
 
 PATH: Final = b"/show"
 METHODS: Final = ("POST",)
@@ -43,17 +40,10 @@ class OpportunityRoute:
     ----------
     pages : PageRequests
         Admits requests of pages.
-    pool : ThreadPool
-        Counts the requests.
-    budget : BodyBudget
-        Memory for request bodies.
     """
 
-    def __init__(self, pages: PageRequests, *, pool: ThreadPool, budget: BodyBudget) -> None:
+    def __init__(self, pages: PageRequests) -> None:
         self._pages = pages
-        self._pool = pool
-        self._budget = budget
-        self._arrivals = Arrivals()
 
     async def answer(self, request: Request) -> Response:
         """Answer one request with ``{"show": true}`` or ``{"show": false}``.
@@ -68,9 +58,7 @@ class OpportunityRoute:
             stored, and the page shows the placement.
         """
         address = self._pages.count_address(request)
-        with self._budget.request(has_token=False) as memory:
-            content = await bodies.read(request, most_bytes=_MOST_BYTES, memory=memory)
-            opportunity = read_opportunity(bodies.parse(content) or {})
+        opportunity = read_opportunity(await self._pages.read(request, most_bytes=_MOST_BYTES))
         service, settings = await self._pages.open(
             request, opportunity.projectId, ingest_key=opportunity.ingestKey
         )
@@ -85,15 +73,14 @@ class OpportunityRoute:
         ):
             return JSONResponse({"show": True})
         is_withheld = holdout.withholds(opportunity.trackerId, key=settings.holdout_key)
-        await self._log(service, _event(opportunity, holdout, is_withheld=is_withheld))
+        event = _event(opportunity, holdout, is_withheld=is_withheld)
+        await self._pages.store(lambda: _start(service, event))
         return JSONResponse({"show": not is_withheld})
 
-    async def _log(self, service: Service, event: CreateEvent) -> None:
-        with self._pool.admission():
-            started = service.start(_CREATE, event)
-            if started is None:
-                raise Unavailable("the project is being restored or opened again; try again later")
-            await self._arrivals.wait(started.future, started.patience, started.expire)
+
+def _start(service: Service, event: CreateEvent) -> Future[Any] | None:
+    started = service.start(_CREATE, event)
+    return None if started is None else started.future
 
 
 def _event(opportunity: CollectOpportunity, holdout: Holdout, *, is_withheld: bool) -> CreateEvent:

@@ -1,20 +1,26 @@
-"""What every request of a page goes through: rate limits, the project, its keys and origins (G-189)."""
+"""What every request of a page goes through: rate limits, body, project, keys and origins (G-189)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attrib_ds.service.http import rate_limits
+from attrib_ds.errors import Unavailable
+from attrib_ds.service.http import bodies, rate_limits
 from attrib_ds.service.http.client_addresses import address_of_client, network_of
 from attrib_ds.service.http.error_responses import HttpError
 from attrib_ds.service.http.rate_limits import Claim
 from attrib_ds.service.http.senders import check_page
+from attrib_ds.service.http.single_events import Arrivals
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
     from starlette.datastructures import Headers
     from starlette.requests import Request
 
     from attrib_ds.service import Service
+    from attrib_ds.service.http.body_memory import BodyBudget
     from attrib_ds.service.http.projects import Projects
     from attrib_ds.service.http.server_options import ServerOptions
     from attrib_ds.service.http.thread_pool import ThreadPool
@@ -22,30 +28,41 @@ if TYPE_CHECKING:
 
 
 class PageRequests:
-    """Admits requests of pages, which have no token.
+    """Admits requests of pages, which have no token, and waits until what they send is durable.
 
     Parameters
     ----------
     projects : Projects
         Projects of the server.
     pool : ThreadPool
-        Threads that open projects.
+        Threads that open projects; counts the requests.
+    budget : BodyBudget
+        Memory for request bodies.
     options : ServerOptions
         Rate limits and trusted proxies.
     """
 
-    def __init__(self, projects: Projects, *, pool: ThreadPool, options: ServerOptions) -> None:
+    def __init__(
+        self, projects: Projects, *, pool: ThreadPool, budget: BodyBudget, options: ServerOptions
+    ) -> None:
         self._projects = projects
         self._pool = pool
+        self._budget = budget
         self._limits = options.rate_limits
         self._trusted_proxies = options.trusted_proxies
         self._buckets = rate_limits.Buckets()
+        self._arrivals = Arrivals()
 
     def count_address(self, request: Request) -> str:
         """Count a request of its address, and return the address; raises 429 if there are too many."""
         address = address_of_client(request, self._trusted_proxies)
         self._count(request, by_address=network_of(address))
         return address
+
+    async def read(self, request: Request, *, most_bytes: int) -> Any:
+        """Return the JSON value of a body; an empty object for none."""
+        with self._budget.request(has_token=False) as memory:
+            return bodies.parse(await bodies.read(request, most_bytes=most_bytes, memory=memory)) or {}
 
     async def open(
         self, request: Request, project_id: str, *, ingest_key: str | None
@@ -62,6 +79,20 @@ class PageRequests:
         )
         self._count(request, project_id=project_id)
         return service, settings
+
+    async def store(self, start: Callable[[], Future[Any] | None]) -> None:
+        """Wait until something is durable, taking no thread.
+
+        Parameters
+        ----------
+        start : callable
+            Takes no arguments and starts to store it; returns its future, or None if the project is busy.
+        """
+        with self._pool.admission():
+            future = start()
+            if future is None:
+                raise Unavailable("the project is being restored or opened again; try again later")
+            await self._arrivals.wait(future, None, None)
 
     def _count(self, request: Request, *, by_address: str = "", project_id: str = "") -> None:
         """Count a request of its address, or of its project."""
