@@ -260,6 +260,8 @@ def is_unicode(value: str) -> bool:
     >>> is_unicode("café"), is_unicode(chr(0xD800))
     (True, False)
     """
+    if value.isascii():
+        return True
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -164,8 +164,10 @@ def _check_amount(value: Any) -> Decimal:
         value, int | float | Decimal | np.integer | np.floating
     ):
         raise Refused
-    if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
-        raise Refused
+    if isinstance(value, int):
+        if abs(value) >= 10**MOST_DIGITS:
+            raise Refused
+        return Decimal(value)
     # Through text: repr of a binary float is the decimal its author wrote.
     number = value if isinstance(value, Decimal) else Decimal(str(value))
     if not number.is_finite() or number.adjusted() >= MOST_DIGITS:

@@ -235,7 +235,7 @@ class Processing:
             self._commit([_internal_error(result.raw, event_types)])
 
     def _commit(self, results: Sequence[ValidEvent | InvalidEvent]) -> None:
-        prepared = [_prepare(result, self._store) for result in results]
+        prepared = self._with_rows(results)
 
         def write(connection: duckdb.DuckDBPyConnection) -> float:
             start = time.monotonic()
@@ -250,7 +250,11 @@ class Processing:
         raws = [_raw_event(record) for record in records]
         event_types, lenient = self._rules(raws)
         results = [self._validate(raw, event_types, lenient=lenient) for raw in raws]
-        return [_prepare(result, self._store) for result in results]
+        return self._with_rows(results)
+
+    def _with_rows(self, results: Sequence[ValidEvent | InvalidEvent]) -> list[Prepared]:
+        now = naive(instants.now())
+        return [_prepare(result, self._store, now) for result in results]
 
     def write_new(self, connection: duckdb.DuckDBPyConnection, prepared: Sequence[Prepared]) -> None:
         """Write the results of raw events that the same transaction inserted and did not list as pending."""
@@ -299,8 +303,7 @@ class Prepared:
     outcome: Outcome
 
 
-def _prepare(result: ValidEvent | InvalidEvent, store: Store) -> Prepared:
-    now = naive(instants.now())
+def _prepare(result: ValidEvent | InvalidEvent, store: Store, now: datetime) -> Prepared:
     project_id = store.meta.project_id
     if isinstance(result, InvalidEvent):
         row = _trashed(result, project_id, now)

@@ -8,7 +8,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS
@@ -30,8 +30,9 @@ from attrib_ds.service.http.health import Health
 from attrib_ds.service.http.opportunity_route import OpportunityRoute
 from attrib_ds.service.http.page_requests import PageRequests
 from attrib_ds.service.http.reads import Reads
-from attrib_ds.service.http.routing import Route, Routes, allowed
+from attrib_ds.service.http.routing import Routes, allowed
 from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.http.service_request import ServiceRequest
 from attrib_ds.service.http.thread_pool import ThreadPool
 from attrib_ds.service.http.token_route import TokenRoute
 from attrib_ds.service.store.ids import Uuids
@@ -111,7 +112,7 @@ class _Application:
         self._ids = Uuids()
         self._routes = Routes(OPERATIONS.values())
         openapi, overview = documentation.openapi(), documentation.overview()
-        self._fixed: dict[bytes, Callable[[Request], Awaitable[Response]]] = {
+        self._fixed: dict[bytes, Callable[[ServiceRequest], Awaitable[Response]]] = {
             b"/api/openapi.json": _fixed_response(openapi, "application/json"),
             b"/api/docs": _fixed_response(
                 overview, "text/html", {"Content-Security-Policy": documentation.POLICY}
@@ -127,7 +128,7 @@ class _Application:
         if scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._serve(Request(scope, receive), send)
+            await self._serve(ServiceRequest(scope, receive), send)
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -138,68 +139,56 @@ class _Application:
         self._lookup.close()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _serve(self, request: Request, send: Send) -> None:
+    async def _serve(self, request: ServiceRequest, send: Send) -> None:
         started_at = time.monotonic()
         sent = request.headers.get("x-request-id", "")
-        request.state.request_id = sent if _REQUEST_ID.fullmatch(sent) else self._ids.new()
-        request.state.headers = {}
+        request.id = sent if _REQUEST_ID.fullmatch(sent) else self._ids.new()
         reply = _Reply(request, send)
-        with contextlib.suppress(ClientDisconnect):
-            await self._reply(request, reply)
+        try:
+            response = await self._respond(request)
+            await response(request.scope, request.receive, reply.send)
+        except ClientDisconnect:
+            pass
+        except Exception as error:  # noqa: BLE001  (the client always gets a response)
+            with contextlib.suppress(ClientDisconnect):
+                await _reply_with_error(request, reply, error)
         if _log.isEnabledFor(logging.INFO):
             _log.info(
                 "%s %s %s %d %.0f ms",
-                request.state.request_id,
+                request.id,
                 request.method,
                 request.scope["raw_path"].decode("ascii", "backslashreplace"),
                 reply.status or _CLIENT_HAS_GONE,
                 (time.monotonic() - started_at) * 1_000,
             )
 
-    async def _reply(self, request: Request, reply: _Reply) -> None:
-        """Send the response or an error; a failed stream is left incomplete (G-126)."""
-        try:
-            response = await self._respond(request)
-            await response(request.scope, request.receive, reply.send)
-        except ClientDisconnect:
-            raise
-        except Exception as error:  # noqa: BLE001  (the client always gets a response)
-            failure = error_responses.to_http_error(error)
-            if isinstance(error, HttpError):
-                # A limit, such as a full queue or a deadline: no fault, so no traceback.
-                if failure.status >= 500:
-                    _log.warning("request %s: %s", request.state.request_id, failure.message)
-            # An operation that is not supported is not a fault of the server.
-            elif failure.status >= 500 and not isinstance(error, NotSupported):
-                _log.error("request %s failed", request.state.request_id, exc_info=error)
-            if not reply.status:
-                accept = request.headers.get("accept", "")
-                response = error_responses.response(
-                    failure, request_id=request.state.request_id, accept=accept
-                )
-                await response(request.scope, request.receive, reply.send)
-
-    async def _respond(self, request: Request) -> Response:
+    async def _respond(self, request: ServiceRequest) -> Response:
         raw_path, method = request.scope["raw_path"], request.method
         fixed = self._fixed.get(raw_path)
-        route = self._routes.find(raw_path) if fixed is None else None
-        if fixed is None and route is None:
+        if fixed is not None:
+            return await self._respond_to_fixed(request, raw_path, fixed)
+        route = self._routes.find(raw_path)
+        if route is None:
             raise HttpError(404, "There is nothing at this path; /api/docs lists all operations")
-        methods = route.allowed if route else allowed(_METHODS.get(raw_path, ("GET",)))
-        if method == "OPTIONS":
-            return _preflight(methods)
-        if fixed is not None and method in methods.split(", "):
-            return await fixed(request)
-        operation = route.operation(method) if isinstance(route, Route) else None
-        if operation is None or route is None:
-            raise HttpError(
-                405, f"{method} is not allowed here; allowed: {methods}", headers={"Allow": methods}
-            )
+        operation = route.operation(method)
+        if operation is None:
+            return _preflight_or_refuse(method, route.allowed)
         if operation is _TOKEN:
             return await self._tokens.answer(request)
         return await self._dispatcher.answer(request, operation, route.parameters(operation))
 
-    async def _ready(self, _: Request) -> Response:
+    async def _respond_to_fixed(
+        self,
+        request: ServiceRequest,
+        raw_path: bytes,
+        answer: Callable[[ServiceRequest], Awaitable[Response]],
+    ) -> Response:
+        methods = allowed(_METHODS.get(raw_path, ("GET",)))
+        if request.method != "OPTIONS" and request.method in methods.split(", "):
+            return await answer(request)
+        return _preflight_or_refuse(request.method, methods)
+
+    async def _ready(self, _: ServiceRequest) -> Response:
         is_ready = await self._pool.run_or_reject(self._health.is_ready)
         content = b'{"status":"ready"}' if is_ready else b'{"status":"unavailable"}'
         return Response(content, 200 if is_ready else 503, media_type="application/json")
@@ -208,7 +197,7 @@ class _Application:
 class _Reply:
     """Adds the common headers to a response and records its status."""
 
-    def __init__(self, request: Request, send: Send) -> None:
+    def __init__(self, request: ServiceRequest, send: Send) -> None:
         self._request = request
         self._send = send
         self.status = 0
@@ -217,24 +206,43 @@ class _Reply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             present = {name for name, _ in message["headers"]}
-            state = self._request.state
-            added = [*_COMMON, (b"x-request-id", state.request_id.encode())]
-            added += [(name.lower().encode(), value.encode()) for name, value in state.headers.items()]
+            added = [*_COMMON, (b"x-request-id", self._request.id.encode()), *self._request.added_headers()]
             message["headers"] += [header for header in added if header[0] not in present]
         await self._send(message)
 
 
+async def _reply_with_error(request: ServiceRequest, reply: _Reply, error: Exception) -> None:
+    """Log an error and send it; a failed stream is left incomplete (G-126)."""
+    failure = error_responses.to_http_error(error)
+    if isinstance(error, HttpError):
+        # A limit, such as a full queue or a deadline: no fault, so no traceback.
+        if failure.status >= 500:
+            _log.warning("request %s: %s", request.id, failure.message)
+    # An operation that is not supported is not a fault of the server.
+    elif failure.status >= 500 and not isinstance(error, NotSupported):
+        _log.error("request %s failed", request.id, exc_info=error)
+    if not reply.status:
+        accept = request.headers.get("accept", "")
+        response = error_responses.response(failure, request_id=request.id, accept=accept)
+        await response(request.scope, request.receive, reply.send)
+
+
 def _fixed_response(
     content: bytes, media: str, headers: dict[str, str] | None = None
-) -> Callable[[Request], Awaitable[Response]]:
-    async def respond(_: Request) -> Response:
+) -> Callable[[ServiceRequest], Awaitable[Response]]:
+    async def respond(_: ServiceRequest) -> Response:
         return Response(content, headers=headers, media_type=media)
 
     return respond
 
 
-def _preflight(methods: str) -> Response:
-    """Answer a CORS preflight request; any origin is allowed, since cookies are never used."""
+def _preflight_or_refuse(method: str, methods: str) -> Response:
+    """Answer a CORS preflight request, or raise 405 for another method.
+
+    Any origin is allowed, since cookies are never used.
+    """
+    if method != "OPTIONS":
+        raise HttpError(405, f"{method} is not allowed here; allowed: {methods}", headers={"Allow": methods})
     return Response(
         status_code=204,
         headers={

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
+from starlette.requests import ClientDisconnect
+
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.records.json_records import decode
 from attrib_ds.service.http.error_responses import HttpError
@@ -56,11 +58,18 @@ async def read(request: Request, *, most_bytes: int, memory: BodyMemory) -> byte
     if length.isdigit() and int(length[:20]) > most_bytes:
         raise _too_large(most_bytes)
     body = bytearray()
-    async for chunk in request.stream():
+    has_more = True
+    while has_more:
+        # `request.stream()` takes several times as long.
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk = message.get("body", b"")
         memory.take(len(chunk))
         body += chunk
         if len(body) > most_bytes:
             raise _too_large(most_bytes)
+        has_more = message.get("more_body", False)
     return bytes(body)
 
 

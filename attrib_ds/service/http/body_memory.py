@@ -28,8 +28,8 @@ class BodyBudget:
     """
 
     def __init__(self, most_bytes: int) -> None:
-        self._most = {True: most_bytes, False: most_bytes // 2}
-        self._taken = {True: 0, False: 0}
+        self._most = most_bytes
+        self._taken = self._taken_without_token = 0
 
     def request(self, *, has_token: bool) -> BodyMemory:
         """Give one request its memory, and take it back at the end of the block."""
@@ -37,12 +37,14 @@ class BodyBudget:
 
     def has_room(self, amount: int, *, has_token: bool) -> bool:
         """Return whether a body of this size fits in."""
-        has_share = has_token or self._taken[False] + amount <= self._most[False]
-        return has_share and sum(self._taken.values()) + amount <= self._most[True]
+        has_share = has_token or self._taken_without_token + amount <= self._most // 2
+        return has_share and self._taken + amount <= self._most
 
     def change(self, amount: int, *, has_token: bool) -> None:
         """Take bytes, or give them back if negative."""
-        self._taken[has_token] += amount
+        self._taken += amount
+        if not has_token:
+            self._taken_without_token += amount
 
 
 class BodyMemory:

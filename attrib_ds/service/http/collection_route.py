@@ -19,11 +19,11 @@ from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
-    from starlette.requests import Request
 
     from attrib_ds.contract.hits import CollectHit
     from attrib_ds.service.collection.address_lookup import AddressLookup
     from attrib_ds.service.http.page_requests import PageRequests
+    from attrib_ds.service.http.service_request import ServiceRequest
     from attrib_ds.service.store.settings import ProjectSettings
 
 PATH: Final = b"/c"
@@ -51,7 +51,7 @@ class CollectionRoute:
         self._pages = pages
         self._lookup = lookup
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: ServiceRequest) -> Response:
         """Answer one request once its hit is durable.
 
         Parameters
@@ -75,7 +75,7 @@ class CollectionRoute:
         )
         return _pixel() if request.method == "GET" else Response(status_code=202)
 
-    async def _read(self, request: Request) -> CollectHit:
+    async def _read(self, request: ServiceRequest) -> CollectHit:
         query = bodies.parse_query(request.scope["query_string"])
         if request.method == "GET":
             # A pixel is on the page that it counts.

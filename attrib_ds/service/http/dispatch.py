@@ -26,7 +26,6 @@ from attrib_ds.service.store.ids import new_uuid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from starlette.requests import Request
     from starlette.responses import Response
 
     from attrib_ds.contract import Answer, Operation
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from attrib_ds.service.http.rate_limits import Quota
     from attrib_ds.service.http.reads import Read, Reads
     from attrib_ds.service.http.server_options import RateLimits, ServerOptions
+    from attrib_ds.service.http.service_request import ServiceRequest
     from attrib_ds.service.http.thread_pool import ThreadPool
     from attrib_ds.service.service import Service
 
@@ -92,13 +92,15 @@ class Dispatcher:
         self._large_bodies = asyncio.Semaphore(1)
         self._events = SingleEvents(projects, pool=pool)
 
-    async def answer(self, request: Request, operation: Operation, path: Mapping[str, str]) -> Response:
+    async def answer(
+        self, request: ServiceRequest, operation: Operation, path: Mapping[str, str]
+    ) -> Response:
         """Answer one request.
 
         Parameters
         ----------
-        request : starlette.requests.Request
-            Its body has not been read. Its ``state.headers`` are added to every response, errors included.
+        request : ServiceRequest
+            Its body has not been read. Its ``quotas`` are set here.
         operation : Operation
             Operation of its path and method.
         path : mapping of str to str
@@ -119,14 +121,13 @@ class Dispatcher:
         self._check_scope(access, REQUIRED_SCOPES[operation.name])
         if "projectId" in path:
             self._check_grant(access, path["projectId"])
-        quotas = self._take(self._claims(request, operation, access, path.get("projectId", "")))
-        request.state.headers = rate_limits.headers(quotas)
+        request.quotas = self._take(self._claims(request, operation, access, path.get("projectId", "")))
         with self._budget.request(has_token=access is not None) as memory:
             arguments = await self._read_arguments(request, operation, path, memory=memory)
             self._check_arguments(operation, access, arguments)
             arguments = self._with_page_size(arguments)
-            quotas = self._count_arguments(request, operation, access, arguments) or quotas
-            request.state.headers = rate_limits.headers(quotas)
+            counted = self._count_arguments(request, operation, access, arguments)
+            request.quotas = counted or request.quotas
             if operation.name in ONE_EVENT:
                 response = await self._events.create(request, operation, arguments, access)
                 if response is not None:
@@ -141,7 +142,7 @@ class Dispatcher:
                 if operation.upload:
                     await self._pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
 
-    def _authenticate(self, request: Request, operation: Operation) -> Access | None:
+    def _authenticate(self, request: ServiceRequest, operation: Operation) -> Access | None:
         fields = request.headers.getlist("authorization")
         if not fields and not operation.token:
             return None
@@ -173,7 +174,7 @@ class Dispatcher:
             if not self._has_sql:
                 raise HttpError(403, "searches by SQL are disabled on this server")
 
-    def _check_granting(self, request: Request, operation: Operation, arguments: CreateKey) -> None:
+    def _check_granting(self, request: ServiceRequest, operation: Operation, arguments: CreateKey) -> None:
         """Refuse to create a key if this server creates none, or with more scopes than the token has."""
         if not self._has_new_keys:
             raise HttpError(403, "this server creates no keys; create them with 'attrib-ds keys create'")
@@ -183,7 +184,7 @@ class Dispatcher:
             self._check_scope(access, scope)
 
     def _claims(
-        self, request: Request, operation: Operation, access: Access | None, project_id: str
+        self, request: ServiceRequest, operation: Operation, access: Access | None, project_id: str
     ) -> list[Claim]:
         """Return what a request counts before its body is read."""
         if self._limits is None:
@@ -195,7 +196,7 @@ class Dispatcher:
         return [*claims, Claim(self._limits.heavy, caller)] if operation.name in rate_limits.HEAVY else claims
 
     def _count_arguments(
-        self, request: Request, operation: Operation, access: Access | None, arguments: Any
+        self, request: ServiceRequest, operation: Operation, access: Access | None, arguments: Any
     ) -> list[Quota]:
         """Count events and unlimited searches, which are known only from the arguments."""
         if self._limits is None:
@@ -208,7 +209,7 @@ class Dispatcher:
             return self._take([Claim(self._limits.requests, caller, 0), Claim(self._limits.heavy, caller)])
         return []
 
-    def _address(self, request: Request) -> str:
+    def _address(self, request: ServiceRequest) -> str:
         return network_of_client(request, self._trusted_proxies)
 
     def _with_page_size(self, arguments: Any) -> Any:
@@ -220,13 +221,13 @@ class Dispatcher:
         return arguments.model_copy(update={"limit": limit})
 
     def _take(self, claims: list[Claim]) -> list[Quota]:
-        quotas = self._buckets.take(claims)
+        quotas = self._buckets.take(claims) if claims else []
         if any(quota.seconds_to_wait for quota in quotas):
             raise HttpError(429, headers=rate_limits.headers(quotas))
         return quotas
 
     async def _read_arguments(
-        self, request: Request, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
+        self, request: ServiceRequest, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
     ) -> Any:
         _check_path(operation, path)
         query = bodies.parse_query(request.scope["query_string"])
@@ -249,7 +250,7 @@ class Dispatcher:
             return await pool.run_or_reject(_read_body, operation, path, query, content)
 
     async def _receive_file(
-        self, request: Request, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
+        self, request: ServiceRequest, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
     ) -> Any:
         """Write an uploaded file next to its project."""
         await self._pool.run_or_reject(self._projects.get, path["projectId"])
@@ -262,7 +263,7 @@ class Dispatcher:
             raise
 
     def _service(
-        self, request: Request, operation: Operation, project_id: str, access: Access | None
+        self, request: ServiceRequest, operation: Operation, project_id: str, access: Access | None
     ) -> Service:
         is_event = operation.name in EVENT_OPERATIONS
         try:
@@ -278,7 +279,7 @@ class Dispatcher:
         return service
 
     def _carry_out(
-        self, request: Request, operation: Operation, arguments: Any, access: Access | None, read: Read
+        self, request: ServiceRequest, operation: Operation, arguments: Any, access: Access | None, read: Read
     ) -> Response:
         account = access.client_id if access else None
         if isinstance(arguments, CreateKey):

@@ -19,13 +19,13 @@ from attrib_ds.service.http.page_requests import refuses_id
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from starlette.requests import Request
     from starlette.responses import Response
 
     from attrib_ds.contract.holdouts import Holdout
     from attrib_ds.contract.opportunities import CollectOpportunity
     from attrib_ds.service import Service
     from attrib_ds.service.http.page_requests import PageRequests
+    from attrib_ds.service.http.service_request import ServiceRequest
 
 PATH: Final = b"/show"
 METHODS: Final = ("POST",)
@@ -45,7 +45,7 @@ class OpportunityRoute:
     def __init__(self, pages: PageRequests) -> None:
         self._pages = pages
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: ServiceRequest) -> Response:
         """Answer one request with ``{"show": true}`` or ``{"show": false}``.
 
         Visitors outside the experiment see the placement, and no opportunity is logged: bots, filtered

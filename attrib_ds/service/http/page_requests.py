@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from starlette.datastructures import Headers
-    from starlette.requests import Request
 
     from attrib_ds.service import Service
     from attrib_ds.service.http.body_memory import BodyBudget
     from attrib_ds.service.http.projects import Projects
     from attrib_ds.service.http.server_options import ServerOptions
+    from attrib_ds.service.http.service_request import ServiceRequest
     from attrib_ds.service.http.thread_pool import ThreadPool
     from attrib_ds.service.store.settings import ProjectSettings
 
@@ -53,19 +53,19 @@ class PageRequests:
         self._buckets = rate_limits.Buckets()
         self._arrivals = Arrivals()
 
-    def count_address(self, request: Request) -> str:
+    def count_address(self, request: ServiceRequest) -> str:
         """Count a request of its address, and return the address; raises 429 if there are too many."""
         address = address_of_client(request, self._trusted_proxies)
         self._count(request, by_address=network_of(address))
         return address
 
-    async def read(self, request: Request, *, most_bytes: int) -> Any:
+    async def read(self, request: ServiceRequest, *, most_bytes: int) -> Any:
         """Return the JSON value of a body; an empty object for none."""
         with self._budget.request(has_token=False) as memory:
             return bodies.parse(await bodies.read(request, most_bytes=most_bytes, memory=memory)) or {}
 
     async def open(
-        self, request: Request, project_id: str, *, ingest_key: str | None
+        self, request: ServiceRequest, project_id: str, *, ingest_key: str | None
     ) -> tuple[Service, ProjectSettings]:
         """Return the project of a request and its settings, once the page may send to it."""
         service = self._projects.find_open(project_id)
@@ -94,14 +94,14 @@ class PageRequests:
                 raise Unavailable("the project is being restored or opened again; try again later")
             await self._arrivals.wait(future, None, None)
 
-    def _count(self, request: Request, *, by_address: str = "", project_id: str = "") -> None:
+    def _count(self, request: ServiceRequest, *, by_address: str = "", project_id: str = "") -> None:
         """Count a request of its address, or of its project."""
         if self._limits is None:
             return
         limit = self._limits.hits if project_id else self._limits.hits_by_address
         claim = Claim(limit, project_id or by_address)
         quotas = self._buckets.take([claim])
-        request.state.headers = rate_limits.headers(quotas)
+        request.quotas = quotas
         if any(quota.seconds_to_wait for quota in quotas):
             raise HttpError(429, headers=rate_limits.headers(quotas))
 

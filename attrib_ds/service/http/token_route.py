@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS, from_wire
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.service.accounts import Accounts
     from attrib_ds.service.http.body_memory import BodyBudget, BodyMemory
+    from attrib_ds.service.http.service_request import ServiceRequest
     from attrib_ds.service.http.thread_pool import ThreadPool
 
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -57,7 +58,7 @@ class TokenRoute:
         self._pool = pool
         self._budget = budget
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: ServiceRequest) -> Response:
         """Answer one request; errors have the codes of RFC 6749 (G-169)."""
         try:
             with self._budget.request(has_token=False) as memory:
@@ -84,7 +85,7 @@ class TokenRoute:
         return _response(200, body)
 
 
-async def _read_form(request: Request, memory: BodyMemory) -> dict[str, str]:
+async def _read_form(request: ServiceRequest, memory: BodyMemory) -> dict[str, str]:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != _FORM:
         raise OAuthError("invalid_request", f"the content type is not {_FORM}")
@@ -113,11 +114,11 @@ def _error_response(error: OAuthError) -> Response:
     return _response(400, body)
 
 
-def _failure_response(request: Request, failure: HttpError, error: Exception) -> Response:
+def _failure_response(request: ServiceRequest, failure: HttpError, error: Exception) -> Response:
     if failure.status >= 500:
         if not isinstance(error, HttpError):
             # Without message and traceback, which may contain secrets.
-            _log.error("request %s to_http_error: %s", request.state.request_id, type(error).__name__)
+            _log.error("request %s to_http_error: %s", request.id, type(error).__name__)
         code = "temporarily_unavailable" if failure.status == 503 else "server_error"
     else:
         code = "invalid_request"
