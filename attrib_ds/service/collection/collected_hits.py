@@ -10,7 +10,7 @@ from attrib_ds import schema
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.campaigns.node_integrations import INTEGRATIONS
 from attrib_ds.service.collection.resolution import resolve_hits
-from attrib_ds.service.collection.session_breaks import split_into_sessions
+from attrib_ds.service.collection.session_breaks import LONGEST, TIMEOUT, split_into_sessions
 from attrib_ds.service.collection.user_agents import COLUMNS, describe
 from attrib_ds.service.identity.lifetime_index import renumber
 from attrib_ds.service.identity.registry import register, remove_absent
@@ -74,30 +74,34 @@ def collect(
     dict of str to int
         Numbers of new ``hits``, ``interactions`` (the difference) and ``implicit_nodes``.
     """
-    new_hits = _without_repeated(connection, hits)
+    new_hits = _find_new(connection, hits)
     nodes = resolve_hits(connection, new_hits, project_id=project_id, now=now, into="arrived_hits")
     _assign_trackers(connection, ids)
-    _gather_nearby(connection)
+    since = _since(connection)
+    _gather_nearby(connection, since)
     split_into_sessions(connection, "temp.nearby_hits", into="session_hits")
     connection.execute("DROP TABLE temp.nearby_hits")
-    _create_sessions(connection, project_id)
-    counts = {"hits": _store_hits(connection, project_id), "interactions": 0, "implicit_nodes": nodes}
+    _create_sessions(connection, project_id, since)
+    counts = {"hits": _store_hits(connection, project_id, since), "interactions": 0, "implicit_nodes": nodes}
     # After the new hits are stored, which may be the first of their session.
     connection.execute(
         "CREATE TEMP TABLE first_hits AS "
-        "SELECT hits.* FROM hits SEMI JOIN temp.sessions ON firstHitId = hits.id"
+        f"SELECT hits.* FROM hits SEMI JOIN temp.sessions ON firstHitId = hits.id WHERE serverDate >= {since}"
     )
     _describe_agents(connection)
-    counts["interactions"] = _store_sessions(connection, project_id=project_id, now=now)
-    for table in ("arrived_hits", "session_hits", "sessions", "first_hits", "session_agents"):
+    counts["interactions"] = _store_sessions(connection, project_id=project_id, now=now, since=since)
+    for table in ("known_hits", "arrived_hits", "session_hits", "sessions", "first_hits", "session_agents"):
         connection.execute(f"DROP TABLE temp.{table}")
     return counts
 
 
-def _without_repeated(connection: duckdb.DuckDBPyConnection, hits: str) -> str:
-    """Return the hits that are not stored, each once."""
-    # An anti join, which hashes the few new ids; NOT IN would hash all stored ones.
-    new = f"(SELECT * FROM {hits} ANTI JOIN (SELECT id FROM hits) AS stored USING (id)) AS new_hits"
+def _find_new(connection: duckdb.DuckDBPyConnection, hits: str) -> str:
+    """Return the hits that are not stored, each once; creates ``known_hits``, the ids of the others."""
+    # Stored ids are read once. A join, which hashes the few new ids; IN would hash all stored ones.
+    connection.execute(
+        f"CREATE TEMP TABLE known_hits AS SELECT DISTINCT id FROM hits SEMI JOIN {hits} USING (id)"
+    )
+    new = f"(SELECT * FROM {hits} ANTI JOIN temp.known_hits USING (id)) AS new_hits"
     repeated = f"SELECT 1 FROM {new} GROUP BY id HAVING count(*) > 1 LIMIT 1"
     if connection.execute(repeated).fetchone() is None:
         return new
@@ -105,7 +109,21 @@ def _without_repeated(connection: duckdb.DuckDBPyConnection, hits: str) -> str:
     return f"(SELECT * FROM {new} QUALIFY {first}) AS new_hits"
 
 
-def _gather_nearby(connection: duckdb.DuckDBPyConnection) -> None:
+def _since(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return SQL for an instant before every session that new hits can change.
+
+    Tables are read from there on, which skips most of them when hits arrive as they happen. A session that
+    began earlier ended more than the timeout before the first new hit. Its later hits may be read, but no
+    session of a run of hits without a new one is recomputed.
+    """
+    margin = LONGEST + TIMEOUT
+    ((since,),) = connection.execute(
+        f"SELECT min(serverDate) - to_milliseconds({margin}) FROM temp.arrived_hits"
+    ).fetchall()
+    return "CAST(NULL AS TIMESTAMP)" if since is None else f"TIMESTAMP '{since}'"
+
+
+def _gather_nearby(connection: duckdb.DuckDBPyConnection, since: str) -> None:
     """Create ``nearby_hits``: the new hits, and the stored ones that may change their session.
 
     The sessions of a tracker are settled up to the last one that opened before its first new hit.
@@ -117,7 +135,8 @@ def _gather_nearby(connection: duckdb.DuckDBPyConnection) -> None:
         WITH arrivals AS (
             SELECT trackerId, min(serverDate) AS first_arrival FROM temp.arrived_hits GROUP BY trackerId
         ), stored AS (
-            SELECT {names}, sessionId FROM hits WHERE trackerId IN (SELECT trackerId FROM arrivals)
+            SELECT {names}, sessionId FROM hits
+            WHERE serverDate >= {since} AND trackerId IN (SELECT trackerId FROM arrivals)
         ), openings AS (
             SELECT trackerId, min((serverDate, id)) AS opening, min(serverDate) AS opened
             FROM stored GROUP BY trackerId, sessionId
@@ -145,8 +164,9 @@ def _assign_trackers(connection: duckdb.DuckDBPyConnection, ids: HexIds) -> None
     )
 
 
-def _create_sessions(connection: duckdb.DuckDBPyConnection, project_id: str) -> None:
+def _create_sessions(connection: duckdb.DuckDBPyConnection, project_id: str, since: str) -> None:
     """Create ``sessions``: the recomputed sessions with the user and dates of the stored ones."""
+    stored = f"(SELECT * FROM interactions WHERE startDate >= {since})"
     holder = f"(SELECT value AS trackerId, userId AS holder FROM identities WHERE kind = {literal(TRACKER)})"
     connection.execute(
         f"""
@@ -163,12 +183,12 @@ def _create_sessions(connection: duckdb.DuckDBPyConnection, project_id: str) -> 
             stored.endDate IS NOT DISTINCT FROM grouped.endDate
                 AND stored.hitCount IS NOT DISTINCT FROM grouped.hitCount AS is_unchanged
         FROM grouped JOIN {holder} USING (trackerId)
-        LEFT JOIN interactions AS stored ON stored._id = grouped.storedId
+        LEFT JOIN {stored} AS stored ON stored._id = grouped.storedId
         """
     )
 
 
-def _store_hits(connection: duckdb.DuckDBPyConnection, project_id: str) -> int:
+def _store_hits(connection: duckdb.DuckDBPyConnection, project_id: str, since: str) -> int:
     """Insert the new hits, and move stored hits to their session; return the number of new ones."""
     # A table, whose size the optimizer knows: the join below then hashes it, and not the wide rows of hits.
     connection.execute(
@@ -184,7 +204,8 @@ def _store_hits(connection: duckdb.DuckDBPyConnection, project_id: str) -> int:
     ).fetchall()[0][0]
     moved = "(SELECT id, sessionId FROM temp.assignments WHERE former <> sessionId)"
     connection.execute(
-        f"UPDATE hits SET sessionId = moved.sessionId FROM {moved} AS moved WHERE hits.id = moved.id"
+        f"UPDATE hits SET sessionId = moved.sessionId FROM {moved} AS moved "
+        f"WHERE hits.id = moved.id AND hits.serverDate >= {since}"
     )
     connection.execute("DROP TABLE temp.assignments")
     return int(inserted)
@@ -205,14 +226,16 @@ def _describe_agents(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE TEMP TABLE session_agents AS FROM {view}")
 
 
-def _store_sessions(connection: duckdb.DuckDBPyConnection, *, project_id: str, now: str) -> int:
+def _store_sessions(connection: duckdb.DuckDBPyConnection, *, project_id: str, now: str, since: str) -> int:
     """Replace the stored sessions by the recomputed ones; return how many more there are."""
     connection.execute(
         "CREATE TEMP TABLE former_sessions AS SELECT _id, userId FROM interactions "
-        "WHERE _id IN (SELECT sessionId FROM temp.session_hits WHERE sessionId IS NOT NULL)"
+        f"WHERE startDate >= {since} "
+        "AND _id IN (SELECT sessionId FROM temp.session_hits WHERE sessionId IS NOT NULL)"
     )
     removed = connection.execute(
-        "DELETE FROM interactions WHERE _id IN (SELECT _id FROM temp.former_sessions)"
+        f"DELETE FROM interactions WHERE startDate >= {since} "
+        "AND _id IN (SELECT _id FROM temp.former_sessions)"
     ).fetchall()[0][0]
     connection.execute(
         "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "

@@ -153,6 +153,28 @@ def test_a_hit_at_the_instant_of_another_session_leaves_it_alone(memory_store, r
     assert sessions(rows) == [(1, 2, "direct"), (3, 2, "google/cpc/spring")]
 
 
+DAY_LONG = [hit(number, 20 * number) for number in range(1, 73)]
+
+
+def test_a_hit_continues_a_session_that_began_nearly_a_day_before(memory_store, rows):
+    load(memory_store, *DAY_LONG)
+    load(memory_store, hit(73, 20 + 1_439))
+    assert sessions(rows) == [(1, 73, "direct")]
+    # A day after the first hit, another session opens.
+    load(memory_store, hit(74, 20 + 1_440))
+    assert sessions(rows) == [(1, 73, "direct"), (74, 1, "direct")]
+
+
+@pytest.mark.parametrize("minutes", [24 * 60, 24 * 60 + 10, 24 * 60 + 29, 24 * 60 + 30])
+def test_a_hit_leaves_a_session_alone_that_ended_about_a_day_before(memory_store, rows, minutes):
+    load(memory_store, *DAY_LONG)
+    before = rows("SELECT * EXCLUDE userLifetimeIndex FROM interactions")
+    load(memory_store, hit(73, 20 * 72 + minutes))
+    assert sessions(rows) == [(1, 72, "direct"), (73, 1, "direct")]
+    assert rows("SELECT * EXCLUDE userLifetimeIndex FROM interactions ORDER BY startDate")[:1] == before
+    assert_consistent(rows)
+
+
 def test_traffic_that_names_an_integration_has_a_custom_campaign(memory_store, rows):
     """G-159, G-160, R097: an explicit one by its slug, an implicit one for an unknown or no slug."""
     service = Service(memory_store, ":memory:")
