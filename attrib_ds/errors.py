@@ -15,9 +15,10 @@
         └── ProjectInUse    503  another process holds the project's file
 
 Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
-:class:`NoRows`, :class:`MergedNames`, :class:`RejectedRows`, :class:`UnmatchedSpend`,
-:class:`UnmatchedUsers`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`, :class:`MisfitWarning`,
-:class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`.
+:class:`NoRows`, :class:`IgnoredTimes`, :class:`MergedNames`, :class:`RejectedRows`, :class:`RepeatedRows`,
+:class:`UnmatchedSpend`, :class:`UnmatchedUsers`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`,
+:class:`MisfitWarning`, :class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`,
+:class:`UnbalancedHoldout`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ __all__ = [
     "ConfoundingWarning",
     "ContaminatedHoldout",
     "Forbidden",
+    "IgnoredTimes",
     "InvalidRequest",
     "MergedNames",
     "MisfitWarning",
@@ -51,6 +53,7 @@ __all__ = [
     "NotSupported",
     "ProjectInUse",
     "RejectedRows",
+    "RepeatedRows",
     "ServiceFailure",
     "TooManyRequests",
     "TruncatedUsers",
@@ -210,12 +213,20 @@ class NoRows(UserWarning):
     """A file has columns, but no rows."""
 
 
+class IgnoredTimes(UserWarning):
+    """A column beside one of days looks like their times, but cannot be read as such."""
+
+
 class MergedNames(UserWarning):
     """Names of nodes that differ by case only are read as one."""
 
 
 class RejectedRows(UserWarning):
     """Rows of a file or frame could not be read and are left out."""
+
+
+class RepeatedRows(UserWarning):
+    """Conversions without an id repeat another one exactly, and each of them counts."""
 
 
 class UnmatchedSpend(UserWarning):

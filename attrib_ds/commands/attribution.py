@@ -91,6 +91,7 @@ def _attributed(options: argparse.Namespace) -> tuple[FilePaths, pd.DataFrame, p
             decimal=options.decimal,
             encoding=options.encoding,
             ignore_case=options.ignore_case,
+            sheet=options.spend_sheet,
             touchpoint_node=read.columns.get("touchpoints", {}).get("node"),
             known_nodes=() if read.paths.nodes is None else set(read.paths.nodes["node_id"]),
         )
@@ -113,6 +114,7 @@ def _read(options: argparse.Namespace) -> FilePaths:
             decimal=options.decimal,
             encoding=options.encoding,
             separator=options.separator,
+            sheet=options.sheet,
         )
     return read_paths(
         options.touchpoints,
@@ -125,6 +127,8 @@ def _read(options: argparse.Namespace) -> FilePaths:
         encoding=options.encoding,
         ignore_case=options.ignore_case,
         aggregate=options.aggregate,
+        sheet=options.sheet,
+        conversion_sheet=options.conversion_sheet,
     )
 
 

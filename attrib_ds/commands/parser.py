@@ -69,7 +69,7 @@ def _add_attribute(actions: Actions) -> None:
         help="credit the conversions in your own files",
         description="Credit conversions to the touchpoints before them. Files are CSV, NDJSON, "
         "Parquet or XLSX. Columns with common names are found; name others by options, several of --node or "
-        "--path with commas. Times without an offset are UTC.",
+        "--path, and a day and its time in --date, with commas. Times without an offset are UTC.",
     )
     own.add_argument("--touchpoints", type=Path, metavar="FILE", help="one row per touchpoint")
     own.add_argument(
@@ -104,6 +104,14 @@ def _add_attribute(actions: Actions) -> None:
         default=True,
         help="names of nodes that differ by case only are one",
     )
+    for option, rows in (
+        ("--sheet", "touchpoints or paths"),
+        ("--conversion-sheet", "conversions"),
+        ("--spend-sheet", "spend"),
+    ):
+        own.add_argument(
+            option, metavar="NAME", help=f"sheet of the {rows} in an XLSX file (default: the first)"
+        )
     own.add_argument("--separator", default=" > ", help="separator of nodes in a path (default ' > ')")
     own.add_argument("--spend", type=Path, metavar="FILE", help="spend per node: node, spend, currency")
     own.add_argument(

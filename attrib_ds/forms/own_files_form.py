@@ -86,7 +86,8 @@ def own_files() -> Form:
             "columns": ("Columns", "Found by their names. Choose another if one is wrong."),
         },
     )
-    paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=("event_type", "level"))
+    of_frames = ("adjustments", "in_currency", "rates", "later_rate")
+    paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=("event_type", "level", *of_frames))
     return Form(
         "Which channels earned the conversions in my files?",
         [journeys, paths, credits_step()],

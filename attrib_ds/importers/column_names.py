@@ -52,6 +52,11 @@ COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
         "purchase_date", "cv_tstamp", "created_at", "occurred_at", "server_time", "visit_first_action_time",
         "received_at", "sent_at", "ts",
     ),
+    # Times of day, beside a column of days.
+    "time": (
+        "time", "time_of_day", "event_time", "order_time", "purchase_time", "conversion_time", "visit_time",
+        "session_time", "touch_time", "touchpoint_time", "click_time",
+    ),
     "touch": ("touch_id", "touchpoint_id", "view_id"),
     "conversion": (
         "event_id", "conversion_id", "cv_id", "transaction_id", "order_id", "order_number", "id_order",

@@ -23,4 +23,4 @@ OPTIONS: Final[dict[str, str]] = {
 }
 
 #: Roles that several columns can have; options list them with commas.
-LISTED: Final = ("node", "spend_node", "path")
+LISTED: Final = ("node", "date", "conversion_date", "spend_node", "path")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from attrib_ds.api.loading import Loaded
     from attrib_ds.project import Project
+    from attrib_ds.records.input_frames import Frame, FrameOrPath
 
 #: Column of events with their id in the source.
 SOURCE_ID = "event.sourceId"
@@ -95,6 +96,10 @@ class Journeys:
         event_type: str | None = None,
         lookback: str | timedelta = "30D",
         level: str | None = None,
+        adjustments: FrameOrPath | None = None,
+        in_currency: str | None = None,
+        rates: Frame | None = None,
+        later_rate: str = "original",
     ) -> Paths:
         """Build the paths of conversions without a project.
 
@@ -107,6 +112,15 @@ class Journeys:
         level : str, optional
             Credit the ancestor of this type (``"campaign"``), or the channel (``"channel"``), instead of the
             node that was touched.
+        adjustments : DataFrame or path of a Parquet file, optional
+            Amounts later than their conversion, such as refunds, as in ``Paths.from_frames``: ``event_id``
+            (the conversion's id in the source), ``date``, ``value`` and, optionally, ``currency``.
+        in_currency : str, optional
+            Currency to convert every value to by ``rates``, at the date of the conversion.
+        rates : DataFrame, optional
+            ``currency``, ``date`` and ``rate``, as in ``Paths.from_frames``.
+        later_rate : {"original", "own"}, default "original"
+            Whether adjustments are converted at the date of their conversion or at their own.
 
         Returns
         -------
@@ -116,7 +130,20 @@ class Journeys:
         Raises
         ------
         InvalidRequest
-            If the event type does not exist, or there are several and none is given.
+            If the event type does not exist, or there are several and none is given; or a currency has no
+            rate at a date.
+
+        Examples
+        --------
+        >>> import attrib_ds as at
+        >>> import pandas as pd
+        >>> clicks = pd.DataFrame({"user": ["u"], "channel": ["search"], "date": ["2025-01-01"]})
+        >>> orders = pd.DataFrame({"order_id": [1001], "user": ["u"], "date": ["2025-01-02"],
+        ...                        "value": [90.0]})
+        >>> refunds = pd.DataFrame({"event_id": [1001], "date": ["2025-01-09"], "value": [-30.0]})
+        >>> paths = at.read_journeys(clicks, orders, currency="EUR").paths(adjustments=refunds)
+        >>> at.attribute(paths, "linear")["value"].tolist()
+        [60.0]
         """
         event_types = sorted(set(self.events["eventType"]))
         if event_type is None and len(event_types) > 1:
@@ -140,8 +167,17 @@ class Journeys:
             names |= {amount: "value", f"{REVENUE}.currency": "currency"}
         conversions = events[[name for name in names if name in events.columns]].rename(columns=names)
         if "value" in conversions.columns:
-            conversions = _completed(conversions)
-        paths = Paths.from_frames(touchpoints, conversions, lookback=lookback, touch="touch_id")
+            conversions = _completed(conversions, in_currency)
+        paths = Paths.from_frames(
+            touchpoints,
+            conversions,
+            lookback=lookback,
+            touch="touch_id",
+            adjustments=adjustments,
+            in_currency=in_currency,
+            rates=rates,
+            later_rate=later_rate,
+        )
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         return replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]])
 
@@ -150,11 +186,12 @@ class Journeys:
         return f"<Journeys of {counts}, {len(self.nodes):,} nodes; {len(self.rejected):,} rows rejected>"
 
 
-def _completed(conversions: pd.DataFrame) -> pd.DataFrame:
-    """Count conversions without a value as 0, in the currency of the others if they have one."""
+def _completed(conversions: pd.DataFrame, in_currency: str | None) -> pd.DataFrame:
+    """Count conversions without a value as 0, in the currency of all values if they have one."""
     if "currency" in conversions.columns:
         currencies = conversions["currency"].dropna().unique()
-        if len(currencies) == 1:
-            conversions["currency"] = conversions["currency"].mask(conversions["value"].isna(), currencies[0])
+        common = in_currency or (currencies[0] if len(currencies) == 1 else None)
+        if common is not None:
+            conversions["currency"] = conversions["currency"].mask(conversions["value"].isna(), common)
     conversions["value"] = conversions["value"].fillna(0.0)
     return conversions

@@ -14,14 +14,23 @@ from attrib_ds.importers.column_names import COMMON_NAMES, LEVEL_NAMES, UNIT_PRI
 from attrib_ds.importers.column_options import OPTIONS
 from attrib_ds.records.sources import Source, open_source
 from attrib_ds.records.text_encodings import checked_encoding, first_foreign_line, marked_encoding
+from attrib_ds.records.workbooks import WORKBOOKS, read_sheet, sheet_columns
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas as pd
 
 #: One column, or the columns of several levels.
 Named: TypeAlias = str | Sequence[str]
 
 _DELIMITED: Final = (".csv", ".tsv")
+#: Argument with the sheet of a workbook, and the roles of required columns, by the argument of its file.
+_SHEETS: Final = {
+    "touchpoints": ("sheet", "user", "node part_of_node", "date"),
+    "conversions": ("conversion_sheet", "user", "date"),
+    "paths": ("sheet", "path", "conversions"),
+    "spend": ("spend_sheet", "node part_of_node", "spend"),
+}
 _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 
 
@@ -37,11 +46,14 @@ class Formats:
         Decimal mark of numbers in text.
     encoding : str, optional
         Encoding of delimited text that is not UTF-8.
+    sheet : str, optional
+        Sheet of a workbook; by default the first.
     """
 
     dayfirst: bool | None = None
     decimal: str | None = None
     encoding: str | None = None
+    sheet: str | None = None
 
 
 class OwnColumns:
@@ -71,6 +83,9 @@ class OwnColumns:
         self.argument = argument
         self.name = str(rows) if isinstance(rows, str | Path) else argument
         encoding = _encoding(rows, argument, checked_encoding(formats.encoding))
+        self._workbook = _workbook(rows)
+        if formats.sheet is not None:
+            rows = self._read_sheet(formats.sheet)
         self.source: Source = open_source(connection, rows, argument=argument, encoding=encoding)
 
     def find(
@@ -92,10 +107,38 @@ class OwnColumns:
         if column is None and required:
             raise InvalidRequest(
                 f"{self.argument}: {self.name} has no column that looks like the {role}; columns: "
-                f"{', '.join(self.source.columns)}; {_how_to_name(called)}",
+                f"{', '.join(self.source.columns)}; {_how_to_name(called)}{self._other_sheets()}",
                 field=role,
             )
         return column
+
+    def _read_sheet(self, sheet: str) -> pd.DataFrame:
+        called = _SHEETS[self.argument][0]
+        if self._workbook is None:
+            name = self.argument if self.name == self.argument else repr(Path(self.name).name)
+            raise InvalidRequest(
+                f"{called}: {name} is no workbook with sheets; allowed with the path of an .xlsx file",
+                field=called,
+            )
+        return read_sheet(self._workbook, sheet, argument=self.argument, called=called)
+
+    def _other_sheets(self) -> str:
+        """Return advice that names the sheets of a workbook with columns for all required roles."""
+        if self._workbook is None or self.formats.sheet is not None:
+            return ""
+        called, *roles = _SHEETS[self.argument]
+        names = [{folded(name) for role in each.split() for name in COMMON_NAMES[role]} for each in roles]
+        found = [
+            sheet
+            for sheet, columns in sheet_columns(self._workbook).items()
+            if not any(of_role.isdisjoint(map(folded, columns)) for of_role in names)
+        ]
+        if not found:
+            return ""
+        listed = ", ".join(map(repr, found))
+        sheets = f"the sheet {listed} has" if len(found) == 1 else f"the sheets {listed} have"
+        chosen = f"{called}={found[0]!r}, or --{called.replace('_', '-')} {found[0]!r} in the command"
+        return f"; {sheets} columns that fit: pass {chosen}"
 
     def common(self, role: str) -> list[str]:
         """Return the columns with a common name for a role, in order of preference."""
@@ -216,6 +259,12 @@ class OwnColumns:
 
 def _how_to_name(role: str) -> str:
     return f"name it with columns={{{role!r}: COLUMN}}, or {OPTIONS[role]} COLUMN in the command"
+
+
+def _workbook(rows: object) -> Path | None:
+    """Return the path of a workbook; None for everything else."""
+    path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
+    return path if path is not None and path.is_file() and path.suffix.casefold() in WORKBOOKS else None
 
 
 def _encoding(rows: object, argument: str, encoding: str | None) -> str | None:

@@ -13,13 +13,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.errors import InvalidRequest, NoConversions, UnmatchedUsers, warn
+from attrib_ds.errors import InvalidRequest, NoConversions, RepeatedRows, UnmatchedUsers, warn
 from attrib_ds.importers.column_options import OPTIONS
 from attrib_ds.importers.conversion_names import references
 from attrib_ds.importers.file_paths import FilePaths
 from attrib_ds.importers.journey_tables import VIEWS, assemble, checked_currency, create_table
 from attrib_ds.importers.order_lines import add_up
 from attrib_ds.importers.own_columns import Formats, OwnColumns
+from attrib_ds.importers.own_dates import find_date
 from attrib_ds.importers.own_rows import create_conversions, create_visits
 from attrib_ds.importers.own_table import OwnTable
 from attrib_ds.importers.spellings import merge_case
@@ -54,6 +55,8 @@ def read_journeys(
     encoding: str | None = None,
     ignore_case: bool = True,
     aggregate: bool = False,
+    sheet: str | None = None,
+    conversion_sheet: str | None = None,
 ) -> Journeys:
     """Read touchpoints and conversions from files or frames of any source.
 
@@ -71,9 +74,10 @@ def read_journeys(
         column that both tables have, if there is one, and devices are used beside users. Several columns for
         ``node`` make a tree: those of a source, medium, campaign, ad group, ad or keyword as in exports,
         others as the levels channel, campaign, adset, ad and keyword, in the order given. By default a column
-        of nodes or channels, else the columns of source, medium and campaign. Times without an offset are
-        UTC. Prices of one piece (``price``, ``unit_price``) beside a column of quantities are multiplied;
-        with ``value`` named, only if ``quantity`` is named too.
+        of nodes or channels, else the columns of source, medium and campaign. A day and a time of day in two
+        columns are one instant (``{"date": ["day", "clock"]}``). Times without an offset are UTC. Prices of
+        one piece (``price``, ``unit_price``) beside a column of quantities are multiplied; with ``value``
+        named, only if ``quantity`` is named too.
     currency : str, optional
         Currency of values that have none: a code of ISO 4217, or a sign of one currency, such as €. Values
         of unknown currency have no ROAS beside spend in one.
@@ -101,6 +105,8 @@ def read_journeys(
         Whether to add up the rows of a conversion, such as the lines of an order: the sum of their values at
         the earliest date. Rows of several users or in several currencies are refused. If one row of a
         conversion cannot be read, all of them are rejected.
+    sheet, conversion_sheet : str, optional
+        Sheets of the touchpoints and of the conversions in XLSX files, or in one; by default the first.
 
     Returns
     -------
@@ -118,12 +124,16 @@ def read_journeys(
 
     Warns
     -----
+    IgnoredTimes
+        If a column beside the days looks like their times, but cannot be read as such.
     MergedNames
         If names of nodes differ by case only.
     NoConversions
         If there are none.
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.
+    RepeatedRows
+        If rows of conversions without an id repeat another one exactly; each counts.
     UnmatchedUsers
         If no conversion has a user of any touchpoint, or users differ by case or leading zeros only.
 
@@ -145,17 +155,19 @@ def read_journeys(
         if role not in OPTIONS:
             raise InvalidRequest.choice("columns", role, OPTIONS)
     currency = checked_currency(currency)
-    formats = Formats(dayfirst, decimal, encoding)
+    formats = Formats(dayfirst, decimal, encoding, sheet)
     connection = duckdb.connect()
     touch_table = OwnTable(connection, touchpoints, "touchpoints", formats)
     has_own_table = conversions is not None
+    if has_own_table:
+        formats = replace(formats, sheet=conversion_sheet)
     conversion_table = OwnTable(
         connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
     of_touchpoints, of_conversions = user_columns(touch_table, conversion_table, named)
     touch_table.take_user(of_touchpoints.user, of_touchpoints.device)
     touch_table.take_node(touch_table.find_node(named))
-    touch_table.take_instant("date", touch_table.find("date", named))
+    touch_table.take_date(find_date(touch_table, named))
     touch_table.take_word("touch", touch_table.find("touch", named, required=False))
     points, rejected = touch_table.read()
     where = "true"
@@ -174,7 +186,7 @@ def read_journeys(
     )
     create_visits(connection, merge_case(points, name=touch_table.name) if ignore_case else points)
     # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
-    is_end = has_own_table and conversion_table.has_days_only("date")
+    is_end = has_own_table and conversion_table.has_days_only()
     create_conversions(connection, events, reference, is_end=is_end)
     if has_own_table:
         # A single file for both has the same rejected rows.
@@ -246,6 +258,8 @@ def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], d
     for role in roles:
         if role == "node":
             found[role] = table.find_node({}, required=False)
+        elif role == "date":
+            found[role] = find_date(table, {}, required=False)
         else:
             column = table.find(role, {}, required=False)
             found[role] = [] if column is None else [column]
@@ -267,6 +281,8 @@ def read_paths(
     encoding: str | None = None,
     ignore_case: bool = True,
     aggregate: bool = False,
+    sheet: str | None = None,
+    conversion_sheet: str | None = None,
 ) -> FilePaths:
     """Read touchpoints and conversions from files as :func:`read_journeys` does, and build the paths."""
     journeys = read_journeys(
@@ -279,6 +295,8 @@ def read_paths(
         encoding=encoding,
         ignore_case=ignore_case,
         aggregate=aggregate,
+        sheet=sheet,
+        conversion_sheet=conversion_sheet,
     )
     counts = {"touchpoints": len(journeys.interactions), "conversions": len(journeys.events)}
     return FilePaths(journeys.paths(lookback=lookback), counts, journeys.columns, journeys.rejected)
@@ -294,7 +312,7 @@ def _read_conversions(
     aggregate: bool,
 ) -> tuple[pa.Table, pd.DataFrame]:
     called = "conversion_date" if has_own_table else "date"
-    table.take_instant("date", table.find("date", named, called=called))
+    table.take_date(find_date(table, named, called=called))
     if has_own_table or "conversion" in named:
         table.take_word("conversion", table.find("conversion", named, required=False))
     value = table.find("value", named, required=False)
@@ -319,4 +337,21 @@ def _read_conversions(
                 "(--aggregate or --conversion COLUMN in the command)" + (_REPEATED if is_repeated else ""),
                 field="conversion",
             )
+    else:
+        _warn_of_repeated(table, where)
     return events, rejected
+
+
+def _warn_of_repeated(table: OwnTable, where: str) -> None:
+    """Warn of rows that repeat another one; without an id they may be two conversions or one read twice."""
+    count = table.count_repeated(where)
+    if count:
+        rows = (
+            "1 row without an id that repeats" if count == 1 else f"{count:,} rows without an id that repeat"
+        )
+        warn(
+            f"{table.name} has {rows} another one exactly, and counts each of them. If rows were exported or "
+            "pasted twice, drop them, for example with frame.drop_duplicates(); otherwise name a column of "
+            "ids with columns={'conversion': COLUMN}, or --conversion COLUMN in the command",
+            RepeatedRows,
+        )

@@ -28,6 +28,7 @@ def read_sequences(
     decimal: str | None = None,
     encoding: str | None = None,
     separator: str = " > ",
+    sheet: str | None = None,
 ) -> FilePaths:
     """Read aggregated paths from a file.
 
@@ -41,7 +42,7 @@ def read_sequences(
         the columns of steps in order, with ``flag``).
     currency : str, optional
         Currency of values that have none.
-    decimal, encoding : str, optional
+    decimal, encoding, sheet : str, optional
         As in :func:`attrib_ds.read_journeys`.
     separator : str, default " > "
         Separator between nodes.
@@ -57,7 +58,9 @@ def read_sequences(
         If the file or a column is missing, or there are no readable rows.
     """
     named = dict(columns or {})
-    table = OwnTable(duckdb.connect(), file, "paths", Formats(decimal=decimal, encoding=encoding))
+    table = OwnTable(
+        duckdb.connect(), file, "paths", Formats(decimal=decimal, encoding=encoding, sheet=sheet)
+    )
     steps = table.find_steps(named)
     if steps:
         table.take_steps(steps, separator)

@@ -34,6 +34,7 @@ def read_spend(
     decimal: str | None = None,
     encoding: str | None = None,
     ignore_case: bool = True,
+    sheet: str | None = None,
     touchpoint_node: Named | None = None,
     known_nodes: Collection[str] = (),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -51,7 +52,7 @@ def read_spend(
         If nodes are not among the known ones.
     """
     named = dict(columns or {})
-    formats = Formats(decimal=decimal, encoding=encoding)
+    formats = Formats(decimal=decimal, encoding=encoding, sheet=sheet)
     table = OwnTable(duckdb.connect(), file, "spend", formats)
     if "spend_node" in named:
         named["node"] = named.pop("spend_node")

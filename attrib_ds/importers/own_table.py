@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from attrib_ds.contract.currencies import NO_SIGN, code_of
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.column_names import folded, level_of
+from attrib_ds.importers.column_names import level_of
 from attrib_ds.importers.own_columns import Formats, Named, OwnColumns
+from attrib_ds.importers.own_dates import clock, moment
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records import written_instants, written_numbers
 from attrib_ds.records.dtypes import TEXT
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     import duckdb
 
-#: Columns of Google Analytics that count microseconds.
-_MICROSECONDS: Final = ("eventtimestamp",)
 #: How to write instants, and numbers that stand for them.
 _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _AS_COUNT: Final = (
@@ -233,40 +232,45 @@ class OwnTable(OwnColumns):
         )
         return written_numbers.plain(word, mark)
 
-    def take_instant(self, role: str, column: str | None) -> None:
-        """Select a column of instants; the default offset is UTC, the default time midnight."""
-        if column is None:
-            return
-        word = self.source.word(column)
-        if self.source.types[column] in {"BIGINT", "HUGEINT", "UBIGINT"} or folded(column) in _MICROSECONDS:
-            # Google Analytics counts microseconds.
-            micros = written_instants.plausible(f"TRY_CAST({word} AS BIGINT)", per_second=1_000_000)
-            counted = f"make_timestamp({micros})"
-        else:
-            counted = "CAST(NULL AS TIMESTAMP)"
+    def take_date(self, columns: Sequence[str]) -> None:
+        """Select the instants: those of a column, or of one with days and one with times of day."""
+        day, *clocks = columns
+        word = self.source.word(day)
+        at = moment(self, day)
         dayfirst = self.formats.dayfirst
-        written = written_instants.moment(word, dayfirst=dayfirst)
-        moment = f"coalesce({self.source.instant(column)}, {counted}, {written})"
-        self.columns[role] = column
-        self._select[role] = moment
         is_count = f"TRY_CAST({word} AS DOUBLE) IS NOT NULL"
         form = f"CASE WHEN {is_count} THEN {literal(_AS_COUNT)} ELSE {literal(_AS_TEXT)} END"
         advice = f"coalesce(nullif({written_instants.advice(word, dayfirst=dayfirst)}, ''), {form})"
-        self._reject(f"{moment} IS NULL", column, "is not an instant", advice)
+        self._reject(f"{at} IS NULL", day, "is not an instant", advice)
+        self.columns["date"] = [*columns] if clocks else day
+        self._select["date"] = at
+        for column in clocks:
+            since_midnight, word = clock(self, column), self.source.word(column)
+            self._reject(f"{word} IS NOT NULL AND {since_midnight} IS NULL", column, "is not a time of day")
+            self._select["date"] = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
 
-    def has_days_only(self, role: str) -> bool:
-        """Return whether no value in the column of a role has a time."""
-        column = str(self.columns[role])
+    def has_days_only(self) -> bool:
+        """Return whether no row has a time of day."""
+        column = self.columns["date"]
+        if not isinstance(column, str):
+            return False
         kind = self.source.types[column]
         if kind not in {"VARCHAR", "DATE"} and not re.fullmatch(r"TIMESTAMP(_\w+)?", kind):
             return False
-        moment = self._select[role]
+        at = self._select["date"]
         has_clock = f"contains({self.source.word(column)}, ':')" if kind == "VARCHAR" else "false"
         query = (
-            f"SELECT bool_and({moment} = date_trunc('day', {moment}) AND NOT {has_clock}) "
-            f"FROM {self.source.relation}"
+            f"SELECT bool_and({at} = date_trunc('day', {at}) AND NOT {has_clock}) FROM {self.source.relation}"
         )
         return bool(self.connection.execute(query).fetchall()[0][0])
+
+    def count_repeated(self, where: str) -> int:
+        """Return the number of rows that repeat another one in all columns."""
+        rows = f"SELECT * EXCLUDE ({quoted(ROW)}) FROM {self.source.relation} WHERE {where}"
+        (count,) = self.connection.execute(
+            f"SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT * FROM ({rows}))) FROM ({rows})"
+        ).fetchall()[0]
+        return int(count)
 
     def read(self, *, where: str = "true", may_be_empty: bool = False) -> tuple[pa.Table, pd.DataFrame]:
         """Return the valid rows, and the rejected rows with the reason.

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.queries.known_sites import COUNTRY, SITES
+from attrib_ds.queries.referring_sites import host_pattern
 from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.input_frames import read_frame
@@ -43,58 +43,37 @@ COLUMN_NAMES: Final = {
 }  # fmt: skip
 
 
-def _site(*names: str, hosts: Sequence[str] = ()) -> str:
-    """Return a pattern of names that may be part of a host, such as ``l.facebook.com``, and of hosts."""
-    exact = "".join(f"|{host}" for host in hosts)
-    return rf"(.*\.)?({'|'.join(names)})(\..+)?{exact}"
+def _sources(kind: str, *names: str) -> str:
+    """Return a pattern of the sources of a kind of sites: names as in exports, and hosts."""
+    return "|".join([*names, host_pattern(kind)])
 
 
-def _with_listed(pattern: str, kind: str, *others: str) -> str:
-    """Add to a pattern the listed hosts of a kind that neither it nor those of other kinds match."""
-    listed = {host for hosts in SITES[kind].values() for host in hosts}
-    patterns = [re.compile(each) for each in (pattern, *others)]
-    hosts = []
-    for host in listed:
-        shown = host.removeprefix("www.").removeprefix(f"{COUNTRY}.")
-        if not any(each.fullmatch(shown.replace(COUNTRY, "fr")) for each in patterns):
-            hosts.append(re.escape(shown).replace(re.escape(COUNTRY), _ANY_COUNTRY))
-    return rf"{pattern}|(.*\.)?({'|'.join(sorted(set(hosts)))})"
-
-
-#: The end of a host in any country, such as ``fr`` and ``co.uk``.
-_ANY_COUNTRY: Final = r"((com|co|org|net|edu|it)\.)?[a-z]{2}"
-_SEARCH_NAMES: Final = _site(
-    "google", "bing", "yahoo!?", "duckduckgo", "ecosia", "baidu", "yandex", "qwant", "startpage", "naver",
-    "mojeek", "seznam", "ask", "aol", "brave", "daum", "sogou", "rambler", "dogpile", "lycos", "msn",
+_SEARCH: Final = _sources(
+    "search", "google", "bing", "yahoo!?", "duckduckgo", "ecosia", "baidu", "yandex", "qwant", "startpage",
+    "naver", "mojeek", "seznam", "ask", "aol", "brave", "daum", "sogou", "rambler", "dogpile", "lycos", "msn",
     "presearch",
 )  # fmt: skip
-_SOCIAL_NAMES: Final = _site(
-    "facebook", "fb", "instagram", "ig", "meta", "messenger", "linkedin", "lnkd", "twitter", "pinterest",
-    "reddit", "tiktok", "snapchat", "vk", "vkontakte", "xing", "threads", "mastodon", "bluesky", "bsky",
-    "quora",
-    "tumblr", "whatsapp", "telegram", "weibo", "wechat", "discord", "hacker ?news",
-    hosts=(r"x", r"(www\.)?x\.com", r"t\.co", r"t\.me", r"news\.ycombinator\.com"),
+_SOCIAL: Final = _sources(
+    "social", "facebook", "fb", "instagram", "ig", "meta", "messenger", "linkedin", "lnkd", "twitter", "x",
+    "pinterest", "reddit", "tiktok", "snapchat", "vk", "vkontakte", "xing", "threads", "mastodon", "bluesky",
+    "bsky", "quora", "tumblr", "whatsapp", "telegram", "weibo", "wechat", "discord", "hacker ?news",
 )  # fmt: skip
-_VIDEO: Final = _site("youtube", "vimeo", "dailymotion", "twitch", "wistia", "youku", hosts=(r"youtu\.be",))
-_SHOPPING: Final = _site(
-    "amazon", "ebay", "etsy", "alibaba", "aliexpress", "walmart", "temu", "idealo", "mercadolibre",
-    "igshopping",
-    hosts=(r"shop\.app", "shopping"),
+_VIDEO: Final = _sources("video", "youtube", "vimeo", "dailymotion", "twitch", "wistia", "youku")
+_SHOPPING: Final = _sources(
+    "shopping", "amazon", "ebay", "etsy", "alibaba", "aliexpress", "walmart", "temu", "idealo",
+    "mercadolibre", "igshopping", "shopping",
 )  # fmt: skip
-_ASSISTANT_NAMES: Final = _site(
-    "chatgpt", "openai", "perplexity", "copilot", "claude", "deepseek", "grok", "phind", "(google )?gemini",
-    hosts=(r"gemini\.google\.com", r"chat\.mistral\.ai", "mistral", r"meta\.ai", r"you\.com", r"poe\.com"),
+_ASSISTANT: Final = _sources(
+    "ai", "chatgpt", "openai", "perplexity", "copilot", "claude", "deepseek", "grok", "phind",
+    "(google )?gemini", "mistral",
 )  # fmt: skip
-_ASSISTANT: Final = _with_listed(_ASSISTANT_NAMES, "ai")
-_SOCIAL: Final = _with_listed(_SOCIAL_NAMES, "social", _ASSISTANT, _VIDEO, _SHOPPING)
-_SEARCH: Final = _with_listed(_SEARCH_NAMES, "search", _ASSISTANT, _SOCIAL, _VIDEO, _SHOPPING)
-_WEBMAIL: Final = r"gmail|mail\.(google|yahoo)\..+|outlook\.(live|office)\..+|mail\.proton\.me"
+_WEBMAIL: Final = _sources("email", "gmail")
 _EMAIL: Final = r"e[-_ ]?mail|newsletter"
 _PAID: Final = r".*cp.*|ppc|retargeting|paid.*"
 _SHOP_CAMPAIGN: Final = r"(.*[^a-df-z])?shop.*|.*shopping.*"
 
-#: The published definitions of Google Analytics for manual traffic, and AI assistants (G-196). The sites are
-#: the common names above and the hosts of Matomo's list (G-195).
+#: The published definitions of Google Analytics for manual traffic, and AI assistants (G-196). Sources are
+#: the names above and the hosts of known sites (G-195).
 _DEFAULT: Final[tuple[dict[str, str], ...]] = (
     {"channel": "Direct", "source": r"\(?direct\)?", "medium": r"(\(none\)|\(not set\))?"},
     {
@@ -115,7 +94,6 @@ _DEFAULT: Final[tuple[dict[str, str], ...]] = (
     {"channel": "Organic Shopping", "campaign": _SHOP_CAMPAIGN},
     {"channel": "AI Assistants", "source": _ASSISTANT},
     {"channel": "AI Assistants", "medium": r"ai[-_ ]?assistants?"},
-    # Before the search engines, whose hosts those of webmail contain.
     {"channel": "Email", "source": _WEBMAIL},
     {"channel": "Organic Social", "source": _SOCIAL},
     {"channel": "Organic Social", "medium": r"social([-_ ](network|media))?|sm"},
@@ -140,8 +118,9 @@ def channel_rules() -> pd.DataFrame:
 
     They follow the published definitions of the default channel group of Google Analytics 4, with a channel
     for AI assistants and for webmail. Search engines, social networks and assistants are those of Matomo's
-    list, some 900 hosts, and common names; shops and video sites are the common ones. Others are referrals
-    until you add them.
+    list, some 900 hosts, and common names; shops and video sites are the common ones. A host is one of a site
+    if it is the site's own, in any country: ``google.co.uk`` is a search engine, ``docs.google.com`` and
+    ``google.abc.de`` are referrals, as are all others until you add them.
 
     Returns
     -------

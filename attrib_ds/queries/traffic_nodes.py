@@ -36,6 +36,8 @@ _REFERRER_TYPES: Final = {
     "Organic Search": "search",
     "Organic Social": "social",
     "AI Assistants": "ai",
+    "Organic Shopping": "referral",
+    "Organic Video": "referral",
     "Referral": "referral",
 }
 #: Types of the levels of users' own columns, from the root down.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zipfile import BadZipFile
 
 import duckdb
 import msgspec
@@ -31,6 +30,7 @@ from attrib_ds.records.numbered_rows import (
     replace_table,
 )
 from attrib_ds.records.text_encodings import marked_encoding
+from attrib_ds.records.workbooks import WORKBOOKS, read_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -42,8 +42,7 @@ UNREADABLE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", p
 _DELIMITED: Final = (".csv", ".tsv")
 _JSON_LINES: Final = (".ndjson", ".jsonl", ".json")
 _PARQUET: Final = (".parquet", ".pq")
-_WORKBOOKS: Final = (".xlsx",)
-_EXTENSIONS: Final = (*_DELIMITED, *_JSON_LINES, *_PARQUET, *_WORKBOOKS)
+_EXTENSIONS: Final = (*_DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS)
 _DELIMITERS: Final = ",;\t|"
 _UTF_8: Final = "utf-8"
 _MOST_PROPERTIES: Final = 2_000
@@ -254,7 +253,7 @@ def _open_path(
     path = path.expanduser()
     name = path.name.casefold()
     extension = Path(name.removesuffix(".gz")).suffix
-    if extension not in _EXTENSIONS or (extension in (*_PARQUET, *_WORKBOOKS) and name.endswith(".gz")):
+    if extension not in _EXTENSIONS or (extension in (*_PARQUET, *WORKBOOKS) and name.endswith(".gz")):
         raise InvalidRequest(
             f"{argument}: the name {path.name!r} does not say what is in the file; "
             f"allowed endings: {', '.join(_EXTENSIONS)}; text also with .gz behind it",
@@ -269,8 +268,10 @@ def _open_path(
         with pa.parquet.ParquetFile(path) as file:
             batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
             return _from_arrow(connection, batches, argument, opaque)
-    if extension in _WORKBOOKS:
-        return _from_workbook(connection, path, argument, opaque)
+    if extension in WORKBOOKS:
+        rows = read_sheet(path, argument=argument)
+        _check_names(rows.columns, argument)
+        return _from_arrow(connection, _to_arrow(rows, opaque), argument, opaque)
     if extension in _DELIMITED:
         return _from_delimited(connection, path, argument, encoding or marked_encoding(path) or _UTF_8)
     return _from_json_lines(connection, path, argument, opaque)
@@ -359,28 +360,6 @@ def _from_delimited(
     )
     unreadable += _unclosed(connection, copied, path, names, encoding)
     return _described(connection, copied, unreadable)
-
-
-def _from_workbook(
-    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, opaque: Collection[str]
-) -> Source:
-    """Open the first sheet of a workbook."""
-    try:
-        rows = pd.read_excel(path, engine="openpyxl", keep_default_na=False, na_values=[""])
-    except ImportError as error:
-        raise InvalidRequest(
-            f"{argument}: {path.name!r} needs the package openpyxl; install attrib-ds[excel], or save the "
-            "sheet as CSV",
-            field=argument,
-        ) from error
-    except (ValueError, KeyError, BadZipFile) as error:
-        raise InvalidRequest(
-            f"{argument}: {path.name!r} is not a workbook: {error}", field=argument
-        ) from error
-    if not len(rows.columns):
-        raise _empty(path, argument)
-    _check_names(rows.columns, argument)
-    return _from_arrow(connection, _to_arrow(rows, opaque), argument, opaque)
 
 
 def _unclosed(

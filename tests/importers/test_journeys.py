@@ -141,3 +141,53 @@ def test_an_export_without_conversions_or_without_visits(shop):
 
 def frames_of(journeys):
     return journeys.interactions, journeys.events, journeys.nodes, journeys.hits, journeys.rejected
+
+
+VISITS = pd.DataFrame({"customer": ["a", "b"], "channel": ["Ads", "Mail"], "time": ["2025-01-01"] * 2})
+ORDERS = pd.DataFrame(
+    {
+        "order_id": [1001, 1002],
+        "customer": ["a", "b"],
+        "time": ["2025-01-02"] * 2,
+        "value": [100.0, 80.0],
+        "currency": ["EUR", "USD"],
+    }
+)
+RATES = pd.DataFrame({"currency": ["USD"], "date": ["2025-01-01"], "rate": [0.5]})
+
+
+def values(paths):
+    credits = at.attribute(paths, "last_touch")
+    return dict(zip(zip(credits["node_id"], credits["currency"], strict=True), credits["value"], strict=True))
+
+
+def test_later_amounts_are_added_to_their_conversion():
+    refunds = pd.DataFrame({"event_id": [1001, 7], "date": ["2025-01-09"] * 2, "value": [-40.0, -1.0]})
+    paths = at.read_journeys(VISITS, ORDERS).paths(adjustments=refunds)
+    assert values(paths) == {("Ads", "EUR"): 60.0, ("Mail", "USD"): 80.0}
+
+
+def test_values_are_converted_to_one_currency():
+    journeys = at.read_journeys(VISITS, ORDERS)
+    assert values(journeys.paths(in_currency="EUR", rates=RATES)) == {
+        ("Ads", "EUR"): 100.0,
+        ("Mail", "EUR"): 40.0,
+    }
+    # A refund in the rate of its own day, where a dollar is worth more.
+    later = pd.concat([RATES, RATES.assign(date="2025-01-09", rate=0.8)])
+    refunds = pd.DataFrame({"event_id": ["1002"], "date": ["2025-01-09"], "value": [-10.0]})
+    paths = journeys.paths(adjustments=refunds, in_currency="EUR", rates=later, later_rate="own")
+    assert values(paths)[("Mail", "EUR")] == 32.0
+
+
+def test_a_conversion_without_a_value_needs_no_rate():
+    orders = pd.concat([ORDERS, ORDERS.tail(1).assign(order_id=1003, value=None, currency=None)])
+    paths = at.read_journeys(VISITS, orders).paths(in_currency="EUR", rates=RATES)
+    credits = at.attribute(paths, "last_touch").set_index("node_id")
+    assert credits["conversions"].to_dict() == {"Ads": 1.0, "Mail": 2.0}
+    assert credits["value"].to_dict() == {"Ads": 100.0, "Mail": 40.0}
+
+
+def test_a_missing_rate_is_named():
+    with pytest.raises(at.errors.InvalidRequest, match="no rate of USD to EUR on 2025-01-02"):
+        at.read_journeys(VISITS, ORDERS).paths(in_currency="EUR")

@@ -14,68 +14,90 @@ def channel_of(rules=None, **values):
     return at.assign_channels(pd.DataFrame({name: [value] for name, value in values.items()}), rules).item()
 
 
-@pytest.mark.parametrize(
-    ("source", "medium", "campaign", "channel"),
-    [
-        # The published definitions of Google Analytics, in its order.
-        ("(direct)", "(none)", None, "Direct"),
-        ("(direct)", "(not set)", None, "Direct"),
-        (None, None, None, "Direct"),
-        ("google", "cpc", "eu cross-network sale", "Cross-network"),
-        ("amazon", "cpc", None, "Paid Shopping"),
-        ("google", "cpc", "winter-shopping", "Paid Shopping"),
-        ("google", "cpc", "workshop", "Paid Search"),
-        ("google", "cpc", "my shop", "Paid Shopping"),
-        ("google", "cpc", "eshop", "Paid Shopping"),
-        ("google", "cpm", None, "Paid Search"),
-        ("google", "paid_search", None, "Paid Search"),
-        ("facebook", "paid-social", None, "Paid Social"),
-        ("youtube", "cpv", None, "Paid Video"),
-        ("youtube", "cpc", None, "Paid Video"),
-        ("some-network", "cpm", None, "Display"),
-        ("some-network", "retargeting", None, "Paid Other"),
-        ("ebay.de", "referral", None, "Organic Shopping"),
-        ("l.instagram.com", "referral", None, "Organic Social"),
-        ("blog", "social network", None, "Organic Social"),
-        ("m.youtube.com", "referral", None, "Organic Video"),
-        ("partner", "video", None, "Organic Video"),
-        ("duckduckgo.com", "referral", None, "Organic Search"),
-        ("somewhere", "organic", None, "Organic Search"),
-        ("e mail", None, None, "Email"),
-        ("crm", "e-mail", None, "Email"),
-        ("partner", "affiliate", None, "Affiliates"),
-        ("partner", "app", None, "Referral"),
-        ("podcast", "audio", None, "Audio"),
-        ("sms", "text", None, "SMS"),
-        ("crm", "web push", None, "Mobile Push Notifications"),
-        ("firebase", None, None, "Mobile Push Notifications"),
-        ("partner", "print", None, "Unassigned"),
-        # Assistants are not search, though some are pages of search engines.
-        ("gemini.google.com", "referral", None, "AI Assistants"),
-        ("copilot.microsoft.com", "referral", None, "AI Assistants"),
-        ("Perplexity", None, None, "AI Assistants"),
-        # Webmail is neither.
-        ("mail.google.com", "referral", None, "Email"),
-        # Hosts of the public list, with and without the country, and below another host.
-        ("suche.t-online.de", "referral", None, "Organic Search"),
-        ("startsiden.no", "referral", None, "Organic Search"),
-        ("123people.co.uk", "referral", None, "Organic Search"),
-        ("startsiden.no", "cpc", None, "Paid Search"),
-        ("m.gaiaonline.com", "referral", None, "Organic Social"),
-        ("github.com", "cpc", None, "Paid Social"),
-        ("chat.qwen.ai", "referral", None, "AI Assistants"),
-        # On the list of social networks and on that of search engines too.
-        ("youtube.com", "referral", None, "Organic Video"),
-        ("www.facebook.com", "cpc", None, "Paid Social"),
-        # Names that only contain another.
-        ("x123people.fr", "referral", None, "Referral"),
-        ("notgoogle", "referral", None, "Referral"),
-        ("x.example", "referral", None, "Referral"),
-        ("x.com", "referral", None, "Organic Social"),
-    ],
-)
-def test_default_channels(source, medium, campaign, channel):
-    assert channel_of(source=source, medium=medium, campaign=campaign) == channel
+#: Source, medium, campaign and the channel.
+DEFAULT_CHANNELS = [
+    # The published definitions of Google Analytics, in its order.
+    ("(direct)", "(none)", None, "Direct"),
+    ("(direct)", "(not set)", None, "Direct"),
+    (None, None, None, "Direct"),
+    ("google", "cpc", "eu cross-network sale", "Cross-network"),
+    ("amazon", "cpc", None, "Paid Shopping"),
+    ("google", "cpc", "winter-shopping", "Paid Shopping"),
+    ("google", "cpc", "workshop", "Paid Search"),
+    ("google", "cpc", "my shop", "Paid Shopping"),
+    ("google", "cpc", "eshop", "Paid Shopping"),
+    ("google", "cpm", None, "Paid Search"),
+    ("google", "paid_search", None, "Paid Search"),
+    ("facebook", "paid-social", None, "Paid Social"),
+    ("youtube", "cpv", None, "Paid Video"),
+    ("youtube", "cpc", None, "Paid Video"),
+    ("some-network", "cpm", None, "Display"),
+    ("some-network", "retargeting", None, "Paid Other"),
+    ("ebay.de", "referral", None, "Organic Shopping"),
+    ("l.instagram.com", "referral", None, "Organic Social"),
+    ("blog", "social network", None, "Organic Social"),
+    ("m.youtube.com", "referral", None, "Organic Video"),
+    ("partner", "video", None, "Organic Video"),
+    ("duckduckgo.com", "referral", None, "Organic Search"),
+    ("somewhere", "organic", None, "Organic Search"),
+    ("e mail", None, None, "Email"),
+    ("crm", "e-mail", None, "Email"),
+    ("partner", "affiliate", None, "Affiliates"),
+    ("partner", "app", None, "Referral"),
+    ("podcast", "audio", None, "Audio"),
+    ("sms", "text", None, "SMS"),
+    ("crm", "web push", None, "Mobile Push Notifications"),
+    ("firebase", None, None, "Mobile Push Notifications"),
+    ("partner", "print", None, "Unassigned"),
+    # Assistants are not search, though some are pages of search engines.
+    ("gemini.google.com", "referral", None, "AI Assistants"),
+    ("copilot.microsoft.com", "referral", None, "AI Assistants"),
+    ("Perplexity", None, None, "AI Assistants"),
+    # Webmail is neither.
+    ("mail.google.com", "referral", None, "Email"),
+    # Hosts of the public list, with and without the country, and below another host.
+    ("suche.t-online.de", "referral", None, "Organic Search"),
+    ("startsiden.no", "referral", None, "Organic Search"),
+    ("123people.co.uk", "referral", None, "Organic Search"),
+    ("startsiden.no", "cpc", None, "Paid Search"),
+    ("m.gaiaonline.com", "referral", None, "Organic Social"),
+    ("github.com", "cpc", None, "Paid Social"),
+    ("chat.qwen.ai", "referral", None, "AI Assistants"),
+    # On the list of social networks and on that of search engines too.
+    ("youtube.com", "referral", None, "Organic Video"),
+    ("www.facebook.com", "cpc", None, "Paid Social"),
+    # Names that only contain another.
+    ("x123people.fr", "referral", None, "Referral"),
+    ("notgoogle", "referral", None, "Referral"),
+    ("x.example", "referral", None, "Referral"),
+    ("x.com", "referral", None, "Organic Social"),
+    # Sites of a country, and of a country that registers companies below its own .com or .co.
+    ("google.de", "referral", None, "Organic Search"),
+    ("google.co.uk", "referral", None, "Organic Search"),
+    ("www.google.com.tr", "referral", None, "Organic Search"),
+    ("smile.amazon.co.jp", "referral", None, "Organic Shopping"),
+    ("yahoo.co.jp", "referral", None, "Organic Search"),
+    ("m.facebook.com", "cpc", None, "Paid Social"),
+    # Hosts that contain the name of a site: another's, or a page of the company that is no search.
+    ("docs.google.com", "referral", None, "Referral"),
+    ("login.yahoo.com", "referral", None, "Referral"),
+    ("google.abc.de", "referral", None, "Referral"),
+    ("google.de.evil.com", "referral", None, "Referral"),
+    ("google.com.evil.example", "referral", None, "Referral"),
+    ("google.example", "referral", None, "Referral"),
+    ("notgoogle.com", "referral", None, "Referral"),
+    ("google.evil.com", "cpc", None, "Paid Other"),
+    ("facebook.evil.com", "referral", None, "Referral"),
+    ("amazon.evil.com", "referral", None, "Referral"),
+    ("youtube.evil.com", "referral", None, "Referral"),
+    ("chatgpt.evil.com", "referral", None, "Referral"),
+]
+
+
+def test_default_channels():
+    cases = {case[:3]: case[3] for case in DEFAULT_CHANNELS}
+    visits = pd.DataFrame(list(cases), columns=["source", "medium", "campaign"])
+    assert dict(zip(cases, at.assign_channels(visits), strict=True)) == cases
 
 
 @pytest.mark.parametrize(
@@ -84,6 +106,8 @@ def test_default_channels(source, medium, campaign, channel):
         ("https://www.google.com/search?q=x", "Organic Search"),
         ("android-app://com.linkedin.android/", "Organic Social"),
         ("https://chatgpt.com/", "AI Assistants"),
+        ("https://docs.google.com/document/d/1", "Referral"),
+        ("https://www.google.com.evil.example/", "Referral"),
         ("news.example", "Referral"),
         ("", "Direct"),
     ],

@@ -34,7 +34,7 @@ _PAID: Final = re.compile(r".*cp.*|ppc|retargeting|paid.*", re.IGNORECASE)
 _UTM: Final = ("utm_source", "utm_medium", "utm_campaign", "utm_content", "utm_term")
 #: Parameters of a URL that can name a source.
 PARAMETERS: Final = (*_UTM, *CLICK_IDS)
-#: Medium of the traffic of known sites, which decides their channel.
+#: Medium of the traffic of known sites that are named as the source, which decides their channel.
 _MEDIA: Final = {"search": "organic", "social": "social", "ai": "ai-assistant", "email": "email"}
 #: Medium of the nodes of unpaid channels, whose ids have none.
 _UNPAID_MEDIA: Final = {
@@ -45,10 +45,8 @@ _UNPAID_MEDIA: Final = {
     "AI Assistants": "ai-assistant",
     "Referral": "referral",
 }
-#: Channels of sites that the rules know by name only.
-_NAMED: Final = frozenset({"Organic Shopping", "Organic Video"})
-#: Host of a name that is registered in a country or as .com.
-_REGISTERED: Final = re.compile(r"(?:.*?\.)??([^.]+)\.(?:com|(?:(?:com|co|org|net)\.)?[a-z]{2})")
+#: Channels of known sites whose traffic is a referral.
+_REFERRING: Final = {"shopping": "Organic Shopping", "video": "Organic Video"}
 #: Slug of the campaign of traffic that names an integration and no campaign (G-160).
 DEFAULT_SLUG: Final = "default"
 _SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
@@ -128,11 +126,12 @@ def resolve_source(
     if is_internal:
         return TrafficSource("internal", chain(Traffic()))
     site = known_site(referrer)
-    if site is not None:
+    if site is not None and site.kind in _MEDIA:
         return _of_site(site.name, site.kind)
-    host = referrer_host(referrer)
+    host = referrer_host(referrer).removeprefix("www.")
     if host:
-        return _of_host(host.removeprefix("www."))
+        channel = _REFERRING[site.kind] if site is not None else "Referral"
+        return TrafficSource("referral", chain(Traffic(host, "referral", channel=channel)))
     return TrafficSource("direct", chain(Traffic()))
 
 
@@ -148,15 +147,6 @@ def _values(search: str) -> dict[str, str]:
 
 def _of_site(name: str, kind: str) -> TrafficSource:
     return TrafficSource(kind, _nodes(Traffic(name, _MEDIA[kind])))
-
-
-def _of_host(host: str) -> TrafficSource:
-    """Return the source of a referrer that is no known site."""
-    # The rules look for names anywhere in a host, which anyone may have in theirs.
-    match = _REGISTERED.fullmatch(host)
-    channel = _channel(match[1], "referral", "") if match else ""
-    nodes = chain(Traffic(host, "referral", channel=channel if channel in _NAMED else "Referral"))
-    return TrafficSource("referral", nodes)
 
 
 def _nodes(traffic: Traffic) -> tuple[Node, ...]:

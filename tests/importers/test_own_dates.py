@@ -1,0 +1,95 @@
+"""Days and times of day in two columns, in frames, files and on the command line."""
+
+import datetime
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds.commands.cli import main
+from attrib_ds.errors import IgnoredTimes, InvalidRequest, RejectedRows
+from attrib_ds.importers.own_files import find_columns
+
+ORDERS = pd.DataFrame({"user": ["u"], "date": ["2025-01-09"]})
+
+
+def starts(columns=None, **touchpoints):
+    frame = pd.DataFrame({"user": "u", "channel": "Ads"} | touchpoints)
+    journeys = at.read_journeys(frame, ORDERS, columns=columns)
+    return [f"{start:%Y-%m-%d %H:%M:%S}" for start in journeys.interactions["startDate"]]
+
+
+def test_a_time_of_day_belongs_to_the_day_beside_it():
+    clocks = ["00:05", "9:05", "10:05:07", "2:05 PM", "3:05pm", "18:05:00+02:00"]
+    read = ["00:05:00", "09:05:00", "10:05:07", "14:05:00", "15:05:00", "16:05:00"]
+    assert starts(date=["2025-01-01"] * 6, time=clocks) == [f"2025-01-01 {clock}" for clock in read]
+
+
+def test_days_of_any_form_take_a_time():
+    days = ["2025-01-01", "2025-01-02 00:00:00", "Jan 3, 2025"]
+    assert starts(date=days, time=["14:05"] * 3) == [f"2025-01-0{day} 14:05:00" for day in (1, 2, 3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clock", [datetime.time(14, 5), pd.Timedelta(hours=14, minutes=5)])
+@pytest.mark.parametrize("day", [datetime.date(2025, 1, 1), pd.Timestamp(2025, 1, 1)])
+def test_typed_days_and_times(day, clock):
+    assert starts(date=[day], time=[clock]) == ["2025-01-01 14:05:00"]
+
+
+def test_other_names_of_days_and_times():
+    assert starts(order_date=["2025-01-01"], time=["14:05"]) == ["2025-01-01 14:05:00"]
+    named = {"date": ["day", "clock"], "conversion_date": "date"}
+    assert starts(named, day=["2025-01-01"], clock=["14:05"]) == ["2025-01-01 14:05:00"]
+    assert starts({"date": "date"}, date=["2025-01-01"], time=["14:05"]) == ["2025-01-01 00:00:00"]
+
+
+def test_instants_need_no_time():
+    assert starts(date=["2025-01-01 08:00:00"], time=["14:05"]) == ["2025-01-01 08:00:00"]
+    assert starts(date=["2025-01-01"], time=["2025-01-01 14:05:00"]) == ["2025-01-01 14:05:00"]
+
+
+def test_a_missing_time_is_midnight_and_a_wrong_one_is_rejected():
+    with pytest.warns(RejectedRows, match=r"row 2 of touchpoints \(time is not a time of day: '25:61'"):
+        read = starts(date=["2025-01-01"] * 4, time=["14:05", None, "25:61", "16:00"])
+    assert read == ["2025-01-01 00:00:00", "2025-01-01 14:05:00", "2025-01-01 16:00:00"]
+
+
+def test_times_that_cannot_be_read_are_not_left_out_in_silence():
+    with pytest.warns(IgnoredTimes, match="the column 'time' of touchpoints is not used.*such as '140500'"):
+        assert starts(date=["2025-01-01"], time=["140500"]) == ["2025-01-01 00:00:00"]
+
+
+def test_times_of_conversions_count():
+    """The touchpoint of ten o'clock comes after the order of nine."""
+    visits = pd.DataFrame(
+        {"user": "u", "channel": ["Mail", "Ads"], "date": "2025-01-01", "time": ["08:00", "10:00"]}
+    )
+    orders = pd.DataFrame({"user": ["u"], "date": ["2025-01-01"], "time": ["09:00"]})
+    journeys = at.read_journeys(visits, orders)
+    assert journeys.columns["conversions"]["date"] == ["date", "time"]
+    assert at.attribute(journeys.paths(), "last_touch")["node_id"].tolist() == ["Mail"]
+
+
+def test_at_most_two_columns_make_an_instant():
+    with pytest.raises(InvalidRequest, match="date: .* is not allowed; allowed: one column, or those of the"):
+        starts({"date": ["a", "b", "c"]}, date=["2025-01-01"])
+    with pytest.raises(InvalidRequest, match="date: touchpoints has no column 'hour'"):
+        starts({"date": ["date", "hour"]}, date=["2025-01-01"])
+
+
+def test_the_command_reads_days_and_times(tmp_path, capsys):
+    visits = pd.DataFrame(
+        {"user": "u", "channel": ["Mail", "Ads"], "day": "2025-01-01", "clock": ["08:00", "10:00"]}
+    )
+    orders = pd.DataFrame({"user": ["u"], "date": ["2025-01-01"], "time": ["09:00"]})
+    visits.to_csv(tmp_path / "visits.csv", index=False)
+    orders.to_csv(tmp_path / "orders.csv", index=False)
+    files = ["--touchpoints", str(tmp_path / "visits.csv"), "--conversions", str(tmp_path / "orders.csv")]
+    options = ["--date", "day,clock", "--conversion-date", "date,time", "--models", "last_touch"]
+    assert main(["attribute", *files, *options]) == 0
+    printed = capsys.readouterr().out
+    assert "date = day, clock" in printed
+    assert "Mail" in printed.split("Credited conversions")[1]
+    assert "Ads" not in printed.split("Credited conversions")[1]
+    assert find_columns(tmp_path / "orders.csv", ("date",))[1] == {"date": ["date", "time"]}

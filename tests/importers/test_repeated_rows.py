@@ -1,0 +1,47 @@
+"""Rows of conversions that repeat another one exactly."""
+
+import warnings
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds.commands.cli import main
+from attrib_ds.errors import RepeatedRows
+
+VISITS = pd.DataFrame({"user": ["u", "u"], "channel": ["Ads", "Ads"], "date": ["2025-01-01"] * 2})
+ORDERS = pd.DataFrame(
+    {"user": ["u", "u", "v"], "date": ["2025-01-02"] * 3, "value": [5.0, 5.0, 5.0], "note": ["a", "b", "a"]}
+)
+
+
+def test_an_export_pasted_twice_is_warned_of(tmp_path, capsys):
+    pasted = pd.concat([ORDERS, ORDERS])
+    expected = (
+        "conversions has 3 rows without an id that repeat another one exactly, and counts each of them.*"
+        r"drop_duplicates\(\).*columns=\{'conversion': COLUMN\}, or --conversion COLUMN"
+    )
+    with pytest.warns(RepeatedRows, match=expected):
+        journeys = at.read_journeys(VISITS, pasted)
+    assert len(journeys.events) == 6
+    VISITS.to_csv(tmp_path / "visits.csv", index=False)
+    pasted.to_csv(tmp_path / "orders.csv", index=False)
+    files = ["--touchpoints", str(tmp_path / "visits.csv"), "--conversions", str(tmp_path / "orders.csv")]
+    assert main(["attribute", *files, "--models", "linear"]) == 0
+    assert "orders.csv has 3 rows without an id that repeat" in capsys.readouterr().err
+
+
+def test_a_flagged_log_counts_its_conversions_only():
+    log = pd.concat([VISITS, VISITS.head(1)]).assign(converted=[0, 0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RepeatedRows)
+        at.read_journeys(log)
+    with pytest.warns(RepeatedRows, match="has 1 row without an id that repeats"):
+        at.read_journeys(pd.concat([log, log.tail(1)]))
+
+
+def test_rows_that_differ_in_any_column_or_have_an_id_are_no_repetitions():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RepeatedRows)
+        at.read_journeys(VISITS, ORDERS)
+        at.read_journeys(VISITS, ORDERS.drop(columns="note").assign(order_id=[1, 2, 3]))

@@ -1,0 +1,69 @@
+"""Sheets of Excel files: chosen by name, and named in errors."""
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds.commands.cli import main
+from attrib_ds.errors import InvalidRequest
+
+VISITS = pd.DataFrame({"user": ["u"], "channel": ["Ads"], "date": ["2025-01-01"]})
+ORDERS = pd.DataFrame({"order_id": [1], "user": ["u"], "order_date": ["2025-01-02"], "value": [30.0]})
+SPEND = pd.DataFrame({"channel": ["Ads"], "spend": [10.0]})
+NOTES = pd.DataFrame({"note": ["numbers of January"]})
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    file = tmp_path_factory.mktemp("books") / "january.xlsx"
+    sheets = {"Notes": NOTES, "Visits": VISITS, "Orders": ORDERS, "Empty": NOTES[[]], "Spend": SPEND}
+    with pd.ExcelWriter(file) as writer:
+        for name, frame in sheets.items():
+            frame.to_excel(writer, sheet_name=name, index=False)
+    return file
+
+
+def test_sheets_are_chosen_by_name(book):
+    journeys = at.read_journeys(book, book, sheet="Visits", conversion_sheet="Orders")
+    assert at.attribute(journeys.paths(), "linear")["value"].tolist() == [30.0]
+
+
+def test_the_command_takes_sheets(book, capsys):
+    files = [f"--{name}={book}" for name in ("touchpoints", "conversions", "spend")]
+    sheets = ["--sheet", "Visits", "--conversion-sheet", "Orders", "--spend-sheet", "Spend"]
+    assert main(["attribute", *files, *sheets, "--models", "linear", "--currency", "EUR"]) == 0
+    assert "3.00" in capsys.readouterr().out.split("Return on ad spend")[-1]
+
+
+def test_an_unknown_sheet_is_named_with_those_that_exist(book):
+    expected = (
+        r"sheet: 'january.xlsx' has no sheet 'Visit' \(did you mean 'Visits'\?\); "
+        "sheets: Notes, Visits, Orders, Empty, Spend"
+    )
+    with pytest.raises(InvalidRequest, match=expected):
+        at.read_journeys(book, ORDERS, sheet="Visit")
+
+
+def test_a_sheet_without_columns_that_fit_names_one_that_has_them(book):
+    with pytest.raises(
+        InvalidRequest, match="the sheet 'Visits' has columns that fit: pass sheet='Visits', or -"
+    ):
+        at.read_journeys(book, ORDERS)
+    expected = (
+        "the sheets 'Visits', 'Orders' have columns that fit: pass conversion_sheet='Visits', or "
+        "--conversion-sheet 'Visits' in the command"
+    )
+    with pytest.raises(InvalidRequest, match=expected):
+        at.read_journeys(VISITS, book)
+
+
+def test_an_empty_sheet_is_named(book):
+    with pytest.raises(InvalidRequest, match="the sheet 'Empty' of 'january.xlsx' is empty; sheets: Notes, "):
+        at.read_journeys(book, ORDERS, sheet="Empty")
+
+
+def test_only_workbooks_have_sheets(tmp_path):
+    VISITS.to_csv(tmp_path / "visits.csv", index=False)
+    for touchpoints, name in ((VISITS, "touchpoints"), (tmp_path / "visits.csv", "'visits.csv'")):
+        with pytest.raises(InvalidRequest, match=f"sheet: {name} is no workbook"):
+            at.read_journeys(touchpoints, ORDERS, sheet="Visits")
