@@ -18,7 +18,7 @@ Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :cla
 :class:`NoRows`, :class:`IgnoredTimes`, :class:`MergedNames`, :class:`RejectedRows`, :class:`RepeatedRows`,
 :class:`UnmatchedSpend`, :class:`UnmatchedUsers`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`,
 :class:`MisfitWarning`, :class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`,
-:class:`UnbalancedHoldout`.
+:class:`UnbalancedHoldout`, :class:`UnknownNode`.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ __all__ = [
     "UnevenHoldout",
     "UnknownCurrency",
     "UnknownFields",
+    "UnknownNode",
     "UnmatchedSpend",
     "UnmatchedUsers",
 ]
@@ -259,6 +260,10 @@ class UnevenHoldout(UserWarning):
 
 class UnbalancedHoldout(UserWarning):
     """The holdout group differed from the others before the experiment by more than chance."""
+
+
+class UnknownNode(UserWarning):
+    """A holdout withholds a node that does not exist yet, or that is misspelled."""
 
 
 class MisfitWarning(UserWarning):

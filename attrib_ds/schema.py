@@ -255,6 +255,11 @@ SETTINGS: Final = pa.schema(
     ]
 )
 
+#: Holdouts that the service draws; days in UTC as text.
+HOLDOUT: Final = pa.schema(
+    [*_text("holdout", "nodeId"), *_numbers("share"), *_text("firstDay", "lastDay"), *_flags("nodeExists")]
+)
+
 NODE: Final = pa.schema(
     [
         *_text("_id", "projectId", "integrationId", "vendorId", "parentId", "type", "name", "externalId"),
@@ -303,6 +308,7 @@ RESOURCES: Final[dict[str, pa.Schema]] = {
     "Node": NODE,
     "Rate": RATE,
     "Settings": SETTINGS,
+    "Holdout": HOLDOUT,
     "AuditLine": AUDIT_LINE,
     "Key": KEY,
     "Finding": FINDING,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import pandas as pd
 
-from attrib_ds import instants
-from attrib_ds.contract.holdouts import NAME, Holdout, find_holdout
-from attrib_ds.contract.rule import Refused
-from attrib_ds.errors import Conflict, InvalidRequest, NotFound, closest
+from attrib_ds.contract.holdouts import Holdout, find_holdout
+from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, UnknownNode, closest, warn
 from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.input_frames import read_frame
 
 if TYPE_CHECKING:
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
 
     from attrib_ds.project import Project
     from attrib_ds.records.input_frames import Frame
+
+_COLUMNS: Final = {"nodeId": "node_id", "firstDay": "since", "lastDay": "until", "nodeExists": "node_exists"}
 
 
 def create_holdout(
@@ -45,7 +45,8 @@ def create_holdout(
         Its name: 1 to 64 lower-case letters, digits, ``-`` and ``_``, starting with a letter or digit.
         Holdouts of different names are independent of each other.
     node_id : str
-        The node that is withheld. It need not exist yet: many nodes come with their first visit.
+        Id of the node that is withheld, as :func:`attrib_ds.list_nodes` has it. It need not exist yet: many
+        nodes come with their first visit.
     share : float
         Share withheld, more than 0 and less than 1, to six decimals.
     since, until : date or str, optional
@@ -64,6 +65,12 @@ def create_holdout(
     Conflict
         If the holdout exists and has another node or a larger share.
 
+    Warns
+    -----
+    UnknownNode
+        If the project has nodes, but not this one. The holdout is created; it has no effect to measure until
+        the node exists.
+
     Examples
     --------
     >>> import attrib_ds as at
@@ -71,23 +78,11 @@ def create_holdout(
     ...     at.experiments.create_holdout(shop, "banner", node_id="spring", share=0.1, since="2026-05-01")
     'banner'
     """
-    created = Holdout(
-        name=_name(holdout),
-        share=_share(share),
-        node_id=node_id,
-        since=_day(since, "since"),
-        until=_day(until, "until"),
-    )
-    if created.since and created.until and created.since > created.until:
-        raise InvalidRequest(f"until: {until!r} is before since, {since!r}", field="until")
-    settings = _settings(project)
-    stored = find_holdout(tuple(settings["holdouts"]), holdout)
-    if stored is not None and (stored.node_id != node_id or stored.share > created.share):
-        raise Conflict(
-            f"holdout {holdout!r} withholds node {stored.node_id!r} from {stored.share:.6g}; allowed: the "
-            "same node and a share that is not smaller, or another name"
-        )
-    project.send("update_settings", holdouts=[*_without(settings, holdout), str(created)])
+    # Not as since and until, whose days are in the project's time zone.
+    period = {"firstDay": since, "lastDay": until}
+    answer = project.send("create_holdout", holdout=holdout, node_id=node_id, share=share, **period)
+    if not answer.read()["nodeExists"][0].as_py():
+        _warn_of_unknown_node(project, node_id)
     return holdout
 
 
@@ -103,7 +98,8 @@ def list_holdouts(project: Project) -> pd.DataFrame:
     -------
     DataFrame
         One row per holdout, by name: ``holdout``, ``node_id`` (str), ``share`` (float64), ``since``,
-        ``until`` (str, days in UTC such as ``2026-05-01``; missing if unbounded).
+        ``until`` (str, days in UTC such as ``2026-05-01``; missing if unbounded), ``node_exists`` (bool,
+        whether the node is in the tree of :func:`attrib_ds.list_nodes` by now).
 
     Examples
     --------
@@ -114,20 +110,8 @@ def list_holdouts(project: Project) -> pd.DataFrame:
       holdout node_id  share
     0  banner  spring    0.1
     """
-    holdouts = sorted(map(Holdout.parse, _settings(project)["holdouts"]), key=lambda holdout: holdout.name)
-    days = {
-        name: [None if day is None else str(day) for day in (getattr(each, name) for each in holdouts)]
-        for name in ("since", "until")
-    }
-    return pd.DataFrame(
-        {
-            "holdout": pd.Series([each.name for each in holdouts], dtype=TEXT),
-            "node_id": pd.Series([each.node_id for each in holdouts], dtype=TEXT),
-            "share": pd.Series([each.share for each in holdouts], dtype=float),
-            "since": pd.Series(days["since"], dtype=TEXT),
-            "until": pd.Series(days["until"], dtype=TEXT),
-        }
-    )
+    listed = to_pandas(project.send("list_holdouts").read())
+    return listed.rename(columns=_COLUMNS).astype({"node_exists": bool})
 
 
 def delete_holdout(project: Project, holdout: str) -> int:
@@ -162,10 +146,8 @@ def delete_holdout(project: Project, holdout: str) -> int:
     ...     len(at.experiments.list_holdouts(shop))
     0
     """
-    settings = _settings(project)
-    _find(settings, holdout)
-    project.send("update_settings", holdouts=_without(settings, holdout))
-    return 1
+    deleted: Any = project.send("delete_holdout", holdout=holdout).value
+    return int(deleted)
 
 
 def assign(
@@ -192,8 +174,8 @@ def assign(
     -------
     DataFrame
         The rows of ``ids``, in their order: ``<column>`` and the other columns of a DataFrame, ``node_id``
-        (str), ``withheld`` (bool). With ``user_id``, all rows are the ``participants`` of
-        :func:`attrib_ds.experiments.holdout_effects`, and those with ``withheld`` are the withheld users.
+        (str), ``withheld`` (bool). With ``user_id``, they are the ``participants`` of
+        :func:`attrib_ds.experiments.holdout_effects`.
 
     Raises
     ------
@@ -212,8 +194,15 @@ def assign(
     True
     """
     units = _units(ids, column)
-    settings = _settings(project)
-    found = _find(settings, holdout)
+    settings: dict[str, Any] = project.send("get_settings").read().to_pylist()[0]
+    found = find_holdout(tuple(settings["holdouts"]), holdout)
+    if found is None:
+        names = [Holdout.parse(text).name for text in settings["holdouts"]]
+        raise NotFound(
+            f"holdout: there is no holdout {holdout!r}{closest(holdout, names)}; create it with "
+            "experiments.create_holdout",
+            field="holdout",
+        )
     withheld = [found.withholds(id, key=settings["holdoutKey"]) for id in units[column]]
     return units.assign(
         node_id=pd.Series([found.node_id] * len(units), index=units.index, dtype=TEXT),
@@ -221,53 +210,25 @@ def assign(
     )
 
 
-def _name(value: str) -> str:
+def _warn_of_unknown_node(project: Project, node_id: str) -> None:
+    """Warn of a node that may be misspelled; a project without nodes has no traffic yet."""
+    hint = ""
     try:
-        return str(NAME.check(value))
-    except Refused:
-        raise InvalidRequest(
-            f"holdout: {value!r} is not allowed; expected {NAME.expected}", field="holdout"
-        ) from None
-
-
-def _share(value: float) -> float:
-    share = round(value, 6) if isinstance(value, Real) else 0.0
-    if not 0 < share < 1:
-        raise InvalidRequest(
-            f"share: {value!r} is not allowed; allowed: more than 0 and less than 1, to six decimals",
-            field="share",
-        )
-    return float(share)
-
-
-def _day(value: date | str | None, argument: str) -> date | None:
-    day = instants.parse_day(value, argument=argument)
-    if value is not None and day is None:
-        raise InvalidRequest(
-            f"{argument}: {value!r} is not allowed; allowed: a day, such as '2026-05-01'", field=argument
-        )
-    return day
-
-
-def _settings(project: Project) -> dict[str, Any]:
-    settings: dict[str, Any] = project.send("get_settings").read().to_pylist()[0]
-    return settings
-
-
-def _without(settings: dict[str, Any], name: str) -> list[str]:
-    return [text for text in settings["holdouts"] if Holdout.parse(text).name != name]
-
-
-def _find(settings: dict[str, Any], name: str) -> Holdout:
-    found = find_holdout(tuple(settings["holdouts"]), name)
-    if found is None:
-        names = [Holdout.parse(text).name for text in settings["holdouts"]]
-        raise NotFound(
-            f"holdout: there is no holdout {name!r}{closest(name, names)}; create it with "
-            "experiments.create_holdout",
-            field="holdout",
-        )
-    return found
+        nodes = to_pandas(project.send("list_nodes").read())
+    except Forbidden:  # an account may create holdouts and not read nodes
+        pass
+    else:
+        if nodes.empty:
+            return
+        namesakes = nodes[nodes["name"].fillna("").str.casefold() == node_id.casefold()]
+        hint = closest(node_id, nodes["_id"])
+        for id, name in zip(namesakes["_id"][:1], namesakes["name"][:1], strict=True):
+            hint = f" (did you mean {id!r}, the id of {name!r}?)"
+    warn(
+        f"node_id: there is no node {node_id!r} yet{hint}; the effect of the holdout can be measured once it "
+        "exists. at.list_nodes lists the nodes",
+        UnknownNode,
+    )
 
 
 def _units(ids: Frame | Iterable[str], column: str) -> pd.DataFrame:

@@ -62,7 +62,7 @@ def list_opportunities(
     The effect, from paths whose ``nodes`` contain the node::
 
         log = at.experiments.list_opportunities(shop, holdout="banner")
-        at.experiments.holdout_effects(paths, log[log["withheld"]], participants=log, opportunities=log)
+        at.experiments.holdout_effects(paths, opportunities=log)
     """
     events = project.tables().events
     chosen = events.filter(events.eventType == OPPORTUNITY)

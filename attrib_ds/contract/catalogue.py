@@ -13,6 +13,7 @@ from attrib_ds.contract import (
     event_types,
     events,
     exports,
+    holdouts,
     identities,
     integrations,
     interactions,
@@ -36,6 +37,7 @@ _OUTLAYS: Final = f"{_CAMPAIGNS}/{{parentCampaignId}}/outlays"
 _EVENT: Final = f"{_PROJECT}/events/{{id}}"
 _USER: Final = f"{_PROJECT}/users/{{id}}"
 _AUDIENCES: Final = f"{_PROJECT}/audiences"
+_HOLDOUT: Final = f"{_PROJECT}/holdouts/{{holdout}}"
 
 _POPULATION: Final = {"interactionFilter": "where", "nodeFilter": "nodes", "isBot": "bots"}
 _OF_CAMPAIGN: Final = {"parentCampaignId": "campaign_id"}
@@ -619,6 +621,37 @@ OPERATIONS: Final[dict[str, Operation]] = index_by_name(
             _record("Settings"),
             also=(200, 400, 401, 403, 404, 413, 429),
             idempotent=True,
+            extension=True,
+        ),
+        _get(
+            "list_holdouts",
+            "List holdouts",
+            f"{_PROJECT}/holdouts",
+            holdouts.ListHoldouts,
+            _array("Holdout"),
+            also=(200, 401, 403, 404, 429),
+            extension=True,
+        ),
+        Operation(
+            "create_holdout",
+            "Create holdout",
+            "PUT",
+            _HOLDOUT,
+            holdouts.CreateHoldout,
+            _record("Holdout"),
+            also=(200, 400, 401, 403, 404, 409, 413, 429),
+            idempotent=True,
+            extension=True,
+            arguments={"firstDay": "since", "lastDay": "until"},
+        ),
+        Operation(
+            "delete_holdout",
+            "Delete holdout",
+            "DELETE",
+            _HOLDOUT,
+            holdouts.DeleteHoldout,
+            Answering("modified"),
+            also=(200, 400, 401, 403, 404, 429),
             extension=True,
         ),
         _get(

@@ -1,23 +1,33 @@
-"""Holdouts that the service draws: the setting that declares them, and who is withheld."""
+"""Holdouts that the service draws: the setting that declares them, who is withheld, and requests."""
 
-from __future__ import annotations
+# ruff: noqa: N815  (attributes carry the names of the API)
 
 import hmac
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Annotated, Any, Final, Self, TypeAlias
 
+import numpy as np
+from pydantic import model_validator
+
+from attrib_ds import instants
+from attrib_ds.contract.request import ProjectRequest, disagreement
 from attrib_ds.contract.rule import Refused, Rule, pattern
 
 _NAME: Final = "[a-z0-9][a-z0-9_-]{0,63}"
 _SHARE: Final = r"0\.[0-9]{0,5}[1-9]"
 _DAY: Final = "[12][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_NODE: Final = r"[^\x00\ud800-\udfff]+"
+_LONGEST_NODE: Final = 512
 _TEXT: Final = pattern(
-    rf"{_NAME}:{_SHARE}:(?:{_DAY})?/(?:{_DAY})?:[^\x00\ud800-\udfff]+",
-    longest=512,
+    rf"{_NAME}:{_SHARE}:(?:{_DAY})?/(?:{_DAY})?:{_NODE}",
+    longest=_LONGEST_NODE + 128,
     expected="'name:share:since/until:node', such as 'banner:0.1:2026-05-01/2026-06-30:spring' or "
     "'banner:0.1:/:spring'",
 )
+_DECIMALS: Final = 6
 _BYTES_DRAWN: Final = 8
 _RANGE: Final = 256.0**_BYTES_DRAWN
 
@@ -111,14 +121,81 @@ def find_holdout(texts: tuple[str, ...], name: str) -> Holdout | None:
     return next(found, None)
 
 
-def _check(value: Any) -> str:
+def _check_text(value: Any) -> str:
     try:
         return str(Holdout.parse(value))
     except ValueError:
         raise Refused from None
 
 
+def _check_share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | np.integer | np.floating):
+        raise Refused
+    # Comparing a NaN raises, if it is a decimal.
+    if (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < 1:
+        raise Refused
+    share = round(float(value), _DECIMALS)
+    if not 0 < share < 1:
+        raise Refused
+    return share
+
+
+def _check_day(value: Any) -> date:
+    day = instants.parse_day(value, argument="value")
+    if day is None or not re.fullmatch(_DAY, str(day)):
+        raise Refused
+    return day
+
+
 #: An entry of the setting ``holdouts``.
 HoldoutText: TypeAlias = Annotated[
-    str, Rule(check=_check, expected=_TEXT.expected, json_schema=_TEXT.json_schema)
+    str, Rule(check=_check_text, expected=_TEXT.expected, json_schema=_TEXT.json_schema)
 ]
+Share: TypeAlias = Annotated[
+    float,
+    Rule(
+        check=_check_share,
+        expected=f"a number above 0 and below 1, to {_DECIMALS} decimals",
+        json_schema={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    ),
+]
+#: A day in UTC.
+Day: TypeAlias = Annotated[
+    date,
+    Rule(
+        check=_check_day,
+        expected="a day, such as '2026-05-01'",
+        json_schema={"type": "string", "format": "date"},
+        write=str,
+    ),
+]
+NodeId: TypeAlias = Annotated[
+    str,
+    pattern(_NODE, longest=_LONGEST_NODE, expected=f"the id of a node, of 1 to {_LONGEST_NODE} characters"),
+]
+
+
+class ListHoldouts(ProjectRequest):
+    """List the holdouts that the service draws, by name."""
+
+
+class CreateHoldout(ProjectRequest):
+    """Create a holdout, or change its period and enlarge its share."""
+
+    holdout: HoldoutName
+    nodeId: NodeId
+    share: Share
+    firstDay: Day | None = None
+    lastDay: Day | None = None
+
+    @model_validator(mode="after")
+    def _check_period(self) -> Self:
+        if self.firstDay and self.lastDay and self.firstDay > self.lastDay:
+            raise disagreement(("lastDay", "is before {firstDay}"))
+        return self
+
+
+class DeleteHoldout(ProjectRequest):
+    """End a holdout."""
+
+    holdout: HoldoutName

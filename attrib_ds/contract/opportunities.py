@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from attrib_ds.contract.event_types import CreateEventType, EventTypeField
-from attrib_ds.contract.hits import HitId, TrackerId
+from attrib_ds.contract.hits import HitId, Referrer, TrackerId
 from attrib_ds.contract.holdouts import HoldoutName
 from attrib_ds.contract.request import ProjectRequest
 from attrib_ds.contract.settings import IngestKey
@@ -23,13 +23,15 @@ _FIELDS: Final = {"holdout": "string", "node": "string", "withheld": "boolean"}
 class CollectOpportunity(ProjectRequest):
     """A page could show the placement of a holdout, and asks whether to.
 
-    ``opportunityId`` keeps a repeated request from counting twice; ``isPersistent`` as for hits.
+    ``opportunityId`` keeps a repeated request from counting twice; ``isPersistent`` and ``referrer`` as for
+    hits.
     """
 
     holdout: HoldoutName
     trackerId: TrackerId
     opportunityId: HitId
     isPersistent: Flag = True
+    referrer: Referrer = ""
     ingestKey: IngestKey | None = None
 
 

@@ -14,8 +14,10 @@ import ibis
 
 from attrib_ds.attribution.paths.tables import Tables
 from attrib_ds.contract import Answer, File
+from attrib_ds.contract.holdouts import CreateHoldout
 from attrib_ds.contract.opportunities import opportunity_type
 from attrib_ds.contract.precision import in_milliseconds
+from attrib_ds.contract.settings import UpdateSettings
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
 from attrib_ds.service.campaigns.campaigns import (
     create_campaign,
@@ -59,6 +61,7 @@ from attrib_ds.service.loading.mirroring import begin_mirror, keep_mirror, mirro
 from attrib_ds.service.project_keys import create_key, list_keys, revoke_key
 from attrib_ds.service.store import audit
 from attrib_ds.service.store.file_errors import is_final, with_advice
+from attrib_ds.service.store.holdouts import create_holdout, delete_holdout, list_holdouts
 from attrib_ds.service.store.readers_writer_lock import ReadersWriterLock
 from attrib_ds.service.store.settings import SettingsCache, get_settings, update_settings
 from attrib_ds.service.store.store import MEMORY, Store
@@ -539,16 +542,21 @@ def _with_accounts(handle: Callable[[Path, Store, Any, Line | None], Answer]) ->
     return handler
 
 
-def _update_settings(
-    service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
-) -> Answer:
-    if request.holdouts:
-        with suppress(Conflict):  # the event type exists
-            create_event_type(service._store, opportunity_type(request.projectId))
-    try:
-        return _with_store(update_settings)(service, request, line, cancellation)
-    finally:
-        service._settings.clear()
+def _with_settings(handle: Callable[[Store, Any], Answer]) -> Handler:
+    """Return the handler of an operation that changes settings."""
+
+    def handler(
+        service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
+    ) -> Answer:
+        if isinstance(request, CreateHoldout) or (isinstance(request, UpdateSettings) and request.holdouts):
+            with suppress(Conflict):  # the event type exists
+                create_event_type(service._store, opportunity_type(request.projectId))
+        try:
+            return _with_store(handle)(service, request, line, cancellation)
+        finally:
+            service._settings.clear()
+
+    return handler
 
 
 def _with_ingestion(handle: Callable[..., Answer]) -> Handler:
@@ -591,7 +599,10 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "update_outlay": _with_store(update_outlay),
     "delete_outlay": _with_store(delete_outlay),
     "get_settings": _with_store(get_settings),
-    "update_settings": _update_settings,
+    "update_settings": _with_settings(update_settings),
+    "list_holdouts": _with_store(list_holdouts),
+    "create_holdout": _with_settings(create_holdout),
+    "delete_holdout": _with_settings(delete_holdout),
     "list_rates": _with_store(list_rates),
     "set_rates": _with_store(set_rates),
     "create_integration": _with_store(create_integration),

@@ -8,7 +8,8 @@ import pytest
 import attrib_ds
 from attrib_ds.contract import OPERATIONS
 
-FUNCTIONS = {name: getattr(home, name) for home in (attrib_ds, attrib_ds.admin) for name in dir(home)}
+HOMES = (attrib_ds, attrib_ds.admin, attrib_ds.experiments)
+FUNCTIONS = {name: getattr(home, name) for home in HOMES for name in dir(home)}
 #: Public functions that are operations of the service.
 SHARED = sorted(set(OPERATIONS) & set(FUNCTIONS))
 
@@ -39,6 +40,8 @@ RENAMED = {
 #: Those that have another name in other operations.
 RENAMED_IN = {
     ("archive_event_type", "id"): "reference",
+    ("create_holdout", "firstDay"): "since",
+    ("create_holdout", "lastDay"): "until",
     ("get_event_type", "id"): "reference",
     ("restore_event_type", "id"): "reference",
     ("search_users", "fields"): "columns",
@@ -84,10 +87,12 @@ def test_what_can_be_done_from_python_is_there():
         "create_audience",
         "create_campaign",
         "create_event_type",
+        "create_holdout",
         "create_integration",
         "create_key",
         "create_outlay",
         "delete_audience",
+        "delete_holdout",
         "delete_outlay",
         "delete_user",
         "event_insights",
@@ -108,6 +113,7 @@ def test_what_can_be_done_from_python_is_there():
         "list_campaigns",
         "list_event_types",
         "list_hits",
+        "list_holdouts",
         "list_keys",
         "list_nodes",
         "list_outlays",
@@ -171,9 +177,11 @@ POSITIONAL = {
     "create_audience": ["name", "condition"],
     "create_campaign": ["vendor_id", "campaign_slug"],
     "create_event_type": ["reference"],
+    "create_holdout": ["holdout"],
     "create_integration": ["vendor_id"],
     "create_key": ["path"],
     "create_outlay": ["vendor_id", "campaign_id"],
+    "delete_holdout": ["holdout"],
     "delete_outlay": ["vendor_id", "campaign_id", "outlay_id"],
     "export_users": ["path"],
     "get_campaign": ["vendor_id", "id"],

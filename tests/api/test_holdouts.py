@@ -1,13 +1,20 @@
 """Holdouts are created, grow, do not shrink and end; lists are drawn alike each time."""
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
+
 import pandas as pd
 import polars as pl
 import pytest
 from support.dtype_names import dtype_names
 
 import attrib_ds as at
-from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound, UnknownNode
+from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.http.server import running
 
+NAMES = [f"h-{number:02}" for number in range(16)]
 USERS = [f"u-{number}" for number in range(50)]
 
 
@@ -39,6 +46,7 @@ def test_a_holdout_is_a_setting_and_has_an_event_type(shop):
         "share": [0.666667, 0.5],
         "since": ["", "2026-05-01"],
         "until": ["2026-06-30", ""],
+        "node_exists": [False, False],
     }
     # Again, without an end.
     at.experiments.create_holdout(shop, "banner", node_id="spring", share=2 / 3)
@@ -76,6 +84,88 @@ def test_a_holdout_ends(letter):
         at.experiments.delete_holdout(letter, "letter")
 
 
+def test_days_and_shares_of_any_type_are_those_of_their_text(shop):
+    at.experiments.create_holdout(
+        shop, "banner", node_id="spring", share=Decimal("0.1"), since=date(2026, 5, 1), until="2026-05-01"
+    )
+    assert list(at.admin.get_settings(shop)["holdouts"]) == ["banner:0.1:2026-05-01/2026-05-01:spring"]
+
+
+@pytest.fixture
+def shop_with_nodes(shop):
+    names = {"spring": "Spring sale", "summer": "Summer sale"}
+    at.load(shop, nodes=pd.DataFrame({"_id": names.keys(), "type": "campaign", "name": names.values()}))
+    return shop
+
+
+def test_a_node_that_exists_is_listed_as_such(shop_with_nodes):
+    at.experiments.create_holdout(shop_with_nodes, "banner", node_id="spring", share=0.1)
+    with pytest.warns(UnknownNode):
+        at.experiments.create_holdout(shop_with_nodes, "popup", node_id="autumn", share=0.1)
+    assert at.experiments.list_holdouts(shop_with_nodes)["node_exists"].tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "hint"),
+    [
+        ("sprng", r" \(did you mean 'spring'\?\)"),
+        # Ids are compared, not names.
+        ("summer sale", r" \(did you mean 'summer', the id of 'Summer sale'\?\)"),
+        ("newsletter", ""),
+    ],
+)
+def test_a_node_that_does_not_exist_yet_causes_a_warning(shop_with_nodes, node_id, hint):
+    with pytest.warns(UnknownNode, match=f"^node_id: there is no node {node_id!r} yet{hint}; ") as caught:
+        at.experiments.create_holdout(shop_with_nodes, "banner", node_id=node_id, share=0.1)
+    assert [each.filename for each in caught if each.category is UnknownNode] == [__file__]
+    assert at.experiments.list_holdouts(shop_with_nodes)["node_id"].tolist() == [node_id]
+
+
+@pytest.mark.slow
+def test_clients_that_cannot_list_nodes_are_warned_too(tmp_path):
+    with at.connect("my-shop", path=tmp_path / "my-shop.duckdb") as shop:
+        at.load(shop, nodes=pd.DataFrame({"_id": ["spring"], "type": ["campaign"], "name": ["Spring"]}))
+    create_key(tmp_path, tmp_path / "key.json", scopes=["admin"])
+    with (
+        running(tmp_path) as url,
+        at.connect("my-shop", url=url, key=tmp_path / "key.json") as shop,
+        pytest.warns(UnknownNode, match="^node_id: there is no node 'sprng' yet; "),
+    ):
+        at.experiments.create_holdout(shop, "banner", node_id="sprng", share=0.1)
+
+
+def check_that_no_change_is_lost(first, second):
+    """Create and delete holdouts of two clients at once."""
+    clients = [(first, NAMES[::2]), (second, NAMES[1::2])]
+
+    def create(client, names):
+        for name in names:
+            at.experiments.create_holdout(client, name, node_id="spring", share=0.1)
+
+    def delete(client, names):
+        return [at.experiments.delete_holdout(client, name) for name in names[1:]]
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(create, *zip(*clients, strict=True)))
+        assert at.experiments.list_holdouts(first)["holdout"].tolist() == NAMES
+        list(threads.map(delete, *zip(*clients, strict=True)))
+    assert at.experiments.list_holdouts(first)["holdout"].tolist() == NAMES[:2]
+
+
+def test_threads_lose_no_holdout(shop):
+    check_that_no_change_is_lost(shop, shop)
+
+
+@pytest.mark.slow
+def test_clients_of_a_server_lose_no_holdout(tmp_path):
+    at.connect("my-shop", path=tmp_path / "my-shop.duckdb").close()
+    create_key(tmp_path, tmp_path / "key.json")
+    with running(tmp_path) as url:
+        first, second = (at.connect("my-shop", url=url, key=tmp_path / "key.json") for _ in range(2))
+        with first, second:
+            check_that_no_change_is_lost(first, second)
+
+
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
@@ -85,10 +175,16 @@ def test_a_holdout_ends(letter):
         ({"share": 1 - 1e-9}, "share"),
         ({"share": float("nan")}, "share"),
         ({"share": "0.1"}, "share"),
+        ({"share": True}, "share"),
+        ({"share": Decimal("nan")}, "share"),
+        ({"share": 10**400}, "share"),
         ({"since": "2026-05-01T12:00"}, "since"),
+        ({"since": "2026-02-30"}, "since"),
+        ({"since": "0001-01-01"}, "since"),
         ({"since": "2026-05-02", "until": "2026-05-01"}, "until"),
-        ({"node_id": ""}, "holdouts/0"),
-        ({"node_id": "a\0b"}, "holdouts/0"),
+        ({"node_id": ""}, "node_id"),
+        ({"node_id": "a\0b"}, "node_id"),
+        ({"node_id": "a" * 513}, "node_id"),
         ({"holdout": "Banner"}, "holdout"),
         ({"holdout": "a:b"}, "holdout"),
         ({"holdout": "a\n"}, "holdout"),

@@ -63,7 +63,7 @@ def path_of(operation, project="shop") -> str:
     """Return a path of an operation whose values are all well-formed."""
     values = {"projectId": project, "vendorId": "ads", "storageKey": "won"}
     values |= dict.fromkeys(("campaignId", "parentCampaignId", "outlayId"), "1")
-    values |= {"firstHitId": "0" * 24, "id": "0" * 24, "keyId": "0" * 40}
+    values |= {"firstHitId": "0" * 24, "id": "0" * 24, "keyId": "0" * 40, "holdout": "banner"}
     return BASES[operation.base] + operation.path.format_map(values)
 
 

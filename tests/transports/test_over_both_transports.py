@@ -479,8 +479,8 @@ WRITES = {
         at.create_offline_interactions(p, calls(*emails)) for emails in ([], ["a@b.example"], ["a@b.example", "c@d.example", "nobody"])
     ],
     "create_holdout": lambda p: [
-        at.experiments.create_holdout(p, "banner", node_id="spring", share=0.1, since="2026-05-01"),
-        at.experiments.create_holdout(p, "banner", node_id="spring", share=0.2),
+        at.experiments.create_holdout(p, "banner", node_id="ads-node", share=0.1, since="2026-05-01"),
+        at.experiments.create_holdout(p, "banner", node_id="ads-node", share=0.2),
         at.experiments.list_holdouts(p),
         at.list_event_types(p, reference="holdout-opportunity").drop(columns="fields"),
     ],
@@ -489,7 +489,7 @@ WRITES = {
     "create_outlays": many_outlays,
     "delete_audience": deleted_audience,
     "delete_holdout": lambda p: [
-        at.experiments.create_holdout(p, "popup", node_id="spring", share=0.1),
+        at.experiments.create_holdout(p, "popup", node_id="ads-node", share=0.1),
         at.experiments.delete_holdout(p, "popup"),
         told(lambda p: at.experiments.delete_holdout(p, "popup"), p),
     ],

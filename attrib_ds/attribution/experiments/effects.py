@@ -15,6 +15,7 @@ from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.experiments.cells import Cells, check_by
 from attrib_ds.attribution.experiments.checkout import checkout_nodes, warn_of_checkout_nodes
 from attrib_ds.attribution.experiments.combination import AVERAGED, combine_with_experiment
+from attrib_ds.attribution.experiments.draws import complete_draws
 from attrib_ds.attribution.experiments.effects_by_cell import credited_by_cell, effects_by_cell
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.attribution.experiments.mediators import MEDIATED, check_mediators, total_effects
@@ -110,7 +111,8 @@ def incremental_effects(
         Negative controls: nodes known to have no effect, such as organic and direct. If a model estimates
         effects for them, it is confounded, and a warning says so.
     withheld, participants, opportunities, covariates : optional
-        A randomised experiment on some of the nodes, see :func:`holdout_effects`.
+        A randomised experiment on some of the nodes, see :func:`holdout_effects`; participants or
+        opportunities alone are enough if they have the column ``withheld``.
     observed_share : float, (float, float) or mapping, default 1
         Share of all users who were observed, above 0 and at most 1, for example of those who consented; or
         the share and its standard error. Numbers of conversions are divided by it, and intervals include its
@@ -157,7 +159,7 @@ def incremental_effects(
         mediators, and in total; null for nodes without mediators). With ``by`` one row per cell too, by cell
         within a model: after ``model`` come the columns named in ``by`` (periods as str, ``"2025-W06"``) and,
         with a period, ``start`` (datetime64[us, UTC]); verdicts and checkouts are those of all conversions.
-        With ``withheld`` also ``experiment``, ``experiment_low``,
+        With an experiment also ``experiment``, ``experiment_low``,
         ``experiment_high`` (float64, conversions; null for nodes without an experiment), ``disagreement``
         (float64, distance between model and experiment in standard errors) and ``combined``,
         ``combined_low``, ``combined_high`` (float64): the average of :func:`combine_with_experiment` over the
@@ -271,7 +273,14 @@ def incremental_effects(
     by_label = _models_by_label(models)
     check_share("confidence", confidence)
     observed = check_observed_share(observed_share)
-    _check_experiment(withheld, participants, opportunities, covariates)
+    if not (withheld is participants is opportunities is None):
+        withheld, participants = complete_draws(withheld, participants, opportunities)
+    elif len(covariates):
+        raise InvalidRequest(
+            "covariates: requires an experiment, which is missing; allowed: covariates together with "
+            "withheld=, participants= or opportunities=",
+            field="covariates",
+        )
     rule = model_named(conventional) if isinstance(conventional, str) else conventional
     rule_label = conventional if isinstance(conventional, str) else getattr(rule, "name", "")
     if not isinstance(rule, Model) or isinstance(rule, IncrementalModel) or rule_label in by_label:
@@ -428,24 +437,6 @@ def _check_hazards(
             raise InvalidRequest(
                 f"{argument}: not available together with {other}=; allowed: one of them",
                 field=argument.split()[0],
-            )
-
-
-def _check_experiment(
-    withheld: object, participants: object, opportunities: object, covariates: Sequence[str]
-) -> None:
-    if withheld is not None:
-        return
-    is_given = {
-        "participants": participants is not None,
-        "opportunities": opportunities is not None,
-        "covariates": len(covariates) > 0,
-    }
-    for argument in is_given:
-        if is_given[argument]:
-            raise InvalidRequest(
-                f"{argument}: requires withheld=, which is missing; allowed: both or neither",
-                field=argument,
             )
 
 

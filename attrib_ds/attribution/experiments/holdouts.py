@@ -13,6 +13,7 @@ import pandas as pd
 from attrib_ds.attribution.experiments.balance import Balance, balance, warn_of_imbalance
 from attrib_ds.attribution.experiments.contrasts import contrast
 from attrib_ds.attribution.experiments.covariates import covariates_of
+from attrib_ds.attribution.experiments.draws import complete_draws
 from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.attribution.paths.codes import number_currencies
@@ -36,7 +37,7 @@ _MAX_DEVIATION: Final = 4.0
 
 def holdout_effects(
     paths: Paths,
-    withheld: FrameOrPath,
+    withheld: FrameOrPath | None = None,
     *,
     participants: FrameOrPath | None = None,
     opportunities: FrameOrPath | None = None,
@@ -54,18 +55,23 @@ def holdout_effects(
     ----------
     paths : Paths
         Paths with users, from ``Paths.from_frames`` or :func:`conversion_paths`.
-    withheld : DataFrame or path of a Parquet file
+    withheld : DataFrame or path of a Parquet file, optional
         One row per user and node that was withheld from the user: ``user_id``, ``node_id`` and, if only
-        conversions in a window count, ``since`` and ``until`` (timestamps, both included).
+        conversions in a window count, ``since`` and ``until`` (timestamps, both included). By default the
+        rows of ``participants``, or else of ``opportunities``, whose column ``withheld`` (bool) is true.
     participants : DataFrame or path of a Parquet file, optional
         One row per user and node that could have been withheld from the user, including those that were:
-        ``user_id``, ``node_id`` and optionally ``since`` and ``until``, as above. By default all users of
-        ``Paths.from_frames(users=...)`` take part for every node, in the window of its withheld users.
+        ``user_id``, ``node_id`` and optionally ``since`` and ``until``, as above; and without ``withheld=``
+        the column ``withheld``, as :func:`attrib_ds.experiments.assign` returns it. By default all users of
+        ``Paths.from_frames(users=...)`` take part for every node, in the window of its withheld users; or
+        those of ``opportunities`` without ``withheld=``.
     opportunities : DataFrame or path of a Parquet file, optional
-        One row per touchpoint that a withheld user would have had, as an ad server logs it ("ghost ads") or
-        :func:`attrib_ds.experiments.list_opportunities` returns it: ``user_id``, ``node_id``, ``date``. The
-        comparison is then limited to users with a touchpoint or an opportunity and to their conversions from
-        the first one on, which narrows intervals by about a third.
+        One row per touchpoint that a withheld user would have had, as an ad server logs it ("ghost ads"):
+        ``user_id``, ``node_id``, ``date``. The comparison is then limited to users with a touchpoint or an
+        opportunity and to their conversions from the first one on, which narrows intervals by about a third.
+        A log of all participants with the column ``withheld``, as
+        :func:`attrib_ds.experiments.list_opportunities` returns it, needs neither ``withheld=`` nor
+        ``participants=``.
     covariates : sequence of str, optional
         Columns of ``Paths.from_frames(users=...)`` to adjust for (Lin's estimator). Their values must date
         from before the draw, so that the experiment cannot have changed them.
@@ -106,8 +112,9 @@ def holdout_effects(
     Raises
     ------
     InvalidRequest
-        If a column is missing; a node or user is unknown; fewer than two participants are withheld or not
-        withheld; ``participants`` is missing and the paths have no users table; two nodes were withheld from
+        If a column is missing; a node or user is unknown; no argument says from whom nodes were withheld, or
+        rows contradict each other about it; fewer than two participants are withheld or not withheld;
+        ``participants`` is missing and the paths have no users table; two nodes were withheld from
         the same users; or no conversion counts for a node, for example because its ``since`` and ``until``
         lie outside the data.
 
@@ -136,6 +143,7 @@ def holdout_effects(
     (['brand_search', 'display', 'email'], True)
     """
     check_level("confidence", confidence)
+    withheld, participants = complete_draws(withheld, participants, opportunities)
     trial = Trial.of(paths, withheld, participants)
     first, earlier = _first_touches(paths, trial)
     contaminated = (first < NEVER) & trial.is_withheld

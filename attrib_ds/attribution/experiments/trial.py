@@ -151,6 +151,9 @@ def _pairs(frame: object, argument: str) -> pd.DataFrame:
     for name in ("since", "until"):
         if given.has(name):
             columns[name] = given.instants(name, role=None)
+    if argument == "withheld" and given.has("withheld"):
+        remedy = "pass all participants as participants=, or a log as opportunities="
+        given.suspect("withheld", f"is false; {remedy}", ~given.flags("withheld", role=None))
     given.check()
     rows = to_pandas(given.table.select(**columns).to_pyarrow()).drop_duplicates()
     is_duplicate = rows.duplicated(["user_id", "node_id"])

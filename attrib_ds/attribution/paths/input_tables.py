@@ -138,6 +138,13 @@ class Input:
             self.suspect(name, f"is below {minimum:g}", doubles < minimum)
         return doubles
 
+    def flags(self, name: str, *, role: str | None) -> Any:
+        """Return true or false."""
+        values = self._complete(name, role)
+        if not values.type().is_boolean():
+            self._refuse(name, values.type(), "true and false")
+        return values
+
     def texts(self, name: str, *, role: str) -> Any:
         """Return text, missing values included."""
         return self._column(name, role).cast("string")

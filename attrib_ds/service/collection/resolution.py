@@ -12,7 +12,7 @@ from attrib_ds.service.campaigns.campaigns import find_by_slug, insert_campaign
 from attrib_ds.service.campaigns.integrations import require
 from attrib_ds.service.collection.source_nodes import insert_source_nodes
 from attrib_ds.service.collection.sources import PARAMETERS, PAYMENT_HOSTS, resolve_source
-from attrib_ds.service.collection.traffic_filters import capture_sql, create_captured_addresses
+from attrib_ds.service.collection.traffic_filters import HOST, capture_sql, create_captured_addresses
 from attrib_ds.service.collection.user_agents import is_bot
 from attrib_ds.service.store.settings import read_settings
 from attrib_ds.service.store.table_access import arrow_view
@@ -20,7 +20,6 @@ from attrib_ds.service.store.table_access import arrow_view
 if TYPE_CHECKING:
     import duckdb
 
-_HOST: Final = r"^[a-z][a-z0-9+.-]*://(?:[^/?#@]*@)?(?:www\.)?(\[[^/?#\]]*\]|[^/?#:]+)"
 _LONGEST_REFERRER: Final = 2_048
 
 
@@ -86,7 +85,7 @@ def _create_keys(connection: duckdb.DuckDBPyConnection, hits: str) -> None:
         CREATE TEMP TABLE keyed_hits AS
         WITH hosts AS (
             SELECT *, rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS page_host,
-                rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(_HOST)}, 1), '.')
+                rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(HOST)}, 1), '.')
                     AS referrer_host
             FROM {hits}
         ), internal AS (

@@ -1,8 +1,9 @@
-"""Captures hits by the traffic filters of the project (G-198)."""
+"""Captures hits and questions of pages by the traffic filters of the project (G-198)."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     import duckdb
 
 _ADDRESS: Final = "address"
+_USER_AGENT: Final = "userAgent"
+_PAGE: Final = "hostname"
+#: The host of a URL in lower case, without ``www.``.
+HOST: Final = r"^[a-z][a-z0-9+.-]*://(?:[^/?#@]*@)?(?:www\.)?(\[[^/?#\]]*\]|[^/?#:]+)"
 
 
 def capture_sql(filters: Sequence[str], *, captured: str) -> str:
@@ -46,10 +51,10 @@ def _condition(text: str, *, captured: str) -> str:
     kind, _, value = text.partition(":")
     if kind == _ADDRESS:
         return f"list_contains({captured}, {literal(text)})"
-    if kind == "userAgent":
+    if kind == _USER_AGENT:
         return f"contains(lower(userAgent), {literal(value.lower())})"
-    host = "page_host" if kind == "hostname" else "referrer_host"
-    name = value.lower().removeprefix("www.")
+    host = "page_host" if kind == _PAGE else "referrer_host"
+    name = _captured_host(value)
     return f"({host} = {literal(name)} OR ends_with({host}, {literal(f'.{name}')}))"
 
 
@@ -73,6 +78,44 @@ def create_captured_addresses(
     columns = {"address": pa.array(texts, pa.string()), "filters": pa.array(captured, pa.list_(pa.string()))}
     with arrow_view(connection, pa.table(columns)) as view:
         connection.execute(f"CREATE TEMP TABLE captured_addresses AS FROM {view}")
+
+
+def captures(filters: Sequence[str], *, address: str, user_agent: str, page: str, referrer: str) -> bool:
+    """Return whether a filter captures what a page sends, as :func:`capture_sql` does with its hits.
+
+    Parameters
+    ----------
+    filters : sequence of str
+        The setting ``trafficFilters``.
+    address, user_agent : str
+        Of the client.
+    page, referrer : str
+        URL or origin of the page, and of the page that led there; empty if unknown.
+
+    Examples
+    --------
+    >>> client = {"address": "203.0.113.7", "user_agent": "probe/2", "referrer": ""}
+    >>> captures(["hostname:shop.example"], page="https://test.shop.example", **client)
+    True
+    """
+    hosts = {_PAGE: _host(page), "referrer": _host(referrer)}
+    for text in filters:
+        kind, _, value = text.partition(":")
+        if kind == _USER_AGENT and value.lower() in user_agent.lower():
+            return True
+        # An empty host is no part of a domain.
+        if kind in hosts and f".{hosts[kind]}".endswith(f".{_captured_host(value)}"):
+            return True
+    return captures_address(filters, address)
+
+
+def _captured_host(value: str) -> str:
+    return value.lower().removeprefix("www.")
+
+
+def _host(url: str) -> str:
+    found = re.match(HOST, url.lower())
+    return found[1].rstrip(".") if found else ""
 
 
 def captures_address(filters: Sequence[str], address: str) -> bool:

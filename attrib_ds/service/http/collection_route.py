@@ -14,7 +14,7 @@ from attrib_ds.service.collection.address_lookup import COLUMNS
 from attrib_ds.service.collection.pending_hits import pending_hit
 from attrib_ds.service.collection.traffic_filters import captures_address
 from attrib_ds.service.http import bodies
-from attrib_ds.service.http.page_requests import refuses_id
+from attrib_ds.service.http.page_requests import is_prefetch, refuses_id
 from attrib_ds.service.store.ids import new_uuid
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _MOST_BYTES: Final = 16 * 1024
 _LONGEST_AGENT: Final = 1_024
 #: A transparent image of one pixel.
 _PIXEL: Final = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
-_PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -104,7 +103,7 @@ def _record(hit: CollectHit, headers: Headers, settings: ProjectSettings, addres
         id=id,
         tracker_id=tracker_id or f"hit.{id}",
         user_agent=headers.get("user-agent", "")[:_LONGEST_AGENT],
-        is_bot=any("prefetch" in headers.get(name, "").lower() for name in _PREFETCH),
+        is_bot=is_prefetch(headers),
         address=address if captures_address(settings.traffic_filters, address) else None,
     )
 

@@ -11,14 +11,15 @@ from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.events import CreateEvent
 from attrib_ds.contract.holdouts import find_holdout
 from attrib_ds.contract.opportunities import OPPORTUNITY, read_opportunity
-from attrib_ds.service.collection.traffic_filters import captures_address
+from attrib_ds.service.collection.traffic_filters import captures
 from attrib_ds.service.collection.user_agents import is_bot
 from attrib_ds.service.http.error_responses import HttpError
-from attrib_ds.service.http.page_requests import refuses_id
+from attrib_ds.service.http.page_requests import is_prefetch, refuses_id
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from starlette.datastructures import Headers
     from starlette.responses import Response
 
     from attrib_ds.contract.holdouts import Holdout
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from attrib_ds.service import Service
     from attrib_ds.service.http.page_requests import PageRequests
     from attrib_ds.service.http.service_request import ServiceRequest
+    from attrib_ds.service.store.settings import ProjectSettings
 
 PATH: Final = b"/show"
 METHODS: Final = ("POST",)
@@ -49,7 +51,8 @@ class OpportunityRoute:
         """Answer one request with ``{"show": true}`` or ``{"show": false}``.
 
         Visitors outside the experiment see the placement, and no opportunity is logged: bots, filtered
-        addresses, browsers that refuse a lasting id, and everyone outside the period.
+        traffic, pages that are fetched in advance, browsers that refuse a lasting id, and everyone outside
+        the period.
 
         Raises
         ------
@@ -69,7 +72,8 @@ class OpportunityRoute:
             not holdout.is_running(datetime.now(UTC))
             or (opportunity.isPersistent and refuses_id(request.headers, settings))
             or is_bot(request.headers.get("user-agent", ""))
-            or captures_address(settings.traffic_filters, address)
+            or is_prefetch(request.headers)
+            or _is_filtered(request.headers, settings, opportunity, address=address)
         ):
             return JSONResponse({"show": True})
         is_withheld = holdout.withholds(opportunity.trackerId, key=settings.holdout_key)
@@ -81,6 +85,20 @@ class OpportunityRoute:
 def _start(service: Service, event: CreateEvent) -> Future[Any] | None:
     started = service.start(_CREATE, event)
     return None if started is None else started.future
+
+
+def _is_filtered(
+    headers: Headers, settings: ProjectSettings, opportunity: CollectOpportunity, *, address: str
+) -> bool:
+    # Browsers send the origin of the page, except where the page hides it.
+    origin = headers.get("origin", "")
+    return captures(
+        settings.traffic_filters,
+        address=address,
+        user_agent=headers.get("user-agent", ""),
+        page=origin if "://" in origin else headers.get("referer", ""),
+        referrer=opportunity.referrer,
+    )
 
 
 def _event(opportunity: CollectOpportunity, holdout: Holdout, *, is_withheld: bool) -> CreateEvent:

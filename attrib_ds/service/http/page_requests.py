@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.errors import Unavailable
 from attrib_ds.service.http import bodies, rate_limits
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from attrib_ds.service.http.service_request import ServiceRequest
     from attrib_ds.service.http.thread_pool import ThreadPool
     from attrib_ds.service.store.settings import ProjectSettings
+
+_PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
 
 
 class PageRequests:
@@ -104,6 +106,11 @@ class PageRequests:
         request.quotas = quotas
         if any(quota.seconds_to_wait for quota in quotas):
             raise HttpError(429, headers=rate_limits.headers(quotas))
+
+
+def is_prefetch(headers: Headers) -> bool:
+    """Return whether the browser fetches a page that the visitor may never see (G-197)."""
+    return any("prefetch" in headers.get(name, "").lower() for name in _PREFETCH)
 
 
 def refuses_id(headers: Headers, settings: ProjectSettings) -> bool:

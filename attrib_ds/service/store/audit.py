@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 #: Writes that are always logged; other writes only for requests with a token.
 _WRITES: Final = frozenset(
     {
+        "create_holdout",
         "create_key",
+        "delete_holdout",
         "delete_user",
         "merge_users",
         "restore_project",
@@ -39,9 +41,10 @@ _EXPORTS: Final = frozenset({"export_users", "export_user_data"})
 #: Copies of the file, logged only for requests with a token.
 _COPIES: Final = frozenset({"back_up_project"})
 #: Arguments that name the subject of an operation, most specific first; by default it is the project.
-_SUBJECTS: Final = ("id", "outlayId", "parentCampaignId", "vendorId", "reference")
+_SUBJECTS: Final = ("id", "outlayId", "parentCampaignId", "vendorId", "reference", "holdout")
 #: Further logged arguments. Nothing personal: the log outlives erasures.
 _DETAILS: Final = {
+    "create_holdout": ("nodeId", "share", "firstDay", "lastDay"),
     "delete_user": ("mode",),
     "merge_users": ("userId",),
     "split_user": ("userId",),
@@ -118,8 +121,9 @@ def line_of(operation: str, request: Any, account: str | None) -> Line | None:
     if account is None and not is_read and operation not in _WRITES:
         return None
     subjects = [given.get(name) for name in _SUBJECTS]
-    arguments = {name: getattr(request, name) for name in _DETAILS.get(operation, ())}
-    details: dict[str, object] = {name: value for name, value in arguments.items() if value is not None}
+    details: dict[str, object] = request.model_dump(
+        include=set(_DETAILS.get(operation, ())), exclude_none=True
+    )
     if operation == "export_users":
         details = {"columns": request.exporterDataConfig.columns, "type": request.outputFormatConfig.type}
     if sql is not None:

@@ -15,6 +15,8 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract.json_text import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import duckdb
 
     from attrib_ds.contract.settings import GetSettings, UpdateSettings
@@ -151,18 +153,22 @@ def update_settings(store: Store, request: UpdateSettings) -> Answer:
     requested = {name: getattr(request, name) for name in _ATTRIBUTES if name in request.model_fields_set}
 
     def write(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
-        before = asdict(read_settings(connection))
-        changes = {name: value for name, value in requested.items() if value != before[_ATTRIBUTES[name]]}
-        if changes.get("holdouts") and not before["holdout_key"]:
-            changes[_HOLDOUT_KEY] = secrets.token_hex(_BYTES_OF_KEY)
-        for name, value in changes.items():
-            connection.execute("DELETE FROM settings WHERE name = ?", [name])
-            # Null clears a setting (G-227).
-            if value is not None:
-                connection.execute("INSERT INTO settings VALUES (?, ?)", [name, encode(value)])
+        change_settings(connection, requested)
         return read_settings(connection)
 
     return _answer(store, store.write(write))
+
+
+def change_settings(connection: duckdb.DuckDBPyConnection, requested: Mapping[str, Any]) -> None:
+    """Store settings by name, inside a transaction; None clears one (G-227)."""
+    before = asdict(read_settings(connection))
+    changes = {name: value for name, value in requested.items() if value != before[_ATTRIBUTES[name]]}
+    if changes.get("holdouts") and not before["holdout_key"]:
+        changes[_HOLDOUT_KEY] = secrets.token_hex(_BYTES_OF_KEY)
+    for name, value in changes.items():
+        connection.execute("DELETE FROM settings WHERE name = ?", [name])
+        if value is not None:
+            connection.execute("INSERT INTO settings VALUES (?, ?)", [name, encode(value)])
 
 
 def _answer(store: Store, settings: ProjectSettings) -> Answer:

@@ -53,6 +53,17 @@ def test_credited_and_caused_conversions_are_side_by_side(paths, effects):
 
 
 @pytest.mark.slow
+def test_participants_with_their_draws_give_the_same_experiment(world, paths, effects):
+    pairs = pd.MultiIndex.from_product(
+        [world.users["user_id"], world.withheld["node_id"].unique()], names=["user_id", "node_id"]
+    )
+    withheld = pairs.isin(pd.MultiIndex.from_frame(world.withheld[["user_id", "node_id"]]))
+    participants = pairs.to_frame(index=False).assign(withheld=withheld)
+    again = incremental_effects(paths, controls=CONTROLS, participants=participants, covariates=["trait"])
+    pd.testing.assert_frame_equal(again, effects)
+
+
+@pytest.mark.slow
 def test_the_experiment_is_next_to_the_models(world, paths, effects):
     rows = effects.set_index("node_id")
     measured = holdout_effects(paths, world.withheld, covariates=["trait"]).set_index("node_id")
@@ -231,8 +242,8 @@ def test_effects_in_worlds_where_nothing_has_one_are_never_clear():
         ({"models": None}, "models: None is not an incremental model"),
         ({"controls": None}, "controls: None is not allowed"),
         ({"confidence": None}, "confidence: None is not a share"),
-        ({"opportunities": HELD}, "opportunities: requires withheld=, which is missing"),
-        ({"covariates": ["trait"]}, "covariates: requires withheld=, which is missing"),
+        ({"opportunities": HELD}, "opportunities: there is no column 'withheld'"),
+        ({"covariates": ["trait"]}, "covariates: requires an experiment, which is missing"),
         ({"models": ["discrete_hazard", DiscreteHazard()]}, "the label 'discrete_hazard' is taken"),
         ({"models": {"averaged": "discrete_hazard"}}, "the label 'averaged' is taken"),
         ({"conventional": "discrete_hazard"}, "conventional: 'discrete_hazard' is not allowed"),

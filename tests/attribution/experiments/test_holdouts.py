@@ -1,9 +1,11 @@
 """Effects from randomised holdouts: examples by hand, invariances and refused arguments."""
 
+import re
 import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from attrib_ds import Paths, simulate
@@ -163,6 +165,82 @@ def test_opportunities_leave_out_who_could_not_be_reached_and_what_came_before()
     assert (row["users"], row["withheld"], row["reached"]) == (6, 2, 4)
     assert (row["rate"], row["withheld_rate"]) == pytest.approx((2 / 4, 1 / 2))
     assert row["caused"] == pytest.approx(0.0)
+
+
+def drawn(*users, flags=None, **columns):
+    """Participants by number, with the draw of each; by default that of :data:`HELD`."""
+    return held("ads", *users, withheld=[user < 4 for user in users] if flags is None else flags, **columns)
+
+
+def test_a_log_with_the_draws_is_enough():
+    # Users 4 to 7 were shown the placement on day 2; user 1 asked twice.
+    log = drawn(0, 1, 4, 5, 6, 7, 1).assign(date=[*[day(2)] * 6, day(9)])
+    # Users 4 and 0 converted before it, and user 8 had no opportunity.
+    paths = Paths.from_frames(
+        touches(("u09", "ads", 1)), converted((4, 1), (5, 3), (6, 3), (8, 3), (0, 1), (1, 3))
+    )
+    (row,) = holdout_effects(paths, opportunities=log).to_dict("records")
+    assert (row["users"], row["withheld"]) == (6, 2)
+    assert (row["rate"], row["withheld_rate"]) == pytest.approx((2 / 4, 1 / 2))
+    given = log.drop(columns="withheld")
+    three = holdout_effects(paths, given[log["withheld"]], participants=given, opportunities=given)
+    pd.testing.assert_frame_equal(holdout_effects(paths, opportunities=log), three)
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_participants_with_their_draws_are_enough(ten, library):
+    participants = library(
+        drawn(*range(8), since=[day(0)] * 8, until=[day(30)] * 6 + [day(6)] * 2).to_dict("list")
+    )
+    (row,) = holdout_effects(ten, participants=participants).to_dict("records")
+    assert (row["users"], row["withheld"]) == (8, 4)
+    assert row["caused"] == pytest.approx(8 * (2 / 4 - 1 / 4))
+
+
+def test_participants_with_their_draws_can_have_opportunities_too():
+    points = touches(*((f"u{user:02d}", "ads", 2) for user in (4, 5, 6, 7)))
+    paths = Paths.from_frames(points, converted((5, 3), (6, 3), (8, 3), (1, 3)))
+    log = touches(*((f"u{user:02d}", "ads", 2) for user in (0, 1)))
+    (row,) = holdout_effects(paths, participants=drawn(*range(10)), opportunities=log).to_dict("records")
+    assert (row["users"], row["withheld"]) == (6, 2)
+    assert (row["rate"], row["withheld_rate"]) == pytest.approx((2 / 4, 1 / 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {},
+            "withheld is required, because neither participants nor opportunities is given; allowed: "
+            "participants or opportunities with the column 'withheld'",
+        ),
+        (
+            {"participants": HELD, "opportunities": drawn(0, 4)},
+            "participants: there is no column 'withheld'; columns: user_id, node_id. It is required without "
+            "withheld=",
+        ),
+        ({"opportunities": HELD}, "opportunities: there is no column 'withheld'"),
+        ({"opportunities": drawn(0, 1, 4, 5)}, "opportunities: there is no column 'date'"),
+        ({"opportunities": drawn(0).iloc[:0]}, "opportunities has no rows"),
+        ({"participants": drawn(4, 5, 6)}, "participants: node 'ads' was withheld from none of its 3 users"),
+        ({"participants": drawn(0, 1, 4)}, "withheld from 2 of 3 participants"),
+        (
+            {"participants": drawn(0, 1, 4, 5, 0, flags=[True, True, False, False, False])},
+            "participants: user 'u00' and node 'ads' occur as withheld and as not withheld",
+        ),
+        ({"participants": drawn(0, 1, flags=["yes", "no"])}, "'withheld' holds string; allowed: true"),
+        ({"participants": drawn(0, 1, flags=[1, 2])}, "'withheld' holds int64; allowed: true and false"),
+        ({"participants": drawn(0, 1, flags=[True, None])}, "'withheld' is missing"),
+        (
+            {"withheld": drawn(0, 1, 4, 5)},
+            "withheld: 2 rows are not allowed: their 'withheld' is false; pass all participants as "
+            "participants=, or a log as opportunities=",
+        ),
+    ],
+)
+def test_draws_that_are_missing_or_contradict_are_refused(ten, arguments, message):
+    with pytest.raises(InvalidRequest, match=f"^.*{re.escape(message)}"):
+        holdout_effects(ten, **arguments)
 
 
 @pytest.mark.slow

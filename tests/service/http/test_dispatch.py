@@ -212,6 +212,7 @@ def test_g178_who_may_use_all_projects_is_told_which_do_not_exist(admin, name):
 
 
 BODIES = {
+    "create_holdout": {"nodeId": "spring", "share": 0.1},
     "merge_users": {"userId": "0" * 24},
     "split_user": {"userId": "0" * 24},
     "create_offline_interaction": {
@@ -288,6 +289,8 @@ def test_g174_what_could_do_harm_has_the_scope_that_is_named_for_it():
         "revoke_key": "admin",
         "set_rates": "admin",
         "update_settings": "admin",
+        "create_holdout": "admin",
+        "delete_holdout": "admin",
         "back_up_project": "admin",
         "restore_project": "admin",
     }

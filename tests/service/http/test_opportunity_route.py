@@ -100,6 +100,36 @@ def test_who_does_not_take_part_sees_the_placement_and_is_not_logged(home):
         assert at.experiments.list_opportunities(shop, holdout="past").empty
 
 
+def test_filtered_traffic_and_prefetches_see_the_placement_and_are_not_logged(home):
+    filters = ["userAgent:Monitor", "hostname:test.shop.example", "referrer:spam.example"]
+    trackers = [f"t-{number}" for number in range(20)]
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        at.admin.update_settings(shop, traffic_filters=filters)
+        drawn = at.experiments.assign(shop, trackers, holdout="banner", column="tracker_id")
+    withheld = drawn.loc[drawn["withheld"], "tracker_id"].iloc[0]
+    site = {"Origin": "https://shop.example"}
+    with serving(home) as url:
+        ask = asking(url)
+        asked = opportunity(trackerId=withheld)
+        captured = [
+            ask(asked, **site, User_Agent="Mozilla/5.0 (X11; Linux x86_64) monitor/2.1"),
+            ask(asked, Origin="https://www.test.shop.example:8443"),
+            # As a browser without CORS sends it.
+            ask(asked, Referer="https://test.shop.example/boots"),
+            ask({**asked, "referrer": "https://www.Spam.example/win?a=1"}, **site),
+            ask(asked, **site, Sec_Purpose="prefetch;prerender"),
+        ]
+        assert [reply.json() for reply in captured] == [{"show": True}] * 5
+        others = [
+            ask({**asked, "referrer": "https://search.example/?q=spam.example"}, **site),
+            ask(asked, Origin="https://contest.shop.example"),
+            ask({**asked, "opportunityId": uuid(2)}, Origin="null"),
+        ]
+        assert [reply.json() for reply in others] == [{"show": False}] * 3
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        assert at.experiments.list_opportunities(shop, holdout="banner")["withheld"].tolist() == [True] * 2
+
+
 @pytest.mark.slow
 def test_filtered_addresses_see_the_placement_and_are_not_logged(home):
     with at.connect("shop", path=home / "shop.duckdb") as shop:
@@ -226,9 +256,7 @@ def test_the_effect_of_a_placement_is_that_of_the_simulation(home, lift):
     with at.connect("shop", path=home / "shop.duckdb") as shop:
         log = at.experiments.list_opportunities(shop, holdout="on-site")
         paths = at.conversion_paths(shop, event_type="order")
-        effects = at.experiments.holdout_effects(
-            paths, log[log["withheld"]], participants=log, opportunities=log
-        )
+        effects = at.experiments.holdout_effects(paths, opportunities=log)
     (row,) = effects.to_dict("records")
     assert (row["node_name"], row["users"]) == ("Banner", visitors)
     low, high = binom.ppf([1e-4, 1 - 1e-4], visitors, 0.3)

@@ -107,6 +107,18 @@ def test_the_key_of_holdouts_is_created_once(service):
     assert again["holdoutKey"] == first["holdoutKey"]
 
 
+def test_g211_changes_of_holdouts_are_written_down(service):
+    period = {"firstDay": "2026-05-01"}
+    send(service, "create_holdout", holdout="banner", node_id="spring", share=0.1, **period)
+    send(service, "delete_holdout", holdout="banner")
+    with service._store.cursor() as cursor:
+        lines = cursor.execute("SELECT operation, subject, details FROM audit").fetchall()
+    assert lines == [
+        ("create_holdout", "banner", '{"nodeId":"spring","share":0.1,"firstDay":"2026-05-01"}'),
+        ("delete_holdout", "banner", "{}"),
+    ]
+
+
 def test_choices_of_a_newer_version_are_passed_over(service):
     service._store.write(lambda connection: connection.execute("INSERT INTO settings VALUES ('later', '1')"))
     assert settings(service) == DEFAULTS

@@ -16,6 +16,8 @@
   // Thirteen months.
   const LIFETIME = 34128000;
   const LONGEST_URL = 4096;
+  // Of a question, whose body is short.
+  const LONGEST_REFERRER = 1024;
   const MOST_ATTEMPTS = 5;
   const MOST_SECONDS = 60;
   const MOST_WAIT = 2000;
@@ -282,9 +284,10 @@
       try {
         await new Promise((resolve) => onceKnown(() => resolve(undefined)));
         const asked = { projectId: project, holdout, opportunityId: newId(), trackerId: id, isPersistent: isStored };
+        const referrer = document.referrer.slice(0, LONGEST_REFERRER);
         const response = await fetch(base + "show", {
           method: "POST",
-          body: JSON.stringify({ ...asked, ingestKey: key }),
+          body: JSON.stringify({ ...asked, referrer, ingestKey: key }),
           credentials: "omit",
           signal: AbortSignal.timeout(LONGEST_QUESTION),
         });

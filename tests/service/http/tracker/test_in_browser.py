@@ -469,9 +469,7 @@ def test_a_run_in_the_browser_has_an_effect_only_if_the_placement_does(
         drawn = at.experiments.assign(shop, shown, holdout="banner", column="tracker_id")
         log = at.experiments.list_opportunities(shop, holdout="banner")
         paths = at.conversion_paths(shop, event_type="order")
-        effects = at.experiments.holdout_effects(
-            paths, log[log["withheld"]], participants=log, opportunities=log
-        )
+        effects = at.experiments.holdout_effects(paths, opportunities=log)
     assert dict(zip(drawn["tracker_id"], ~drawn["withheld"], strict=True)) == shown
     (row,) = effects.to_dict("records")
     assert (row["users"], row["withheld"]) == (visitors, drawn["withheld"].sum())
@@ -482,7 +480,7 @@ def test_a_run_in_the_browser_has_an_effect_only_if_the_placement_does(
 def test_without_an_answer_the_placement_is_shown(page, script):
     recorder = Recorder(script)
     with site(recorder) as url:
-        page.goto(url)
+        page.goto(url, referer="https://search.example/")
         # The site answers like a service that is too old: with nothing.
         assert page.evaluate("attrib.show('banner')") is True
         page.route("**/show", lambda route: route.abort())
@@ -500,4 +498,5 @@ def test_without_an_answer_the_placement_is_shown(page, script):
         "holdout": "banner",
         "trackerId": recorder.hits[0]["trackerId"],
         "isPersistent": False,
+        "referrer": "https://search.example/",
     }
