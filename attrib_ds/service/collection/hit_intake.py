@@ -28,6 +28,8 @@ _LARGEST_GROUP: Final = 2_000
 _LARGEST_BATCH: Final = 5_000
 #: Time from a hit until it is put into a session: a transaction costs about the same for one and hundreds.
 _SECONDS_TO_BATCH: Final = 0.5
+#: Longest time from a hit to a transaction: as long as the last one took, but no longer than this.
+_MOST_SECONDS_TO_BATCH: Final = 5.0
 _SECONDS_TO_IDLE: Final = 1.0
 _SECONDS_TO_STOP: Final = 10.0
 #: Number of hits that cannot be written from which on the fault is not theirs.
@@ -59,6 +61,7 @@ class HitIntake:
         self._waiting: list[Sent] = []
         # When pending hits are put into sessions; None without pending hits.
         self._due_at: float | None = None
+        self._seconds_to_batch = _SECONDS_TO_BATCH
         self._failed_ids: set[str] = set()
         self._is_closed = False
         self._is_stopped = False
@@ -171,13 +174,14 @@ class HitIntake:
                 future.set_exception(error)
             return
         if self._due_at is None:
-            self._due_at = time.monotonic() + _SECONDS_TO_BATCH
+            self._due_at = time.monotonic() + self._seconds_to_batch
         for _, future in group:
             future.set_result(None)
 
     def _process(self) -> None:
         """Put the first pending hits into sessions."""
         self._due_at = None
+        started_at = time.monotonic()
         try:
             with self._store.cursor() as cursor:
                 ids = find_pending(cursor, most=_LARGEST_BATCH, without=self._failed_ids)
@@ -186,6 +190,9 @@ class HitIntake:
             # They stay pending until another one comes or the project is opened again.
             _log.warning("hits of %s are not processed: %s", self._store.meta.project_id, error)
             return
+        took = time.monotonic() - started_at
+        # Other requests need the writer, too.
+        self._seconds_to_batch = min(max(_SECONDS_TO_BATCH, took), _MOST_SECONDS_TO_BATCH)
         if len(ids) == _LARGEST_BATCH:
             self._due_at = time.monotonic()
 

@@ -58,6 +58,12 @@
     );
   }
 
+  /** @returns {string} a UUID that begins with the time, by which the service finds whether it has the hit */
+  function newHitId() {
+    const time = Date.now().toString(16).padStart(12, "0");
+    return time.slice(0, 8) + "-" + time.slice(8) + "-7" + newId().slice(15);
+  }
+
   /** @returns {string | undefined} the stored tracker id */
   function readCookie() {
     // Pages in a sandbox have no cookies.
@@ -78,7 +84,7 @@
     if (earlier) {
       id = earlier;
       // A visitor who has come back: their session needs the page that names its campaign.
-      if (landing) sendHit({ ...landing, hitId: newId() });
+      if (landing) sendHit({ ...landing, hitId: newHitId() });
     }
     landing = undefined;
     writeCookie(id, LIFETIME);
@@ -208,7 +214,7 @@
     const now = new Date();
     const hit = {
       projectId: String(project),
-      hitId: newId(),
+      hitId: newHitId(),
       hitType: "pageview",
       pageUrl: page.slice(0, LONGEST_URL),
       referrer: (shown || document.referrer).slice(0, LONGEST_URL),

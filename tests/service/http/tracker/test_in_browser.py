@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
+from uuid import UUID
 
 import duckdb
 import pytest
@@ -178,7 +179,11 @@ def test_navigation_inside_a_page_is_counted_once(page, script):
         (f"{url}/boots/red", f"{url}/boots"),
         (f"{url}/boots", f"{url}/boots/red"),
     }
-    assert len({hit["hitId"] for hit in recorder.hits}) == 4
+    ids = {UUID(hit["hitId"]) for hit in recorder.hits}
+    assert len(ids) == 4
+    # Of version 7, which begin with the time in milliseconds.
+    assert {id.version for id in ids} == {7}
+    assert all(abs((id.int >> 80) / 1_000 - time.time()) < 600 for id in ids)
     assert {hit["trackerId"] for hit in recorder.hits} == {recorder.hits[0]["trackerId"]}
     assert {hit["isPersistent"] for hit in recorder.hits} == {False}
 
