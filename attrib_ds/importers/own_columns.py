@@ -83,7 +83,7 @@ class OwnColumns:
         self.argument = argument
         self.name = str(rows) if isinstance(rows, str | Path) else argument
         encoding = _encoding(rows, argument, checked_encoding(formats.encoding))
-        self._workbook = _workbook(rows)
+        self._workbook = workbook_of(rows)
         if formats.sheet is not None:
             rows = self._read_sheet(formats.sheet)
         self.source: Source = open_source(connection, rows, argument=argument, encoding=encoding)
@@ -261,7 +261,7 @@ def _how_to_name(role: str) -> str:
     return f"name it with columns={{{role!r}: COLUMN}}, or {OPTIONS[role]} COLUMN in the command"
 
 
-def _workbook(rows: object) -> Path | None:
+def workbook_of(rows: object) -> Path | None:
     """Return the path of a workbook; None for everything else."""
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
     return path if path is not None and path.is_file() and path.suffix.casefold() in WORKBOOKS else None

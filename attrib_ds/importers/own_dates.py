@@ -92,7 +92,8 @@ def _share(table: OwnColumns, column: str, sql: str) -> float:
 
 
 def _warn(table: OwnColumns, column: str, day: str) -> None:
-    example = _first(table, f"min({table.source.word(column)})")
+    word = table.source.word(column)
+    example = _first(table, f"min({word}) FILTER ({clock(table, column)} IS NULL)")
     warn(
         f"the column {column!r} of {table.name} is not used: its values, such as "
         f"{printable(repr(example))}, are no times of day such as 14:05, so that the days of {day!r} have no "

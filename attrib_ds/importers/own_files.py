@@ -19,12 +19,13 @@ from attrib_ds.importers.conversion_names import references
 from attrib_ds.importers.file_paths import FilePaths
 from attrib_ds.importers.journey_tables import VIEWS, assemble, checked_currency, create_table
 from attrib_ds.importers.order_lines import add_up
-from attrib_ds.importers.own_columns import Formats, OwnColumns
+from attrib_ds.importers.own_columns import Formats, OwnColumns, workbook_of
 from attrib_ds.importers.own_dates import find_date
 from attrib_ds.importers.own_rows import create_conversions, create_visits
 from attrib_ds.importers.own_table import OwnTable
 from attrib_ds.importers.spellings import merge_case
 from attrib_ds.importers.user_columns import user_columns
+from attrib_ds.records.workbooks import sheet_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -165,6 +166,7 @@ def read_journeys(
         connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
     of_touchpoints, of_conversions = user_columns(touch_table, conversion_table, named)
+    _check_sheets(touchpoints, conversions, sheet, conversion_sheet)
     touch_table.take_user(of_touchpoints.user, of_touchpoints.device)
     touch_table.take_node(touch_table.find_node(named))
     touch_table.take_date(find_date(touch_table, named))
@@ -215,6 +217,24 @@ def read_journeys(
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
     return replace(journeys, columns=columns_used)
+
+
+def _check_sheets(
+    touchpoints: object, conversions: object, sheet: str | None, conversion_sheet: str | None
+) -> None:
+    """Refuse one sheet as both tables, since each touchpoint would be a conversion."""
+    books = [workbook_of(rows) for rows in (touchpoints, conversions)]
+    if books[0] is None or books[0] != books[1]:
+        return
+    names = sheet_names(books[0], "touchpoints")
+    read = sheet if sheet is not None else names[0]
+    if len(names) > 1 and read == (conversion_sheet if conversion_sheet is not None else names[0]):
+        raise InvalidRequest(
+            f"conversion_sheet: touchpoints and conversions are both the sheet {read!r} of "
+            f"{books[0].name!r}; pass another one, or --conversion-sheet in the command; sheets: "
+            f"{', '.join(names)}",
+            field="conversion_sheet",
+        )
 
 
 def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:

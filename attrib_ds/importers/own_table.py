@@ -265,12 +265,19 @@ class OwnTable(OwnColumns):
         return bool(self.connection.execute(query).fetchall()[0][0])
 
     def count_repeated(self, where: str) -> int:
-        """Return the number of rows that repeat another one in all columns."""
-        rows = f"SELECT * EXCLUDE ({quoted(ROW)}) FROM {self.source.relation} WHERE {where}"
+        """Return the number of valid rows that repeat another one in all columns."""
+        rows = (
+            f"SELECT * EXCLUDE ({quoted(ROW)}) FROM {self.source.relation} "
+            f"WHERE ({where}) AND NOT ({self._is_invalid()})"
+        )
         (count,) = self.connection.execute(
             f"SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT * FROM ({rows}))) FROM ({rows})"
         ).fetchall()[0]
         return int(count)
+
+    def _is_invalid(self) -> str:
+        """Return SQL for whether a row is rejected."""
+        return " OR ".join(f"({condition})" for condition, _ in self._rules)
 
     def read(self, *, where: str = "true", may_be_empty: bool = False) -> tuple[pa.Table, pd.DataFrame]:
         """Return the valid rows, and the rejected rows with the reason.
@@ -281,7 +288,7 @@ class OwnTable(OwnColumns):
             If there are no valid rows, unless there are no rows at all and the file may be empty.
         """
         row = quoted(ROW)
-        is_invalid = " OR ".join(f"({condition})" for condition, _ in self._rules)
+        is_invalid = self._is_invalid()
         reasons = ", ".join(f"CASE WHEN {condition} THEN {reason} END" for condition, reason in self._rules)
         columns = ", ".join(f"{sql} AS {role}" for role, sql in self._select.items())
         relation = self.source.relation

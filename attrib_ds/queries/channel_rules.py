@@ -315,8 +315,9 @@ def _values(table: ir.Table, columns: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = dict.fromkeys(CONDITIONS, empty)
     for name, column in columns.items():
         values[name] = table[column].cast("string").fill_null("").strip().lower()
-    # The host is what rules ask for, and there are fewer hosts than pages.
-    host = values["referrer"].re_replace(r"^[a-z][a-z0-9+.-]*://", "").re_replace(r"[/?#:].*$", "")
+    # The host is what rules ask for, as collected hits have it, and there are fewer hosts than pages.
+    address = values["referrer"].re_replace(r"^([a-z][a-z0-9+.-]*:)?//([^/?#@]*@)?", "")
+    host = address.re_replace(r"[/?#:].*$", "").re_replace(r"[.]+$", "")
     values["referrer"] = host
     source, medium, campaign = (values[name] for name in ("source", "medium", "campaign"))
     is_referred = (source + medium + campaign == "") & (host != "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from zipfile import BadZipFile
 
@@ -10,9 +12,12 @@ import pandas as pd
 from attrib_ds.errors import InvalidRequest, closest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 WORKBOOKS: Final = (".xlsx",)
+#: Errors of damaged files, whose parts are read one by one; those of XML parsers are syntax errors.
+_DAMAGES: Final = (ValueError, TypeError, KeyError, SyntaxError, EOFError, BadZipFile, zlib.error)
 
 
 def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: str = "sheet") -> pd.DataFrame:
@@ -26,6 +31,7 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
     """
     with _opened(path, argument) as book:
         names = list(map(str, book.sheet_names))
+        sheet = None if sheet is None else str(sheet)
         if sheet is not None and sheet not in names:
             raise InvalidRequest(
                 f"{called}: {path.name!r} has no sheet {sheet!r}{closest(sheet, names)}; "
@@ -50,16 +56,26 @@ def sheet_columns(path: Path) -> dict[str, list[str]]:
         }
 
 
-def _opened(path: Path, argument: str) -> pd.ExcelFile:
+def sheet_names(path: Path, argument: str) -> list[str]:
+    """Return the names of the sheets, in order."""
+    with _opened(path, argument) as book:
+        return list(map(str, book.sheet_names))
+
+
+@contextmanager
+def _opened(path: Path, argument: str) -> Iterator[pd.ExcelFile]:
     try:
-        return pd.ExcelFile(path, engine="openpyxl")
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            yield book
     except ImportError as error:
         raise InvalidRequest(
             f"{argument}: {path.name!r} needs the package openpyxl; install attrib-ds[excel], or save the "
             "sheet as CSV",
             field=argument,
         ) from error
-    except (ValueError, KeyError, BadZipFile) as error:
+    except InvalidRequest:
+        raise
+    except _DAMAGES as error:
         raise InvalidRequest(
             f"{argument}: {path.name!r} is not a workbook: {error}", field=argument
         ) from error

@@ -25,6 +25,7 @@ PLACE = {
     "parentCampaignId": "c",
     "storageKey": "k",
     "outlayId": "o",
+    "holdout": "h",
     "id": uuid(9),
     "keyId": "0" * 40,
     "firstHitId": "h",

@@ -54,6 +54,7 @@ READS = {
     "check_project": [({}, {}, None)],
     "back_up_project": [({}, {}, None)],
     "list_audiences": [({}, {}, None)],
+    "list_holdouts": [({}, {}, None)],
     "get_audience": [({"id": "{audience}"}, {}, None)],
     "validate_event": [({}, {}, {"eventType": "same", "nonce": "same", "data": {}})],
     "get_settings": [({}, {}, None)],
@@ -83,6 +84,8 @@ WRITES = {
     "update_outlay": ({**CAMPAIGN, "parentCampaignId": "{campaign}", "outlayId": "{outlay}"}, {"amount": 2}),
     "create_audience": ({}, {"name": "Another", "condition": {"type": "condition", "condition": "AND", "rules": []}}),
     "delete_audience": ({"id": "{audience}"}, None),
+    "create_holdout": ({"holdout": "another"}, {"nodeId": "ads", "share": 0.1}),
+    "delete_holdout": ({"holdout": "same"}, None),
     "replay_event": ({"id": "{trash}"}, {}),
     "update_settings": ({}, {"lenientOptionalFields": True}),
     "set_rates": ({}, [{"currency": "USD", "date": NOON, "rate": 0.9}]),
@@ -117,6 +120,7 @@ def filled(project, mark):
     condition = {"type": "fields", "field": "email", "operator": "equals", "value": mail}
     audience = {"name": f"Same {mark}", "condition": condition}
     seen["audience"] = project.send("create_audience", body=audience).ok()["_id"]
+    project.send("create_holdout", {"holdout": "same"}, body={"nodeId": mark, "share": 0.1}).ok()
     offline = {"date": NOON, "userData": {"email": mail}, "nodeData": {"vendorId": VENDOR, "shelf": mark}}
     project.send("create_offline_interaction", body=offline).ok()
     seen["public"] = make_key_pair().public

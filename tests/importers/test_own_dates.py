@@ -37,6 +37,7 @@ def test_typed_days_and_times(day, clock):
     assert starts(date=[day], time=[clock]) == ["2025-01-01 14:05:00"]
 
 
+@pytest.mark.slow
 def test_other_names_of_days_and_times():
     assert starts(order_date=["2025-01-01"], time=["14:05"]) == ["2025-01-01 14:05:00"]
     named = {"date": ["day", "clock"], "conversion_date": "date"}
@@ -58,6 +59,11 @@ def test_a_missing_time_is_midnight_and_a_wrong_one_is_rejected():
 def test_times_that_cannot_be_read_are_not_left_out_in_silence():
     with pytest.warns(IgnoredTimes, match="the column 'time' of touchpoints is not used.*such as '140500'"):
         assert starts(date=["2025-01-01"], time=["140500"]) == ["2025-01-01 00:00:00"]
+
+
+def test_the_warning_shows_a_value_that_cannot_be_read():
+    with pytest.warns(IgnoredTimes, match="such as '30:00:00'"):
+        starts(date=["2025-01-01"] * 3, time=["06:00", "30:00:00", "31:00:00"])
 
 
 def test_times_of_conversions_count():

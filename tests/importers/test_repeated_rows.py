@@ -45,3 +45,11 @@ def test_rows_that_differ_in_any_column_or_have_an_id_are_no_repetitions():
         warnings.simplefilter("error", RepeatedRows)
         at.read_journeys(VISITS, ORDERS)
         at.read_journeys(VISITS, ORDERS.drop(columns="note").assign(order_id=[1, 2, 3]))
+
+
+def test_rejected_rows_are_not_said_to_count():
+    orders = pd.concat([ORDERS, pd.DataFrame({"user": ["v", "v"], "date": ["soon"] * 2, "value": [5.0] * 2})])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RepeatedRows)
+        assert len(at.read_journeys(VISITS, orders).events) == 3

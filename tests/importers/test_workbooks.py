@@ -1,5 +1,7 @@
 """Sheets of Excel files: chosen by name, and named in errors."""
 
+from zipfile import ZipFile
+
 import pandas as pd
 import pytest
 
@@ -67,3 +69,26 @@ def test_only_workbooks_have_sheets(tmp_path):
     for touchpoints, name in ((VISITS, "touchpoints"), (tmp_path / "visits.csv", "'visits.csv'")):
         with pytest.raises(InvalidRequest, match=f"sheet: {name} is no workbook"):
             at.read_journeys(touchpoints, ORDERS, sheet="Visits")
+
+
+def test_one_sheet_is_not_read_as_both_tables(book, tmp_path):
+    expected = (
+        "conversion_sheet: touchpoints and conversions are both the sheet 'Visits' of 'january.xlsx'; pass "
+        "another one, or --conversion-sheet in the command; sheets: Notes, Visits, Orders, Empty, Spend"
+    )
+    with pytest.raises(InvalidRequest, match=expected):
+        at.read_journeys(book, book, sheet="Visits", conversion_sheet="Visits")
+    with pd.ExcelWriter(tmp_path / "two.xlsx") as writer:
+        VISITS.to_excel(writer, sheet_name="Visits", index=False)
+        ORDERS.to_excel(writer, sheet_name="Orders", index=False)
+    with pytest.raises(InvalidRequest, match="conversions are both the sheet 'Visits' of 'two.xlsx'"):
+        at.read_journeys(tmp_path / "two.xlsx", str(tmp_path / "two.xlsx"))
+
+
+@pytest.mark.parametrize("part", ["[Content_Types].xml", "xl/workbook.xml", "xl/worksheets/sheet2.xml"])
+def test_a_damaged_workbook_is_named(book, tmp_path, part):
+    with ZipFile(book) as whole, ZipFile(tmp_path / "damaged.xlsx", "w") as damaged:
+        for name in whole.namelist():
+            damaged.writestr(name, b"<cut" if name == part else whole.read(name))
+    with pytest.raises(InvalidRequest, match="touchpoints: 'damaged.xlsx' is not a workbook: "):
+        at.read_journeys(tmp_path / "damaged.xlsx", ORDERS, sheet="Visits")

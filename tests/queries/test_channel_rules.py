@@ -117,6 +117,15 @@ def test_a_referrer_counts_if_there_is_no_source(referrer, channel):
     assert channel_of(source="crm", medium="email", referrer=referrer) == "Email"
 
 
+def test_hosts_of_referrers_are_those_that_collected_hits_have():
+    urls = [
+        *("https://www.google.com./search", "https://user:word@www.google.com:443/", "//www.google.com/"),
+        *("https://google.com@evil.example/", "https://www.google.com.evil.example/", "google.co.uk."),
+    ]
+    channels = at.assign_channels(pd.DataFrame({"referrer": urls})).tolist()
+    assert channels == [*["Organic Search"] * 3, "Referral", "Referral", "Organic Search"]
+
+
 def test_case_and_spaces_do_not_matter():
     assert channel_of(utm_source=" Google ", utm_medium="CPC") == "Paid Search"
 

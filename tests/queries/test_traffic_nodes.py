@@ -139,6 +139,7 @@ def test_placeholders_count_as_missing():
     ]
 
 
+@pytest.mark.slow
 def test_ids_are_distinct():
     assert ids(source="a/b", medium="cpc") != ids(source="a", medium="b/cpc")
     assert ids(source="a%2Fb", medium="cpc") != ids(source="a/b", medium="cpc")

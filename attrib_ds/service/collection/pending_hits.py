@@ -40,12 +40,14 @@ def pending_hit(
     return {
         "id": id,
         "trackerId": tracker_id,
-        "serverDate": naive(instants.now() - hit.delay),
+        # A browser may tell microseconds, which no instant keeps (G-224).
+        "serverDate": naive(instants.truncate(instants.now() - hit.delay)),
         "timezoneOffset": hit.timezoneOffset,
         "isBot": is_bot,
         "userAgent": user_agent,
         "pageUrl": hit.pageUrl,
-        "referrer": hit.referrer,
+        # A visit without one has the same as a loaded hit without one.
+        "referrer": hit.referrer or None,
         "hitType": hit.hitType,
         "address": address,
     }

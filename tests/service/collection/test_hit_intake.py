@@ -152,3 +152,12 @@ def test_a_project_that_is_read_only_takes_no_hits(tmp_path):
     Store.open(path, "shop").close()
     with closing(Store.open(path, "shop", read_only=True)) as store, pytest.raises(NotSupported):
         HitIntake(store).submit(record(1))
+
+
+def test_a_pending_hit_is_kept_as_a_loaded_one():
+    """G-224: in milliseconds; and without a referrer there is none."""
+    times = {"date": "2025-01-31T12:00:00.000900Z", "sentAt": "2025-01-31T12:00:01.000200Z"}
+    hit = read_hit({"projectId": "shop", "pageUrl": "https://shop.example/", "referrer": "", **times})
+    stored = pending_hit(hit, id="1", tracker_id="t-1", user_agent="Firefox/130.0")
+    assert stored["serverDate"].microsecond % 1000 == 0
+    assert stored["referrer"] is None

@@ -110,6 +110,7 @@ def test_without_a_trusted_proxy_the_header_is_ignored(tmp_path):
         assert send(url, "3", Forwarded="for=198.51.100.3", X_Real_IP="198.51.100.3") == 429
 
 
+@pytest.mark.slow
 def test_connections_of_a_trusted_proxy_count_only_together(tmp_path):
     options = ServerOptions(most_connections=2, most_connections_per_address=1, trusted_proxies=HERE)
     with (

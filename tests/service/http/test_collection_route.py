@@ -151,6 +151,7 @@ def test_a_traffic_filter_by_address_captures_hits(home):
     assert found == {uuid(1): "address:203.0.113.0/24", uuid(2): None}
 
 
+@pytest.mark.slow
 def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_applied(home, monkeypatch):
     change_settings(home, traffic_filters=["address:203.0.113.0/24", "hostname:test.shop.example"])
     # Accepted hits stay pending.
@@ -183,6 +184,7 @@ def test_g199_the_place_of_the_client_is_stored_instead_of_its_address(home, tmp
     assert rows(home, f"SELECT firstHitId, {columns} FROM interactions ORDER BY 1") == expected
 
 
+@pytest.mark.slow
 def test_a_hit_counts_although_the_database_of_places_is_damaged(home, tmp_path, caplog):
     geo = write_geo(tmp_path / "geo.mmdb")
 
@@ -193,6 +195,7 @@ def test_a_hit_counts_although_the_database_of_places_is_damaged(home, tmp_path,
     assert "geo: the database is damaged" in caplog.text
 
 
+@pytest.mark.slow
 def test_g200_a_lasting_id_is_not_stored_against_the_signal_of_the_browser(tmp_path):
     cases = {
         "by-default": ({}, "Sec_GPC", False),
@@ -246,6 +249,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 def test_g200_the_order_of_a_browser_with_the_signal_stays_with_its_visit(home):
     with at.connect("shop", path=home / "shop.duckdb") as shop:
         at.create_event_type(shop, "order", name="Order")
@@ -280,6 +284,7 @@ def test_an_invalid_hit_is_refused_with_its_reason_and_stores_nothing(home):
     assert rows(home, "SELECT count(*) FROM pending_hits") == [(0,)]
 
 
+@pytest.mark.slow
 def test_keys_and_origins_of_the_project_hold_for_hits(home):
     key = "k" * 16
     change_settings(home, ingest_keys=[key], allowed_origins=["https://shop.example"])

@@ -287,6 +287,7 @@ def test_a_malformed_id_is_invalid(call):
         assert call("DELETE", f"{KEYS}/{key_id}").status == 400
 
 
+@pytest.mark.slow
 def test_an_expired_key_is_refused_with_its_tokens(call, server):
     expiry = time.time() + 2
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(expiry)) + f".{int(expiry % 1 * 1000):03}Z"

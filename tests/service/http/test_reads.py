@@ -233,6 +233,7 @@ def test_a_stream_may_last_longer_than_the_deadline_of_its_portions():
     assert stream(portions, seconds_to_read=0.6) == [b"first", b"0", b"1", b"2", b"3", "closed"]
 
 
+@pytest.mark.slow
 def test_a_slow_client_does_not_use_up_the_time_of_a_stream():
     received = stream(lambda _: iter([b"0", b"1"]), seconds_to_read=0.3, seconds_to_receive=0.5)
     assert received == [b"first", b"0", b"1", "closed"]
