@@ -405,6 +405,7 @@ def shown(result):
     "form", ["Polars", *(pytest.param(form, marks=pytest.mark.slow) for form in ("Arrow", "stream"))]
 )
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.slow
 def test_a_frame_of_any_library_gives_the_same_result(name, form):
     converted = []
 

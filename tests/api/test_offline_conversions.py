@@ -110,6 +110,7 @@ def test_a_row_that_was_rejected_can_be_corrected(shop):
         ("Owner", 900, "expected text, got number 900"),
     ],
 )
+@pytest.mark.slow
 def test_a_problem_names_the_column_and_the_row_of_the_file(shop, column, cell, problem):
     at.create_event_type(
         shop,

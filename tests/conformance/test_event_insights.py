@@ -130,6 +130,7 @@ def test_r212_thirteen_intervals_are_known(service, interval):
         ("day", {"2025-01-01": 1, "2025-01-31": 1, "2025-02-01": 1, "2025-02-28": 1}),
     ],
 )
+@pytest.mark.slow
 def test_r212_intervals_are_labelled(service, interval, expected):
     counts = {label: values["event-count"] for (_, label), values in rows(service, interval=interval).items()}
     assert {label: count for label, count in counts.items() if count} == expected
@@ -156,6 +157,7 @@ def test_r214_by_project_the_identifier_is_the_project(service):
 
 
 @pytest.mark.parametrize("kept", [["lead"], {"eventTypes": ["lead"]}], ids=str)
+@pytest.mark.slow
 def test_r215_a_filter_applies_by_event_type_only(service, kept):
     assert rows(service, filter=kept) == rows(service)
     assert {identifier for identifier, _ in rows(service, groupBy="event-type", filter=kept)} == {"lead"}

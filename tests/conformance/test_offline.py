@@ -35,6 +35,7 @@ def test_r184_node_data_without_vendor_id_is_refused(service, node_data):
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_r185_a_refused_interaction_is_not_stored(service, wrong):
     before = search(service, isBot=None, filtered=None)["total"]
     assert send(service, **wrong).status == 400

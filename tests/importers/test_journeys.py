@@ -181,7 +181,8 @@ def test_values_are_converted_to_one_currency():
 
 
 def test_a_conversion_without_a_value_needs_no_rate():
-    orders = pd.concat([ORDERS, ORDERS.tail(1).assign(order_id=1003, value=None, currency=None)])
+    third = {"order_id": [1001, 1002, 1003], "value": [100.0, 80.0, None], "currency": ["EUR", "USD", None]}
+    orders = ORDERS.iloc[[0, 1, 1]].assign(**third)
     paths = at.read_journeys(VISITS, orders).paths(in_currency="EUR", rates=RATES)
     credits = at.attribute(paths, "last_touch").set_index("node_id")
     assert credits["conversions"].to_dict() == {"Ads": 1.0, "Mail": 2.0}

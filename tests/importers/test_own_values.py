@@ -129,6 +129,7 @@ def test_a_count_that_is_no_instant_is_refused_with_advice(counted):
         ("Feb 1, 2025 9:05 PM", "2025-02-01 21:05"),
     ],
 )
+@pytest.mark.slow
 def test_dates_whose_order_is_clear_are_read(written, expected):
     journeys = read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))
     assert journeys.interactions["startDate"].tolist() == [pd.Timestamp(expected, tz="UTC")]

@@ -239,6 +239,7 @@ def test_only_channels_with_an_effect_cause_conversions():
     assert truth.loc[["organic", "direct"]].to_numpy().tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
+@pytest.mark.slow
 def test_shapley_values_add_up_to_the_total_effect_and_removals_count_synergies_twice():
     channels = (Channel("a", 7, 0.2, direct=0.5), Channel("b", 7, 0.2, direct=0.5))
     world = simulate(Scenario(channels, synergies=(("a", "b", 2.0),)), users=30_000, seed=2)

@@ -381,6 +381,7 @@ def test_campaigns_come_by_name_and_only_of_the_integration(service, four):
         ("", {"a", "b", "c", "d"}),
     ],
 )
+@pytest.mark.slow
 def test_a_name_is_searched_as_it_stands_in_any_case(service, four, text, expected):
     """R278, R279."""
     answer = listed(service, nameLike=text)
@@ -431,6 +432,7 @@ def test_a_filter_named_campaign_id_is_the_id(service, four):
         ({"sort": "active", "order": "DESC"}, ["d", "c", "b", "a"]),
     ],
 )
+@pytest.mark.slow
 def test_campaigns_can_be_sorted(service, four, arguments, expected):
     """R280, G-099."""
     assert slugs(listed(service, **arguments)) == expected

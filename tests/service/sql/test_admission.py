@@ -131,12 +131,14 @@ def nested(form, times):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.slow
 def test_time_to_validate_does_not_explode_with_nested_expressions(form):
     for times in (5, 24, MOST // sum(map(len, FORMS[form])) - 20):
         assert seconds("SELECT " + nested(FORMS[form], times)) < LONGEST, times
 
 
 @pytest.mark.parametrize("form", TABLES)
+@pytest.mark.slow
 def test_time_to_validate_does_not_explode_with_nested_tables(form):
     for times in (5, 24, MOST // sum(map(len, TABLES[form])) - 20):
         assert seconds("SELECT 1 FROM " + nested(TABLES[form], times)) < LONGEST, times

@@ -192,6 +192,7 @@ def resident():
 @pytest.mark.parametrize(
     "attack", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ATTACKS]
 )
+@pytest.mark.slow
 def test_attacks_end_in_an_error_that_names_them(search, service, attack):
     reply, words = ATTACKS[attack]
     service.script = [reply]

@@ -38,6 +38,7 @@ def pieces(content, sizes):
 
 @settings(max_examples=60, deadline=None)
 @given(records, st.lists(st.integers(0, 7), max_size=200), st.sampled_from([None, 1]), st.booleans())
+@pytest.mark.slow
 def test_pieces_make_no_difference(found, sizes, indent, escapes):
     page = {"total": len(found), "data": found, "next": [1, {"data": []}], "last": 12}
     content = json.dumps(page, indent=indent, ensure_ascii=escapes).encode()
