@@ -466,7 +466,7 @@ WRITES = {
     "archive_event_type": archived,
     # Each project has a key of its own, so the draws differ.
     "assign": lambda p: [
-        at.experiments.create_holdout(p, "letter", node_id="spring", share=0.5),
+        at.experiments.create_holdout(p, "letter", node_id="ads-node", share=0.5),
         at.experiments.assign(p, ["a", "b"], holdout="letter").drop(columns="withheld"),
         at.experiments.assign(p, [], holdout="letter"),
         told(lambda p: at.experiments.assign(p, ["a"], holdout="unknown"), p),

@@ -150,7 +150,7 @@ def test_from_a_campaign_link_to_the_interaction_of_an_event(page, tmp_path):
     # Headless Chromium is a bot by its user agent.
     ((node, count, is_bot, user),) = sessions
     assert (node, count, is_bot) == ("google/cpc/spring", 3, True)
-    assert pages == [("/", ""), ("/boots", f"{shop_url}/{CAMPAIGN}"), ("/till", f"{shop_url}/boots")]
+    assert pages == [("/", None), ("/boots", f"{shop_url}/{CAMPAIGN}"), ("/till", f"{shop_url}/boots")]
     assert events == [(user,)]
 
 
