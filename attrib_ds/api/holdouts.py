@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import pandas as pd
 
-from attrib_ds.contract.holdouts import Holdout, find_holdout
-from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, UnknownNode, closest, warn
+from attrib_ds.contract.holdouts import get_holdout
+from attrib_ds.errors import Forbidden, InvalidRequest, UnknownNode, closest, warn
 from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.input_frames import read_frame
@@ -195,14 +195,8 @@ def assign(
     """
     units = _units(ids, column)
     settings: dict[str, Any] = project.send("get_settings").read().to_pylist()[0]
-    found = find_holdout(tuple(settings["holdouts"]), holdout)
-    if found is None:
-        names = [Holdout.parse(text).name for text in settings["holdouts"]]
-        raise NotFound(
-            f"holdout: there is no holdout {holdout!r}{closest(holdout, names)}; create it with "
-            "experiments.create_holdout",
-            field="holdout",
-        )
+    advice = "; create it with experiments.create_holdout"
+    found = get_holdout(tuple(settings["holdouts"]), holdout, advice=advice)
     withheld = [found.withholds(id, key=settings["holdoutKey"]) for id in units[column]]
     return units.assign(
         node_id=pd.Series([found.node_id] * len(units), index=units.index, dtype=TEXT),

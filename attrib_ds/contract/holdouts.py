@@ -15,6 +15,7 @@ from pydantic import model_validator
 from attrib_ds import instants
 from attrib_ds.contract.request import ProjectRequest, disagreement
 from attrib_ds.contract.rule import Refused, Rule, pattern
+from attrib_ds.errors import NotFound, closest
 
 _NAME: Final = "[a-z0-9][a-z0-9_-]{0,63}"
 _SHARE: Final = r"0\.[0-9]{0,5}[1-9]"
@@ -119,6 +120,23 @@ def find_holdout(texts: tuple[str, ...], name: str) -> Holdout | None:
     """Return the holdout of a name among the entries of the setting ``holdouts``."""
     found = (holdout for holdout in map(Holdout.parse, texts) if holdout.name == name)
     return next(found, None)
+
+
+def get_holdout(texts: tuple[str, ...], name: str, *, advice: str = "") -> Holdout:
+    """Return the holdout of a name from the texts of the setting.
+
+    Raises
+    ------
+    NotFound
+        If there is none; the message names the closest one and ends with the advice.
+    """
+    found = find_holdout(texts, name)
+    if found is None:
+        names = [Holdout.parse(text).name for text in texts]
+        raise NotFound(
+            f"holdout: there is no holdout {name!r}{closest(name, names)}{advice}", field="holdout"
+        )
+    return found
 
 
 def _check_text(value: Any) -> str:

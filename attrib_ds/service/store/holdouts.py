@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.holdouts import Holdout, find_holdout
-from attrib_ds.errors import Conflict, NotFound, closest
+from attrib_ds.contract.holdouts import Holdout, find_holdout, get_holdout
+from attrib_ds.errors import Conflict
 from attrib_ds.service.store.settings import change_settings, read_settings
 
 if TYPE_CHECKING:
@@ -69,13 +69,8 @@ def delete_holdout(store: Store, request: DeleteHoldout) -> Answer:
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
         texts = read_settings(connection).holdouts
-        if find_holdout(texts, request.holdout) is None:
-            names = [Holdout.parse(text).name for text in texts]
-            raise NotFound(
-                f"holdout: there is no holdout {request.holdout!r}{closest(request.holdout, names)}",
-                field="holdout",
-            )
-        change_settings(connection, {"holdouts": _without(texts, request.holdout)})
+        deleted = get_holdout(texts, request.holdout)
+        change_settings(connection, {"holdouts": _without(texts, deleted.name)})
         return 1
 
     return Answer(value=store.write(write))
