@@ -17,8 +17,8 @@
 Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
 :class:`NoRows`, :class:`IgnoredTimes`, :class:`MergedNames`, :class:`RejectedRows`, :class:`RepeatedRows`,
 :class:`UnmatchedSpend`, :class:`UnmatchedUsers`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`,
-:class:`MisfitWarning`, :class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`,
-:class:`UnbalancedHoldout`, :class:`UnknownNode`.
+:class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`,
+:class:`UnknownNode`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ __all__ = [
     "IgnoredTimes",
     "InvalidRequest",
     "MergedNames",
-    "MisfitWarning",
     "NoConversions",
     "NoRows",
     "NotFound",
@@ -264,10 +263,6 @@ class UnbalancedHoldout(UserWarning):
 
 class UnknownNode(UserWarning):
     """A holdout withholds a node that does not exist yet, or that is misspelled."""
-
-
-class MisfitWarning(UserWarning):
-    """Users drawn from a fitted model differ from those observed, so its estimates are not to be trusted."""
 
 
 def warn(message: str, category: type[UserWarning]) -> None:

@@ -28,7 +28,6 @@ def test_completion_in_a_namespace_shows_public_names_only(namespace):
 def test_experiments_and_models_are_where_the_documentation_says():
     assert set(attrib_ds.experiments.__all__) == {
         "assign",
-        "check_fit",
         "combine_with_experiment",
         "create_holdout",
         "delete_holdout",

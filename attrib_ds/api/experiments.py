@@ -3,13 +3,11 @@
 from attrib_ds.api.holdouts import assign, create_holdout, delete_holdout, list_holdouts
 from attrib_ds.api.opportunities import list_opportunities
 from attrib_ds.attribution.experiments.combination import combine_with_experiment
-from attrib_ds.attribution.experiments.fit_check import check_fit
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.attribution.experiments.plans import plan_holdout
 
 __all__ = [
     "assign",
-    "check_fit",
     "combine_with_experiment",
     "create_holdout",
     "delete_holdout",

@@ -30,7 +30,6 @@ MODEL_OPTIONS: Final = (
         "participation", "Participation", "Everyone on the way gets it all; the sum exceeds 100 %.", "", False
     ),
     Option("shapley", "Shapley", "Distinct channels on the way share equally.", _SHAPLEY, False),
-    Option("ordered_shapley", "Ordered Shapley", "As Shapley, split over the visits.", _SHAPLEY, False),
     Option(
         "conversion_rate_shapley",
         "Conversion-rate Shapley",
@@ -39,8 +38,6 @@ MODEL_OPTIONS: Final = (
         False,
     ),
     Option("markov_2", "Markov chain, order 2", "Remembers the last two visits.", _MARKOV, False),
-    Option("markov_3", "Markov chain, order 3", "Remembers the last three visits.", _MARKOV, False),
-    Option("markov_4", "Markov chain, order 4", "Remembers the last four visits.", _MARKOV, False),
     Option(
         "fractribution",
         "Fractribution",
@@ -53,13 +50,6 @@ MODEL_OPTIONS: Final = (
         "Discrete hazard",
         "Estimates the conversions that would not have happened without a channel.",
         "https://doi.org/10.6339/23-JDS1101",
-        False,
-    ),
-    Option(
-        "latent_intent",
-        "Latent intent",
-        "As discrete hazard, with a hidden intent to buy; slow for many users.",
-        "https://papers.ssrn.com/sol3/papers.cfm?abstract_id=2158421",
         False,
     ),
 )

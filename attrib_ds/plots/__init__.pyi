@@ -1,6 +1,5 @@
 from .credit_bars import credits as credits
 from .effect_ranges import effects as effects
-from .fit_bars import fit as fit
 from .insight_lines import insights as insights
 from .lag_histogram import lags as lags
 from .length_bars import lengths as lengths

@@ -12,10 +12,14 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from support.journeys_as_paths import NOON, credited, journeys, paths_of, users_of
 
-from attrib_ds import Paths, attribute, roll_up, simulate, touch_credits
-from attrib_ds.attribution.models.incremental import DiscreteHazard
+from attrib_ds import Paths, attribute, position_credits, roll_up, simulate, touch_credits
 from attrib_ds.attribution.models.named import rule_models
-from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov
+from attrib_ds.attribution.models.path_models import (
+    ConversionRateShapley,
+    DiscreteHazard,
+    Fractribution,
+    Markov,
+)
 from attrib_ds.attribution.models.rules import PositionBased, TimeDecay
 from attrib_ds.records.dtypes import TEXT
 from attrib_ds.records.frames import to_pandas
@@ -30,7 +34,7 @@ NORMALISED = {
     "time_decay": TimeDecay(),
     "position_based": PositionBased(),
     "last_non_direct": "last_non_direct",
-    "ordered_shapley": "ordered_shapley",
+    "shapley": "shapley",
     "fractribution": Fractribution(transform="first"),
 }
 #: Weights that do not ask which node a touchpoint is.
@@ -202,11 +206,12 @@ def test_symmetric_nodes_earn_equal_credit(drawn):
 def test_everything_is_divided_and_positions_add_up_to_nodes(drawn):
     conversions = sum(row[1] for row in drawn)
     assume(conversions)
-    credits = attribute(paths_of(drawn), {**PATH_MODELS, "ordered": "ordered_shapley"})
+    credits = attribute(paths_of(drawn), PATH_MODELS)
     whole = credits.groupby("model")["conversions"].sum()
     assert whole.tolist() == pytest.approx([conversions] * len(whole), rel=1e-9)
-    of_node = credits.pivot(index="node_id", columns="model", values="conversions")
-    assert of_node["ordered"].tolist() == pytest.approx(of_node["shapley"].tolist(), abs=1e-9, nan_ok=True)
+    by_position = position_credits(paths_of(drawn), "shapley").groupby("node_id")["conversions"].sum()
+    of_node = credits[credits["model"] == "shapley"].dropna(subset="node_id").set_index("node_id")
+    assert by_position.to_dict() == pytest.approx(of_node["conversions"].to_dict(), abs=1e-9)
 
 
 # 12: single touchpoints

@@ -20,8 +20,8 @@ from results import Row, parser, report
 from tqdm import tqdm
 
 import attrib_ds as at
-from attrib_ds.attribution.models.incremental import IncrementalModel
 from attrib_ds.attribution.models.named import model_named, rule_models
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 
 if TYPE_CHECKING:
     import argparse
@@ -87,7 +87,7 @@ def _credited(options: argparse.Namespace, world: int, intervals: str) -> pd.Dat
     wanted = [
         name
         for name in options.models
-        if intervals == "closed_form" or not isinstance(model_named(name), IncrementalModel)
+        if intervals == "closed_form" or not isinstance(model_named(name), DiscreteHazard)
     ]
     credits = at.attribute(
         paths,

@@ -13,8 +13,7 @@ parameters) and credits it with every model. Only one world is in memory at a ti
   simulated truth. A model that sees no difference is right in half of the pairs;
 - the verdicts of the controls on a model, and the right decisions in worlds where the verdict is clear.
 
-The other packages are installed in environments below ``--work``. Latent intent takes minutes per fit, so it runs only if
-named in ``--models``.
+The other packages are installed in environments below ``--work``.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ HOLDOUT = 0.05
 #: Pairs whose true effects differ by less than this part of the larger are ties.
 TIE = 0.1
 RULES = {name.replace("_", " "): name for name in rule_models() if name != "participation"}
-HAZARD, INTENT, EXPERIMENT = "discrete hazard", "latent intent", "holdout"
+HAZARD, EXPERIMENT = "discrete hazard", "holdout"
 MODELS: dict[str, Model | str] = RULES | {
     "Markov 1": at.models.Markov(),
     "Markov 2": at.models.Markov(order=2),
@@ -61,7 +60,6 @@ MODELS: dict[str, Model | str] = RULES | {
     "Shapley by conversion rates": at.models.ConversionRateShapley(),
     "Fractribution (first)": at.models.Fractribution(transform="first"),
     HAZARD: at.models.DiscreteHazard(),
-    INTENT: at.models.LatentIntent(controls=tuple(CONTROLS)),
 }
 VERDICTS = ("clear", "cannot tell", "confounded")
 #: Titles of the means over worlds; the share error is in percentage points.
@@ -84,13 +82,7 @@ def main() -> None:
     arguments.add_argument("--first-seed", type=int, default=1)
     arguments.add_argument("--varied", type=int, default=0, help="number of worlds with random parameters")
     arguments.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
-    arguments.add_argument(
-        "--models",
-        nargs="*",
-        default=[name for name in choices if name != INTENT],
-        choices=choices,
-        help="all but latent intent by default",
-    )
+    arguments.add_argument("--models", nargs="*", default=choices, choices=choices)
     arguments.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     arguments.add_argument(
         "--timeout", type=int, default=900, help="maximum seconds per run of another package"

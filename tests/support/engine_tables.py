@@ -21,7 +21,6 @@ MODELS = {
     "first of last": at.models.Markov(transform="first", steps=3, nulls=False),
     "frequency": at.models.Markov(transform="frequency"),
     "shapley": at.models.Shapley(),
-    "ordered": at.models.OrderedShapley(),
     "rates": at.models.ConversionRateShapley(),
     "fractribution": at.models.Fractribution(),
     "discrete": at.models.DiscreteHazard(),

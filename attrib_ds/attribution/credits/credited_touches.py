@@ -10,8 +10,7 @@ import pyarrow as pa
 from attrib_ds.attribution.credits.touch_shares import touch_shares
 from attrib_ds.attribution.engines.engine import double
 from attrib_ds.attribution.engines.sums import total
-from attrib_ds.attribution.models.incremental import IncrementalModel
-from attrib_ds.attribution.models.path_models import PathModel
+from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel
 from attrib_ds.attribution.rules.weights import weighted
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def credited_touches(paths: Paths, model: Model, sequences: Sequences) -> ir.Tab
         touches = paths.touches
         return touches.mutate(weight=weighted(paths, model)).select(*COLUMNS, "weight")
     shares = touch_shares(model, sequences)
-    return joined_shares(paths, shares, leaves_rest=isinstance(model, IncrementalModel))
+    return joined_shares(paths, shares, leaves_rest=isinstance(model, DiscreteHazard))
 
 
 def joined_shares(paths: Paths, shares: pa.Table, *, leaves_rest: bool) -> ir.Table:

@@ -140,7 +140,6 @@ def attribute(
         )
     )
     check_conservation(paths, chosen, parts)
-    misfit = {label: parts[label].attrs["misfit"] for label in chosen if "misfit" in parts[label].attrs}
     credits = pd.concat([_rows(label, parts[label]) for label in chosen], ignore_index=True)
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
     outlays = paths.spend if spend is None else spend
@@ -149,7 +148,6 @@ def attribute(
         credits = join_spend(credits, outlays, models=list(chosen))
         credits["node_name"] = paths.names(credits["node_id"])
     settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
-    settings |= {"misfit": misfit} if misfit else {}
     credits.attrs = settings | {**paths.settings, **({} if uncertainty is None else uncertainty.described())}
     return credits
 

@@ -13,8 +13,7 @@ from attrib_ds.attribution.credits.credited_touches import credited_touches, joi
 from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.credits.reasons import reasons, unattributed_reason
 from attrib_ds.attribution.credits.touch_shares import touch_shares
-from attrib_ds.attribution.models.incremental import IncrementalModel
-from attrib_ds.attribution.models.path_models import PathModel
+from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
@@ -140,7 +139,7 @@ def _weighted(
         return touches.merge(rows[["position", "weight"]], on="position")
     shares = touch_shares(model, Sequences.of(paths))
     shares = shares.filter(pc.equal(shares["event_id"], pa.scalar(event_id, shares["event_id"].type)))
-    joined = joined_shares(narrow, shares, leaves_rest=isinstance(model, IncrementalModel))
+    joined = joined_shares(narrow, shares, leaves_rest=isinstance(model, DiscreteHazard))
     rows = to_pandas(joined.to_pyarrow())
     others = [name for name in shares.column_names if name not in (*_SHARE_COLUMNS, *rows.columns)]
     if "position" in shares.column_names and others:

@@ -9,9 +9,8 @@ from threadpoolctl import threadpool_limits
 
 from attrib_ds.attribution import models
 from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard
-from attrib_ds.attribution.incremental.latent_intent.latent_intent import credit_latent_intent
 from attrib_ds.attribution.intervals.tally import GROUPS
-from attrib_ds.attribution.models.incremental import IncrementalModel
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.path_models.conversion_rates import credit_conversion_rates
 from attrib_ds.attribution.path_models.fractribution import credit_fractribution
 from attrib_ds.attribution.path_models.markov import credit_markov
@@ -75,7 +74,7 @@ def path_credits(
         tallies[index].to_frame(
             sequences.node_ids,
             uncertainty=uncertainty,
-            is_sum=not (model.signed or isinstance(model, IncrementalModel)),
+            is_sum=not (model.signed or isinstance(model, DiscreteHazard)),
             is_signed=model.signed,
         )
         for index, model in enumerate(wanted)
@@ -83,7 +82,7 @@ def path_credits(
 
 
 def _check_bootstrap(model: PathModel) -> None:
-    if isinstance(model, IncrementalModel):
+    if isinstance(model, DiscreteHazard):
         raise InvalidRequest(
             f"intervals: {model.name} cannot be bootstrapped, as its fit is iterative and slow; allowed: "
             "'closed_form', a jackknife over groups of users",
@@ -105,4 +104,3 @@ credit.register(models.Markov, credit_markov)
 credit.register(models.ConversionRateShapley, credit_conversion_rates)
 credit.register(models.Fractribution, credit_fractribution)
 credit.register(models.DiscreteHazard, credit_discrete_hazard)
-credit.register(models.LatentIntent, credit_latent_intent)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from attrib_ds.attribution.paths.paths import Paths
 
 
-def position_credits(paths: Paths, model: Model | str = "ordered_shapley") -> pd.DataFrame:
+def position_credits(paths: Paths, model: Model | str = "shapley") -> pd.DataFrame:
     """Credit conversions to nodes by the position of their touchpoints.
 
     Parameters
     ----------
     paths : Paths
         From :func:`attrib_ds.conversion_paths`, ``Paths.from_frames`` or ``Paths.from_sequences``.
-    model : Model or str, default "ordered_shapley"
+    model : Model or str, default "shapley"
         A model that credits touchpoints, as in :func:`attrib_ds.touch_credits`.
 
     Returns
@@ -58,7 +58,7 @@ def position_credits(paths: Paths, model: Model | str = "ordered_shapley") -> pd
     chosen = model_named(model) if isinstance(model, str) else model
     if not isinstance(chosen, Model):
         raise InvalidRequest(
-            f"model: {model!r} is not a model; allowed: a model such as OrderedShapley() or its name",
+            f"model: {model!r} is not a model; allowed: a model such as Shapley() or its name",
             field="model",
         )
     check_custom_weights(paths, {chosen.name: chosen})

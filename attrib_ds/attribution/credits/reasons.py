@@ -10,7 +10,7 @@ import numpy as np
 
 from attrib_ds.attribution import models
 from attrib_ds.attribution.durations import as_days
-from attrib_ds.attribution.models.incremental import IncrementalModel
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.path_inputs import MILESTONE
 
 if TYPE_CHECKING:
@@ -149,8 +149,7 @@ def _custom_weights(model: models.CustomWeights, rows: pd.DataFrame) -> list[str
 
 
 @reasons.register(models.Shapley)
-@reasons.register(models.OrderedShapley)
-def _shapley(model: models.Model, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
+def _shapley(model: models.Shapley, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
     nodes = rows["node_id"].nunique()
     times = rows.groupby("node_id")["position"].transform("count")
     return [f"one of {_count(nodes, 'node')}: {percent(1 / nodes)}{_divided(count)}" for count in times]
@@ -185,8 +184,8 @@ def _fractribution(model: models.Fractribution, rows: pd.DataFrame) -> list[str]
     return sentences
 
 
-@reasons.register(IncrementalModel)
-def _incremental(model: IncrementalModel, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
+@reasons.register(DiscreteHazard)
+def _incremental(model: DiscreteHazard, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
     sentences = []
     for weight, is_outside in zip(rows["weight"], rows["position"].isna(), strict=True):
         outside = "before the lookback, but still effective: " if is_outside else ""
@@ -197,7 +196,7 @@ def _incremental(model: IncrementalModel, rows: pd.DataFrame) -> list[str]:  # n
 
 def unattributed_reason(model: models.Model, weight: float, *, length: int) -> str:
     """Return the reason for the unattributed part of a conversion."""
-    if not isinstance(model, IncrementalModel):
+    if not isinstance(model, DiscreteHazard):
         return "no touchpoint in the lookback"
     if not length and weight == 1:
         return "no effective touchpoint: would have happened anyway"

@@ -41,11 +41,10 @@ from attrib_ds.attribution.experiments.sensitivity import (
 )
 from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.latent_intent.predictive_check import LARGEST_DISTANCE
 from attrib_ds.attribution.intervals.tally import GROUPS
-from attrib_ds.attribution.models.incremental import DiscreteHazard, IncrementalModel, LatentIntent
 from attrib_ds.attribution.models.model import Model, check_share
 from attrib_ds.attribution.models.named import model_named
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest, TruncatedUsers
@@ -71,8 +70,6 @@ _COLUMNS = (
     "controls_share",
     "controls_share_low",
     "controls_share_high",
-    "misfit",
-    "describes_data",
     "checkout_share",
     "is_at_checkout",
     *SENSITIVITY,
@@ -141,10 +138,7 @@ def incremental_effects(
         (float64, bounds of ``caused``), ``verdict`` (str, what controls show about the model: ``"clear"``,
         ``"cannot tell"`` or ``"confounded"``; see the notes), ``controls_share``, ``controls_share_low``,
         ``controls_share_high`` (float64, credit of the controls relative to that of all other nodes, with
-        bounds; infinite if the credit of the others may be zero, null without controls), ``misfit`` (float64,
-        how far users drawn from the fitted model are from those observed, see :func:`check_fit`; null for
-        models other than :class:`LatentIntent`), ``describes_data`` (boolean, whether that is at most 0.1),
-        ``checkout_share``
+        bounds; infinite if the credit of the others may be zero, null without controls), ``checkout_share``
         (float64, share of the conversions within a week of a touchpoint of the node that come within 30
         minutes of one) and ``is_at_checkout`` (bool, whether touchpoints of the node cluster there, so that
         paths cannot tell its effect). Then the sensitivity to an unobserved cause of exposure and conversions
@@ -172,8 +166,6 @@ def incremental_effects(
     -----
     ConfoundingWarning
         If the verdict on a model is ``"confounded"``.
-    MisfitWarning
-        If a :class:`LatentIntent` does not describe the data.
     CheckoutNodes
         If the touchpoints of nodes cluster in the 30 minutes before conversions.
     TruncatedUsers
@@ -195,8 +187,8 @@ def incremental_effects(
     all, a frequent node may absorb what the controls would show, such as the activity of users. The verdict
     is ``"confounded"`` if the credit of the controls exceeds 3 % of that of all other nodes, and exceeds
     their sampling error at a significance level of 0.001; ``"clear"`` if the 95 % interval of their share
-    lies between -25 and 25 %; and otherwise ``"cannot tell"``, as without controls, and for a
-    :class:`LatentIntent` that assumes them to have no effect. ``"clear"`` does not prove a model right.
+    lies between -25 and 25 %; and otherwise ``"cannot tell"``, as without controls. ``"clear"`` does
+    not prove a model right.
 
     ``observed_share`` is right if users are missing completely at random, touchpoints and conversions alike:
     then those who were observed stand for all. It is wrong if those who refuse consent buy or are reached
@@ -283,7 +275,7 @@ def incremental_effects(
         )
     rule = model_named(conventional) if isinstance(conventional, str) else conventional
     rule_label = conventional if isinstance(conventional, str) else getattr(rule, "name", "")
-    if not isinstance(rule, Model) or isinstance(rule, IncrementalModel) or rule_label in by_label:
+    if not isinstance(rule, Model) or isinstance(rule, DiscreteHazard) or rule_label in by_label:
         raise InvalidRequest(
             f"conventional: {conventional!r} is not allowed; allowed: a model that is neither incremental "
             "nor in models, such as 'linear'",
@@ -308,10 +300,7 @@ def incremental_effects(
     # BLAS threads would mostly wait for each other, as the matrices are small.
     with threadpool_limits(1, user_api="blas"):
         samples = _samples(by_label, sequences)
-        tests = {
-            label: _tested(label, model, samples.get(label), effects, named, confidence)
-            for label, model in by_label.items()
-        }
+        tests = {label: _tested(label, samples.get(label), effects, named, confidence) for label in by_label}
         settings: dict[str, Any] = {
             "controls": named,
             "observed": observed,
@@ -336,12 +325,6 @@ def incremental_effects(
         values = {label: getattr(test, column) for label, test in tests.items()}
         name = "controls_share" if column == "share" else f"controls_share_{column}"
         effects[name] = effects["model"].map(values).astype("float64")
-    distances = {
-        label: max(found.values(), default=0.0) for label, found in credits.attrs.get("misfit", {}).items()
-    }
-    effects["misfit"] = effects["model"].map(distances).astype("float64")
-    effects["describes_data"] = (effects["misfit"] <= LARGEST_DISTANCE).astype("boolean")
-    effects["describes_data"] = effects["describes_data"].where(effects["misfit"].notna())
     checkout = checkout_nodes(paths)
     effects["checkout_share"] = effects["node_id"].map(checkout["share"]).astype("float64")
     effects["is_at_checkout"] = effects["node_id"].isin(checkout.index[checkout["is_at_checkout"]])
@@ -371,7 +354,6 @@ def incremental_effects(
     effects.attrs["identified"] = _identified(
         by_label,
         {label: test.verdict for label, test in tests.items()},
-        [label for label, distance in distances.items() if distance > LARGEST_DISTANCE],
         controls=controls,
         has_users=paths.observed is not None,
         has_experiment=withheld is not None,
@@ -393,7 +375,7 @@ def _models_by_label(models: Any) -> dict[str, Model]:
     by_label: dict[str, Model] = {}
     for label, item in pairs:
         model = model_named(item) if isinstance(item, str) else item
-        if not isinstance(model, IncrementalModel):
+        if not isinstance(model, DiscreteHazard):
             raise InvalidRequest(
                 f"models: {item!r} is not an incremental model; allowed: models such as 'discrete_hazard' "
                 "(pass a rule as conventional=)",
@@ -562,14 +544,13 @@ def _added_up(
 
 def _tested(
     label: str,
-    model: Model,
     sample: HazardSample | None,
     effects: pd.DataFrame,
     controls: list[str],
     confidence: float,
 ) -> ControlsTest:
     """Judge a model by its controls, in all currencies together, and warn if it is confounded."""
-    if not controls or _assumes(model, controls):
+    if not controls:
         return UNTESTED
     of_model = effects[effects["model"] == label]
     rows = of_model[of_model["node_id"].notna()]
@@ -602,11 +583,6 @@ def _tested(
     return test
 
 
-def _assumes(model: Model, controls: Sequence[str]) -> bool:
-    """Return whether a model assumes that the controls have no effect, so that they cannot test it."""
-    return isinstance(model, LatentIntent) and set(controls) <= set(model.controls)
-
-
 def _with_experiment(
     effects: pd.DataFrame,
     credits: pd.DataFrame,
@@ -637,7 +613,6 @@ def _with_experiment(
 def _identified(
     models: Mapping[str, Model],
     verdicts: Mapping[str, str],
-    misfits: Sequence[str],
     *,
     controls: Sequence[str],
     has_users: bool,
@@ -666,13 +641,8 @@ def _identified(
     if not has_users:
         sentences.append(
             "The paths have no observation periods (Paths.from_frames(users=)): users count as observed from "
-            "their first touchpoint (under LatentIntent, from the first date of all) to the last date, and "
+            "their first touchpoint to the last date, and "
             "conversions without an earlier touchpoint as baseline."
-        )
-    if misfits:
-        sentences.append(
-            f"{', '.join(misfits)} does not describe the data: users drawn from the fitted model differ from "
-            "those observed, so its assumption does not hold, and its numbers are no estimates of effects."
         )
     sentences += _evidence(models, verdicts, controls)
     if has_experiment:
@@ -689,12 +659,7 @@ def _identified(
     return " ".join(sentences)
 
 
-def _assumption(model: Model) -> str:
-    if isinstance(model, LatentIntent):
-        return (
-            "the effect on conversions and on the steps towards them, provided that intent develops as in "
-            "the model's funnel, which no data can confirm."
-        )
+def _assumption(model: Model) -> str:  # noqa: ARG001
     return (
         "the direct effect, with all other touchpoints unchanged, provided that users who were reached and "
         "users who were not differ in nothing that affects conversion except what the model includes: "
@@ -706,9 +671,8 @@ def _evidence(models: Mapping[str, Model], verdicts: Mapping[str, str], controls
     """Return sentences on the evidence that controls give for or against each model."""
     if not len(controls):
         return ["Without negative controls (controls=) there is no evidence for or against this assumption."]
-    assuming = [label for label, model in models.items() if _assumes(model, controls)]
     found = {
-        verdict: [label for label in models if verdicts[label] == verdict and label not in assuming]
+        verdict: [label for label in models if verdicts[label] == verdict]
         for verdict in ("confounded", "cannot tell", "clear")
     }
     sentences = []
@@ -716,12 +680,6 @@ def _evidence(models: Mapping[str, Model], verdicts: Mapping[str, str], controls
         sentences.append(
             f"The negative controls show that the assumption does not hold for "
             f"{', '.join(found['confounded'])}: treat its numbers as credit."
-        )
-    # A model that assumes the controls to have no effect cannot be tested by them.
-    if assuming:
-        sentences.append(
-            f"{', '.join(assuming)} assumes that the negative controls have no effect, so their zero credit "
-            "is no evidence."
         )
     if found["cannot tell"]:
         sentences.append(

@@ -140,7 +140,6 @@ def warn_of_confounding(label: str, controls: list[str], credited: Numbers, othe
         f"nodes of the model, against {others:,.0f} for all other nodes. Exposure and conversions have a "
         "common cause that the model does not include, such as the intent to buy, so its estimates for the "
         "other nodes may be biased as much or more, whatever their intervals. Run a randomised holdout "
-        "(plan_holdout, holdout_effects) or, if it describes the data (check_fit), use a model of intent "
-        "(LatentIntent); until then, treat these numbers as credit, not as effects",
+        "(plan_holdout, holdout_effects); until then, treat these numbers as credit, not as effects",
         ConfoundingWarning,
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models.incremental import DiscreteHazard
+    from attrib_ds.attribution.models.path_models import DiscreteHazard
     from attrib_ds.attribution.paths.sequences import Sequences
 
     Numbers = NDArray[np.float64]

@@ -124,9 +124,7 @@ class Histories:
     origin: np.datetime64 = field(default_factory=lambda: np.datetime64("1970-01-01", "us"))
 
     @classmethod
-    def of(
-        cls, sequences: Sequences, *, covariates: Sequence[str] | None, models_touchpoints: bool = False
-    ) -> Histories:
+    def of(cls, sequences: Sequences, *, covariates: Sequence[str] | None) -> Histories:
         """Read the histories of users from paths.
 
         Parameters
@@ -135,9 +133,6 @@ class Histories:
             Paths whose nodes have numbers.
         covariates : sequence of str, optional
             Columns of the observed users to use; all by default.
-        models_touchpoints : bool, default False
-            Whether touchpoints are outcomes of the model too, so that the time before the first one must be
-            part of the histories.
 
         Returns
         -------
@@ -145,8 +140,6 @@ class Histories:
             Without a table of observations, users are observed from their first touchpoint to the last date
             in the paths, and users who were never touched are not observed: nobody knows how many there are.
             A table that lacks users who were never touched gives the same, but for its ends of observations.
-            If touchpoints are outcomes, everybody seen is observed from the first date to the last, or to
-            their conversion if nobody is seen after one.
 
         Warns
         -----
@@ -193,8 +186,6 @@ class Histories:
             conversions.order_by("event_id").to_pyarrow(),
         )
         _check_finite(histories)
-        if models_touchpoints:
-            return histories if has_table else histories.until_conversion()
         if not has_table:
             return histories.from_first_touchpoint()
         if _lacks_untouched(histories):
@@ -207,15 +198,6 @@ class Histories:
             )
             return histories.from_first_touchpoint()
         return histories
-
-    def until_conversion(self) -> Histories:
-        """Return histories that end with conversions, if nobody is seen after one."""
-        ends = np.full(len(self.since), np.inf)
-        np.minimum.at(ends, self.event_user, self.event_time)
-        is_seen = (self.touch_time > ends[self.touch_user]).any() or (
-            self.event_time > ends[self.event_user]
-        ).any()
-        return self if is_seen else replace(self, until=np.minimum(self.until, ends))
 
     def from_first_touchpoint(self) -> Histories:
         """Return the histories from the first touchpoint of each user on, of touched users only.

@@ -40,9 +40,6 @@ class Tally:
         Conversions and value in each replicate of a bootstrap.
     is_gain : bool array, shape (n_currencies,), optional
         Whether no conversion in a currency has a negative value; False by default.
-    misfit : dict, optional
-        Distance between the data and the fitted model by statistic, where chance does not explain it; None
-        if it was not checked.
     """
 
     currencies: list[str | None]
@@ -53,7 +50,6 @@ class Tally:
     value_without: list[NDArray[np.float64]] = field(default_factory=list)
     replicates: NDArray[np.float64] | None = None
     is_gain: NDArray[np.bool_] | None = None
-    misfit: dict[str, float] | None = None
 
     @classmethod
     def of(
@@ -124,9 +120,7 @@ class Tally:
             is_gain = np.zeros(len(self.currencies), bool) if self.is_gain is None else self.is_gain
             limits = Limits(is_sum=is_sum, is_signed=is_signed, is_gain=is_gain[currency], currency=currency)
             columns |= self._bounds(node, currency, uncertainty, limits)
-        rows = pd.DataFrame(columns)
-        rows.attrs = {} if self.misfit is None else {"misfit": self.misfit}
-        return rows
+        return pd.DataFrame(columns)
 
     def _bounds(
         self, node: NDArray[np.int64], currency: NDArray[np.int64], uncertainty: Uncertainty, limits: Limits

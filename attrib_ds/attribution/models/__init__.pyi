@@ -1,8 +1,9 @@
-from .incremental import DiscreteHazard as DiscreteHazard
-from .incremental import LatentIntent as LatentIntent
 from .model import Model as Model
 from .path_models import (
     ConversionRateShapley as ConversionRateShapley,
+)
+from .path_models import (
+    DiscreteHazard as DiscreteHazard,
 )
 from .path_models import (
     Fractribution as Fractribution,
@@ -27,9 +28,6 @@ from .rules import (
 )
 from .rules import (
     LinearRamp as LinearRamp,
-)
-from .rules import (
-    OrderedShapley as OrderedShapley,
 )
 from .rules import (
     Participation as Participation,

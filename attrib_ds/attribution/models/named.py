@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
-from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov
+from attrib_ds.attribution.models.path_models import (
+    ConversionRateShapley,
+    DiscreteHazard,
+    Fractribution,
+    Markov,
+)
 from attrib_ds.attribution.models.rules import (
     FirstTouch,
     LastNonDirect,
     LastTouch,
     Linear,
     LinearRamp,
-    OrderedShapley,
     Participation,
     PositionBased,
     Shapley,
@@ -47,15 +50,11 @@ def named_models() -> dict[str, Model]:
         "w_shaped": PositionBased(first=0.3, last=0.3, milestones={"lead": 0.3}),
         "full_path": PositionBased(first=0.225, last=0.225, milestones={"lead": 0.225, "opportunity": 0.225}),
         "shapley": Shapley(),
-        "ordered_shapley": OrderedShapley(),
         "conversion_rate_shapley": ConversionRateShapley(),
         "markov": Markov(),
         "markov_2": Markov(order=2),
-        "markov_3": Markov(order=3),
-        "markov_4": Markov(order=4),
         "fractribution": Fractribution(),
         "discrete_hazard": DiscreteHazard(),
-        "latent_intent": LatentIntent(),
     }
 
 

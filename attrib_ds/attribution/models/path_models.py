@@ -1,11 +1,13 @@
-"""Parameters of the models that compare whole paths, null paths included."""
+"""Parameters of the models that compare users who converted with those who did not."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from attrib_ds.attribution.durations import as_days
 from attrib_ds.attribution.models.model import (
     Model,
     check_amount,
@@ -15,6 +17,9 @@ from attrib_ds.attribution.models.model import (
     check_whole,
 )
 from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 #: How the touchpoints of a path can be merged before a model reads them.
 TRANSFORMS = ("unique", "exposure", "first", "frequency")
@@ -280,3 +285,108 @@ class Fractribution(SequenceModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_amount("shrinkage", self.shrinkage)
+
+
+@dataclass(frozen=True)
+class DiscreteHazard(PathModel):
+    """Credit nodes with the conversions that would not have happened without them, period by period.
+
+    The probability that a user converts in a period is a logistic function of the saturated adstock of each
+    node, ``log(1 + adstock)``, of covariates of the user, and of time: a quadratic trend, and an effect
+    of each period (or of 100 stretches of periods), for promotions and holidays. The credit of a node for a
+    conversion is the share of that probability that is lost without the node's touchpoints. It may be
+    negative, and the parts of a conversion may sum to more than 1 where nodes reinforce each other.
+
+    Adstock is measured at one instant of a period: that of its conversion or, in a period without one, an
+    instant drawn from the times of day at which others convert. So touchpoints after a conversion never
+    count, and a node earns nothing for reaching people at the hours at which they buy anyway.
+
+    The part of a conversion that no node caused is the baseline: it would have happened anyway. An unobserved
+    common cause of exposure and conversions, such as the wish to buy, is mistaken for effects of nodes.
+    Negative controls reveal it: nodes known to have no effect that earn credit nevertheless.
+
+    The observation period of each user comes with the paths (``users=``). Without it, every user counts as
+    observed from the first touchpoint to the last date in the paths, and conversions without an earlier
+    touchpoint as baseline: who was never touched is often recorded only after a conversion. The same holds,
+    with the warning :class:`~attrib_ds.errors.TruncatedUsers`, if ``users=`` lacks the users who were never
+    touched and never converted.
+
+    Parameters
+    ----------
+    half_lives : tuple of str or timedelta, default ("1D", "3D", "9D")
+        Half-lives of adstock, one or more; the regression weights them.
+    step : str or timedelta, default "1D"
+        Length of a period, above 0.
+    interactions : bool, default False
+        Whether pairs of nodes have interaction terms.
+    covariates : tuple of str, optional
+        Columns of ``users=`` of the paths; all of them by default: numbers, flags, and text of up to 100
+        values.
+    shrinkage : float, default 0.01
+        Ridge penalty of a standardised effect, and of a period's deviation from the trend, per conversion; 0
+        or more.
+    comparisons : int, default 20
+        Approximate number of periods without a conversion to draw per conversion, 1 or more, up to ``rows``
+        in all.
+    rows : int, default 2,000,000
+        Approximate maximum number of periods to draw, 1,000 or more.
+    seed : int, default 0
+        Seed of the draw, 0 or more.
+
+    Raises
+    ------
+    InvalidRequest
+        If a parameter is not allowed.
+
+    Notes
+    -----
+    Intervals are for the number of conversions that a node caused among these users, which varies by chance
+    itself. The estimate shares part of that variation, so intervals are slightly wider than necessary. In 40
+    simulated worlds of 100,000 users with random exposure, intervals at 95 % covered the true number in 96 %
+    of cases, although effects add up in these worlds and multiply in the model.
+
+    References
+    ----------
+    Shender, Amini, Bao, Dikmen, Richardson and Wang (2024), A time to event framework for multi-touch
+    attribution, Journal of Data Science 22(1), removes effects in the same sense.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> world = at.simulate("random", users=2_000, seed=1)
+    >>> paths = at.Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    >>> credits = at.attribute(paths, at.models.DiscreteHazard(half_lives=("1D", "7D")))
+    >>> round(credits["conversions"].sum()) == len(world.conversions)
+    True
+    """
+
+    half_lives: tuple[str | timedelta, ...] = ("1D", "3D", "9D")
+    step: str | timedelta = "1D"
+    interactions: bool = False
+    covariates: tuple[str, ...] | None = None
+    shrinkage: float = 0.01
+    comparisons: int = 20
+    rows: int = 2_000_000
+    seed: int = 0
+
+    signed: ClassVar[bool] = True
+    #: Maximum number of nodes with interactions.
+    most_interacting: ClassVar[int] = 20
+
+    def __post_init__(self) -> None:
+        given: object = self.half_lives
+        if isinstance(given, str) or not isinstance(given, Iterable) or not tuple(self.half_lives):
+            raise InvalidRequest(
+                f"half_lives: {given!r} is not allowed; allowed: one or more lengths of time",
+                field="half_lives",
+            )
+        object.__setattr__(self, "half_lives", tuple(self.half_lives))
+        for half_life in self.half_lives:
+            as_days(half_life, argument="half_lives")
+        as_days(self.step, argument="step")
+        if self.covariates is not None:
+            object.__setattr__(self, "covariates", check_strings("covariates", self.covariates, of="columns"))
+        check_amount("shrinkage", self.shrinkage)
+        check_whole("comparisons", self.comparisons, minimum=1)
+        check_whole("rows", self.rows, minimum=1_000)
+        check_whole("seed", self.seed, minimum=0)

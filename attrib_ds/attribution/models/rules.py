@@ -317,7 +317,8 @@ class Shapley(Model):
 
     This is the Shapley value of the game in which the worth of a set of nodes is the number of conversions
     whose paths touch no other nodes. It is exact for any number of nodes and needs no null paths. It does not
-    compare with users who did not convert; :class:`ConversionRateShapley` does.
+    compare with users who did not convert; :class:`ConversionRateShapley` does. The credit of a node is split
+    equally among its touchpoints (the ordered Shapley value), see :func:`attrib_ds.position_credits`.
 
     References
     ----------
@@ -331,31 +332,6 @@ class Shapley(Model):
     >>> rows = pd.DataFrame({"path": ["search > email > search"], "conversions": [4]})
     >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
     >>> at.attribute(paths, at.models.Shapley())[["node_id", "conversions"]]
-      node_id  conversions
-    0   email          2.0
-    1  search          2.0
-    """
-
-
-@dataclass(frozen=True)
-class OrderedShapley(Model):
-    """Credit as :class:`Shapley` does, and split a node's credit equally among its touchpoints.
-
-    Credits by node equal those of :class:`Shapley`. Use :func:`attrib_ds.position_credits` to see them by
-    position.
-
-    References
-    ----------
-    Zhao, Mahboobi and Bagheri (2018), Shapley value methods for attribution modeling in online advertising,
-    arXiv:1804.05327, section on the ordered Shapley value.
-
-    Examples
-    --------
-    >>> import attrib_ds as at
-    >>> import pandas as pd
-    >>> rows = pd.DataFrame({"path": ["search > email > search"], "conversions": [4]})
-    >>> paths = at.Paths.from_sequences(rows, path="path", conversions="conversions")
-    >>> at.attribute(paths, at.models.OrderedShapley())[["node_id", "conversions"]]
       node_id  conversions
     0   email          2.0
     1  search          2.0

@@ -137,8 +137,7 @@ def _participation(model: models.Participation, paths: Paths, touches: ir.Table)
 
 
 @weight.register(models.Shapley)
-@weight.register(models.OrderedShapley)
-def _shapley(model: models.Shapley | models.OrderedShapley, paths: Paths, touches: ir.Table) -> Any:
+def _shapley(model: models.Shapley, paths: Paths, touches: ir.Table) -> Any:
     """Divide a conversion equally among its distinct nodes, and the part of a node among its touchpoints.
 
     This is the Shapley value of the game in which the worth of a set of nodes is the number of conversions

@@ -9,7 +9,7 @@ from support.dtype_names import dtype_names
 
 import attrib_ds as at
 from attrib_ds import Paths, attribute, errors
-from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.models.rules import (
     CustomWeights,
     LastNonDirect,
@@ -480,7 +480,6 @@ class TestModels:
             lambda: DiscreteHazard(half_lives=5),
             lambda: DiscreteHazard(covariates="country"),
             lambda: DiscreteHazard(covariates=("country", 5)),
-            lambda: LatentIntent(controls="organic"),
             lambda: CustomWeights("linear"),
         ],
     )

@@ -133,7 +133,6 @@ def test_time_decay_can_be_rolled_up():
 COUNTEREXAMPLES = {
     # Two nodes of one campaign are two players of three, the campaign is one of two.
     "shapley": ([("shoes boots letter", 6, 0)], 4.0, 3.0),
-    "ordered_shapley": ([("shoes boots letter", 6, 0)], 4.0, 3.0),
     # Removing any of the three nodes loses all conversions.
     "markov": ([("shoes boots letter", 6, 0)], 4.0, 3.0),
     # A node takes part in a conversion once.

@@ -6,9 +6,8 @@ import pytest
 from support.journeys_as_paths import paths_of, users_of
 
 from attrib_ds import Paths, attribute, errors, position_credits, simulate, touch_credits
-from attrib_ds.attribution.models.incremental import DiscreteHazard
 from attrib_ds.attribution.models.named import rule_models
-from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution
+from attrib_ds.attribution.models.path_models import ConversionRateShapley, DiscreteHazard, Fractribution
 from attrib_ds.attribution.models.rules import CustomWeights, LastNonDirect, Linear, PositionBased, TimeDecay
 
 HAZARDS = {
@@ -20,7 +19,6 @@ MODELS = rule_models() | {
     "w_shaped": PositionBased(first=0.3, last=0.3, milestones={"lead": 0.3}),
     "stepped": TimeDecay("2D", step="1D"),
     "shapley": "shapley",
-    "ordered_shapley": "ordered_shapley",
     "conversion_rate_shapley": ConversionRateShapley(),
     "shrunk_shapley": ConversionRateShapley(shrinkage=3.0),
     "drawn_shapley": ConversionRateShapley(exact_size=1, permutations=16),

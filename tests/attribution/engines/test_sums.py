@@ -94,7 +94,7 @@ def large(seed):
 @pytest.mark.parametrize(
     ("models", "asked"),
     [
-        (["linear", "time_decay", "position_based", "shapley", "ordered_shapley"], {"confidence": 0.9}),
+        (["linear", "time_decay", "position_based", "shapley"], {"confidence": 0.9}),
         (["last_touch", "markov", "markov_2", "conversion_rate_shapley", "fractribution"], {}),
         (["markov"], {"confidence": 0.9}),
         (["linear", "markov"], {"confidence": 0.9, "intervals": "bootstrap", "replicates": 10}),

@@ -5,7 +5,7 @@ import pytest
 
 from attrib_ds import Paths, incremental_effects, simulate
 from attrib_ds.attribution.experiments.checkout import checkout_nodes
-from attrib_ds.attribution.models.incremental import DiscreteHazard
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.errors import CheckoutNodes
 
 START = pd.Timestamp("2025-01-01", tz="UTC")

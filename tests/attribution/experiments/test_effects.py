@@ -10,7 +10,7 @@ import pytest
 from attrib_ds import Paths, attribute, incremental_effects, simulate
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.attribution.experiments.negative_controls import judge_controls
-from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.errors import ConfoundingWarning, InvalidRequest
 from attrib_ds.simulation.scenarios import scenario_named
 
@@ -89,24 +89,6 @@ def test_attrs_state_what_is_identified(effects, paths):
     bare = incremental_effects(paths).attrs["identified"]
     assert "no evidence for or against this assumption" in bare
     assert "only by a randomised experiment" in bare
-
-
-@pytest.mark.slow
-def test_the_statement_covers_each_kind_of_model(world, paths):
-    quick = {"users": 500, "activities": 2, "propensities": 1, "evaluations": 2}
-    models = {
-        "direct": DiscreteHazard(comparisons=2),
-        "short": DiscreteHazard(half_lives=("1D",), comparisons=2),
-        "latent": LatentIntent(controls=tuple(CONTROLS), **quick),
-    }
-    statement = incremental_effects(paths, models, controls=CONTROLS).attrs["identified"]
-    assert "caused (direct, short): the direct effect" in statement
-    assert "caused (latent): the effect on conversions and on the steps towards them" in statement
-    assert "latent assumes that the negative controls have no effect" in statement
-    assert "controls to tell about direct, short" in statement
-    alone = incremental_effects(paths, models["latent"]).attrs["identified"]
-    assert "caused: the effect on conversions and on the steps towards them" in alone
-    assert "direct effect" not in alone
 
 
 @pytest.mark.slow

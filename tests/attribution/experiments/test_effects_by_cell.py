@@ -10,7 +10,7 @@ from attrib_ds import Paths, incremental_effects
 from attrib_ds.attribution.experiments.cells import Cells
 from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
@@ -140,7 +140,6 @@ def test_periods_at_risk_belong_to_the_cell_of_their_user_and_moment(world, path
         ({"by": ["segment", "segment"]}, "by: .* is not allowed"),
         ({"by": []}, r"by: \[\] is not allowed"),
         ({"by": "month", "mediators": {"display": ["search"]}}, "by: not available together with mediators="),
-        ({"by": "month", "models": LatentIntent()}, "by: not available for 'latent_intent"),
         (
             {"by": "month", "withheld": pd.DataFrame({"user_id": ["u"], "node_id": ["display"]})},
             "by: not available together with withheld=",

@@ -11,7 +11,7 @@ from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.logistic import probabilities
 from attrib_ds.attribution.incremental.mediation import _earlier_touches, _lost, _Mediator
-from attrib_ds.attribution.models.incremental import DiscreteHazard, LatentIntent
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
@@ -133,7 +133,6 @@ def test_totals_are_scaled_with_the_other_levels(paths):
         ({"mediators": {"display": MEDIATOR}}, "mediators: .* is not allowed; allowed: a mapping from nodes"),
         ({"mediators": {"display": ["tv"]}}, "mediators: 'tv' is not allowed"),
         ({"mediators": {"display": ["display"]}}, "mediators: 'display' is not allowed as its own mediator"),
-        ({"mediators": MEDIATORS, "models": LatentIntent()}, "mediators: not available for 'latent_intent"),
     ],
 )
 def test_mediators_that_make_no_sense_are_refused(paths, arguments, message):

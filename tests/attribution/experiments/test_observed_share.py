@@ -116,10 +116,6 @@ def test_effects_by_segment_are_divided_by_its_share(paths):
         ),
         ({"observed_share": BY_TRAIT, "by": "month"}, r"by: \['month'\] is not allowed with observed_share="),
         (
-            {"observed_share": BY_TRAIT, "models": "latent_intent"},
-            "observed_share by segment: not available for 'latent_intent'",
-        ),
-        (
             {"observed_share": BY_TRAIT, "mediators": {"display": ["email"]}},
             "observed_share by segment: not available together with mediators=",
         ),

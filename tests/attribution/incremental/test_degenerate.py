@@ -6,9 +6,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute
-from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.models.incremental import DiscreteHazard
-from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.records.dtypes import TEXT
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
@@ -66,13 +64,3 @@ def test_all_users_convert_at_once(model):
     rows = attribute(paths_of(touches, [(name, 0) for name, _, _ in users], users), model, confidence=0.95)
     assert rows["conversions"].sum() == pytest.approx(10)
     assert rows["conversions"].notna().all()
-
-
-def test_without_users_a_model_of_touchpoints_observes_everybody_until_the_conversion():
-    touches, orders = [("u", "a", 1), ("v", "a", 2)], [("u", 3), ("w", 4)]
-    paths = paths_of(touches, orders, None)
-    histories = Histories.of(Sequences.of(paths), covariates=None, models_touchpoints=True)
-    assert histories.since.tolist() == [0, 0, 0]
-    assert histories.until.tolist() == [2, 3, 3]  # u converts on day 3, v is seen to the end, w on day 4
-    later = Sequences.of(paths_of([*touches, ("u", "a", 3.5)], orders, None))
-    assert Histories.of(later, covariates=None, models_touchpoints=True).until.tolist() == [3, 3, 3]

@@ -9,7 +9,7 @@ from attrib_ds import Paths, simulate
 from attrib_ds.attribution.incremental.discrete_hazard import regression
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.logistic import derivatives, fit_logistic, probabilities
-from attrib_ds.attribution.models.incremental import DiscreteHazard
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 
 

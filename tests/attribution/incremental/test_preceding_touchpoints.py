@@ -7,7 +7,7 @@ import pytest
 
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.credits.touch_shares import touch_shares
-from attrib_ds.attribution.models.incremental import DiscreteHazard
+from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 
 START = pd.Timestamp("2025-01-01", tz="UTC")

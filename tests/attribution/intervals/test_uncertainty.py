@@ -15,7 +15,7 @@ from attrib_ds.attribution.credits.path_credits import credit
 from attrib_ds.attribution.intervals.resampling import poisson_weights, random_bits
 from attrib_ds.attribution.intervals.uncertainty import Uncertainty
 from attrib_ds.attribution.models.named import model_named
-from attrib_ds.attribution.models.path_models import Fractribution
+from attrib_ds.attribution.models.path_models import Fractribution, Markov
 from attrib_ds.attribution.models.rules import Linear
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules.rule_credits import ReplicatedCredits
@@ -296,7 +296,7 @@ class TestLimits:
             "time_decay",
             "participation",
             "markov",
-            "markov_3",
+            Markov(order=3),
             "fractribution",
         ]
         credits = attribute(paths, models, confidence=0.95, intervals=intervals, replicates=40)

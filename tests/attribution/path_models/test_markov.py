@@ -311,7 +311,7 @@ def test_node_ids_are_never_joined_into_text():
         (("d",), 1, 1.0, 1),
     ]
     other = [(tuple(renamed[node] for node in path), *rest) for path, *rest in rows]
-    models = ["markov", "markov_3", "shapley", "conversion_rate_shapley", "fractribution"]
+    models = [Markov(), Markov(order=3), "shapley", "conversion_rate_shapley", "fractribution"]
     for model in models:
         expected = {renamed[node]: count for node, count in credited(users_of(rows), model).items()}
         assert credited(users_of(other), model) == pytest.approx(expected, abs=1e-12)
@@ -333,7 +333,7 @@ def test_models_computed_together_equal_those_computed_alone():
 
 
 @pytest.mark.parametrize(
-    "model", ["markov", "markov_2", "markov_4", "conversion_rate_shapley", "fractribution"]
+    "model", [Markov(), Markov(order=2), Markov(order=4), "conversion_rate_shapley", "fractribution"]
 )
 class TestEdges:
     """Few or no paths."""

@@ -10,8 +10,7 @@ from support.law_examples import examples
 from support.reference_path_models import observed_sets
 
 from attrib_ds import Paths, attribute, errors, position_credits
-from attrib_ds.attribution.models.named import model_named
-from attrib_ds.attribution.models.rules import OrderedShapley, Shapley
+from attrib_ds.attribution.models.rules import Shapley
 
 few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -69,14 +68,11 @@ def test_positions_by_hand():
 @given(journeys())
 def test_positions_add_up_to_the_unordered_values(drawn):
     paths = paths_of(drawn)
-    by_node = position_credits(paths, OrderedShapley()).groupby("node_id")[["conversions", "value"]].sum()
-    unordered = attribute(paths, ["shapley", "ordered_shapley"]).set_index(["model", "node_id"])
-    for model in ("shapley", "ordered_shapley"):
-        for column in ("conversions", "value"):
-            found = by_node[column].to_dict()
-            assert found == pytest.approx(
-                {} if not found else unordered.loc[model, column].to_dict(), abs=1e-9
-            )
+    by_node = position_credits(paths, Shapley()).groupby("node_id")[["conversions", "value"]].sum()
+    unordered = attribute(paths, "shapley").set_index("node_id")
+    for column in ("conversions", "value"):
+        found = by_node[column].to_dict()
+        assert found == pytest.approx({} if not found else unordered[column].to_dict(), abs=1e-9)
 
 
 def test_positions_of_rules_and_of_conversions_without_a_touchpoint():
@@ -109,8 +105,3 @@ def test_intervals_count_a_node_once_per_conversion():
         assert credits.loc[("shapley", "a"), "high"] == pytest.approx(bound / 2)
         # Linear gives a two thirds.
         assert credits.loc[("linear", "a"), "high"] == pytest.approx(bound * 2 / 3)
-
-
-def test_names():
-    assert model_named("Ordered Shapley") == OrderedShapley()
-    assert model_named("shapley") == Shapley() != OrderedShapley()

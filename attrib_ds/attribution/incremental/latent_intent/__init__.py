@@ -1,1 +1,0 @@
-"""Hidden Markov model of purchase intent, which tells causes from mere signs of intent."""
