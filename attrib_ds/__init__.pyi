@@ -76,24 +76,17 @@ from .api.events import (
 from .api.events import (
     validate_events as validate_events,
 )
-from .api.exports import export_users as export_users
 from .api.insights import event_insights as event_insights
 from .api.insights import interaction_insights as interaction_insights
-from .api.interactions import (
-    create_offline_interactions as create_offline_interactions,
-)
-from .api.interactions import (
-    get_interaction as get_interaction,
-)
-from .api.interactions import (
-    list_hits as list_hits,
-)
-from .api.interactions import (
-    search_interactions as search_interactions,
-)
+from .api.interactions import create_offline_interactions as create_offline_interactions
+from .api.interactions import get_interaction as get_interaction
+from .api.interactions import list_hits as list_hits
+from .api.interactions import list_nodes as list_nodes
+from .api.interactions import search_interactions as search_interactions
 from .api.loading import load as load
-from .api.nodes import list_nodes as list_nodes
 from .api.offline_conversions import send_conversions as send_conversions
+from .api.results import export_users as export_users
+from .api.results import to_excel as to_excel
 from .api.users import (
     create_audience as create_audience,
 )
@@ -118,32 +111,21 @@ from .api.users import (
 from .api.users import (
     search_users as search_users,
 )
-from .api.workbooks import to_excel as to_excel
 from .attribution import models as models
-from .attribution.comparison.lookbacks import compare_lookbacks as compare_lookbacks
-from .attribution.comparison.markov_orders import compare_orders as compare_orders
+from .attribution.comparison import compare_lookbacks as compare_lookbacks
+from .attribution.comparison import compare_orders as compare_orders
 from .attribution.credits.credits import attribute as attribute
-from .attribution.credits.drill_down import drill_down as drill_down
 from .attribution.credits.explanations import explain as explain
-from .attribution.credits.positions import position_credits as position_credits
-from .attribution.credits.returns import (
-    compare_models as compare_models,
-)
-from .attribution.credits.returns import (
-    report_returns as report_returns,
-)
-from .attribution.credits.returns import (
-    roll_up as roll_up,
-)
+from .attribution.credits.returns import compare_models as compare_models
+from .attribution.credits.returns import drill_down as drill_down
+from .attribution.credits.returns import report_returns as report_returns
+from .attribution.credits.returns import roll_up as roll_up
 from .attribution.credits.series import credit_series as credit_series
-from .attribution.credits.touch_credits import touch_credits as touch_credits
+from .attribution.credits.touches import position_credits as position_credits
+from .attribution.credits.touches import touch_credits as touch_credits
 from .attribution.experiments.effects import incremental_effects as incremental_effects
-from .attribution.path_models.markov import (
-    removal_effects as removal_effects,
-)
-from .attribution.path_models.markov import (
-    transition_matrix as transition_matrix,
-)
+from .attribution.path_models.markov import removal_effects as removal_effects
+from .attribution.path_models.markov import transition_matrix as transition_matrix
 from .attribution.paths.paths import Paths as Paths
 from .filters import (
     event as event,
@@ -171,15 +153,11 @@ from .mirroring.mirror import sync as sync
 from .project import Project as Project
 from .project import connect as connect
 from .project import open_tables as open_tables
-from .queries.channel_rules import (
-    assign_channels as assign_channels,
-)
-from .queries.channel_rules import (
-    channel_rules as channel_rules,
-)
+from .queries.channel_rules import assign_channels as assign_channels
+from .queries.channel_rules import channel_rules as channel_rules
 from .records.access_logs import AccessLog as AccessLog
-from .records.ga4_hits import GA4Hits as GA4Hits
-from .records.snowplow_hits import SnowplowHits as SnowplowHits
+from .records.ga4_events import GA4Hits as GA4Hits
+from .records.snowplow_events import SnowplowHits as SnowplowHits
 from .sample.shop import sample_project as sample_project
 from .simulation.scenarios import Channel as Channel
 from .simulation.scenarios import Scenario as Scenario

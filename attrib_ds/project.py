@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from attrib_ds.attribution.paths.tables import Tables
+    from attrib_ds.attribution.paths.project_tables import Tables
     from attrib_ds.contract import Answer, Operation, Request
     from attrib_ds.transports import Transport
     from attrib_ds.transports.http.configuration import Remote

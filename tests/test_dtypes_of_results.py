@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import attrib_ds as at
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 SPEND = pd.DataFrame(
     {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.json_values import TEXTS, json_values
 
 from attrib_ds import instants
-from attrib_ds.attribution.durations import parse_duration
+from attrib_ds.attribution.calendar import parse_duration
 from attrib_ds.errors import InvalidRequest
 
 NOON = datetime(2025, 1, 31, 12, tzinfo=UTC)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds.records.frames import read_rows, to_pandas, to_record
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.records.frames import read_frame, read_rows, to_pandas, to_record
 from attrib_ds.sending.delivery import Delivery, build_requests
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attrib_ds.project import Project
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
     from attrib_ds.sending.journal import Outcome
 
 #: Columns of outlays to create, with the arguments of :func:`create_outlay`.

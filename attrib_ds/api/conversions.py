@@ -1,39 +1,45 @@
-"""Conversion paths: the conversions of a project with the touchpoints that led to them."""
+"""Conversion paths: the conversions of a project, or of a segment, with the touchpoints that led to them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.segments import users_of_segment
 from attrib_ds.attribution.calendar import zone_of
-from attrib_ds.attribution.paths.daily_spend import daily_spend
-from attrib_ds.attribution.paths.event_metrics import later_amounts, reset_after, state_dates, with_value
+from attrib_ds.attribution.paths.inputs import MILESTONE, STATE, anchored, touch_types
 from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts
-from attrib_ds.attribution.paths.pairing import DIRECT, WINDOW_NODE, pair
-from attrib_ds.attribution.paths.path_inputs import MILESTONE, STATE, anchored, touch_types
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.attribution.paths.tree import ancestors_at, lazy, nearest_of, replaced
-from attrib_ds.attribution.paths.windows import Window
-from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.attribution.paths.project_tables import (
+    ancestors_at,
+    daily_spend,
+    later_amounts,
+    lazy,
+    nearest_of,
+    replaced,
+    reset_after,
+    state_dates,
+    with_value,
+)
+from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Window, pair
+from attrib_ds.errors import InvalidRequest, NotSupported, closest
 from attrib_ds.filters import Predicate
 from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.records.frames import to_pandas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from zoneinfo import ZoneInfo
-
     import ibis.expr.types as ir
 
-    from attrib_ds.attribution.paths.tables import Tables
+    from attrib_ds.attribution.paths.project_tables import Tables
     from attrib_ds.attribution.paths.windows import Lookback
     from attrib_ds.project import Project
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
+
 
 _LONGEST = timedelta(days=365)
 _SHORTEST = timedelta(days=1)
@@ -399,3 +405,52 @@ def _spend(
     credited = dict(zip(tree["node_id"], tree["credited_id"], strict=True))
     spent["node_id"] = replaced(spent["node_id"], credited)
     return spent.groupby(["node_id", "date", "currency"])["spend"].sum().reset_index()
+
+
+def users_of_segment(
+    project: Project, where: Predicate | None, audience: Predicate | Mapping[str, Any] | None
+) -> ir.Table | None:
+    """Return the ids of the users who meet both criteria, in the column ``_id``; None for all users.
+
+    Raises
+    ------
+    InvalidRequest
+        If a criterion is not allowed, or names a property that users do not have.
+    NotFound
+        If there is no such audience.
+    NotSupported
+        If the project is over tables that cannot answer it.
+    """
+    if where is None and audience is None:
+        return None
+    users = project.tables().users
+    if users is not None:
+        return _of_table(users, where, audience)
+    try:
+        found = project.send("search_users", columns=["_id"], where=where, audience=audience)
+    except NotSupported as error:
+        argument = "where" if audience is None else "audience"
+        raise NotSupported(
+            f"{argument}: the project has no table of users; pass users= to open_tables", field=argument
+        ) from error
+    return lazy(to_pandas(found.read())[["_id"]])
+
+
+def _of_table(
+    users: ir.Table, where: Predicate | None, audience: Predicate | Mapping[str, Any] | None
+) -> ir.Table:
+    """Select users in the engine of a table of one's own."""
+    if audience is not None and not isinstance(audience, Predicate):
+        raise NotSupported(
+            "audience: over tables, only user(...) predicates are evaluated; events and interactions of an "
+            "audience's condition are not",
+            field="audience",
+        )
+    if audience is not None and audience.kind != "user":
+        raise InvalidRequest(
+            f"audience: a predicate on {audience.kind} is not allowed; allowed: user(…)", field="audience"
+        )
+    for predicate in (where, audience):
+        if predicate is not None:
+            users = users.filter(to_ibis(predicate, users))
+    return users.select("_id")

@@ -10,13 +10,10 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.declared_types import with_event_columns
-from attrib_ds.contract.json_text import EncodedObject, encode
-from attrib_ds.contract.rule import Refused
+from attrib_ds.api.results import with_event_columns
+from attrib_ds.contract.json_values import EncodedObject, Refused, encode
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import read_rows, to_pandas, to_record
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.records.frames import TEXT, read_frame, read_rows, to_pandas, to_record
 from attrib_ds.sending.delivery import Delivery, build_requests, send_rows
 from attrib_ds.sending.event_problems import explained
 from attrib_ds.sending.nonces import check_nonce_columns, nonces_of_columns, nonces_of_content, refuse
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attrib_ds.project import Project
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
     from attrib_ds.sending.journal import Outcome
 
 #: Events per request; fewer than a service accepts, so that it answers before a timeout.

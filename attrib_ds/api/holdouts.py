@@ -1,23 +1,24 @@
-"""Holdouts that the service draws."""
+"""Holdouts that the service draws, and the opportunities that pages report."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import pandas as pd
 
-from attrib_ds.contract.holdouts import get_holdout
+from attrib_ds import instants
+from attrib_ds.contract.hits import OPPORTUNITY
+from attrib_ds.contract.settings import get_holdout
 from attrib_ds.errors import Forbidden, InvalidRequest, UnknownNode, closest, warn
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.records.frames import TEXT, read_frame, to_pandas
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from attrib_ds.project import Project
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
+
 
 _COLUMNS: Final = {"nodeId": "node_id", "firstDay": "since", "lastDay": "until", "nodeExists": "node_exists"}
 
@@ -242,3 +243,71 @@ def _units(ids: Frame | Iterable[str], column: str) -> pd.DataFrame:
 def _is_frame(ids: object) -> TypeGuard[Frame]:
     # Series of some libraries are Arrow streams too; unlike frames, they have a dtype.
     return isinstance(ids, pd.DataFrame) or (hasattr(ids, "__arrow_c_stream__") and not hasattr(ids, "dtype"))
+
+
+def list_opportunities(
+    project: Project, *, holdout: str, since: datetime | date | str | None = None
+) -> pd.DataFrame:
+    """List the opportunities of a holdout that pages have reported.
+
+    Those that were shown and those that were withheld are logged alike.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`; an embedded one, or a mirror of a remote one.
+    holdout : str
+        Name of the holdout; it may have ended.
+    since : datetime, date or str, optional
+        Only opportunities from this instant on, such as the change of the share; a day starts in the
+        project's time zone.
+
+    Returns
+    -------
+    DataFrame
+        One row per opportunity, by date: ``user_id``, ``node_id`` (str), ``date`` (timestamp, UTC),
+        ``withheld`` (bool, whether the first of the user's opportunities that are returned was withheld). A
+        user with several browsers can have seen the placement in another one; comparing users by their first
+        draw stays fair.
+
+    Raises
+    ------
+    InvalidRequest
+        If ``since`` is not an instant.
+    NotSupported
+        If the project is remote: its service has no tables that attribution could read.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> with at.connect("my-shop", path=":memory:") as shop:
+    ...     _ = at.experiments.create_holdout(shop, "banner", node_id="spring", share=0.1)
+    ...     opportunities = at.experiments.list_opportunities(shop, holdout="banner")
+    >>> opportunities.columns.tolist(), len(opportunities)
+    (['user_id', 'node_id', 'date', 'withheld'], 0)
+
+    The effect, from paths whose ``nodes`` contain the node::
+
+        log = at.experiments.list_opportunities(shop, holdout="banner")
+        at.experiments.holdout_effects(paths, opportunities=log)
+    """
+    events = project.tables().events
+    chosen = events.filter(events.eventType == OPPORTUNITY)
+    if since is not None:
+        bound = instants.parse_exact(project.bound(since, argument="since"), argument="since")
+        # The service keeps milliseconds (G-224).
+        chosen = chosen.filter(chosen.eventDate >= instants.naive(instants.truncate(bound)))
+    ordered = chosen.order_by("eventDate", "_id").select("userId", "eventDate", "event")
+    rows = to_pandas(ordered.to_pyarrow())
+    fields = [{name: field["current"] for name, field in json.loads(text).items()} for text in rows["event"]]
+    is_of_holdout = pd.Series([each.get("holdout") == holdout for each in fields], dtype=bool)
+    logged = pd.DataFrame(
+        {
+            "user_id": rows["userId"].astype(TEXT),
+            "node_id": pd.Series([each.get("node") for each in fields], dtype=TEXT),
+            "date": rows["eventDate"],
+            "withheld": pd.Series([bool(each.get("withheld")) for each in fields], dtype=bool),
+        }
+    )[is_of_holdout].reset_index(drop=True)
+    first = logged.groupby(["user_id", "node_id"], sort=False)["withheld"].transform("first")
+    return logged.assign(withheld=first.astype(bool))

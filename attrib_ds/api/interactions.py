@@ -1,26 +1,24 @@
-"""Interactions and their hits: search and read them, and create offline ones."""
+"""Interactions, their hits and the tree of nodes that they lead to: search, read and create them."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Hashable, Iterator, Sequence
+from datetime import date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from attrib_ds.api.search_results import search
+import pandas as pd
+
+from attrib_ds.api.results import search
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import read_rows, to_pandas, to_record
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.records.frames import read_frame, read_rows, to_pandas, to_record
 from attrib_ds.sending.delivery import Delivery, build_requests
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Hashable, Iterator, Sequence
-    from datetime import date, datetime
-    from pathlib import Path
-
-    import pandas as pd
-
     from attrib_ds.filters import Predicate
     from attrib_ds.project import Project
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
     from attrib_ds.sending.journal import Outcome
 
 
@@ -336,3 +334,49 @@ def _require_external_ids(external_ids: Sequence[Any], labels: Sequence[Hashable
 def _as_text(value: Any) -> Any:
     """Return a whole number as text: files hold ids of digits without saying that they are text."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def list_nodes(
+    project: Project,
+    *,
+    type: str | None = None,  # noqa: A002
+    search: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> pd.DataFrame:
+    """List the tree of traffic-source nodes.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    type : str, optional
+        Only nodes of this type.
+    search : str, optional
+        Only nodes whose name or id contains this text; case does not matter.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
+
+    Returns
+    -------
+    DataFrame
+        One row per node, ordered by ``_id``: ``_id``, ``parentId`` (null at a root), ``type``
+        (``channel``, ``integration``, ``campaign``, ``adset``, ``ad``, ``keyword`` or ``referrer``),
+        ``name``, ``channel`` (str), ``path`` (list of ancestor ids, the root first) and the node's
+        other properties.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed; the message names it.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> {"_id", "parentId", "type", "name"} <= set(at.list_nodes(at.sample_project()).columns)
+    True
+    """
+    answer = project.send("list_nodes", type=type, search=search, limit=limit, offset=offset)
+    return to_pandas(answer.read())

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.frames import TEXT, to_pandas
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from attrib_ds.project import Project
     from attrib_ds.records.access_logs import AccessLog
-    from attrib_ds.records.ga4_hits import GA4Hits
-    from attrib_ds.records.input_frames import FrameOrPath
-    from attrib_ds.records.snowplow_hits import SnowplowHits
+    from attrib_ds.records.frames import FrameOrPath
+    from attrib_ds.records.ga4_events import GA4Hits
+    from attrib_ds.records.snowplow_events import SnowplowHits
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,9 @@ import pandas as pd
 
 from attrib_ds.api.event_types import create_event_type, get_event_type
 from attrib_ds.api.events import send_events
-from attrib_ds.contract.currencies import code_of
+from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import read_rows
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.records.frames import TEXT, read_frame, read_rows
 from attrib_ds.sending import conversion_cells
 from attrib_ds.sending.conversion_cells import Cells
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from attrib_ds.project import Project
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
 
 #: Key of the id in the data of events; that of offline interactions has the same name.
 _ID: Final = "externalId"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from attrib_ds.api.declared_types import user_columns_reader, with_event_columns
-from attrib_ds.api.search_results import search
+from attrib_ds.api.results import search, user_columns_reader, with_event_columns
 from attrib_ds.records.frames import to_pandas, to_record
 from attrib_ds.records.typed_metrics import typed_metrics
 

@@ -2,6 +2,4 @@
 
 import lazy_loader as lazy
 
-__getattr__, __dir__, __all__ = lazy.attach(
-    __name__, submodules={"administration", "attribution", "projects", "serving"}
-)
+__getattr__, __dir__, __all__ = lazy.attach(__name__, submodules={"administration", "attribution", "serving"})

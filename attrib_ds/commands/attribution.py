@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import attrib_ds as at
-from attrib_ds.commands.output import show, show_error
-from attrib_ds.contract.currencies import code_of
+from attrib_ds.commands.parser import show, show_error
+from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import RejectedRows
 from attrib_ds.importers.column_options import LISTED, OPTIONS
 from attrib_ds.importers.own_files import read_paths
-from attrib_ds.importers.own_paths import read_sequences
-from attrib_ds.importers.own_spend import read_spend
+from attrib_ds.importers.own_paths import read_sequences, read_spend
 from attrib_ds.plots.report import side_by_side, write_report
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 from attrib_ds.records.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from attrib_ds.importers.file_paths import FilePaths
+    from attrib_ds.importers.own_files import FilePaths
 
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from attrib_ds.commands.output import show_error
-from attrib_ds.commands.parser import make_parser
+from attrib_ds.commands.parser import make_parser, show_error
 from attrib_ds.errors import AttribError
 
 if TYPE_CHECKING:

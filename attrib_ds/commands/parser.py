@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import commands
 from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
+from attrib_ds.display import printable
 from attrib_ds.importers.column_options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     Actions = argparse._SubParsersAction[argparse.ArgumentParser]
+
 
 _RESOURCES: Final = ("nodes", "interactions", "hits", "events", "spend")
 
@@ -148,10 +151,10 @@ def _project_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
     create.add_argument(
         "--timezone", metavar="NAME", help="time zone of the project, such as Europe/Paris (default UTC)"
     )
-    create.set_defaults(run=lambda options: commands.projects.create(options))
+    create.set_defaults(run=lambda options: commands.administration.create(options))
     yield create
     listed = project_actions.add_parser("list", help="list the embedded projects")
-    listed.set_defaults(run=lambda options: commands.projects.list_all(options))
+    listed.set_defaults(run=lambda options: commands.administration.list_all(options))
     yield listed
 
     load = actions.add_parser("load", help="load files into an embedded project")
@@ -180,7 +183,7 @@ def _project_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
     )
     _add_databases(load)
     load.add_argument("--rejected", type=Path, metavar="FILE", help="write rejected rows there")
-    load.set_defaults(run=lambda options: commands.projects.load(options))
+    load.set_defaults(run=lambda options: commands.administration.load(options))
     yield load
 
     sync = actions.add_parser("sync", help="mirror a project of a remote service into a file")
@@ -200,7 +203,7 @@ def _project_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
     sync.add_argument(
         "--timezone", metavar="ZONE", help="time zone of the project if the service omits it (default UTC)"
     )
-    sync.set_defaults(run=lambda options: commands.projects.sync(options))
+    sync.set_defaults(run=lambda options: commands.administration.sync(options))
     yield sync
 
     export = actions.add_parser("export", help="write the users of a project to a CSV or XLSX file")
@@ -231,7 +234,7 @@ def _project_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         metavar="JSON",
         help='transform a column, such as {"type": "date", "key": "createdAt", "level": "day"}; repeatable',
     )
-    export.set_defaults(run=lambda options: commands.projects.export(options))
+    export.set_defaults(run=lambda options: commands.administration.export(options))
     yield export
 
 
@@ -417,3 +420,18 @@ def _positive(text: str) -> int:
     if not number:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; expected a whole number above 0")
     return number
+
+
+def show(text: str) -> None:
+    """Print text to standard output."""
+    print(printable(text))
+
+
+def show_row(*cells: str) -> None:
+    """Print cells as one line, separated by tabs; tabs and line feeds in cells are escaped."""
+    show("\t".join(cell.replace("\t", "\\t").replace("\n", "\\n") for cell in cells))
+
+
+def show_error(text: str) -> None:
+    """Print a message as one line to standard error."""
+    print(f"attrib-ds: {printable(' '.join(text.split()))}", file=sys.stderr)

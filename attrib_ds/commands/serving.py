@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from attrib_ds import instants
-from attrib_ds.commands.output import show, show_row
+from attrib_ds.commands.parser import show, show_row
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.project import home
 

@@ -1,19 +1,22 @@
-"""Builds requests from Python arguments or from the parts of an HTTP request."""
+"""Builds requests from Python arguments or the parts of an HTTP request, and writes them as such parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
 
+import pyarrow as pa
 from pydantic import ValidationError
 
-from attrib_ds.contract.json_text import DEEPEST, depth
-from attrib_ds.contract.violations import translate
+from attrib_ds import schema
+from attrib_ds.contract.interactions import SearchInteractions
+from attrib_ds.contract.json_values import DEEPEST, depth, encode
+from attrib_ds.contract.operation import Location, Operation
+from attrib_ds.contract.request import Request, translate
+from attrib_ds.contract.users import SearchUsers
 from attrib_ds.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from attrib_ds.contract.operation import Location, Operation
-    from attrib_ds.contract.request import Request
 
 
 def build(operation: Operation, /, **arguments: Any) -> Request:
@@ -132,3 +135,120 @@ def _validated(
     except ValidationError as error:
         # Not chained: the pydantic error contains every value, secrets included.
         raise translate(error, request, call=call) from None
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Hold the parts of an HTTP request.
+
+    Parameters
+    ----------
+    path : str
+        Path under the base of the operation, quoted.
+    query : dict of str to str
+        Query parameters, unquoted.
+    body : dict or tuple, optional
+        JSON members or items, decimals as Decimal; None if the method has no body.
+    """
+
+    path: str
+    query: dict[str, str]
+    body: dict[str, Any] | tuple[Any, ...] | None
+
+    def content(self) -> bytes | None:
+        """Return the body as JSON text in UTF-8, decimals exact; None without a body."""
+        return None if self.body is None else encode(self.body).encode()
+
+
+def to_wire(operation: Operation, request: Request) -> Wire:
+    """Write a request as the parts of an HTTP request, without attributes that were not given.
+
+    Parameters
+    ----------
+    operation : Operation
+        From ``OPERATIONS``; its path may be replaced.
+    request : Request
+        From :func:`build`.
+
+    Returns
+    -------
+    Wire
+        The parts; :func:`from_wire` reads them back.
+
+    Examples
+    --------
+    >>> from attrib_ds.contract import OPERATIONS, build
+    >>> operation = OPERATIONS["list_user_events"]
+    >>> request = build(operation, projectId="shop", id="5f0c0ffee0ddba11ad0be123", attributable=True)
+    >>> to_wire(operation, request)  # doctest: +NORMALIZE_WHITESPACE
+    Wire(path='/projects/shop/users/5f0c0ffee0ddba11ad0be123/events', query={'attributable': 'true'},
+         body=None)
+    """
+    members = request.model_dump(exclude_unset=True)
+    by_location: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "body": {}}
+    for attribute, value in members.items():
+        by_location[operation.location(attribute)][attribute] = value
+    quoted = {name: quote(value, safe="") for name, value in by_location["path"].items()}
+    return Wire(
+        path=operation.path.format_map(quoted),
+        query={name: _query_text(value) for name, value in by_location["query"].items()},
+        body=_body(operation, by_location["body"]) if operation.has_body else None,
+    )
+
+
+def _body(operation: Operation, members: dict[str, Any]) -> dict[str, Any] | tuple[Any, ...]:
+    return members[operation.body] if operation.body else members
+
+
+def _query_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def columns(operation: Operation, request: Request) -> pa.Schema:
+    """Return the columns of the records in an answer.
+
+    Parameters
+    ----------
+    operation : Operation
+        With a resource as its answer.
+    request : Request
+        The request.
+
+    Returns
+    -------
+    pyarrow.Schema
+        Flat; a search returns the requested columns (interactions) or keys (users), in the order of the
+        request with ``_id`` first (G-058).
+
+    Examples
+    --------
+    >>> from attrib_ds.contract import OPERATIONS, build
+    >>> search = OPERATIONS["search_interactions"]
+    >>> columns(search, build(search, project_id="shop", columns=["asn"])).names
+    ['_id', 'asn.asnId', 'asn.asnName']
+    """
+    resource = schema.RESOURCES[str(operation.answer.resource)]
+    if isinstance(request, SearchInteractions):
+        return pa.schema([resource.field(name) for name in projected(request.projection)])
+    if isinstance(request, SearchUsers):
+        return schema.user_columns(request.fields)
+    return resource
+
+
+def projected(projection: tuple[str, ...] | None) -> list[str]:
+    """Return the columns of interactions that a projection selects.
+
+    Parameters
+    ----------
+    projection : tuple of str, optional
+        Properties; an object selects all its members. All but the personal ones by default.
+
+    Returns
+    -------
+    list of str
+        In the order of the projection, ``_id`` first (G-058).
+    """
+    if projection is None:
+        return [name for name in schema.INTERACTION.names if name not in schema.ON_REQUEST]
+    selected = [column for name in projection for column in schema.leaves(schema.INTERACTION, name)]
+    return list(dict.fromkeys(["_id", *selected]))

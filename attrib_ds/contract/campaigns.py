@@ -1,17 +1,25 @@
-"""Requests about custom campaigns and their outlays."""
+"""Requests about integrations, custom campaigns, their outlays and exchange rates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Self, TypeAlias
+
+import numpy as np
+from pydantic import model_validator
+
+from attrib_ds import instants
+from attrib_ds.contract.identifiers import CURRENCIES, EXPECTED, Name, PathText, Slug, Text, VendorId
+from attrib_ds.contract.json_values import Refused, Rule, choice
+from attrib_ds.contract.request import Part, ProjectRequest, disagreement
+from attrib_ds.contract.values import BOUNDED, PAST, Cost, Flag, Instant, Limit, Offset, Order
+from attrib_ds.json_numbers import MOST_DIGITS
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Annotated, Any, Self, TypeAlias
-
-from pydantic import model_validator
-
-from attrib_ds.contract.identifiers import Name, PathText, Slug, Text, VendorId
-from attrib_ds.contract.request import ProjectRequest, disagreement
-from attrib_ds.contract.rule import Refused, Rule, choice
-from attrib_ds.contract.values import Cost, Flag, Instant, Limit, Offset, Order
 
 CampaignSort: TypeAlias = Annotated[str, choice("name", "campaignId", "active")]
 OutlaySort: TypeAlias = Annotated[
@@ -145,3 +153,99 @@ class UpdateOutlay(GetOutlay):
 def _refuse_empty_period(start: datetime | None, end: datetime | None) -> None:
     if start is not None and end is not None and start >= end:
         raise disagreement(("startDate", f"{start.isoformat()} is not before {{endDate}} {end.isoformat()}"))
+
+
+# ruff: noqa: N815  (attributes carry the specification's names)
+
+
+def _check_currency(value: Any) -> str:
+    if not isinstance(value, str) or value not in CURRENCIES:
+        raise Refused
+    return str(value)
+
+
+#: In force or withdrawn (G-226).
+Currency: TypeAlias = Annotated[
+    str,
+    Rule(
+        check=_check_currency,
+        expected=EXPECTED,
+        json_schema={"type": "string", "pattern": "^[A-Z]{3}$", "minLength": 3, "maxLength": 3},
+    ),
+]
+
+
+class CreateIntegration(ProjectRequest):
+    """Create a custom-ads integration, by default in the currency of the project.
+
+    ``channel`` is the channel of its node (G-046).
+    """
+
+    vendorId: VendorId
+    name: Name
+    currency: Currency | None = None
+    channel: Name | None = None
+
+
+class ListIntegrations(ProjectRequest):
+    """List the integrations of a project."""
+
+
+def _check_rate(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | np.integer | np.floating):
+        raise Refused
+    # Comparing a NaN raises, if it is a decimal.
+    if (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < 10**MOST_DIGITS:
+        raise Refused
+    return float(value)
+
+
+def _check_day(value: Any) -> datetime:
+    # Tables of rates have days: a rate applies from the start of its day.
+    is_day = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
+    if is_day or (isinstance(value, date) and not isinstance(value, datetime)):
+        value = f"{value}T00:00:00Z"
+    instant: datetime = PAST.check(value)
+    return instant
+
+
+#: When a rate starts to apply.
+Day: TypeAlias = Annotated[
+    datetime,
+    Rule(
+        check=_check_day,
+        expected=f"a day, such as '2025-01-31', or {PAST.expected}",
+        json_schema={"type": "string"},
+        write=instants.format,
+    ),
+]
+ExchangeRate: TypeAlias = Annotated[
+    float,
+    Rule(
+        check=_check_rate,
+        expected="a number above 0 and below 1e18",
+        json_schema={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e18},
+    ),
+]
+
+
+class Rate(Part):
+    """The value of one unit of a currency in that of the project, from a date on (G-065); null removes it."""
+
+    currency: Currency
+    date: Day
+    rate: ExchangeRate | None
+
+
+class SetRates(ProjectRequest):
+    """Set rates; a rate replaces the one of the same currency and date, and null removes it."""
+
+    rates: Annotated[tuple[Rate, ...], BOUNDED]
+
+
+class ListRates(ProjectRequest):
+    """List the rates of a project, optionally of one currency."""
+
+    currency: Currency | None = None
+    offset: Offset = 0
+    limit: Limit | None = None

@@ -1,6 +1,6 @@
-"""The hit that a tracking script or a pixel sends (G-189)."""
+"""What pages send: hits of a tracking script or a pixel, and opportunities to show a placement."""
 
-# ruff: noqa: N815  (attributes carry the decision's names)
+from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -8,11 +8,14 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import ValidationError, model_validator
 
-from attrib_ds.contract.request import ProjectRequest, disagreement
-from attrib_ds.contract.rule import pattern, text
-from attrib_ds.contract.settings import IngestKey
+from attrib_ds.contract.events import CreateEventType, EventTypeField
+from attrib_ds.contract.json_values import pattern, text
+from attrib_ds.contract.request import ProjectRequest, disagreement, translate
+from attrib_ds.contract.settings import HoldoutName, IngestKey
 from attrib_ds.contract.values import Flag, Instant, whole
-from attrib_ds.contract.violations import translate
+
+# ruff: noqa: N815  (attributes carry the decision's names)
+
 
 _LONGEST_URL: Final = 4_096
 #: Longest time from the page view until it is sent, such as that of a computer that slept meanwhile.
@@ -115,3 +118,50 @@ def read_hit(values: Mapping[str, Any], *, is_query: bool = False) -> CollectHit
         # Not chained: the pydantic error contains every value.
         slash = "" if is_query else "/"
         raise translate(error, CollectHit, call=lambda attribute: f"{slash}{attribute}") from None
+
+
+# ruff: noqa: N815  (attributes carry the decision's names)
+
+
+#: Event type of opportunities, and the types of its fields.
+OPPORTUNITY: Final = "holdout-opportunity"
+_FIELDS: Final = {"holdout": "string", "node": "string", "withheld": "boolean"}
+
+
+class CollectOpportunity(ProjectRequest):
+    """A page could show the placement of a holdout, and asks whether to.
+
+    ``opportunityId`` keeps a repeated request from counting twice; ``isPersistent`` and ``referrer`` as for
+    hits.
+    """
+
+    holdout: HoldoutName
+    trackerId: TrackerId
+    opportunityId: HitId
+    isPersistent: Flag = True
+    referrer: Referrer = ""
+    ingestKey: IngestKey | None = None
+
+
+def opportunity_type(project_id: str) -> CreateEventType:
+    """Return the event type that a project needs for its first holdout."""
+    fields = [EventTypeField(type=kind, entity="event", storageKey=key) for key, kind in _FIELDS.items()]
+    return CreateEventType(
+        projectId=project_id, reference=OPPORTUNITY, name="Holdout opportunity", fields=tuple(fields)
+    )
+
+
+def read_opportunity(values: Mapping[str, Any]) -> CollectOpportunity:
+    """Return the opportunity of a body; unknown members are ignored.
+
+    Raises
+    ------
+    InvalidRequest
+        If a value is not allowed; members are named by JSON pointers (G-181).
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return CollectOpportunity.model_validate(given)
+    except ValidationError as error:
+        # Not chained: the pydantic error contains every value.
+        raise translate(error, CollectOpportunity, call=lambda attribute: f"/{attribute}") from None

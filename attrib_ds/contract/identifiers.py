@@ -1,12 +1,16 @@
-"""Rules for identifiers: projects, records, references, storage keys."""
+"""Rules for identifiers: projects, records, references, storage keys, currencies and email addresses."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID
 
-from attrib_ds.contract.rule import Refused, Rule, pattern, text
+import email_validator
+
+from attrib_ds.contract.json_values import Refused, Rule, pattern, text
 
 _SLUG: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
 
@@ -106,3 +110,99 @@ StorageKey: TypeAlias = Annotated[
         expected="1 to 64 letters, digits, _ and -, starting with a letter",
     ),
 ]
+
+
+_IN_FORCE: Final = (
+    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD "
+    "CDF CHE CHF CHW CLF CLP CNY COP COU CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL "
+    "GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW "
+    "KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD "
+    "NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP "
+    "SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD USN UYI UYU UYW UZS "
+    "VED VES VND VUV WST XAD XAF XAG XAU XBA XBB XBC XBD XCD XCG XDR XOF XPD XPF XPT XSU XTS XUA XXX YER "
+    "ZAR ZMW ZWG"
+)
+_WITHDRAWN: Final = (
+    "ADP AFA ALK ANG AOK AON AOR ARA ARP ARY ATS AYM AZM BAD BEC BEF BEL BGJ BGK BGL BGN BOP BRB BRC BRE "
+    "BRN BRR BUK BYB BYR CHC CSD CSJ CSK CUC CYP DDM DEM ECS ECV EEK ESA ESB ESP FIM FRF GEK GHC GHP GNE "
+    "GNS GQE GRD GWE GWP HRD HRK IEP ILP ILR ISJ ITL LAJ LSM LTL LTT LUC LUF LUL LVL LVR MGF MLF MRO MTL "
+    "MTP MVQ MXP MZE MZM NIC NLG PEH PEI PES PLZ PTE RHD ROK ROL RUR SDD SDP SIT SKK SLL SRG STD SUR TJR "
+    "TMM TPE TRL UAK UGS UGW USS UYN UYP VEB VEF VNC XEU XFO XFU XRE YDD YUD YUM YUN ZAL ZMK ZRN ZRZ ZWC "
+    "ZWD ZWL ZWN ZWR"
+)
+
+#: Codes in force, and those withdrawn, which old amounts have.
+CURRENCIES: Final = frozenset(f"{_IN_FORCE} {_WITHDRAWN}".split())
+#: Pattern of all codes.
+PATTERN: Final = "|".join(sorted(CURRENCIES))
+#: What a message says is expected.
+EXPECTED: Final = "a currency of ISO 4217, such as 'EUR'"
+
+#: Codes of the signs that stand for one currency; $, ¥ and kr stand for several.
+SIGNS: Final = {
+    "€": "EUR",
+    "£": "GBP",
+    "₹": "INR",
+    "₺": "TRY",
+    "₴": "UAH",
+    "₦": "NGN",
+    "₪": "ILS",
+    "₫": "VND",
+    "฿": "THB",
+    "zł": "PLN",
+    "Kč": "CZK",
+}
+#: Advice for signs.
+NO_SIGN: Final = f"{EXPECTED}; the sign € means 'EUR', but $, ¥ and kr mean several"
+
+
+def code_of(word: str) -> str | None:
+    """Return the code that a word of a user stands for, or None.
+
+    Examples
+    --------
+    >>> [code_of(word) for word in ("EUR", " eur", "€", "$", "euro")]
+    ['EUR', 'EUR', 'EUR', None, None]
+    """
+    code = SIGNS.get(word.strip(), word.strip().upper())
+    return code if code in CURRENCIES else None
+
+
+#: Local parts that are valid whatever the domain; the bounds leave room for a longer form of the domain.
+_PLAIN_LOCAL_PART: Final = re.compile(r"[A-Za-z0-9_-]+(?:[.+][A-Za-z0-9_-]+)*")
+_LONGEST_PLAIN_EMAIL: Final = 64
+
+
+def normal_email(value: str) -> str:
+    """Return an email address in its normal form.
+
+    Raises
+    ------
+    ValueError
+        If the text is no email address.
+
+    Examples
+    --------
+    >>> normal_email(" Anna@EXAMPLE.com ")
+    'Anna@example.com'
+    """
+    text = unicodedata.normalize("NFC", value).strip()
+    local, _at, domain = text.rpartition("@")
+    if text.isascii() and len(text) <= _LONGEST_PLAIN_EMAIL and _PLAIN_LOCAL_PART.fullmatch(local):
+        # Most addresses: only the domain needs the library, and few domains are in use.
+        return f"{local}@{_domain(domain)}"
+    return _full_email(text)
+
+
+def _full_email(text: str) -> str:
+    try:
+        # No DNS lookups; addresses of test domains are valid.
+        address = email_validator.validate_email(text, check_deliverability=False, test_environment=True)
+    except email_validator.EmailNotValidError as error:
+        raise ValueError(f"email: {error}") from None
+    return f"{address.local_part}@{address.domain.lower()}"
+
+
+@lru_cache(maxsize=1_024)
+def _domain(domain: str) -> str:
+    return _full_email(f"a@{domain}").removeprefix("a@")

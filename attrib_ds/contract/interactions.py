@@ -1,16 +1,16 @@
-"""Requests about interactions and their hits."""
+"""Requests about interactions, their hits and the traffic-source nodes."""
 
-# ruff: noqa: N815  (attributes carry the specification's names)
+from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 import pyarrow as pa
 from pydantic import model_validator
 
-from attrib_ds.contract.identifiers import HexId, Name, Uuid
+from attrib_ds.contract.identifiers import HexId, Name, PathText, Text, Uuid
+from attrib_ds.contract.json_values import Refused, Rule, choice, listed, nearest, shown
 from attrib_ds.contract.predicates import InteractionFilter, NodeFilter
 from attrib_ds.contract.request import ProjectRequest, disagreement
-from attrib_ds.contract.rule import Refused, Rule, choice, listed, nearest, shown
 from attrib_ds.contract.values import (
     FILLED,
     Instant,
@@ -23,7 +23,10 @@ from attrib_ds.contract.values import (
     check_json_object,
     sorting,
 )
-from attrib_ds.schema import INTERACTION, INTERACTION_INSIGHT, is_json, properties
+from attrib_ds.schema import INTERACTION, INTERACTION_INSIGHT, NODE_TYPES, is_json, properties
+
+# ruff: noqa: N815  (attributes carry the specification's names)
+
 
 MOST_SEGMENTS: Final = 1_000
 
@@ -185,3 +188,21 @@ class CreateOfflineInteraction(ProjectRequest):
     userData: UserData
     nodeData: NodeData
     externalId: Name | None = None
+
+
+NodeType: TypeAlias = Annotated[str, choice(*NODE_TYPES)]
+
+
+class ListNodes(ProjectRequest):
+    """List the nodes of a project's traffic-source tree."""
+
+    type: NodeType | None = None
+    search: Text | None = None
+    offset: Offset = 0
+    limit: Limit | None = None
+
+
+class GetNode(ProjectRequest):
+    """Get one node."""
+
+    id: PathText

@@ -1,12 +1,22 @@
-"""Base classes of request models."""
+"""Base classes of request models, and their validation errors as one ``InvalidRequest``."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticCustomError
 
 from attrib_ds.contract.identifiers import ProjectId
+from attrib_ds.contract.json_values import shown
+from attrib_ds.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 
 class Untitled(GenerateJsonSchema):
@@ -57,3 +67,95 @@ def disagreement(*violations: tuple[str, str]) -> PydanticCustomError:
         For a validator of the model to raise.
     """
     return PydanticCustomError("disagreement", "contradictory properties", {"violations": violations})
+
+
+_MOST_DETAILS: Final = 20
+_LONGEST_PROBLEM: Final = 4_000
+_MISSING: Final = "is required"
+#: Expected types, by the error of pydantic's own check.
+_EXPECTED_TYPES: Final = {
+    "tuple_type": "a list",
+    "model_type": "an object",
+}
+
+
+def translate(
+    error: ValidationError, request: type[Request], *, call: Callable[[str], str]
+) -> InvalidRequest:
+    """Return one error that lists all violations.
+
+    Parameters
+    ----------
+    error : ValidationError
+        From pydantic.
+    request : type
+        The request that pydantic checked.
+    call : callable
+        Takes an attribute of the request, with ``/`` before nested parts, and returns its name for the
+        reader: an argument in Python, a JSON pointer over HTTP.
+
+    Returns
+    -------
+    InvalidRequest
+        Its message joins the violations with ``; ``. ``details`` has one entry per violation: ``field`` (name
+        for the reader), ``attribute`` (the specification's name), ``problem``, and ``got`` (the value,
+        shortened) unless it is missing or secret. Only the first twenty violations are included.
+    """
+    details: list[dict[str, Any]] = []
+    for violation in error.errors(include_url=False):
+        for attribute, problem, got in _violations(violation):
+            if _is_secret(attribute, request):
+                problem, got = _without_value(violation), None
+            if violation["type"] == "disagreement":
+                problem = re.sub(r"\{([A-Za-z/]+)\}", lambda match: call(match[1]), problem)
+            entry = {"field": call(attribute), "attribute": attribute, "problem": _shortened(problem)}
+            details.append(entry if got is None else {**entry, "got": got})
+    problems = [f"{entry['field']}: {entry['problem']}" for entry in details[:_MOST_DETAILS]]
+    if len(details) > _MOST_DETAILS:
+        problems.append(f"and {len(details) - _MOST_DETAILS:,} more")
+    return InvalidRequest("; ".join(problems), field=details[0]["field"], details=details[:_MOST_DETAILS])
+
+
+def _violations(error: ErrorDetails) -> Iterator[tuple[str, str, str | None]]:
+    """Yield attribute, problem and the shortened value."""
+    where = "/".join(_escaped(part) for part in error["loc"])
+    context = error.get("ctx", {})
+    if error["type"] == "disagreement":
+        for attribute, problem in context["violations"]:
+            yield "/".join(filter(None, [where, attribute])), problem, None
+    elif error["type"] == "missing":
+        yield where, _MISSING, None
+    elif error["type"] == "explained":
+        yield where + context["within"], context["problem"], shown(error["input"])
+    else:
+        got = shown(error["input"])
+        yield where, f"{got} is not allowed; expected {_expected(error)}", got
+
+
+def _expected(error: ErrorDetails) -> str:
+    if error["type"] == "not_allowed":
+        return str(error["ctx"]["expected"])
+    return _EXPECTED_TYPES.get(error["type"], error["msg"].removeprefix("Input should be "))
+
+
+def _without_value(error: ErrorDetails) -> str:
+    if error["type"] == "missing":
+        return _MISSING
+    expected = f"; expected {_expected(error)}" if error["type"] == "not_allowed" else ""
+    return f"the value is not allowed{expected}"
+
+
+def _is_secret(attribute: str, request: type[Request]) -> bool:
+    field = request.model_fields.get(attribute.partition("/")[0])
+    return field is not None and not field.repr
+
+
+def _shortened(problem: str) -> str:
+    """Cut the middle of a long problem, which ends with the expected value."""
+    half = _LONGEST_PROBLEM // 2
+    return problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:half]}…{problem[-half:]}"
+
+
+def _escaped(part: str | int) -> str:
+    """Escape one step of a JSON pointer (RFC 6901)."""
+    return str(part).replace("~", "~0").replace("/", "~1")

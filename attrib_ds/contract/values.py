@@ -12,8 +12,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 
 from attrib_ds import instants
-from attrib_ds.contract.json_text import EncodedObject, encode
-from attrib_ds.contract.rule import Refused, Rule, Size, choice, listed, nearest, shown
+from attrib_ds.contract.json_values import (
+    EncodedObject,
+    Refused,
+    Rule,
+    Size,
+    choice,
+    encode,
+    listed,
+    nearest,
+    shown,
+)
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber
 from attrib_ds.json_numbers import whole as whole_number

@@ -1,7 +1,16 @@
 """Predicates over interactions, nodes, users and events."""
 
-from attrib_ds.filters.fields import Field, event, interaction, node, user
-from attrib_ds.filters.predicates import Comparison, Condition, Predicate, as_condition
+from attrib_ds.filters.predicates import (
+    Comparison,
+    Condition,
+    Field,
+    Predicate,
+    as_condition,
+    event,
+    interaction,
+    node,
+    user,
+)
 from attrib_ds.filters.wire import from_json, to_json
 
 __all__ = [

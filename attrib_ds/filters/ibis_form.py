@@ -13,10 +13,9 @@ import ibis.expr.types as ir
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters.operators import OPERATORS
 from attrib_ds.filters.predicates import Comparison, Condition, Predicate
 from attrib_ds.filters.values import SEARCHED
-from attrib_ds.filters.vocabulary import FieldType
+from attrib_ds.filters.vocabulary import OPERATORS, FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,10 +16,8 @@ import pyarrow.compute
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters.automata import states
-from attrib_ds.filters.operators import Operator, check_type, lookup
-from attrib_ds.filters.patterns import expanded_size
-from attrib_ds.filters.vocabulary import FieldType, read_as, resolve
+from attrib_ds.filters.patterns import expanded_size, states
+from attrib_ds.filters.vocabulary import FieldType, Operator, check_type, lookup, read_as, resolve
 from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber, plain, whole
 
 if TYPE_CHECKING:
@@ -139,7 +137,7 @@ def normalise(value: object, *, operator: Operator, field_type: FieldType, argum
 
     Examples
     --------
-    >>> from attrib_ds.filters.operators import OPERATORS
+    >>> from attrib_ds.filters.vocabulary import OPERATORS
     >>> normalise(
     ...     "2025-01-01T01:00:00+01:00",
     ...     operator=OPERATORS["equals"],
@@ -191,7 +189,7 @@ def infer_type(value: object, *, operator: Operator, argument: str) -> FieldType
 
     Examples
     --------
-    >>> from attrib_ds.filters.operators import OPERATORS
+    >>> from attrib_ds.filters.vocabulary import OPERATORS
     >>> infer_type(30, operator=OPERATORS["greaterThan"], argument="fields.age")
     <FieldType.NUMBER: 'number'>
     """

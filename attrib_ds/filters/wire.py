@@ -7,10 +7,9 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters.operators import OPERATORS
 from attrib_ds.filters.predicates import MOST_LEVELS, Comparison, Condition, Predicate
 from attrib_ds.filters.values import Names, settle
-from attrib_ds.filters.vocabulary import KINDS, Kind, check_kind, is_open
+from attrib_ds.filters.vocabulary import KINDS, OPERATORS, Kind, check_kind, is_open
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,28 +1,41 @@
-"""The form that credits conversions to nodes."""
+"""The forms that credit conversions to nodes, of a project or of the user's own files."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import ipywidgets
 
 from attrib_ds import plots
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
-from attrib_ds.forms import elements, suggestions
-from attrib_ds.forms.controls import Checklist, Control, NumberInput, TextInput, control_for
-from attrib_ds.forms.downloads import Download, Downloads, frame_downloads
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.forms import controls, elements
+from attrib_ds.forms.controls import (
+    Checklist,
+    Control,
+    NumberInput,
+    Option,
+    TextInput,
+    control_for,
+    upload_button,
+    uploads,
+)
 from attrib_ds.forms.filter_builder import Filter
-from attrib_ds.forms.form import Form, Step
-from attrib_ds.forms.interaction_forms import filter_controls
-from attrib_ds.forms.model_options import MODEL_OPTIONS
+from attrib_ds.forms.form import Download, Downloads, Form, Step, frame_downloads
+from attrib_ds.forms.form_fields import FormField
+from attrib_ds.forms.search_forms import filter_controls
+from attrib_ds.importers.journeys import Journeys
+from attrib_ds.importers.own_files import find_columns, read_journeys
 from attrib_ds.plots.report import report_page
 from attrib_ds.schema import NODE_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from attrib_ds.forms.form_fields import FormField
     from attrib_ds.project import Project
 
 
@@ -56,8 +69,8 @@ def attribution(project: Project) -> Form:
         custom_controls={
             **filter_controls(project),
             "audience": _users,
-            "event_type": partial(_suggested, suggestions.event_types(project), preferred="order"),
-            "statistic": partial(_suggested, suggestions.statistics(project), preferred="turnover"),
+            "event_type": partial(_suggested, controls.event_types(project), preferred="order"),
+            "statistic": partial(_suggested, controls.statistics(project), preferred="turnover"),
             "lookback": TextInput,
             "level": partial(_level, project),
         },
@@ -99,7 +112,7 @@ def _suggested(values: Sequence[str], form_field: FormField, *, preferred: str) 
 
 def _level(project: Project, form_field: FormField) -> Control:
     control = control_for(replace(form_field, kind="choice", allowed=NODE_TYPES))
-    if suggestions.has_channels(project):
+    if controls.has_channels(project):
         control.value = "channel"
     return control
 
@@ -143,3 +156,229 @@ def _sums(credits: Any, paths: Any) -> dict[str, str]:
         **{f"Value in {currency}": f"{amount:,.0f}" for currency, amount in amounts.items()},
         "Without a visit before": f"{unattributed:,.0f}",
     }
+
+
+_RULES: Final = "https://en.wikipedia.org/wiki/Attribution_(marketing)"
+_MARKOV: Final = "https://doi.org/10.1016/j.ijresmar.2016.03.001"
+_SHAPLEY: Final = "https://arxiv.org/abs/1804.05327"
+
+#: Every named model but those that need milestones, which a form cannot ask for.
+MODEL_OPTIONS: Final = (
+    Option("first_touch", "First touch", "Everything goes to what brought people in.", _RULES),
+    Option("last_touch", "Last touch", "Everything goes to the last visit before the conversion.", _RULES),
+    Option("last_non_direct", "Last non-direct", "As last touch, but direct visits are skipped.", _RULES),
+    Option("linear", "Linear", "Every visit on the way gets the same share.", _RULES),
+    Option(
+        "time_decay", "Time decay", "Recent visits get more: half as much for each 7 days before.", _RULES
+    ),
+    Option(
+        "position_based", "Position based", "40 % to the first, 40 % to the last, the rest between.", _RULES
+    ),
+    Option("markov", "Markov chain", "Learned from paths: what is lost if a channel is removed.", _MARKOV),
+    Option("linear_ramp", "Linear ramp", "Each visit gets more than the one before.", _RULES, False),
+    Option("j_shaped", "J-shaped", "20 % to the first, 60 % to the last, the rest between.", _RULES, False),
+    Option("inverse_j", "Inverse J", "60 % to the first, 20 % to the last, the rest between.", _RULES, False),
+    Option(
+        "participation", "Participation", "Everyone on the way gets it all; the sum exceeds 100 %.", "", False
+    ),
+    Option("shapley", "Shapley", "Distinct channels on the way share equally.", _SHAPLEY, False),
+    Option(
+        "conversion_rate_shapley",
+        "Conversion-rate Shapley",
+        "Learned from paths: what a channel adds to the conversion rate of every combination.",
+        _SHAPLEY,
+        False,
+    ),
+    Option("markov_2", "Markov chain, order 2", "Remembers the last two visits.", _MARKOV, False),
+    Option(
+        "fractribution",
+        "Fractribution",
+        "Learned from paths: the conversion rate that a path loses without a visit.",
+        "https://github.com/google/fractribution",
+        False,
+    ),
+    Option(
+        "discrete_hazard",
+        "Discrete hazard",
+        "Estimates the conversions that would not have happened without a channel.",
+        "https://doi.org/10.6339/23-JDS1101",
+        False,
+    ),
+)
+
+
+#: What a column can be, in words, by role.
+_ROLES: Final = {
+    "user": "Person",
+    "device": "Device",
+    "node": "Channel or campaign",
+    "date": "Time",
+    "conversion": "Conversion id",
+    "value": "Value",
+    "quantity": "Quantity",
+    "currency": "Currency",
+}
+#: Roles that each file may have.
+_OF_FILES: Final = {
+    "touchpoints": ("user", "device", "node", "date"),
+    "conversions": ("user", "device", "date", "conversion", "value", "quantity", "currency"),
+}
+_FOUND: Final = "(as found)"
+
+
+def own_files() -> Form:
+    """Make a form that credits the conversions of one file to the touchpoints of another.
+
+    Returns
+    -------
+    Form
+        ``.value`` (the arguments of :func:`attrib_ds.read_journeys`, of its method ``paths`` and of
+        :func:`attrib_ds.attribute`), ``.code``, ``.run()``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from attrib_ds import forms
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> clicks = pd.DataFrame({"user": ["u", "u"], "channel": ["search", "email"],
+    ...                        "date": ["2025-01-01", "2025-01-02"]})
+    >>> clicks.to_csv(folder / "clicks.csv", index=False)
+    >>> pd.DataFrame({"user": ["u"], "date": ["2025-01-03"]}).to_csv(folder / "orders.csv", index=False)
+    >>> form = forms.own_files()
+    >>> form.value = {"touchpoints": folder / "clicks.csv", "conversions": folder / "orders.csv"}
+    >>> form.value = {"models": ["linear"]}
+    >>> form.run()["conversions"].tolist()
+    [0.5, 0.5]
+    """
+    files: dict[str, FileInput] = {}
+
+    def file(form_field: FormField) -> Control:
+        files[form_field.name] = FileInput(form_field)
+        return files[form_field.name]
+
+    journeys = Step(
+        read_journeys,
+        "journeys",
+        leave_out=("event_type",),
+        first=("touchpoints", "conversions", "columns"),
+        custom_controls={"touchpoints": file, "conversions": file, "columns": partial(ColumnChoice, files)},
+        words={
+            "touchpoints": ("Visits", "One row per visit or ad contact: who, which channel, when."),
+            "conversions": ("Conversions", "One row per order or lead: who, when and, if known, its value."),
+            "columns": ("Columns", "Found by their names. Choose another if one is wrong."),
+        },
+    )
+    of_frames = ("adjustments", "in_currency", "rates", "later_rate")
+    paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=("event_type", "level", *of_frames))
+    return Form(
+        "Which channels earned the conversions in my files?",
+        [journeys, paths, credits_step()],
+        subject=None,
+        about="Two tables as they come out of your tools; columns with common names are found.",
+        show=show_credits,
+        action="Credit",
+    )
+
+
+class FileInput(Control):
+    """An upload button for a file; its value is the path of a copy, or a path that was set."""
+
+    def __init__(self, form_field: FormField) -> None:
+        label = form_field.label.lower()
+        self._upload = upload_button(f"Choose the file of {label}", ".csv,.tsv,.parquet,.ndjson,.json,.xlsx")
+        self._folder = tempfile.TemporaryDirectory(prefix="attrib-ds-")
+        self._chosen = elements.html()
+        heading = elements.html(f'<div class="widget-label">{form_field.label}</div>')
+        super().__init__(form_field, heading, self._upload, self._chosen)
+        self._path: Path | None = None
+        self._watchers: list[Callable[[], None]] = []
+        self._upload.observe(lambda _: self._keep(), names="value")
+
+    @property
+    def value(self) -> Path | None:
+        """Path of the file."""
+        return self._path
+
+    @value.setter
+    def value(self, path: Path | None) -> None:
+        self._path = None if path is None else Path(path)
+        self._chosen.value = "" if self._path is None else elements.status(self._path.name)
+        for changed in self._watchers:
+            changed()
+
+    @property
+    def source(self) -> str:
+        """The file's name, for code that runs beside the file; the path if one was set."""
+        is_copy = self._path is not None and self._path.parent == Path(self._folder.name)
+        return repr(self._path.name if is_copy and self._path else str(self._path))
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever another file is chosen."""
+        self._watchers.append(changed)
+
+    def _keep(self) -> None:
+        for upload in uploads(self._upload):
+            path = Path(self._folder.name) / Path(upload.name).name
+            path.write_bytes(upload.content)
+            self.value = path
+
+
+class ColumnChoice(Control):
+    """A menu for the column of each role; its value has the roles for which another column was chosen."""
+
+    def __init__(self, files: Mapping[str, FileInput], form_field: FormField) -> None:
+        self._files = files
+        self._menus = {
+            role: ipywidgets.Dropdown(options=[_FOUND], description=label) for role, label in _ROLES.items()
+        }
+        self._problem = elements.html()
+        super().__init__(form_field, elements.box("columns-found", *self._menus.values(), self._problem))
+        self.widget.layout.display = "none"
+        for file in files.values():
+            file.watch(self._find)
+
+    @property
+    def value(self) -> dict[str, str] | None:
+        """The chosen columns, by role."""
+        chosen = {role: menu.value for role, menu in self._menus.items() if not menu.value.endswith(_FOUND)}
+        return chosen or None
+
+    @value.setter
+    def value(self, columns: Mapping[str, str] | None) -> None:
+        for role in columns or {}:
+            if role not in self._menus:
+                raise InvalidRequest.choice("columns", role, self._menus)
+        for role, menu in self._menus.items():
+            column = (columns or {}).get(role)
+            if column is not None and column not in menu.options:
+                menu.options = [*menu.options, column]
+            menu.value = column or menu.options[0]
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever another column is chosen."""
+        for menu in self._menus.values():
+            menu.observe(lambda _: changed(), names="value")
+
+    def _find(self) -> None:
+        """Show the columns found in the files."""
+        columns: list[str] = []
+        found: dict[str, dict[str, None]] = {}
+        self._problem.value = ""
+        for name, file in self._files.items():
+            if file.value is None:
+                continue
+            try:
+                names, by_role = find_columns(file.value, _OF_FILES[name])
+            except Exception as error:  # noqa: BLE001  (shown in the form)
+                self._problem.value = elements.alert(elements.error_message(error))
+                continue
+            columns += [column for column in names if column not in columns]
+            for role, of_role in by_role.items():
+                found.setdefault(role, {}).update(dict.fromkeys(of_role))
+        for role, menu in self._menus.items():
+            first = f"{' and '.join(found[role])} {_FOUND}" if role in found else f"none {_FOUND}"
+            menu.options = [first, *columns]
+            menu.value = first
+        self.widget.layout.display = "" if columns or self._problem.value else "none"

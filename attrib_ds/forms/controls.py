@@ -1,23 +1,30 @@
-"""The widgets of form fields: text boxes, menus, lists and date pickers, each with a label."""
+"""The widgets of form fields: text boxes, menus, lists, date pickers and uploads, each with a label."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import ipywidgets
+import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.forms import elements, messages
+from attrib_ds.api.event_types import list_event_types
+from attrib_ds.api.insights import interaction_insights
+from attrib_ds.api.interactions import list_nodes
+from attrib_ds.errors import AttribError, InvalidRequest, NotSupported
+from attrib_ds.forms import elements
 from attrib_ds.forms.form_fields import FormField
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from attrib_ds.filters.vocabulary import Kind
+    from attrib_ds.project import Project
 
 
 class Control:
@@ -72,7 +79,7 @@ class Control:
         """Show a problem of the value below the input; the help again if there is none."""
         help_text = self.form_field.summary
         help_line = f'<p class="attrib-help">{escape(help_text)}</p>' if help_text else ""
-        elements.fill(self._note, messages.alert(problem) or help_line)
+        elements.fill(self._note, elements.alert(problem) or help_line)
         (self.widget.add_class if problem else self.widget.remove_class)("attrib-invalid")
 
 
@@ -405,3 +412,160 @@ def _parse_number(argument: str, text: str) -> int | float:
         with suppress(ValueError):
             return number_type(text)
     raise InvalidRequest(f"{argument}: {text!r} is not a number", field=argument)
+
+
+#: Maximum number of suggestions.
+_LIMIT: Final = 200
+
+#: Columns of the node tree for the fields of node predicates.
+_NODE_COLUMNS: Final = {"nodeId": "_id", "nodeName": "name", "nodeType": "type"}
+
+
+def event_types(project: Project) -> list[str]:
+    """Return the references of the project's event types."""
+    return _distinct(list_event_types(project)["reference"])
+
+
+def statistics(project: Project) -> list[str]:
+    """Return the statistics that can be credited: the event count and those of the project's events."""
+    try:
+        metrics = project.tables().metrics
+    except NotSupported:
+        # A remote service does not list its statistics; users can still type one.
+        return ["event-count"]
+    keys = metrics.filter(metrics.type == "statistic").select("key").distinct().order_by("key")
+    return list(dict.fromkeys(["event-count", *keys.to_pyarrow()["key"].to_pylist()]))
+
+
+def has_channels(project: Project) -> bool:
+    """Return whether nodes of the project belong to channels; no if they cannot be listed."""
+    try:
+        return bool(list_nodes(project)["channel"].notna().any())
+    except AttribError:
+        return False
+
+
+def vendors(project: Project) -> list[str]:
+    """Return the vendor ids of the project's integrations; none if the service does not list them."""
+    try:
+        return list(project.send("list_integrations").read()["vendorId"].to_pylist())
+    except AttribError:
+        return []
+
+
+def values(project: Project, kind: Kind, field: str) -> list[str]:
+    """Return the values of a field in the project, most frequent first.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    kind : str
+        Kind of record that the field belongs to.
+    field : str
+        Name of the field.
+
+    Returns
+    -------
+    list of str
+        At most 200; empty for fields whose values the service does not count.
+
+    Raises
+    ------
+    AttribError
+        If the service cannot be reached, or cannot group by the field (dates, numbers, objects).
+    """
+    if kind == "event":
+        return event_types(project) if field == "eventType" else []
+    if kind == "node":
+        return _node_values(project, field)
+    if kind != "interaction":
+        return []
+    return _distinct(interaction_insights(project, group_by=field, sort="-sessionCount")["group"])
+
+
+def _node_values(project: Project, field: str) -> list[str]:
+    nodes = list_nodes(project)
+    levels = ("campaign", "adset", "ad")
+    level = next((level for level in levels if field in (f"{level}Id", f"{level}Name")), None)
+    if level is not None:
+        nodes = nodes[nodes["type"] == level]
+        field = field.removeprefix(level).replace("Id", "_id").replace("Name", "name")
+    column = _NODE_COLUMNS.get(field, field)
+    return _distinct(nodes[column]) if column in nodes.columns else []
+
+
+def _distinct(values: pd.Series[str]) -> list[str]:
+    present = [value for value in values if isinstance(value, str) and value]
+    return list(dict.fromkeys(present))[:_LIMIT]
+
+
+class Upload(NamedTuple):
+    """A file from the page."""
+
+    name: str
+    content: bytes
+
+
+def upload_button(label: str, accept: str) -> Any:
+    """Return a button that uploads one file with one of the extensions accepted."""
+    button = ipywidgets.FileUpload(accept=accept, multiple=False, description=label)
+    button.add_class("attrib-button")
+    return button
+
+
+def uploads(button: Any) -> Iterable[Upload]:
+    """Return the files of an upload button; ipywidgets 7 gives them by name, ipywidgets 8 in a tuple."""
+    value = button.value
+    if isinstance(value, dict):
+        return [Upload(name, bytes(file["content"])) for name, file in value.items()]
+    return [Upload(str(file["name"]), bytes(file["content"])) for file in value]
+
+
+class Table(Control):
+    """An upload button for a CSV file; its value is the file's rows or a DataFrame that was set."""
+
+    def __init__(self, form_field: FormField) -> None:
+        self._upload = upload_button(f"{form_field.label}: choose a CSV file", ".csv")
+        super().__init__(form_field, self._upload)
+        self._frame: pd.DataFrame | None = None
+        self._upload.observe(lambda _: self._read(), names="value")
+        self._name = self._problem = ""
+        self._watchers: list[Callable[[], None]] = []
+
+    @property
+    def value(self) -> pd.DataFrame | None:
+        """The rows."""
+        # Raised here and not on upload: ipywidgets only logs an exception of a callback.
+        if self._problem:
+            raise InvalidRequest(self._problem, field=self.form_field.name)
+        return self._frame
+
+    @value.setter
+    def value(self, frame: pd.DataFrame | None) -> None:
+        self._frame, self._name, self._problem = frame, "", ""
+        self._notify()
+
+    @property
+    def source(self) -> str:
+        """The call that reads the file; a variable named as the argument for a frame that was set."""
+        return f"pd.read_csv({self._name!r})" if self._name else self.form_field.name
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever the table changes."""
+        self._watchers.append(changed)
+
+    def _notify(self) -> None:
+        for changed in self._watchers:
+            changed()
+
+    def _read(self) -> None:
+        for file in uploads(self._upload):
+            self._name = file.name
+            try:
+                self._frame = pd.read_csv(io.BytesIO(file.content))
+                self._problem = ""
+            except ValueError as error:
+                self._frame = None
+                self._problem = f"{self.form_field.name}: {file.name!r} is not a CSV file: {error}"
+        self._notify()

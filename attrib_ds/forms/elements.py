@@ -1,25 +1,26 @@
-"""Elements that forms show besides controls: buttons, tables, plots and code."""
+"""Elements that forms show besides controls: buttons, messages, tables, plots and code."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
+import traceback
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import ipywidgets
 import pandas as pd
 from itables import JavascriptFunction
 from itables.widget import ITable
 
-from attrib_ds.forms.messages import alert, error_message
-from attrib_ds.forms.pending_edits import AfterPendingEdits
+from attrib_ds.errors import AttribError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from matplotlib.axes import Axes
+
 
 #: Maximum number of cells in a table of the page; the downloaded file has all of them.
 _MAX_CELLS: Final = 100_000
@@ -186,3 +187,104 @@ def _as_text(column: pd.Series[Any]) -> pd.Series[Any]:
         column = column.dt.strftime("%Y-%m-%d %H:%M:%S")
     text: pd.Series[Any] = column.astype(object).map(str, na_action="ignore")
     return text.where(text.notna(), "")
+
+
+def status(message: str) -> str:
+    """Return a message as HTML that screen readers announce without interrupting."""
+    return f'<div role="status" class="attrib-status">{escape(message)}</div>' if message else ""
+
+
+def alert(message: str) -> str:
+    """Return an error message as HTML that screen readers announce at once."""
+    lines = "<br>".join(escape(line) for line in message.splitlines())
+    return f'<div role="alert" class="attrib-alert">{lines}</div>' if message else ""
+
+
+def error_message(error: Exception) -> str:
+    """Return an exception's message; with its type and function if it is not a user error."""
+    if isinstance(error, AttribError | OSError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)[-1:]
+    place = f" ({frames[0].name})" if frames else ""
+    return f"{type(error).__name__}{place}: {error}"
+
+
+#: Seconds to wait for the page's echo; without a page none ever comes.
+_TIMEOUT: Final = 10.0
+
+
+class AfterPendingEdits:
+    """Call a function after all pending edits of the page have arrived.
+
+    The page sends the first change of a control at once, but holds further changes back until the kernel has
+    processed it. A button click overtakes them, so that its handler would see the old value. Therefore the
+    page is asked to echo a number: the echo arrives after the changes that were held back.
+
+    Parameters
+    ----------
+    call : callable
+        Takes no arguments.
+    """
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._ping, self._echo = ipywidgets.IntText(), ipywidgets.IntText()
+        self._link = ipywidgets.jslink((self._ping, "value"), (self._echo, "value"))
+        self._echo.observe(lambda _: self._finish(), names="value")
+        self._timeout: asyncio.TimerHandle | None = None
+
+    def __call__(self) -> None:
+        """Call the function after the page's echo; at once if no event loop runs, and thus no page exists."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._call()
+            return
+        if self._timeout is None:
+            self._timeout = loop.call_later(_TIMEOUT, self._finish)
+            self._ping.value += 1
+
+    def _finish(self) -> None:
+        if self._timeout is None:
+            return
+        self._timeout.cancel()
+        self._timeout = None
+        self._call()
+
+
+_WITHOUT_WIDGETS: Final = (
+    "<p>This form needs Jupyter widgets: open the notebook in JupyterLab, Voilà, VS Code or Colab, and run "
+    "the cell. Elsewhere, such as in marimo or a script, {instead}.</p>"
+)
+
+
+class Displayed:
+    """Shows its attribute ``widget`` in a notebook, and says what to do where widgets cannot be shown.
+
+    Attributes
+    ----------
+    widget : ipywidgets.Widget
+        The widget to display.
+    instead : str
+        What to do without widgets, as HTML.
+    """
+
+    widget: Any
+    instead: ClassVar[str] = (
+        "set <code>form.value</code>, call <code>form.run()</code> and read <code>form.code</code>"
+    )
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        texts = {"text/html": self._without_widgets(), "text/plain": repr(self)}
+        if hasattr(self.widget, "_repr_mimebundle_"):
+            return {**self.widget._repr_mimebundle_(**options), **texts}
+        # ipywidgets 7 displays a widget itself, and has no bundle.
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        return {"application/vnd.jupyter.widget-view+json": view, **texts}
+
+    def _mime_(self) -> tuple[str, str]:
+        """Return what marimo shows, which has no Jupyter widgets."""
+        return "text/html", self._without_widgets()
+
+    def _without_widgets(self) -> str:
+        return _WITHOUT_WIDGETS.format(instead=self.instead)

@@ -1,21 +1,22 @@
-"""The forms that send events and states from CSV files."""
+"""The forms that send events, conversions and states, and that keep campaigns and their costs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attrib_ds.api.campaigns import create_campaign as create
+from attrib_ds.api.campaigns import create_outlays, list_campaigns
 from attrib_ds.api.events import send_events as send
 from attrib_ds.api.events import update_states
-from attrib_ds.forms import elements, messages, suggestions
-from attrib_ds.forms.controls import TextInput
-from attrib_ds.forms.downloads import show_frame
-from attrib_ds.forms.form import Form, Step
-from attrib_ds.forms.table_upload import Table
+from attrib_ds.api.offline_conversions import send_conversions
+from attrib_ds.forms import controls, elements
+from attrib_ds.forms.controls import Control, Table, TextInput
+from attrib_ds.forms.form import Form, Step, show_frame
+from attrib_ds.forms.form_fields import FormField
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from attrib_ds.project import Project
 
 
@@ -52,7 +53,7 @@ def send_events(project: Project) -> Form:
         first=("events", "event_type", "dry_run"),
         custom_controls={
             "events": Table,
-            "event_type": partial(TextInput, suggested=suggestions.event_types(project)),
+            "event_type": partial(TextInput, suggested=controls.event_types(project)),
         },
         words={
             "events": ("Events", "One row per event, with the columns eventDate and data.user.email, say."),
@@ -119,4 +120,190 @@ def states(project: Project) -> Form:
 def show_sent(sent: Any, form: Form, *, caption: str) -> Sequence[Any]:
     """Show what became of rows that were sent: the number by status, and the rows."""
     counts = ", ".join(f"{count:,} {status}" for status, count in sent["status"].value_counts().items())
-    return [elements.html(messages.status(counts)), *show_frame(sent, caption, "sent", form)]
+    return [elements.html(elements.status(counts)), *show_frame(sent, caption, "sent", form)]
+
+
+def conversions(project: Project) -> Form:
+    """Make a form that sends the deals of a CRM, or the orders of a shop, from the columns of a CSV file.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+
+    Returns
+    -------
+    Form
+        ``.value`` (the arguments of :func:`attrib_ds.send_conversions`), ``.code``, ``.run()``. Setting
+        ``conversions`` to a DataFrame replaces the file; the code then uses a variable ``conversions``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import connect, forms
+    >>> deals = pd.DataFrame({"Deal": [17], "Contact": ["anna@example.com"], "Closed": ["2025-01-31"]})
+    >>> form = forms.conversions(connect("my-shop", path=":memory:"))
+    >>> form.value = {"conversions": deals, "email": "Contact", "date": "Closed", "id": "Deal"}
+    >>> form.run()["status"].tolist()
+    ['processed']
+    """
+    step = Step(
+        send_conversions,
+        "sent",
+        leave_out=("fields",),
+        first=("conversions", "email", "date", "id", "value", "currency", "event_type", "dry_run"),
+        custom_controls={
+            "conversions": Table,
+            "event_type": partial(TextInput, suggested=controls.event_types(project)),
+        },
+        words={
+            "conversions": ("Conversions", "One row per deal or order, with any columns."),
+            "email": ("Email", "The column with the email address of the person."),
+            "date": ("Date", "The column with the day or time of the conversion."),
+            "id": ("Id", "The column with the id. A file that is sent again stores each id once."),
+            "value": ("Value", "The column with the amount."),
+            "currency": ("Currency", "A column, or one currency for all, such as EUR."),
+            "event_type": ("Event type", "What the rows are: orders, deals. It is created if it is missing."),
+        },
+    )
+    return Form(
+        "Send conversions",
+        [step],
+        subject=project,
+        about="Deals of a CRM or orders of a shop, from the columns of its own CSV file.",
+        show=partial(show_sent, caption="Conversions"),
+        action="Send",
+    )
+
+
+def campaigns(project: Project) -> Form:
+    """Make a form that lists the custom campaigns of an integration.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+
+    Returns
+    -------
+    Form
+        ``.value`` (the arguments of :func:`attrib_ds.list_campaigns`), ``.code``, ``.run()``.
+
+    Examples
+    --------
+    >>> from attrib_ds import forms, sample_project
+    >>> form = forms.campaigns(sample_project())
+    >>> form.value = {"vendor_id": "newsletter"}
+    >>> len(form.run()) > 0
+    True
+    """
+    step = Step(
+        list_campaigns,
+        "campaigns",
+        first=("vendor_id", "name_like"),
+        custom_controls=_vendor(project),
+        words={"name_like": ("Name contains", "Part of the name; all campaigns by default.")},
+    )
+    return Form(
+        "List campaigns",
+        [step],
+        subject=project,
+        about="The campaigns of an integration, with the ids that costs refer to.",
+        show=lambda campaigns, form: show_frame(campaigns, "Campaigns", "campaigns", form),
+        action="List",
+    )
+
+
+def create_campaign(project: Project) -> Form:
+    """Make a form that creates a custom campaign.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+
+    Returns
+    -------
+    Form
+        ``.value`` (the arguments of :func:`attrib_ds.create_campaign`), ``.code``, ``.run()``, which returns
+        the campaign's id.
+
+    Examples
+    --------
+    >>> from attrib_ds import forms, sample_project
+    >>> form = forms.create_campaign(sample_project())
+    >>> form.value = {"vendor_id": "newsletter", "campaign_slug": "spring", "name": "Spring sale"}
+    >>> len(form.run())
+    24
+    """
+    step = Step(
+        create,
+        "campaign_id",
+        custom_controls=_vendor(project),
+        words={"name": ("Name", "As it appears in tables and plots.")},
+    )
+    return Form(
+        "Create a campaign",
+        [step],
+        subject=project,
+        about="A campaign that no advertising service reports: a newsletter, a fair, a leaflet.",
+        show=lambda identifier, _: [elements.html(elements.status(f"Created the campaign {identifier}"))],
+        action="Create",
+    )
+
+
+def outlays(project: Project) -> Form:
+    """Make a form that records the costs of custom campaigns from a CSV file.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+
+    Returns
+    -------
+    Form
+        ``.value`` (the arguments of :func:`attrib_ds.create_outlays`), ``.code``, ``.run()``. Setting
+        ``frame`` to a DataFrame replaces the file; the code then uses a variable ``frame``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import create_campaign, forms, sample_project
+    >>> shop = sample_project()
+    >>> campaign = create_campaign(shop, "newsletter", "spring", name="Spring sale")
+    >>> form = forms.outlays(shop)
+    >>> form.value = {
+    ...     "vendor_id": "newsletter",
+    ...     "frame": pd.DataFrame({"campaignId": [campaign], "amount": [120.0],
+    ...                            "startDate": ["2025-03-01T00:00:00Z"],
+    ...                            "endDate": ["2025-03-31T00:00:00Z"]}),
+    ... }
+    >>> form.run()["status"].tolist()
+    ['created']
+    """
+    step = Step(
+        create_outlays,
+        "recorded",
+        leave_out=("journal",),
+        first=("vendor_id", "frame", "dry_run"),
+        custom_controls={**_vendor(project), "frame": Table},
+        words={
+            "frame": (
+                "Costs",
+                "Columns: campaignId, amount, startDate, endDate and, if known, country and region.",
+            )
+        },
+    )
+    return Form(
+        "Record costs",
+        [step],
+        subject=project,
+        about="What campaigns cost, for returns on spend. One row per campaign and period, from a CSV file.",
+        show=partial(show_sent, caption="Costs"),
+        action="Record",
+    )
+
+
+def _vendor(project: Project) -> dict[str, Callable[[FormField], Control]]:
+    return {"vendor_id": partial(TextInput, suggested=controls.vendors(project))}

@@ -1,24 +1,32 @@
-"""A form in a notebook: controls for the arguments of a call, its code and its result."""
+"""A form in a notebook: controls for the arguments of a call, its code, its result and downloads."""
 
 from __future__ import annotations
 
+import io
 import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import anywidget
+import pandas as pd
+import traitlets
+
+import attrib_ds
+from attrib_ds import models
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.forms import elements, messages
+from attrib_ds.forms import elements
 from attrib_ds.forms.controls import Control, control_for
-from attrib_ds.forms.displayed import Displayed
+from attrib_ds.forms.elements import Displayed, error_message
 from attrib_ds.forms.form_fields import FormField, form_fields
-from attrib_ds.forms.generated_code import write_call, write_opening, write_program
+from attrib_ds.records.spreadsheets import csv_text, write_excel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from attrib_ds.project import Project
+
 
 _WORKING: Final = "Working …"
 _EMPTY: Final = '<div class="attrib-empty">Results appear here. Press {action} to get them.</div>'
@@ -168,7 +176,7 @@ class Form(Displayed):
         """
         self.error = None
         self._has_run = True
-        self._status.value = messages.status(_WORKING)
+        self._status.value = elements.status(_WORKING)
         self._run.disabled = True
         failure: Exception | None = None
         # In a notebook, the Output widget shows what the call prints, such as progress. It would swallow an
@@ -186,10 +194,10 @@ class Form(Displayed):
         self._run.disabled = False
         if failure is not None:
             self._output.children = [self._empty]
-            self._show_problem(failure, messages.alert)
+            self._show_problem(failure, elements.alert)
             raise failure
         self.result = result
-        self._status.value = messages.status("Done.")
+        self._status.value = elements.status("Done.")
         self._output.children = output
         for callback in self._result_callbacks:
             callback(result)
@@ -210,18 +218,18 @@ class Form(Displayed):
         self.error = None
         for control in self._by_argument().values():
             control.mark("")
-        self._code.value = messages.status("Fill in the form to see its code.")
+        self._code.value = elements.status("Fill in the form to see its code.")
         self._status.value = ""
         try:
             if self._has_run or not self._is_incomplete():
                 self._code.value = elements.code_block(self.code)
         except Exception as error:  # noqa: BLE001  (shown in the form)
-            self._show_problem(error, messages.status)
+            self._show_problem(error, elements.status)
 
     def _show_problem(self, error: Exception, show: Callable[[str], str]) -> None:
         """Show a problem beside the button and, if it is that of a field, below the field."""
         self.error = error
-        message = messages.error_message(error)
+        message = elements.error_message(error)
         argument = getattr(error, "field", None)
         control = self._by_argument().get(argument or "")
         if control is not None:
@@ -264,3 +272,180 @@ class Form(Displayed):
 
 def _equal(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
+
+
+_MAX_WIDTH: Final = 88
+_MODELS: Final = frozenset(dir(models))
+_PUBLIC: Final = frozenset(dir(attrib_ds))
+#: Classes that predicates without a shorter notation are written with.
+_FILTERS: Final = frozenset({"Comparison", "Condition"})
+#: A string literal, which stays as it is, or a name that is called or has an attribute.
+_NAMES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|(?<![.\w])(?P<name>\w+)(?=[(.])')
+
+
+def write_call(
+    function: Callable[..., Any], subject: str, arguments: Mapping[str, str], *, result: str
+) -> str:
+    """Write the call of a public function, or of a method of a public class.
+
+    Parameters
+    ----------
+    function : callable
+        What is called; a method is called on the subject.
+    subject : str
+        First positional argument as Python; none if empty.
+    arguments : mapping of str to str
+        Python expressions of the keyword arguments. Public names get the prefix ``at.``.
+    result : str
+        Variable that the result is assigned to.
+
+    Returns
+    -------
+    str
+        One line, or one line per argument if that would be too long.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> write_call(at.list_nodes, "shop", {}, result="nodes")
+    'nodes = at.list_nodes(shop)'
+    >>> print(write_call(at.attribute, "paths", {"models": "[Markov(order=2)]"}, result="credits"))
+    credits = at.attribute(paths, models=[at.models.Markov(order=2)])
+    """
+    is_method = "." in function.__qualname__
+    parts = [subject] if subject and not is_method else []
+    parts += [f"{name}={_NAMES.sub(_qualified, value)}" for name, value in arguments.items()]
+    opening = f"{result} = {subject if is_method else 'at'}.{function.__name__}("
+    line = f"{opening}{', '.join(parts)})"
+    if len(line) <= _MAX_WIDTH:
+        return line
+    return "\n".join([opening, *(f"    {part}," for part in parts), ")"])
+
+
+def write_assignment(name: str, value: Any) -> str:
+    """Write the assignment of a value, such as a predicate, whose ``repr`` is Python.
+
+    Examples
+    --------
+    >>> from attrib_ds import interaction
+    >>> write_assignment("predicate", interaction("duration") > 10)
+    'predicate = at.interaction("duration") > 10'
+    """
+    return f"{name} = {_NAMES.sub(_qualified, repr(value))}"
+
+
+def write_program(lines: list[str]) -> str:
+    """Write lines of code below the imports that they need.
+
+    Examples
+    --------
+    >>> print(write_program(["nodes = at.list_nodes(shop)"]))
+    import attrib_ds as at
+    <BLANKLINE>
+    nodes = at.list_nodes(shop)
+    """
+    code = "\n".join(lines)
+    used = {match["name"] for match in _NAMES.finditer(code)}
+    imports = [
+        *(["import pandas as pd", ""] if "pd" in used else []),
+        *(["import attrib_ds as at"] if "at" in used else []),
+        *([f"from attrib_ds.filters import {', '.join(sorted(used & _FILTERS))}"] if used & _FILTERS else []),
+    ]
+    return "\n".join([*imports, "", code] if imports else [code])
+
+
+def write_opening(project: Project) -> str:
+    """Write the line that opens a project again.
+
+    Examples
+    --------
+    >>> from attrib_ds import sample_project
+    >>> write_opening(sample_project())
+    'project = at.sample_project()'
+    """
+    address = project.transport.address
+    if address == ":memory:" and project.project_id == "sample-shop":
+        return "project = at.sample_project()"
+    if address == ":memory:":
+        note = "  # kept in memory: load its data here"
+        return f'project = at.connect({project.project_id!r}, path=":memory:"){note}'
+    argument = "url" if "://" in address else "path"
+    return f"project = at.connect({project.project_id!r}, {argument}={address!r})"
+
+
+def _qualified(match: re.Match[str]) -> str:
+    name = match["name"]
+    if name in _MODELS:
+        return f"at.models.{name}"
+    return f"at.{name}" if name in _PUBLIC else match[0]
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file to save.
+
+    Parameters
+    ----------
+    name : str
+        Name that the browser saves the file under.
+    media_type : str
+        Its media type.
+    content : callable
+        Returns the bytes; called when the button is pressed.
+    """
+
+    name: str
+    media_type: str
+    content: Callable[[], bytes]
+
+
+class Downloads(anywidget.AnyWidget):  # type: ignore[misc]
+    """A row of buttons that save files.
+
+    Parameters
+    ----------
+    files : mapping of str to Download
+        By the text on the button.
+    """
+
+    _esm = (Path(__file__).parent / "downloads.js").read_text(encoding="utf-8")
+    labels = traitlets.List(traitlets.Unicode()).tag(sync=True)
+
+    def __init__(self, files: Mapping[str, Download]) -> None:
+        super().__init__(labels=list(files))
+        self.files: Final = dict(files)
+        self.on_msg(lambda _, message, __: self.save(message["label"]))
+
+    def save(self, label: str) -> None:
+        """Make the file of a button and send it to the page."""
+        file = self.files[label]
+        try:
+            content = file.content()
+        except Exception as error:  # noqa: BLE001  (shown in the page)
+            self.send({"problem": error_message(error)})
+            return
+        self.send({"name": file.name, "type": file.media_type}, buffers=[content])
+
+
+def show_frame(frame: pd.DataFrame, caption: str, stem: str, form: Form) -> list[Any]:
+    """Return a frame as a table, above buttons that save it and the code that computes it."""
+    return [elements.table(frame, caption), Downloads(frame_downloads(frame, stem, form.code))]
+
+
+def frame_downloads(frame: pd.DataFrame, stem: str, code: str) -> dict[str, Download]:
+    """Return the downloads of a frame as CSV and as a workbook, and of the code that computes it."""
+    return {
+        "CSV": Download(f"{stem}.csv", "text/csv", lambda: csv_text(frame).encode()),
+        "Excel": Download(
+            f"{stem}.xlsx",
+            "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+            lambda: _workbook(frame),
+        ),
+        "Python": Download(f"{stem}.py", "text/x-python", code.encode),
+    }
+
+
+def _workbook(frame: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    write_excel({"result": frame}, buffer)
+    return buffer.getvalue()

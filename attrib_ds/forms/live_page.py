@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import contextvars
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from zoneinfo import ZoneInfo
 
+import anywidget
+import pandas as pd
+import traitlets
+
 from attrib_ds import instants
-from attrib_ds.api.admin.settings import get_settings
+from attrib_ds.api.admin import get_settings
 from attrib_ds.api.event_types import list_event_types
 from attrib_ds.api.interactions import search_interactions
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
-from attrib_ds.forms import day_view, elements, messages
-from attrib_ds.forms.day_numbers import day_calls, read_day, statistics
-from attrib_ds.forms.displayed import Displayed
-from attrib_ds.forms.generated_code import write_call, write_opening, write_program
-from attrib_ds.forms.node_labels import NodeLabels
-from attrib_ds.forms.polling import Polling
-from attrib_ds.forms.ticker import Ticker
+from attrib_ds.forms import day_view, elements
+from attrib_ds.forms.day_view import Call, DayNumbers, NodeLabel, NodeLabels, day_calls, read_day, statistics
+from attrib_ds.forms.elements import Displayed
+from attrib_ds.forms.form import write_call, write_opening, write_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import date, datetime
-
-    import pandas as pd
-
-    from attrib_ds.forms.day_numbers import Call, DayNumbers
-    from attrib_ds.forms.node_labels import NodeLabel
     from attrib_ds.project import Project
+
 
 _SECONDS: Final = 5.0
 _SHORTEST: Final = 1.0
@@ -192,7 +197,7 @@ class Live(Displayed):
     def _alert(self, error: Exception) -> str:
         updated = self._ticker.updated
         before = f" The numbers below are those of {updated}." if updated else ""
-        return messages.alert(f"{messages.error_message(error)}\nThe page tries again by itself.{before}")
+        return elements.alert(f"{elements.error_message(error)}\nThe page tries again by itself.{before}")
 
     def _show_moment(self, moment: Moment) -> None:
         numbers, day = moment.numbers, moment.numbers.day
@@ -268,3 +273,117 @@ def live(project: Project, *, timezone: str | None = None, seconds: float = _SEC
             field="seconds",
         )
     return Live(project, timezone=timezone, seconds=float(seconds))
+
+
+T = TypeVar("T")
+
+#: The time between two reads is at least ten times the time that a read took.
+_LEAST_RATIO: Final = 10
+#: Longest wait after failures, in seconds, unless a service asks for more.
+_LONGEST_WAIT: Final = 60.0
+#: Longest wait for a read when the process ends, in seconds.
+_SECONDS_TO_END: Final = 5.0
+
+
+class Polling(Generic[T]):
+    """Reads at each tick of a page, unless it is too early.
+
+    Parameters
+    ----------
+    read : callable
+        Takes no arguments; called in a thread of its own, so that a slow service does not block the kernel.
+    show : callable
+        Takes the result or the exception, in the kernel's thread, which may change widgets.
+    seconds : float
+        Time between two ticks. A read that takes long is repeated less often, and so is one that fails.
+    clock : callable
+        Returns seconds that only increase.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], T],
+        show: Callable[[T | Exception], None],
+        *,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read, self._show, self._seconds, self._clock = read, show, seconds, clock
+        self._thread: threading.Thread | None = None
+        self._failures = 0
+        self._due = -math.inf
+
+    def tick(self) -> None:
+        """Read now, unless the last read is still under way or was too short a time ago."""
+        if self._thread is not None or self._clock() < self._due:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # no kernel, so there is nothing to block
+            self._show(self._attempt())
+            return
+        # What the kernel sends names the message that it answers: the page's tick.
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            outcome = self._attempt()
+            with suppress(RuntimeError):  # the kernel has ended meanwhile
+                loop.call_soon_threadsafe(self._finish, outcome, context=context)
+
+        # A daemon, since a read of a service that is away takes long. But a thread that comes back from
+        # DuckDB to an interpreter that has gone aborts the process.
+        self._thread = threading.Thread(target=work, name="attrib-ds live page", daemon=True)
+        atexit.register(self._thread.join, _SECONDS_TO_END)
+        self._thread.start()
+
+    def _finish(self, outcome: T | Exception) -> None:
+        if self._thread is not None:
+            atexit.unregister(self._thread.join)
+        self._thread = None
+        self._show(outcome)
+
+    def _attempt(self) -> T | Exception:
+        started = self._clock()
+        try:
+            outcome: T | Exception = self._read()
+        except Exception as error:  # noqa: BLE001  (shown in the page)
+            outcome = error
+        took = self._clock() - started
+        # Ticks come at about the same times, so the wait ends half a period early.
+        self._due = started + self._seconds_to_wait(outcome, took) - self._seconds / 2
+        return outcome
+
+    def _seconds_to_wait(self, outcome: T | Exception, took: float) -> float:
+        if not isinstance(outcome, Exception):
+            self._failures = 0
+            return max(self._seconds, _LEAST_RATIO * took)
+        self._failures = min(self._failures + 1, 10)
+        backoff = min(self._seconds * 2.0**self._failures, max(_LONGEST_WAIT, self._seconds))
+        return took + max(backoff, getattr(outcome, "retry_after", None) or 0.0)
+
+
+class Ticker(anywidget.AnyWidget):  # type: ignore[misc]
+    """Text that says when the page was updated, and the page's timer.
+
+    The browser keeps the time, so the calls end with the page.
+
+    Parameters
+    ----------
+    seconds : float
+        Time between two calls.
+    on_tick : callable
+        Takes no arguments.
+
+    Attributes
+    ----------
+    updated : str
+        Time of the last update, to show; empty before the first.
+    """
+
+    _esm = (Path(__file__).parent / "ticker.js").read_text(encoding="utf-8")
+    seconds = traitlets.Float().tag(sync=True)
+    updated = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, seconds: float, on_tick: Callable[[], None]) -> None:
+        super().__init__(seconds=seconds)
+        self.on_msg(lambda *_: on_tick())

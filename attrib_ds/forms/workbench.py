@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
 from attrib_ds.errors import AttribError
-from attrib_ds.forms import elements, messages
-from attrib_ds.forms.attribution_form import attribution
-from attrib_ds.forms.campaign_forms import campaigns, create_campaign, outlays
-from attrib_ds.forms.connection_form import connection
-from attrib_ds.forms.conversions_form import conversions
-from attrib_ds.forms.displayed import Displayed
-from attrib_ds.forms.event_forms import send_events, states
-from attrib_ds.forms.interaction_forms import insights, search
-from attrib_ds.forms.live_page import live
-from attrib_ds.forms.own_files_form import own_files
-from attrib_ds.forms.user_forms import export, users
+from attrib_ds.forms import elements
+from attrib_ds.forms.attribution_form import attribution, own_files
+from attrib_ds.forms.elements import Displayed
+from attrib_ds.forms.event_forms import campaigns, conversions, create_campaign, outlays, send_events, states
+from attrib_ds.forms.form import Form, Step
+from attrib_ds.forms.live_page import Live, live
+from attrib_ds.forms.search_forms import export, insights, search, users
 from attrib_ds.project import connect, home
 from attrib_ds.sample.shop import sample_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from attrib_ds.forms.form import Form
-    from attrib_ds.forms.live_page import Live
     from attrib_ds.project import Project
+
 
 #: Forms of a project by the title of their page.
 _FORMS: Final[dict[str, Callable[[Project], Form | Live]]] = {
@@ -109,7 +103,7 @@ class Workbench(Displayed):
         self.project, self.forms = project, {}
         address = project.transport.address
         place = "kept in memory, and lost when the page is closed" if address == ":memory:" else address
-        self._heading.value = f"<h1>{project.project_id}</h1>{messages.status(f'Project {place}')}"
+        self._heading.value = f"<h1>{project.project_id}</h1>{elements.status(f'Project {place}')}"
         tabs = elements.box("tabs", self._tabs)
         self._body.children = [self._bar(self._heading), tabs, self._form_area]
         first = next(iter(_FORMS))
@@ -130,7 +124,7 @@ class Workbench(Displayed):
         return elements.row("bar", *parts, back)
 
     def _open(self, opening: Callable[..., Project], *arguments: str) -> None:
-        self._status.value = messages.status("Opening …")
+        self._status.value = elements.status("Opening …")
         self.open(opening(*arguments))
 
     def _show_alone(self, form: Form) -> None:
@@ -145,7 +139,7 @@ class Workbench(Displayed):
             if title not in self.forms:
                 self.forms[title] = _FORMS[title](self.project)
         except AttribError as error:
-            self._form_area.children = [elements.html(messages.alert(messages.error_message(error)))]
+            self._form_area.children = [elements.html(elements.alert(elements.error_message(error)))]
         else:
             self._form_area.children = [self.forms[title].widget]
 
@@ -168,3 +162,35 @@ def workbench() -> Workbench:
     <Form of search_users; .value, .code, .run()>
     """
     return Workbench()
+
+
+def connection() -> Form:
+    """Make a form that opens an embedded project or one of a remote service.
+
+    Returns
+    -------
+    Form
+        ``.value`` (the arguments of :func:`attrib_ds.connect`), ``.code``, ``.run()``, which returns the
+        project and keeps it in ``.result``. A key is entered as the path of its file, never as its content.
+
+    Examples
+    --------
+    >>> from attrib_ds import forms
+    >>> form = forms.connection()
+    >>> form.value = {"project_id": "my-shop", "path": ":memory:"}
+    >>> form.run()
+    <Project 'my-shop' at :memory:>
+    """
+    step = Step(connect, "project", first=("project_id", "path", "url", "key"))
+    return Form(
+        "Open a project or a service",
+        [step],
+        subject=None,
+        about="A project in a file of this machine, or one of an attribution service elsewhere.",
+        show=_show_project,
+        action="Open",
+    )
+
+
+def _show_project(project: Project, _form: Any) -> Sequence[Any]:
+    return [elements.html(elements.status(f"Open: {project.project_id} at {project.transport.address}"))]

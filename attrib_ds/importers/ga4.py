@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.conversion_names import reference_sql, references
-from attrib_ds.importers.journey_tables import (
+from attrib_ds.importers.journeys import (
     CONVERSIONS,
     VIEWS,
     VISITS,
     assemble,
     create_table,
+    reference_sql,
+    references,
     warn_without_conversions,
 )
 from attrib_ds.records.ga4_events import MARKS, open_ga4_events
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attrib_ds.importers.journeys import Journeys
-    from attrib_ds.records.input_frames import Frame, FrameOrPath
+    from attrib_ds.records.frames import Frame, FrameOrPath
 
 TRAFFIC: Final = ("session", "last_click")
 

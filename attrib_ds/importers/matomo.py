@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from attrib_ds.importers.journey_tables import (
+from attrib_ds.importers.journeys import (
     CONVERSIONS,
     VIEWS,
     VISITS,
@@ -15,13 +15,13 @@ from attrib_ds.importers.journey_tables import (
     warn_without_conversions,
 )
 from attrib_ds.records.export_tables import NULL_TEXT, Export, gather, open_exports
-from attrib_ds.records.written_instants import plausible
+from attrib_ds.records.written_values import plausible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from attrib_ds.importers.journeys import Journeys
-    from attrib_ds.records.input_frames import Frame, FrameOrPath
+    from attrib_ds.records.frames import Frame, FrameOrPath
 
 _OPAQUE: Final = (
     "actionDetails",

@@ -8,17 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from attrib_ds.contract.currencies import SIGNS
+import pandas as pd
+
+from attrib_ds.contract.identifiers import SIGNS
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.importers.column_names import COMMON_NAMES, LEVEL_NAMES, UNIT_PRICES, folded, level_of
 from attrib_ds.importers.column_options import OPTIONS
+from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records.sources import Source, open_source
-from attrib_ds.records.text_encodings import checked_encoding, first_foreign_line, marked_encoding
-from attrib_ds.records.workbooks import WORKBOOKS, read_sheet, sheet_columns
+from attrib_ds.records.tabular_files import (
+    WORKBOOKS,
+    checked_encoding,
+    first_foreign_line,
+    marked_encoding,
+    read_sheet,
+    sheet_columns,
+)
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
+
 
 #: One column, or the columns of several levels.
 Named: TypeAlias = str | Sequence[str]
@@ -289,3 +297,171 @@ def _encoding(rows: object, argument: str, encoding: str | None) -> str | None:
             field="encoding",
         )
     return encoding
+
+
+#: Columns that make a node together, by the level that they name.
+LEVEL_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "source": COLUMN_NAMES["source"],
+    "medium": COLUMN_NAMES["medium"],
+    "campaign": COLUMN_NAMES["campaign"],
+    "adset": ("adset", "adset_name", "ad_group", "ad_group_name"),
+    "ad": ("ad", "ad_name", "utm_content", "mkt_content", "marketing_content", "context_campaign_content"),
+    "keyword": ("keyword", "utm_term", "mkt_term", "marketing_term", "context_campaign_term"),
+}
+
+#: Common names by role, in order of preference.
+COMMON_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "user": (
+        "user_id", "user", "customer_id", "customer", "client_id", "visitor_id", "cookie_id", "cookie",
+        "person_id", "contact_id", "profile_id", "stitched_user_id", "user_identifier", "anonymous_id",
+        "user_pseudo_id", "domain_userid", "network_userid", "full_visitor_id", "device_id", "uid",
+        "session_id",
+    ),
+    # Names of users that identify a device or browser if there is a user too.
+    "device": (
+        "anonymous_id", "user_pseudo_id", "domain_userid", "network_userid", "full_visitor_id", "client_id",
+        "visitor_id", "cookie_id", "cookie", "device_id",
+    ),
+    "node": (
+        "node_id", "node", "channel", "marketing_channel", "channel_name", "channel_grouping",
+        "source_medium", "session_source_medium", "touchpoint",
+    ),
+    # Used if there is no better one, and no two columns of a source and its campaign.
+    "part_of_node": (
+        "source", "campaign", "marketing_source", "utm_source", "utm_campaign", "mkt_source",
+        "session_source", "medium", "default_channel_group", "session_default_channel_group",
+        "default_channel_grouping", "referrer_name", "referrer_type", "referer_url_host", "refr_urlhost",
+        "referrer", "context_page_referrer",
+    ),
+    "date": (
+        "date", "time", "timestamp", "datetime", "event_date", "event_time", "event_timestamp",
+        "touch_date", "touchpoint_date", "start_date", "visit_start_tstamp", "start_tstamp",
+        "derived_tstamp", "collector_tstamp", "original_timestamp", "order_date", "conversion_date",
+        "purchase_date", "cv_tstamp", "created_at", "occurred_at", "server_time", "visit_first_action_time",
+        "received_at", "sent_at", "ts",
+    ),
+    # Times of day, beside a column of days.
+    "time": (
+        "time", "time_of_day", "event_time", "order_time", "purchase_time", "conversion_time", "visit_time",
+        "session_time", "touch_time", "touchpoint_time", "click_time",
+    ),
+    "touch": ("touch_id", "touchpoint_id", "view_id"),
+    "conversion": (
+        "event_id", "conversion_id", "cv_id", "transaction_id", "order_id", "order_number", "id_order",
+    ),
+    "flag": ("conversion", "converted", "is_conversion", "conv_flag"),
+    "value": (
+        "value", "conversion_value", "revenue", "order_value", "amount", "turnover", "total", "total_price",
+        "price", "purchase_revenue", "ecommerce_purchase_revenue", "cv_value", "tr_total",
+        "revenue_local_currency", "unit_price", "item_price", "product_price", "lineitem_price",
+    ),
+    "quantity": (
+        "quantity", "qty", "item_quantity", "product_quantity", "lineitem_quantity", "units",
+    ),
+    "currency": ("currency", "currency_code", "tr_currency", "local_currency", "site_currency"),
+    "spend": ("spend", "cost", "amount"),
+    "path": ("path", "paths", "journey", "transformed_path", "channel_transformed_path"),
+    "conversions": ("conversions", "total_conversions", "n"),
+    "total_value": ("value", "total_conversion_value", "total_value", "conversion_value", "revenue"),
+    "nulls": ("nulls", "total_null", "total_nulls", "non_conversions"),
+}  # fmt: skip
+
+
+def folded(name: str) -> str:
+    """Return a name without case and punctuation, which do not matter."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+#: Names, folded, of columns with the price of one piece.
+UNIT_PRICES: Final = frozenset(
+    map(folded, ("price", "unit_price", "item_price", "product_price", "lineitem_price"))
+)
+
+
+def level_of(column: str) -> str | None:
+    """Return the level of a node that a column names, or None."""
+    for level, names in LEVEL_NAMES.items():
+        if folded(column) in map(folded, names):
+            return level
+    return None
+
+
+_DEVICES = frozenset(map(folded, COMMON_NAMES["device"]))
+#: A session is a user only if nothing else is known.
+_SESSION = "sessionid"
+
+
+@dataclass(frozen=True)
+class UserColumns:
+    """Columns of one table: of the user, of the device, or of both."""
+
+    user: str | None
+    device: str | None = None
+
+
+def user_columns(
+    touchpoints: OwnColumns, conversions: OwnColumns, named: Mapping[str, Named]
+) -> tuple[UserColumns, UserColumns]:
+    """Return the columns of users of both tables, preferring names that the tables share.
+
+    The id of a device stands beside that of a user in at least one of the tables; otherwise it is the user.
+    """
+    tables = (touchpoints, conversions)
+    if {"user", "conversion_user", "device"} & set(named):
+        return _named(tables, named)
+    users = [_filled(table, is_device=False) for table in tables]
+    devices = [_filled(table, is_device=True) for table in tables]
+    if not any(user and device for user, device in zip(users, devices, strict=True)):
+        both = [_filled(table) for table in tables]
+        chosen = [UserColumns(column) for column in _preferred(both)]
+    else:
+        shared = bool({*map(folded, devices[0])} & {*map(folded, devices[1])})
+        chosen = [
+            UserColumns(device) if user is None and not shared else UserColumns(user, device)
+            for user, device in zip(_preferred(users), _preferred(devices), strict=True)
+        ]
+    first, second = (
+        columns if columns.user or columns.device else UserColumns(table.find("user", named, called=called))
+        for table, columns, called in zip(tables, chosen, ("user", "conversion_user"), strict=True)
+    )
+    return first, second
+
+
+def _named(
+    tables: tuple[OwnColumns, OwnColumns], named: Mapping[str, Named]
+) -> tuple[UserColumns, UserColumns]:
+    device = named.get("device")
+    if device is not None and not any(device in table.source.columns for table in tables):
+        tables[0].find("device", named)
+    if "conversion_user" in named:
+        of_conversions = {"user": named["conversion_user"]}
+    else:
+        of_conversions = {role: name for role, name in named.items() if role == "user"}
+    chosen = []
+    for table, names, called in zip(
+        tables, (named, of_conversions), ("user", "conversion_user"), strict=True
+    ):
+        has_device = isinstance(device, str) and device in table.source.columns
+        user = table.find("user", names, required=not has_device, called=called)
+        chosen.append(UserColumns(None if user == device else user, str(device) if has_device else None))
+    first, second = chosen
+    return first, second
+
+
+def _filled(table: OwnColumns, *, is_device: bool | None = None) -> list[str]:
+    """Return the columns with values whose names are common for users, for devices, or for both."""
+    columns = [
+        column
+        for column in table.common("user")
+        if is_device is None or (folded(column) != _SESSION and (folded(column) in _DEVICES) == is_device)
+    ]
+    return [column for column in columns if table.is_filled(column)]
+
+
+def _preferred(columns: list[list[str]]) -> list[str | None]:
+    """Return a column for each table: the first name that both have, else the first of each."""
+    first, second = ({folded(column): column for column in of_table} for of_table in columns)
+    for name, column in first.items():
+        if name in second:
+            return [column, second[name]]
+    return [next(iter(of_table), None) for of_table in columns]

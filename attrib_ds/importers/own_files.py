@@ -1,11 +1,11 @@
-"""Read touchpoints and conversions from users' own files, whose columns are matched by common names.
-
-Rows that cannot be read are listed with the reason; the others are used.
-"""
+"""Read touchpoints and conversions from users' own files, whose columns are matched by common names."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -15,26 +15,16 @@ import pyarrow.compute as pc
 
 from attrib_ds.errors import InvalidRequest, NoConversions, RepeatedRows, UnmatchedUsers, warn
 from attrib_ds.importers.column_options import OPTIONS
-from attrib_ds.importers.conversion_names import references
-from attrib_ds.importers.file_paths import FilePaths
-from attrib_ds.importers.journey_tables import VIEWS, assemble, checked_currency, create_table
-from attrib_ds.importers.order_lines import add_up
-from attrib_ds.importers.own_columns import Formats, OwnColumns, workbook_of
-from attrib_ds.importers.own_dates import find_date
-from attrib_ds.importers.own_rows import create_conversions, create_visits
-from attrib_ds.importers.own_table import OwnTable
-from attrib_ds.importers.spellings import merge_case
-from attrib_ds.importers.user_columns import user_columns
-from attrib_ds.records.workbooks import sheet_names
+from attrib_ds.importers.journeys import VIEWS, Journeys, assemble, checked_currency, create_table, references
+from attrib_ds.importers.own_columns import Formats, Named, OwnColumns, user_columns, workbook_of
+from attrib_ds.importers.own_rows import add_up, create_conversions, create_visits, merge_case
+from attrib_ds.importers.own_table import OwnTable, find_date
+from attrib_ds.records.tabular_files import sheet_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import timedelta
-    from pathlib import Path
+    from attrib_ds.attribution.paths.paths import Paths
+    from attrib_ds.records.frames import Frame, FrameOrPath
 
-    from attrib_ds.importers.journeys import Journeys
-    from attrib_ds.importers.own_columns import Named
-    from attrib_ds.records.input_frames import Frame, FrameOrPath
 
 #: Advice for repeated rows.
 _REPEATED: Final = (
@@ -375,3 +365,25 @@ def _warn_of_repeated(table: OwnTable, where: str) -> None:
             "ids with columns={'conversion': COLUMN}, or --conversion COLUMN in the command",
             RepeatedRows,
         )
+
+
+@dataclass(frozen=True)
+class FilePaths:
+    """Paths read from files.
+
+    Attributes
+    ----------
+    paths : Paths
+        Paths to attribute.
+    counts : dict of str to int
+        Number of rows read, by kind.
+    columns : dict of str to dict
+        The columns used, by kind and role.
+    rejected : DataFrame
+        ``file`` (str), ``row`` (Int64, from 0, without the header), ``reason`` (str).
+    """
+
+    paths: Paths
+    counts: dict[str, int]
+    columns: dict[str, dict[str, Named]]
+    rejected: pd.DataFrame

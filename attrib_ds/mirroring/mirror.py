@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds.attribution.durations import parse_duration
+from attrib_ds.attribution.calendar import parse_duration
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound
 from attrib_ds.mirroring.copier import Copier
 from attrib_ds.mirroring.interactions import copy_interactions

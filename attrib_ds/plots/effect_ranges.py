@@ -8,16 +8,14 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers, require_count
-from attrib_ds.plots.credit_rows import select_model
-from attrib_ds.plots.labels import distinct, names_of_nodes
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.plots.credit_plots import select_model
+from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_count
+from attrib_ds.records.frames import TEXT, read_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
 
 COLUMNS: Final = (
     "model", "node_id", "node_name", "currency", "is_control", "credited", "caused", "low", "high",

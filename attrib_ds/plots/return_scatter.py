@@ -9,17 +9,16 @@ from matplotlib.transforms import Bbox
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers
-from attrib_ds.plots.credit_rows import COLUMNS, axis_label, empty_message, select_currency, select_model
-from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.plots.credit_plots import COLUMNS, axis_label, empty_message, select_currency, select_model
+from attrib_ds.plots.style import distinct, names_of_nodes, numbers, shorten
+from attrib_ds.records.frames import read_frame
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
 
 _RATIOS: Final = (1, 2, 5)
 _LOG_RATIO: Final = 50  # ratio of largest to smallest spend above which the axes are logarithmic

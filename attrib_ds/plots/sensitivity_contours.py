@@ -10,16 +10,15 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from attrib_ds.attribution.experiments.sensitivity import confounder_r2
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.arguments import numbers
-from attrib_ds.plots.credit_rows import select_model
-from attrib_ds.plots.labels import names_of_nodes
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.plots.credit_plots import select_model
+from attrib_ds.plots.style import names_of_nodes, numbers
+from attrib_ds.records.frames import read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
 
 _NUMBERS: Final = (
     "caused", "robustness_value", "robustness_value_interval", "benchmark_strength", "benchmark_exposure",

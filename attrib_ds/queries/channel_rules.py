@@ -1,8 +1,12 @@
-"""Channel rules: a table of patterns that assigns a channel to source, medium, campaign and referrer."""
+"""Channel rules: patterns that assign a channel to source, medium, campaign and the site of a referrer."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
@@ -12,15 +16,199 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.queries.referring_sites import host_pattern
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.records.frames import TEXT, read_frame, to_pandas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from attrib_ds.records.frames import Frame
 
-    from attrib_ds.records.input_frames import Frame
+
+#: Kinds of sites. A host that is listed for several has the first of them.
+KINDS: Final = ("email", "ai", "shopping", "video", "social", "search")
+#: In a host, the placeholder for a country, as in ``google.{}`` and ``{}.bing.com``.
+COUNTRY: Final = "{}"
+
+_OTHERS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "email": {
+        "AOL Mail": ("mail.aol.com",),
+        "Gmail": ("mail.google.com", "com.google.android.gm"),
+        "GMX": ("navigator.gmx.net",),
+        "Mail.ru": ("e.mail.ru",),
+        "Outlook": ("outlook.live.com", "outlook.office.com", "outlook.office365.com"),
+        "Proton Mail": ("mail.proton.me",),
+        "Rambler Mail": ("mail.rambler.ru",),
+        "Seznam Email": ("email.seznam.cz",),
+        "WEB.DE": ("navigator.web.de", "3c.web.de"),
+        "Yahoo Mail": ("mail.yahoo.com", "mail.yahoo.co.jp"),
+        "Yandex Mail": ("mail.yandex.com", "mail.yandex.{}"),
+        "Zoho Mail": ("mail.zoho.com",),
+    },
+    "ai": {
+        "Phind": ("phind.com",),
+        "Poe": ("poe.com",),
+    },
+    "shopping": {
+        "Alibaba": ("alibaba.com",),
+        "AliExpress": ("aliexpress.com", "aliexpress.{}"),
+        "Amazon": ("amazon.com", "amazon.{}"),
+        "eBay": ("ebay.com", "ebay.{}"),
+        "Etsy": ("etsy.com",),
+        "Idealo": ("idealo.{}",),
+        "Mercado Libre": ("mercadolibre.com", "mercadolibre.{}"),
+        "Naver Shopping": ("shopping.naver.com",),
+        "Shop": ("shop.app",),
+        "Temu": ("temu.com",),
+        "Walmart": ("walmart.com", "walmart.{}"),
+        "Yahoo Shopping": ("shopping.yahoo.com", "shopping.yahoo.co.jp"),
+    },
+    "video": {
+        "Dailymotion": ("dailymotion.com",),
+        "Twitch": ("twitch.tv",),
+        "Vimeo": ("vimeo.com",),
+        "Wistia": ("wistia.com", "wistia.net"),
+        "Youku": ("youku.com",),
+        "YouTube": ("youtube.com", "youtu.be", "com.google.android.youtube"),
+    },
+    "social": {
+        "Facebook": ("fb.com", "messenger.com", "com.facebook.katana"),
+        "Instagram": ("com.instagram.android",),
+        "LinkedIn": ("com.linkedin.android",),
+        "Pinterest": ("pinterest.{}", "com.pinterest"),
+        "Quora": ("quora.com",),
+        "Telegram": ("t.me",),
+        "Twitter": ("com.twitter.android",),
+        "WhatsApp": ("whatsapp.com", "wa.me"),
+    },
+    "search": {
+        "AOL": ("aol.com",),
+        "Daum": ("daum.net",),
+        "Google": ("search.google.com", "lens.google.com"),
+        "MSN": ("msn.com", "ntp.msn.com"),
+        "Naver": ("naver.com", "m.naver.com", "m.search.naver.com"),
+        "Rambler": ("rambler.ru",),
+        "Seznam": ("seznam.cz",),
+        "Yahoo!": ("yahoo.com", "yahoo.co.jp"),
+    },
+}  # fmt: skip
+
+
+def _read() -> dict[str, dict[str, tuple[str, ...]]]:
+    text = files("attrib_ds.queries").joinpath("known_sites.tsv").read_text(encoding="utf-8")
+    sites = {kind: dict(_OTHERS[kind]) for kind in KINDS}
+    for line in text.splitlines()[2:]:
+        kind, name, host = line.split("\t")
+        sites[kind][name] = (*sites[kind].get(name, ()), host)
+    return sites
+
+
+#: Hosts by kind and by the name of the site.
+SITES: Final = _read()
+
+
+#: Search engines have subdomains that are no search, such as ``docs.google.com``.
+_WITH_SUBDOMAINS: Final = frozenset(KINDS) - {"search"}
+_URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:]+)", re.IGNORECASE)
+#: The country in a host, such as ``de``. At the end of a host, names may be registered below a label of the
+#: country's, such as ``co.uk``; ``google.abc.de`` is whoever's ``abc.de`` is.
+_INNER: Final = r"[a-z]{2}"
+_ENDING: Final = r"((com|co|org|net)\.)?[a-z]{2}"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A known site.
+
+    Parameters
+    ----------
+    kind : {"ai", "email", "search", "shopping", "social", "video"}
+        What it is.
+    name : str
+        Its name, in lower case as in the sources of Google Analytics.
+    """
+
+    kind: str
+    name: str
+
+
+def known_site(referrer: str) -> Site | None:
+    """Return the site of a referrer, or None if it is not known.
+
+    Parameters
+    ----------
+    referrer : str
+        A URL.
+
+    Examples
+    --------
+    >>> known_site("https://www.google.co.uk/")
+    Site(kind='search', name='google')
+    >>> known_site("https://l.facebook.com/l.php").kind, known_site("https://gemini.google.com/app").kind
+    ('social', 'ai')
+    >>> known_site("https://docs.google.com/document")
+    >>> known_site("https://google.example.de/")
+    """
+    return _site_of(referrer_host(referrer).removeprefix("www."), _sites())
+
+
+def host_pattern(kind: str) -> str:
+    """Return a regular expression of the hosts of a kind of sites, those :func:`known_site` recognises."""
+    hosts = "|".join(sorted(_pattern(host) for host, site in _sites().items() if site.kind == kind))
+    below = ".*" if kind in _WITH_SUBDOMAINS else "www"
+    return rf"({below}\.)?({hosts})"
+
+
+def referrer_host(referrer: str) -> str:
+    """Return the host of a URL in lower case; empty if it is no URL.
+
+    Examples
+    --------
+    >>> referrer_host("https://News.example:8080/today?id=1")
+    'news.example'
+    """
+    match = _URL.match(referrer.strip())
+    return match[1].lower().rstrip(".") if match else ""
+
+
+def _site_of(host: str, sites: Mapping[str, Site]) -> Site | None:
+    for written, is_whole in _written_forms(host):
+        site = sites.get(written)
+        if site is not None and (is_whole or site.kind in _WITH_SUBDOMAINS):
+            return site
+    return None
+
+
+def _written_forms(host: str) -> Iterator[tuple[str, bool]]:
+    """Return the forms in which a host and its parents may be listed, and whether it is the whole host."""
+    labels = host.split(".")
+    for start in range(len(labels) - 1):
+        name, is_whole = labels[start:], start == 0
+        yield ".".join(name), is_whole
+        # The country is at the end (google.{}) or before the site ({}.search.yahoo.com).
+        for count in (1, 2):
+            if len(name) > count and re.fullmatch(_ENDING, ".".join(name[-count:])):
+                yield ".".join([*name[:-count], COUNTRY]), is_whole
+        for position in range(len(name) - 2):
+            if re.fullmatch(_INNER, name[position]):
+                yield ".".join([*name[:position], COUNTRY, *name[position + 1 :]]), is_whole
+
+
+def _pattern(host: str) -> str:
+    """Return the regular expression of a listed host."""
+    escaped = re.escape(host.removesuffix(f".{COUNTRY}"))
+    ending = rf"\.{_ENDING}" if host.endswith(f".{COUNTRY}") else ""
+    return escaped.replace(re.escape(COUNTRY), _INNER) + ending
+
+
+@cache
+def _sites() -> dict[str, Site]:
+    """Return the sites by host, each host with one site."""
+    sites: dict[str, Site] = {}
+    for kind in KINDS:
+        for name, hosts in SITES[kind].items():
+            for host in (host.removeprefix("www.") for host in hosts):
+                if _site_of(host, sites) is None:
+                    sites[host] = Site(kind, name.lower())
+    return sites
+
 
 #: Columns of rules with a pattern each.
 CONDITIONS: Final = ("source", "medium", "campaign", "referrer")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import ibis
@@ -13,13 +15,10 @@ import pyarrow.compute
 from attrib_ds import instants
 from attrib_ds.attribution.engines.engine import dialect_of
 from attrib_ds.errors import NotSupported
-from attrib_ds.queries.expressions import timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     import ibis.expr.types as ir
+
 
 #: Microseconds of a millisecond.
 _PER_MILLISECOND: Final = 1_000
@@ -183,3 +182,35 @@ class Segments:
     @property
     def _span(self) -> int:
         return max((self.until - self.since) // instants.KEPT_RESOLUTION, 0)
+
+
+def timestamp(instant: datetime) -> ir.TimestampScalar:
+    """Return an aware instant as a literal, in UTC without a time zone, as tables store it."""
+    return ibis.literal(instant.replace(tzinfo=None), type="timestamp(6)")
+
+
+def fetch(query: ir.Table, columns: pa.Schema) -> pa.Table:
+    """Run a query and cast its result to an Arrow schema.
+
+    Parameters
+    ----------
+    query : ibis.Table
+        The query.
+    columns : pyarrow.Schema
+        Types of the query's columns; further columns are ignored.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns in the order of the query.
+    """
+    return query.to_pyarrow().cast(pa.schema([columns.field(name) for name in query.columns]))
+
+
+def ordering(table: ir.Table, sort: Mapping[str, int]) -> list[Any]:
+    """Return sort keys: nulls last in both directions, ties broken by ``_id`` if there is one (G-099)."""
+    keys = [
+        table[name].asc() if direction == 1 else ibis.desc(table[name], nulls_first=False)
+        for name, direction in sort.items()
+    ]
+    return [*keys, table["_id"]] if "_id" in table.columns and "_id" not in sort else keys

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.numbered_rows import ROW, copy_arrow, literal, open_binary, quoted
-from attrib_ds.records.page_urls import SITE
+from attrib_ds.records.export_tables import SITE
 from attrib_ds.records.sources import UNREADABLE, Source
+from attrib_ds.records.tabular_files import ROW, copy_arrow, literal, open_binary, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,21 +1,23 @@
-"""Open the files of another service's export as tables, with optional columns."""
+"""Open the files of another service's export as tables, and make raw hits of their page views."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.sources import ROW, Source, literal, open_source, quoted
+from attrib_ds.records.sources import ROW, UNREADABLE, Source, literal, open_source, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     import duckdb
+
 
 NULL_TEXT = "CAST(NULL AS VARCHAR)"
 _MAX_SHOWN = 20
@@ -168,3 +170,128 @@ def gather(
         connection.register("unreadable", export.source.unreadable)
         connection.execute(f"INSERT INTO rejected SELECT {literal(export.name)}, row, reason FROM unreadable")
         connection.unregister("unreadable")
+
+
+_TABLE: Final = "page_views"
+
+
+def create_page_views(
+    connection: duckdb.DuckDBPyConnection,
+    exports: Sequence[Export],
+    columns: Mapping[str, str],
+    *,
+    where: str,
+) -> tuple[Source, int]:
+    """Copy page views of the table ``source_events`` into a new table; drop the tables of the exports.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Connection with the tables ``source_events`` and ``rejected``.
+    exports : sequence of Export
+        The exports that the events come from.
+    columns : mapping of str to str
+        SQL of each column of raw hits.
+    where : str
+        SQL for whether an event is a page view.
+
+    Returns
+    -------
+    source : Source
+        The raw hits. Rows are numbered across all exports; unreadable are those that are no events.
+    skipped : int
+        Number of events that are no page views.
+    """
+    number = _number(exports)
+    selected = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in columns.items())
+    connection.execute(
+        f"CREATE TABLE {_TABLE} AS SELECT {number} AS {quoted(ROW)}, {selected} FROM source_events "
+        f"WHERE {where}"
+    )
+    ((skipped, rows),) = connection.execute(
+        f"SELECT (SELECT count(*) FROM source_events) - count(*), count(*) FROM {_TABLE}"
+    ).fetchall()
+    unreadable = connection.execute(f"SELECT {number} AS row, reason FROM rejected ORDER BY row")
+    rejected = unreadable.to_arrow_table().cast(UNREADABLE)
+    described = connection.execute(f"DESCRIBE {_TABLE}").fetchall()
+    types = {name: kind for name, kind, *_ in described if name != ROW}
+    connection.execute("DROP TABLE source_events; DROP TABLE records; DROP TABLE rejected")
+    place = exports[0].source.relation.rsplit(".", 1)[0]
+    for export in exports:
+        connection.execute(f"DROP TABLE {export.source.relation}")
+    return Source(f"{place}.{_TABLE}", types, rows, rejected), skipped
+
+
+def _number(exports: Sequence[Export]) -> str:
+    """Return SQL for the position of an event's row among the rows of all exports."""
+    first, branches = 0, []
+    for export in exports:
+        branches.append(f"WHEN {literal(export.name)} THEN {first}")
+        first += export.source.rows + export.source.unreadable.num_rows
+    return f"row + CASE file {' '.join(branches)} END"
+
+
+def with_parameters(page: str, parameters: Mapping[str, str]) -> str:
+    """Return SQL for a URL with the parameters that it does not have, of those that are not null.
+
+    Parameters
+    ----------
+    page : str
+        SQL for the URL.
+    parameters : mapping of str to str
+        SQL for the value of each parameter.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> page = with_parameters("'https://shop.example/?utm_source=a#top'",
+    ...                        {"utm_source": "'b'", "utm_medium": "'e mail'", "gclid": "NULL"})
+    >>> duckdb.sql(f"SELECT {page}").fetchone()[0]
+    'https://shop.example/?utm_source=a&utm_medium=e%20mail#top'
+    """
+    added = " || ".join(
+        f"CASE WHEN {value} IS NULL OR regexp_matches({page}, '(?i)[?&]{name}=') THEN '' "
+        f"ELSE '&{name}=' || url_encode({value}) END"
+        for name, value in parameters.items()
+    )
+    whole, anchor = f"regexp_extract({page}, '^[^#]*')", f"regexp_extract({page}, '#.*$')"
+    query = f"CASE WHEN contains({whole}, '?') THEN {added} ELSE regexp_replace({added}, '^&', '?') END"
+    return f"{whole} || {query} || {anchor}"
+
+
+_PATTERN: Final = (
+    r"^([a-zA-Z][a-zA-Z0-9+.-]*:)//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:]*)(?::([0-9]+))?"
+    r"([^?#]*)(\?[^#]*)?(#.*)?$"
+)
+#: Parts by the groups of the pattern.
+_GROUPS: Final = ("protocol", "hostname", "port", "pathname", "search", "hash")
+#: An origin.
+SITE: Final = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?")
+_ORIGIN: Final = r"^([a-zA-Z][a-zA-Z0-9+.-]*://[^/?#]*)"
+
+
+def url_parts(page: str, prefix: str) -> dict[str, str]:
+    """Return SQL for the parts of a URL, by column ``<prefix>.<part>``; all are null if it is no URL.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> parts = url_parts("'https://shop.example:8443/boots?size=42'", "page")
+    >>> [duckdb.sql(f"SELECT {parts[f'page.{part}']}").fetchone()[0] for part in ("origin", "search", "hash")]
+    ['https://shop.example:8443', '?size=42', '']
+    """
+    names = ", ".join(map(literal, _GROUPS))
+    # The engine evaluates equal expressions once per row, so the pattern is matched once.
+    groups = f"regexp_extract({page}, {literal(_PATTERN)}, [{names}])"
+    parts = {name: f"({groups}).{name}" for name in _GROUPS}
+    parts["pathname"] = f"coalesce(nullif({parts['pathname']}, ''), '/')"
+    parts["origin"] = f"regexp_extract({page}, {literal(_ORIGIN)}, 1)"
+    return {
+        f"{prefix}.{name}": f"CASE WHEN ({groups}).protocol <> '' THEN {parts[name]} END"
+        for name in schema.URL_PARTS
+    }
+
+
+def selected_url_parts(page: str, prefix: str) -> str:
+    """Return the parts of a URL as columns of a SELECT; see :func:`url_parts`."""
+    return ", ".join(f"{sql} AS {quoted(name)}" for name, sql in url_parts(page, prefix).items())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from attrib_ds.contract.json_text import DEEPEST, encode
+from attrib_ds.contract.json_values import DEEPEST, encode
 from attrib_ds.records.json_records import decode
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from attrib_ds import instants
-from attrib_ds.contract.rule import Refused, shown
+from attrib_ds.contract.json_values import Refused, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.records.json_members import Names, NotAnObject, Texts, walk
 from attrib_ds.records.json_records import decode, from_json

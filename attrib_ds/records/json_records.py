@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import instants
-from attrib_ds.contract.json_text import encode
-from attrib_ds.contract.rule import Refused, shown
+from attrib_ds.contract.json_values import Refused, encode, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import ExtremeNumber, exact_integer, exact_number, whole
 from attrib_ds.schema import NULL_UNKNOWN, SESSION_ONLY, is_json

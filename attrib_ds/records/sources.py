@@ -18,19 +18,20 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.input_frames import read_arrow
-from attrib_ds.records.numbered_rows import (
+from attrib_ds.records.frames import read_arrow
+from attrib_ds.records.tabular_files import (
     BLOCK_BYTES,
     ROW,
+    WORKBOOKS,
     copy_arrow,
     copy_text,
     literal,
+    marked_encoding,
     open_binary,
     quoted,
+    read_sheet,
     replace_table,
 )
-from attrib_ds.records.text_encodings import marked_encoding
-from attrib_ds.records.workbooks import WORKBOOKS, read_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.filters.vocabulary import AGGREGATIONS
 from attrib_ds.json_numbers import whole
 from attrib_ds.records.typed_values import number, parse, typed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from attrib_ds import instants
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.schema import INSTANT

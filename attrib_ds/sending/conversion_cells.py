@@ -11,13 +11,11 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
-from attrib_ds.contract.currencies import NO_SIGN, code_of
-from attrib_ds.contract.emails import normal_email
-from attrib_ds.contract.rule import shown
+from attrib_ds.contract.identifiers import NO_SIGN, code_of, normal_email
+from attrib_ds.contract.json_values import shown
 from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.written_instants import moments
-from attrib_ds.records.written_numbers import plain_numbers
+from attrib_ds.records.written_values import moments, plain_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from attrib_ds.contract import OPERATIONS, build, to_wire
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.display import progress
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 from attrib_ds.sending.journal import Purpose, Recording, Row, open_journal
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from attrib_ds import instants
-from attrib_ds.contract.json_text import encode
-from attrib_ds.contract.rule import Refused
+from attrib_ds.contract.json_values import Refused, encode
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from attrib_ds.contract.keys import CreateKey, ListKeys, RevokeKey
+    from attrib_ds.contract.administration import CreateKey, ListKeys, RevokeKey
     from attrib_ds.service.accounts import Accounts, Key
     from attrib_ds.service.store.audit import Line
     from attrib_ds.service.store.store import Store

@@ -12,28 +12,29 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import duckdb
 import ibis
 
-from attrib_ds.attribution.paths.tables import Tables
+from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import Answer, File
-from attrib_ds.contract.holdouts import CreateHoldout
-from attrib_ds.contract.opportunities import opportunity_type
-from attrib_ds.contract.precision import in_milliseconds
-from attrib_ds.contract.settings import UpdateSettings
+from attrib_ds.contract.hits import opportunity_type
+from attrib_ds.contract.predicates import in_milliseconds
+from attrib_ds.contract.settings import CreateHoldout, UpdateSettings
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
 from attrib_ds.service.campaigns.campaigns import (
     create_campaign,
+    create_integration,
     get_campaign,
     list_campaigns,
+    list_integrations,
     update_campaign,
 )
-from attrib_ds.service.campaigns.integrations import create_integration, list_integrations
 from attrib_ds.service.campaigns.outlays import (
     create_outlay,
     delete_outlay,
     get_outlay,
     list_outlays,
+    list_rates,
+    set_rates,
     update_outlay,
 )
-from attrib_ds.service.campaigns.rates import list_rates, set_rates
 from attrib_ds.service.collection.hit_intake import HitIntake
 from attrib_ds.service.events.event_types import (
     archive_event_type,
@@ -48,12 +49,14 @@ from attrib_ds.service.events.reading import event_insights, get_event, get_raw_
 from attrib_ds.service.events.retention import Expirations, anonymise_expired
 from attrib_ds.service.events.states import States
 from attrib_ds.service.identity.merging import merge_users, split_user
-from attrib_ds.service.interactions.nodes import get_node, list_nodes, node_table
 from attrib_ds.service.interactions.offline import create_offline_interaction
 from attrib_ds.service.interactions.search import (
     get_interaction,
+    get_node,
     interaction_insights,
     list_hits,
+    list_nodes,
+    node_table,
     search_interactions,
 )
 from attrib_ds.service.loading import load_records
@@ -65,16 +68,13 @@ from attrib_ds.service.store.holdouts import create_holdout, delete_holdout, lis
 from attrib_ds.service.store.readers_writer_lock import ReadersWriterLock
 from attrib_ds.service.store.settings import SettingsCache, get_settings, update_settings
 from attrib_ds.service.store.store import MEMORY, Store
-from attrib_ds.service.upkeep.backup import back_up_project
+from attrib_ds.service.upkeep.backup import back_up_project, exchange, prepared
 from attrib_ds.service.upkeep.consistency_check import check_project
-from attrib_ds.service.upkeep.restoring import exchange, prepared
 from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
-from attrib_ds.service.users.data_export import export_user_data
 from attrib_ds.service.users.erasure import delete_user
-from attrib_ds.service.users.events_of_user import list_user_events, list_user_metrics
+from attrib_ds.service.users.events_of_user import export_user_data, list_user_events, list_user_metrics
 from attrib_ds.service.users.exports import export_users
-from attrib_ds.service.users.get_user import get_user
-from attrib_ds.service.users.search import search_users
+from attrib_ds.service.users.search import get_user, search_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,9 +84,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from attrib_ds.contract import Operation
-    from attrib_ds.contract.administration import RestoreProject
+    from attrib_ds.contract.administration import LoadRecords, RestoreProject
     from attrib_ds.contract.events import CreateEvent
-    from attrib_ds.contract.loading import LoadRecords
     from attrib_ds.service.events.ingestion import Started
     from attrib_ds.service.store.audit import Line
     from attrib_ds.service.store.cancellation import Cancellation

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 from attrib_ds.simulation.daily_simulation import Population, node_names, run_days
 from attrib_ds.simulation.scenarios import Scenario, check_number, check_whole, scenario_named
 

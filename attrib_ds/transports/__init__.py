@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from attrib_ds.attribution.paths.tables import Tables
+    from attrib_ds.attribution.paths.project_tables import Tables
     from attrib_ds.contract import Answer, Operation, Request
 
 

@@ -9,16 +9,15 @@ import ibis
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotSupported
-from attrib_ds.queries.event_sums import sum_events
-from attrib_ds.queries.expressions import fetch
-from attrib_ds.queries.interaction_counts import count_interactions
+from attrib_ds.queries.insights import count_interactions, sum_events
+from attrib_ds.queries.intervals import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import ibis.expr.types as ir
 
-    from attrib_ds.attribution.paths.tables import Tables
+    from attrib_ds.attribution.paths.project_tables import Tables
     from attrib_ds.contract import Operation, Request
 
 

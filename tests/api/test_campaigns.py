@@ -8,7 +8,7 @@ from support.dtype_names import dtype_names
 
 import attrib_ds as at
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 WEEK = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
 

@@ -21,7 +21,7 @@ from attrib_ds import (
     validate_events,
 )
 from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email"},

@@ -3,7 +3,7 @@
 import pytest
 
 import attrib_ds as at
-from attrib_ds.contract.opportunities import OPPORTUNITY
+from attrib_ds.contract.hits import OPPORTUNITY
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from attrib_ds import (
     user,
 )
 from attrib_ds.errors import InvalidRequest, NotFound
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 ANNA, BEN, CARL = (f"{number:024x}" for number in (10, 11, 12))
 KEYS = {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from attrib_ds import errors
 from attrib_ds.attribution.calendar import INTERVALS, first_days, labels, local_days, starts_of, zone_of
-from attrib_ds.attribution.paths.tree import lazy
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.attribution.paths.project_tables import lazy
+from attrib_ds.records.frames import TEXT
 
 ZONES = ["UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Africa/Cairo"]
 FIRST, LAST = datetime(2024, 1, 1), datetime(2026, 1, 1)

@@ -21,8 +21,7 @@ from attrib_ds.attribution.models.path_models import (
     Markov,
 )
 from attrib_ds.attribution.models.rules import PositionBased, TimeDecay
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.frames import TEXT, to_pandas
 
 TABLE = Path(__file__).with_name("invariants.txt")
 ROOT = Path(__file__).parents[1]

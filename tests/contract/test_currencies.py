@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attrib_ds.contract.currencies import CURRENCIES
+from attrib_ds.contract.identifiers import CURRENCIES
 
 
 @pytest.mark.parametrize(

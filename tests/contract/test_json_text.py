@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attrib_ds.contract.json_text import depth, encode
-from attrib_ds.contract.rule import Refused
+from attrib_ds.contract.json_values import Refused, depth, encode
 
 _JSON = st.recursive(
     st.none()

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import strategies as st
 
 from attrib_ds.filters import Comparison, Condition, Predicate
-from attrib_ds.filters.operators import applying_to
-from attrib_ds.filters.vocabulary import FieldType, vocabulary
+from attrib_ds.filters.vocabulary import FieldType, applying_to, vocabulary
 
 TEXTS = st.text(alphabet="aAbé%_\\'\". *", max_size=3)
 INSTANTS = st.sampled_from(

@@ -9,7 +9,7 @@ import pytest
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import interaction
-from attrib_ds.filters.automata import states
+from attrib_ds.filters.patterns import states
 from attrib_ds.filters.values import MOST_STATES
 
 CITY = interaction("geo.city")

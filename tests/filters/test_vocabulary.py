@@ -2,8 +2,7 @@ import pytest
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import event, interaction, node, user
-from attrib_ds.filters.operators import OPERATORS
-from attrib_ds.filters.vocabulary import FieldType, vocabulary
+from attrib_ds.filters.vocabulary import OPERATORS, FieldType, vocabulary
 
 # The allowed names of `projection` in Search interactions, copied from the specification (G-089).
 PROJECTION = """

@@ -29,8 +29,8 @@ from attrib_ds import (
     user,
 )
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.forms.form import write_call, write_program
 from attrib_ds.forms.form_fields import form_fields
-from attrib_ds.forms.generated_code import write_call, write_program
 from attrib_ds.forms.workbench import workbench
 
 

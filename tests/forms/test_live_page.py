@@ -19,8 +19,8 @@ import attrib_ds as at
 from attrib_ds.contract import Answer
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.forms import day_view
+from attrib_ds.forms.day_view import NodeLabel
 from attrib_ds.forms.live_page import Live
-from attrib_ds.forms.node_labels import NodeLabel
 from attrib_ds.project import Project
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from attrib_ds.errors import TooManyRequests
-from attrib_ds.forms.polling import Polling
+from attrib_ds.forms.live_page import Polling
 
 SECONDS = 5.0
 
@@ -131,7 +131,7 @@ def test_a_kernel_that_ends_during_a_read_leaves_no_error(recwarn):
 
 ENDING = """
 import asyncio, threading, time
-from attrib_ds.forms.polling import Polling
+from attrib_ds.forms.live_page import Polling
 
 started = threading.Event()
 

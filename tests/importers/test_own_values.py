@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import attribute, errors, read_journeys
-from attrib_ds.importers.own_paths import read_sequences
-from attrib_ds.importers.own_spend import read_spend
+from attrib_ds.importers.own_paths import read_sequences, read_spend
 
 CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 
 @pytest.fixture(autouse=True)

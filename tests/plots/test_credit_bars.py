@@ -14,7 +14,7 @@ from support.law_examples import examples
 from attrib_ds import plots
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 
 def labels(ax):

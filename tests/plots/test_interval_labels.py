@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots.interval_labels import complete, season_of
+from attrib_ds.plots.over_time import complete, season_of
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attrib_ds.plots.labels import distinct, shorten
+from attrib_ds.plots.style import distinct, shorten
 
 
 def test_short_names_are_kept_and_white_space_is_collapsed():

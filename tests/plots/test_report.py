@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute
-from attrib_ds.plots.report import write_report
-from attrib_ds.plots.report_summary import headline, summary
+from attrib_ds.plots.report import headline, summary, write_report
 
 #: Ads: 3 of 5 conversions, 60 EUR for 20 EUR; mail: 1, 10 USD; one in EUR is unattributed.
 CREDITS = pd.DataFrame(

@@ -5,7 +5,7 @@ import pytest
 
 from attrib_ds import plots
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 
 def insights_of(rows):

@@ -2,7 +2,7 @@
 
 import re
 
-from attrib_ds.queries.known_sites import COUNTRY, SITES
+from attrib_ds.queries.channel_rules import COUNTRY, SITES
 
 
 def test_hosts_are_listed_by_kind_and_name():

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 import attrib_ds as at
-from attrib_ds.queries.known_sites import COUNTRY, SITES
-from attrib_ds.queries.referring_sites import Site, known_site
+from attrib_ds.queries.channel_rules import COUNTRY, SITES, Site, known_site
 
 CHANNELS = {
     "search": "Organic Search",

@@ -10,8 +10,8 @@ from support import reference_exports
 from support.export_rows import ga4_rows, snowplow_rows
 from support.export_schemas import GA4, SNOWPLOW, arrow, leaves, without
 
-from attrib_ds.records.ga4_hits import GA4Hits, open_ga4_hits
-from attrib_ds.records.snowplow_hits import SnowplowHits, open_snowplow_hits
+from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
+from attrib_ds.records.snowplow_events import SnowplowHits, open_snowplow_hits
 
 #: Ends of the URLs of landing pages.
 ENDS = ("", "", "?size=42", "#top", "?utm_source=flyer&UTM_Medium=print#top", "?gclid=Own", "?msclkid=Own")

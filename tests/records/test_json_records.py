@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attrib_ds import instants
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import exact_number
 from attrib_ds.records.json_records import decode, from_json, to_json

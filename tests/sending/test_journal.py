@@ -31,7 +31,7 @@ from support.journal_runs import (
 import attrib_ds as at
 from attrib_ds import connect
 from attrib_ds.errors import InvalidRequest, ServiceFailure, Unavailable
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 from attrib_ds.sending.journal import Purpose, Recording, Row, open_journal
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running

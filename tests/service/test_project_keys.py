@@ -8,7 +8,7 @@ import pytest
 from support.service_records import send
 
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.contract.rule import Refused
+from attrib_ds.contract.json_values import Refused
 from attrib_ds.errors import NotFound, NotSupported
 from attrib_ds.keys.key_files import make_key_pair
 from attrib_ds.service import Service

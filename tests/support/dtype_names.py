@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 
 def dtype_names(frame: pd.DataFrame) -> dict[str, str]:

@@ -14,7 +14,7 @@ import pandas as pd
 import attrib_ds as at
 from attrib_ds import Project
 from attrib_ds.errors import NotFound
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
     from pathlib import Path

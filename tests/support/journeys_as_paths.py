@@ -6,7 +6,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from attrib_ds import Paths, attribute
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 NOON = pd.Timestamp("2025-03-10T12:00:00Z")
 HOUR = pd.Timedelta(hours=1)

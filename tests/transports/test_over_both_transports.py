@@ -17,7 +17,7 @@ from support.service_records import hex_id, table, uuid, visit
 
 import attrib_ds as at
 from attrib_ds import Project, errors, event, interaction, node, user
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.server_options import ServerOptions

@@ -10,21 +10,17 @@ import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.attribution.calendar import first_days, labels, local_days, partial, starts_of, zone_of
-from attrib_ds.attribution.credits.model_labels import check_custom_weights, models_by_label
 from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
-from attrib_ds.attribution.credits.touch_shares import touch_shares
-from attrib_ds.attribution.engines.sums import total
+from attrib_ds.attribution.credits.touches import check_custom_weights, models_by_label, touch_shares
+from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.models.path_models import PathModel
-from attrib_ds.attribution.paths.frame_dates import ALLOWED, local_days_of
-from attrib_ds.attribution.paths.money import OCCURRED, ORIGINAL
-from attrib_ds.attribution.paths.path_inputs import STATE
+from attrib_ds.attribution.paths.inputs import STATE
+from attrib_ds.attribution.paths.money import ALLOWED, OCCURRED, ORIGINAL, local_days_of
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.attribution.rules.weights import weighted
+from attrib_ds.attribution.rules import weighted
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.records.frames import TEXT, read_frame, to_pandas
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,10 +28,10 @@ if TYPE_CHECKING:
 
     import ibis.expr.types as ir
 
-    from attrib_ds.attribution.credits.model_labels import Models
+    from attrib_ds.attribution.credits.touches import Models
     from attrib_ds.attribution.models.model import Model
     from attrib_ds.attribution.paths.paths import Paths
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
 
 _DATES = ("event", "state", "touch")
 _CELL = ["node_id", "currency", "day"]

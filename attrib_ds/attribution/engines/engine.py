@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Callable, Iterable
+from functools import reduce
+from itertools import pairwise
+from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ibis
 import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
 from attrib_ds.errors import InvalidRequest, NotSupported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: Ibis names of the engines on which the tests compare results with those of DuckDB.
 CHECKED: Final = ("clickhouse", "duckdb", "postgres", "pyspark")
@@ -173,3 +174,144 @@ def rebound(table: ir.Table, backend: Any) -> ir.Table:
         return type(node)(**changed) if changed else node
 
     return table.op().replace(replaced).to_expr()
+
+
+#: Prime modulus of the numbers.
+PRIME: Final = 2**31 - 1
+
+#: Number of hexadecimal digits of the hash to use, and their base.
+_DIGITS: Final = 8
+_BASE: Final = 16
+
+
+def _builtin(name: str, taken: str, returned: str) -> Callable[[Any], Any]:
+    """Declare a built-in function of an engine by its name and types."""
+
+    def function(value: Any) -> Any: ...
+
+    declared: Callable[[Any], Any] = ibis.udf.scalar.builtin(
+        function, name=name, signature=((taken,), returned)
+    )
+    return declared
+
+
+#: MD5 as hexadecimal text in lower case on engines whose function returns bytes.
+_DIGESTS: Final[dict[str, Callable[[Any], Any]]] = {
+    "bigquery": lambda text: _builtin("to_hex", "binary", "string")(
+        _builtin("md5", "string", "binary")(text)
+    ),
+    "clickhouse": lambda text: _builtin("hex", "binary", "string")(
+        _builtin("MD5", "string", "binary")(text)
+    ).lower(),
+    "trino": lambda text: _builtin("to_hex", "binary", "string")(
+        _builtin("md5", "binary", "binary")(_builtin("to_utf8", "string", "binary")(text))
+    ).lower(),
+}
+
+
+def group_of(text: ir.StringValue, groups: int) -> Any:
+    """Assign each text to one of several groups of about equal size.
+
+    Parameters
+    ----------
+    text : ibis string
+        Identifiers, such as those of users.
+    groups : int
+        Number of groups.
+
+    Returns
+    -------
+    ibis integer
+        0 to ``groups - 1``; 0 where the text is missing.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> users = ibis.memtable(pa.table({"user_id": ["ann", "bob", "cleo"]}))
+    >>> users.order_by("user_id").select(group=group_of(users.user_id, 20)).to_pyarrow()["group"].to_pylist()
+    [9, 12, 19]
+    """
+    digest = _digest(text)
+    # Comparing digits as text is far faster than parsing a number.
+    bounds = (f"{_BASE**_DIGITS * group // groups:0{_DIGITS}x}" for group in range(1, groups))
+    return _passed(digest, bounds)
+
+
+def number_of(text: ir.StringValue) -> Any:
+    """Return a pseudo-random number from 0 to ``PRIME - 1`` for each text.
+
+    Parameters
+    ----------
+    text : ibis string
+        Identifiers, such as those of users.
+
+    Returns
+    -------
+    ibis integer
+        int64; null where the text is null.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> users = ibis.memtable(pa.table({"user_id": ["ann", "bob"]}))
+    >>> users.order_by("user_id").select(number=number_of(users.user_id)).to_pyarrow()["number"].to_pylist()
+    [2114813834, 530403773]
+    """
+    digest = _digest(text)
+    number: Any = 0
+    for place in range(_DIGITS):
+        code = digest.substr(place, 1).ascii_str().cast("int64")
+        number = number * _BASE + ibis.ifelse(code > ord("9"), code - (ord("a") - 10), code - ord("0"))
+    return number % PRIME
+
+
+def _digest(text: ir.StringValue) -> Any:
+    plain = _builtin("md5", "string", "string")
+    return _DIGESTS.get(dialect_of(text), plain)(text)
+
+
+def _passed(values: Any, bounds: Iterable[Any]) -> Any:
+    """Return how many bounds each value reaches."""
+    return reduce(add, (ibis.ifelse(values >= bound, 1, 0) for bound in bounds), ibis.literal(0))
+
+
+#: Fractional bits of the grids that amounts are split on. Multiples of the first, 2**18, add up without
+#: rounding while their sum is below 2**71, the remainders on the others for up to 2**24 amounts. The first is
+#: for squares of values, of which variances are made: those of a thousand orders of 1e6 have the sum 2**50.
+_GRIDS: Final = (-18, 12, 42)
+
+
+def total(amounts: Any, *, over: Any = None) -> Any:
+    """Return the sum of a column of doubles, bitwise reproducible in any order of addition.
+
+    Engines add in parallel, in an order that differs from run to run, and rounding depends on the order. So
+    every amount is split into multiples of three powers of two, whose sums are exact, and a remainder below
+    the last digit. For larger or more amounts the sum is as accurate as an ordinary one.
+
+    Parameters
+    ----------
+    amounts : ibis number
+        A column of doubles.
+    over : ibis window, optional
+        Window to sum over; by default the sum is an aggregate.
+
+    References
+    ----------
+    Demmel and Nguyen (2013), Fast reproducible floating-point summation, 21st IEEE Symposium on Computer
+    Arithmetic, 163-172.
+    """
+    # Each grid rounds the amount itself, not the remainder: the text of a query grows with every nesting.
+    rounded = [_on_grid(amounts, bits) for bits in _GRIDS]
+    parts = [rounded[0], *(finer - coarser for coarser, finer in pairwise(rounded)), amounts - rounded[-1]]
+    first, second, third, fourth = (_sum(part, over) for part in parts)
+    return first + (second + (third + fourth))
+
+
+def _on_grid(amounts: Any, bits: int) -> Any:
+    """Round to multiples of ``2**-bits``: a double of this size has no lower digits."""
+    large = double(1.5 * 2.0 ** (52 - bits))
+    return (amounts + large) - large
+
+
+def _sum(amounts: Any, over: Any) -> Any:
+    return amounts.sum() if over is None else amounts.sum().over(over)

@@ -24,15 +24,14 @@ from attrib_ds.attribution.experiments.posterior import (
 )
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.input_frames import read_frame
+from attrib_ds.records.frames import TEXT, read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from attrib_ds.records.input_frames import Frame
+    from attrib_ds.records.frames import Frame
 
 #: Label of the rows that average over models.
 AVERAGED: Final = "averaged"

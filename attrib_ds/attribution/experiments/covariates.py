@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.frames import TEXT, to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

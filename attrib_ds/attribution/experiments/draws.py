@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.attribution.engines.engine import engine
-from attrib_ds.attribution.paths.input_tables import Input
+from attrib_ds.attribution.paths.inputs import Input
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 

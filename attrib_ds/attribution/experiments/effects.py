@@ -41,20 +41,20 @@ from attrib_ds.attribution.experiments.sensitivity import (
 )
 from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.intervals.tally import GROUPS
+from attrib_ds.attribution.intervals import GROUPS
 from attrib_ds.attribution.models.model import Model, check_share
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.paths import require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest, TruncatedUsers
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attrib_ds.attribution.paths.paths import Paths
-    from attrib_ds.records.input_frames import FrameOrPath
+    from attrib_ds.records.frames import FrameOrPath
 
 _KEYS = ["node_id", "currency"]
 _COLUMNS = (

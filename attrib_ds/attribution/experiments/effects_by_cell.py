@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.credits.credited_touches import credited_touches
-from attrib_ds.attribution.engines.sums import total
+from attrib_ds.attribution.credits.touches import credited_touches
+from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.experiments.sensitivity import sensitivity_rows
-from attrib_ds.attribution.intervals.uncertainty import Uncertainty
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.attribution.intervals import Uncertainty
+from attrib_ds.records.frames import TEXT, to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,9 @@ from attrib_ds.attribution.experiments.covariates import covariates_of
 from attrib_ds.attribution.experiments.draws import complete_draws
 from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
 from attrib_ds.attribution.models.model import check_level
-from attrib_ds.attribution.paths.codes import number_currencies
+from attrib_ds.attribution.paths.sequences import number_currencies
 from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.frames import TEXT, to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attrib_ds.attribution.paths.paths import Paths
-    from attrib_ds.records.input_frames import FrameOrPath
+    from attrib_ds.records.frames import FrameOrPath
 
     Numbers = NDArray[np.float64]
 

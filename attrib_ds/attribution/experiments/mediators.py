@@ -10,10 +10,9 @@ import pandas as pd
 
 from attrib_ds.attribution.experiments.negative_controls import jackknife_error
 from attrib_ds.attribution.incremental.mediation import lost_in_total
-from attrib_ds.attribution.intervals.bounds import Bounds
-from attrib_ds.attribution.intervals.tally import GROUPS
+from attrib_ds.attribution.intervals import GROUPS, Bounds
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import f as fisher
 from scipy.stats import t as student
 
-from attrib_ds.attribution.intervals.tally import GROUPS
+from attrib_ds.attribution.intervals import GROUPS
 from attrib_ds.errors import ConfoundingWarning, warn
 
 if TYPE_CHECKING:

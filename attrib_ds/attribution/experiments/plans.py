@@ -12,8 +12,7 @@ import pandas as pd
 
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.frames import TEXT, to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import pandas as pd
 
 from attrib_ds.attribution.experiments.observed_share import scale_levels
 from attrib_ds.attribution.incremental.omitted_variables import columns_of_covariates, omitted_variables
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

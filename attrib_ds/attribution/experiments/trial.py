@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.engines.engine import engine
-from attrib_ds.attribution.paths.input_tables import Input
+from attrib_ds.attribution.paths.inputs import Input
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.dtypes import TEXT
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.frames import TEXT, to_pandas
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

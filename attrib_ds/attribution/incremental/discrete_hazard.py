@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.incremental.design import Design
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.logistic import fit_logistic, probabilities, without_each
 from attrib_ds.attribution.incremental.periods import Periods, sample_periods
 from attrib_ds.attribution.incremental.preceding_touchpoints import PrecedingTouchpoints
-from attrib_ds.attribution.intervals.tally import GROUPS, Tally
+from attrib_ds.attribution.intervals import GROUPS, Tally
 from attrib_ds.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from attrib_ds.attribution.incremental.observations import (
     everybody,
     touchpoints_of,
 )
-from attrib_ds.attribution.paths.codes import number_currencies
+from attrib_ds.attribution.paths.sequences import number_currencies
 from attrib_ds.errors import InvalidRequest, TruncatedUsers, warn
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

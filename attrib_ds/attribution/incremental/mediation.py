@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.incremental.design import Design
 from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, HazardSample, lost_without
 from attrib_ds.attribution.incremental.logistic import probabilities
 from attrib_ds.attribution.incremental.periods import sample_periods
-from attrib_ds.attribution.intervals.tally import GROUPS
+from attrib_ds.attribution.intervals import GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.models.model import (
     Model,
     check_amount,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attrib_ds.attribution.durations import as_days
+from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.models.model import Model, check_share, check_strings
 from attrib_ds.errors import InvalidRequest
 

@@ -1,28 +1,44 @@
-"""Shapley values of the game whose worth is the conversion rate of the users of a set of nodes."""
+"""Models of conversion rates: Shapley values of sets of nodes, and Fractribution of paths."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import ibis
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from attrib_ds.attribution.intervals.tally import Tally, shares
-from attrib_ds.attribution.path_models.node_sets import NodeSets
+from attrib_ds.attribution.intervals import Tally, Uncertainty, Units, shares
+from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, SequenceModel
+from attrib_ds.attribution.paths.sequences import (
+    COUNTS,
+    NOTHING,
+    SETS,
+    WORD,
+    Sequences,
+    Steps,
+    number_currencies,
+    number_rows,
+    prepared,
+    sum_rows,
+    summed,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import ibis.expr.types as ir
 
-    from numpy.typing import NDArray
 
-    from attrib_ds.attribution.models.path_models import ConversionRateShapley
-    from attrib_ds.attribution.paths.sequences import Sequences
+#: Sets, their nodes, and the Shapley values of the nodes as a function of the rates of sets.
+Games = Iterator[
+    tuple[NDArray[np.int64], NDArray[np.int64], Callable[[NDArray[np.float64]], NDArray[np.float64]]]
+]
 
-    #: Sets, their nodes, and the Shapley values of the nodes as a function of the rates of sets.
-    Games = Iterator[
-        tuple[NDArray[np.int64], NDArray[np.int64], Callable[[NDArray[np.float64]], NDArray[np.float64]]]
-    ]
 
 #: Maximum number of rates to look up at a time, which bounds the memory.
 _BLOCK = 1 << 20
@@ -59,7 +75,7 @@ def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) 
 def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> pa.Table:
     """Divide every conversion among its nodes, and the share of a node equally among its touchpoints.
 
-    In addition to the columns of :func:`~attrib_ds.attribution.credits.touch_shares.touch_shares` there are
+    In addition to the columns of :func:`~attrib_ds.attribution.credits.touches.touch_shares` there are
     ``position``, ``times`` (touchpoints of the node in the path), ``gain`` (Shapley value of the node) and
     ``rate`` (conversion rate of the set of nodes).
     """
@@ -130,3 +146,325 @@ def _sampled(
         return np.asarray(np.take_along_axis(added, turn, axis=2).mean(axis=1))
 
     return mean
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Counts by group of paths, currency and group of users.
+
+    Attributes
+    ----------
+    has_touch : bool array, shape (n_groups,)
+        False for the group of paths without a touchpoint, which conversion rates leave out.
+    row, currency, fold : int array
+        Group of paths, currency and group of users of each row of ``counts``.
+    counts : float array, shape (n_rows, 4)
+        The columns of ``COUNTS``.
+    currencies : list
+        Currencies of the conversions.
+    """
+
+    has_touch: NDArray[np.bool_]
+    row: NDArray[np.int64]
+    currency: NDArray[np.int64]
+    fold: NDArray[np.int64]
+    counts: NDArray[np.float64]
+    currencies: list[str | None]
+
+    @classmethod
+    def of(cls, table: pa.Table, row: NDArray[np.int64], has_touch: NDArray[np.bool_]) -> Outcomes:
+        """Read the counts of a table whose rows belong to the groups ``row``."""
+        counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
+        currency, currencies = number_currencies(table["currency"], counts[:, 0] > 0)
+        fold = table["fold"].to_numpy().astype(np.int64)
+        return cls(has_touch, row, currency, fold, counts, currencies)
+
+    def samples(self, sequences: Sequences) -> Iterator[Outcomes]:
+        """Yield the outcomes of all users, then those without each group of users or of each replicate."""
+        if sequences.bootstrap is not None:
+            yield from self._replicates(sequences.bootstrap, has_users=sequences.paths.has_users)
+            return
+        yield self
+        for fold in range(sequences.folds if sequences.folds > 1 else 0):
+            yield self.where(self.fold != fold)
+
+    def where(self, kept: NDArray[np.bool_]) -> Outcomes:
+        """Return some of the rows."""
+        rows = ("row", "currency", "fold", "counts")
+        return replace(self, **{name: getattr(self, name)[kept] for name in rows})
+
+    def summed(self) -> NDArray[np.float64]:
+        """Return conversions and their value by group and currency; shape (2, n_groups, n_currencies)."""
+        kept = self.counts[:, 0] > 0
+        conversions, _, gains, losses = self.counts[kept].T
+        summed = np.zeros((2, len(self.has_touch), len(self.currencies)))
+        for outcome, amounts in zip(summed, (conversions, gains - losses), strict=True):
+            np.add.at(outcome, (self.row[kept], self.currency[kept]), amounts)
+        return summed
+
+    def rates(self, shrinkage: float) -> NDArray[np.float64]:
+        """Return the conversion rate of each group, and last that of an unobserved group.
+
+        Parameters
+        ----------
+        shrinkage : float
+            Pseudo-users with the overall rate to add to every group.
+        """
+        groups = len(self.has_touch)
+        converted = np.where(self.has_touch, np.bincount(self.row, self.counts[:, 0], groups), 0.0)
+        both = self.counts[:, :2].sum(axis=1)
+        users = np.where(self.has_touch, np.bincount(self.row, both, groups), 0.0)
+        overall = converted.sum() / (users.sum() or 1.0) if shrinkage else 0.0
+        return np.append(shares(converted + shrinkage * overall, users + shrinkage), overall)
+
+    def _replicates(self, bootstrap: Uncertainty, *, has_users: bool) -> Iterator[Outcomes]:
+        cells, index = number_rows(np.column_stack([self.row, self.currency]))
+        counts = sum_rows(self.counts, index, len(cells))
+        row, currency = cells.T
+        whole = replace(self, row=row, currency=currency, fold=np.zeros_like(row), counts=counts)
+        yield whole
+        units = Units.of(self.fold)
+        if not has_users:
+            units = units.sized(self.counts[:, :2].sum(axis=1))
+        for block in units.blocks(counts.size, bootstrap.replicates):
+            sums = units.sums(index, self.counts, cells=len(cells), replicates=block, seed=bootstrap.seed)
+            for replicate in sums.transpose(0, 2, 1):
+                yield replace(whole, counts=replicate)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSets:
+    """Conversions and null paths by set of nodes; paths without a touchpoint have the empty set.
+
+    Attributes
+    ----------
+    keys : uint array
+        Keys of the sets in ascending order: the sum of the labels of the nodes.
+    marks : int array, shape (n_sets, words)
+        Bits of the nodes of each set.
+    labels : uint array
+        Labels of the nodes.
+    outcomes : Outcomes
+        Outcomes by set.
+    """
+
+    keys: NDArray[np.uint64]
+    marks: NDArray[np.int64]
+    labels: NDArray[np.uint64]
+    outcomes: Outcomes
+
+    @classmethod
+    def of(cls, sequences: Sequences) -> NodeSets:
+        """Count the sets in the engine of the paths."""
+        table = sequences.memory.get(SETS)
+        if table is None:
+            table = sequences.collect(_counted)
+        words = [table[name].fill_null(0).to_numpy().astype(np.int64) for name in sequences.words]
+        marks, row = number_rows(np.column_stack(words))
+        labels = _labels(len(sequences.node_ids))
+        keys = np.zeros(len(marks), dtype=np.uint64)
+        for code, label in enumerate(labels):
+            keys += _contains(marks, code).astype(np.uint64) * label
+        order = np.argsort(keys)
+        outcomes = Outcomes.of(table, np.argsort(order)[row], keys[order] != 0)
+        return cls(keys[order], marks[order], labels, outcomes)
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the number of nodes of each set."""
+        sizes = np.zeros(len(self.marks), dtype=np.int64)
+        for code in range(len(self.labels)):
+            sizes += _contains(self.marks, code)
+        return sizes
+
+    def members(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the codes of the nodes of sets of equal size, ascending; shape (n_chosen, size)."""
+        marks = self.marks[chosen]
+        is_member = np.column_stack([_contains(marks, code) for code in range(len(self.labels))])
+        return np.nonzero(is_member)[1].reshape(len(chosen), -1)
+
+    def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the index of the set with each key.
+
+        That of an unobserved set is one past the last, that of the empty set two past it.
+        """
+        place = np.searchsorted(self.keys, keys)
+        is_observed = self.keys[np.minimum(place, len(self.keys) - 1)] == keys
+        return np.where(keys == 0, len(self.keys) + 1, np.where(is_observed, place, len(self.keys)))
+
+
+def _counted(steps: Steps) -> ir.Table:
+    rows = steps.table
+    constant = ["fold", *steps.counts, *({"currency"} & set(rows.columns))]
+    by_path = rows.group_by("path_id").agg(
+        **{name: rows[name].bit_or() for name in steps.words}, **{name: rows[name].max() for name in constant}
+    )
+    keys = [name for name in by_path.columns if name not in ("path_id", *steps.counts)]
+    return by_path.group_by(keys).agg(**summed(by_path, steps.counts))
+
+
+def _labels(nodes: int) -> NDArray[np.uint64]:
+    """Return a number per node such that different sets have different sums.
+
+    These are powers of 2 while they fit, else 64 random bits: any two of a billion sums coincide with
+    probability 1/40.
+    """
+    if nodes <= WORD:
+        return np.left_shift(np.uint64(1), np.arange(nodes, dtype=np.uint64))
+    return np.random.default_rng(nodes).integers(1, np.iinfo(np.uint64).max, nodes, dtype=np.uint64)
+
+
+def _contains(marks: NDArray[np.int64], code: int) -> NDArray[np.bool_]:
+    return np.asarray((marks[:, code // WORD] >> (code % WORD)) & 1 == 1)
+
+
+def credit_fractribution(model: Fractribution, sequences: Sequences) -> Tally:
+    """Divide the conversions of each distinct path in proportion to the losses without each touchpoint."""
+    classes = PathClasses.of(sequences, model)
+    outcomes = classes.outcomes
+    has_converted = outcomes.summed()[0] > 0
+    chosen = np.flatnonzero(has_converted.any(axis=1) & outcomes.has_touch)
+    path, node, reduced = _steps(classes, chosen, nodes=len(sequences.node_ids))
+    credited, nothing = [], []
+    for sample in outcomes.samples(sequences):
+        outcome = sample.summed()
+        part = _parts(sample.rates(model.shrinkage), path, reduced)
+        credit = np.zeros((2, len(sequences.node_ids), len(outcomes.currencies)))
+        for of_one, amounts in zip(credit, outcome, strict=True):
+            np.add.at(of_one, node, part[:, None] * amounts[path])
+        credited.append(credit)
+        nothing.append(outcome[:, ~outcomes.has_touch].sum(axis=1))
+    is_shown = np.zeros(credited[0].shape[1:], dtype=bool)
+    np.logical_or.at(is_shown, node, has_converted[path])
+    return Tally.of(
+        outcomes.currencies,
+        credited,
+        nothing,
+        is_shown=is_shown,
+        is_bootstrap=sequences.bootstrap is not None,
+        is_gain=np.bincount(outcomes.currency, outcomes.counts[:, 3] > 0, len(outcomes.currencies)) == 0,
+    )
+
+
+def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
+    """Divide every conversion among the touchpoints that the transform keeps.
+
+    In addition to the columns of :func:`~attrib_ds.attribution.credits.touches.touch_shares` there are
+    ``position``, ``rate`` (conversion rate of the path) and ``rate_without`` (of the path without the
+    touchpoint).
+    """
+    classes = PathClasses.of(sequences, model)
+    outcomes = classes.outcomes
+    chosen = np.flatnonzero((outcomes.summed()[0] > 0).any(axis=1) & outcomes.has_touch)
+    path, _, reduced = _steps(classes, chosen, nodes=len(sequences.node_ids))
+    rates = outcomes.rates(model.shrinkage)
+    part = _parts(rates, path, reduced)
+    remaining = prepared(sequences.converting(), model, sequences.node_ids).table
+    touched = remaining.filter(remaining.position > 0)
+    columns = ["path_id", "node_id", "date", "touch_id", "position", "code"]
+    rows = touched.select(*columns).order_by("path_id", "position").to_pyarrow()
+    starts, row_paths = split_paths(rows["path_id"], rows["code"])
+    # The steps of a path are consecutive and in order.
+    first_step = dict(zip(path[::-1].tolist(), range(len(path) - 1, -1, -1), strict=True))
+    place = {encoded: first_step.get(index) for index, encoded in enumerate(classes.paths)}
+    lengths = np.diff([*starts.tolist(), rows.num_rows])
+    begins = np.array([place[encoded] for encoded in row_paths], dtype=np.int64)
+    step = np.repeat(begins - starts, lengths) + np.arange(rows.num_rows)
+    numbers_of = {"share": part[step], "rate": rates[path[step]], "rate_without": rates[reduced[step]]}
+    table = rows.drop_columns(["code"]).rename_columns({"path_id": "event_id"})
+    for name, numbers in numbers_of.items():
+        table = table.append_column(name, pa.array(numbers, pa.float64()))
+    return table
+
+
+def _steps(
+    classes: PathClasses, chosen: NDArray[np.int64], *, nodes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the path, the node and the path without the step, for every step of the chosen paths."""
+    place = {path: index for index, path in enumerate(classes.paths)}
+    unobserved = len(classes.paths)
+    path, node, reduced = [], [], []
+    for index in chosen.tolist():
+        encoded = classes.paths[index]
+        shorter = classes.without_each_step(encoded)
+        path += [index] * len(shorter)
+        node.append(classes.codes(encoded) % nodes)
+        reduced += [place.get(other, unobserved) for other in shorter]
+    return (
+        np.array(path, dtype=np.int64),
+        np.concatenate([np.zeros(0, dtype=np.int64), *node]),
+        np.array(reduced, dtype=np.int64),
+    )
+
+
+def _parts(
+    rates: NDArray[np.float64], path: NDArray[np.int64], reduced: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the share of each step in its path; the last step has all if no step has a positive loss."""
+    is_last = np.append(path[1:] != path[:-1], True)[: len(path)]
+    loss = np.maximum(rates[path] - rates[reduced], 0.0)
+    total = np.asarray(np.bincount(path, loss, len(rates)), dtype=np.float64)[path]
+    return np.where(total > 0, shares(loss, total), is_last.astype(np.float64))
+
+
+_CODE = np.dtype(np.int32)
+_NO_TOUCH = np.array([NOTHING], dtype=_CODE).tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class PathClasses:
+    """Conversions and null paths by distinct path, after the transform.
+
+    Attributes
+    ----------
+    paths : list of bytes
+        Node codes of each distinct path, four bytes each.
+    outcomes : Outcomes
+        Outcomes by path.
+    """
+
+    paths: list[bytes]
+    outcomes: Outcomes
+
+    @classmethod
+    def of(cls, sequences: Sequences, model: SequenceModel) -> PathClasses:
+        """Find the distinct paths, and count their outcomes."""
+
+        def ordered(steps: Steps) -> ir.Table:
+            kept = prepared(steps, model, sequences.node_ids)
+            rows = kept.table.mutate(step=ibis.row_number().over(kept.in_order()))
+            columns = ["path_id", "step", "fold", *steps.counts, *({"currency"} & set(rows.columns))]
+            return rows.select(*columns, code=rows.code.cast("int32"))
+
+        table = sequences.collect(ordered, order_by=("path_id", "step"))
+        starts = np.flatnonzero(table["step"].to_numpy() == 0)
+        row, paths = pd.factorize(pd.Series(_split(table["code"], starts), dtype=object))
+        has_touch = np.array([path != _NO_TOUCH for path in paths], dtype=bool)
+        return cls(list(paths), Outcomes.of(table.take(starts), row, has_touch))
+
+    def codes(self, path: bytes) -> NDArray[np.int32]:
+        """Return the codes of a path."""
+        return np.frombuffer(path, dtype=_CODE)
+
+    def without_each_step(self, path: bytes) -> list[bytes]:
+        """Return the path without its first step, without its second step and so on."""
+        width = _CODE.itemsize
+        return [path[:start] + path[start + width :] for start in range(0, len(path), width)]
+
+
+def split_paths(path_ids: pa.ChunkedArray, codes: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[bytes]]:
+    """Return the first row of each path, and its codes as in :attr:`PathClasses.paths`.
+
+    Parameters
+    ----------
+    path_ids, codes : pyarrow.ChunkedArray
+        Path and code of each step; the steps of a path are consecutive and in order.
+    """
+    numbers = path_ids.dictionary_encode().combine_chunks().indices.to_numpy()
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    return starts, _split(codes, starts)
+
+
+def _split(codes: pa.ChunkedArray, starts: NDArray[np.int64]) -> list[bytes]:
+    encoded, width = codes.to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
+    bounds = [*(starts * width).tolist(), len(encoded)]
+    return [encoded[first:last] for first, last in pairwise(bounds)]

@@ -1,28 +1,40 @@
-"""Markov models: transition matrix, removal effects and credits."""
+"""Markov models: transition counts, absorbing chains, removal effects and credits."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
+import ibis
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csc_array, eye_array
+from scipy.sparse.linalg import splu
 
-from attrib_ds.attribution.intervals.tally import Tally, shares
+from attrib_ds.attribution.engines.engine import has_all_features
+from attrib_ds.attribution.intervals import Tally, Uncertainty, Units, shares
 from attrib_ds.attribution.models.path_models import Markov
-from attrib_ds.attribution.path_models.chains import Chain, States
-from attrib_ds.attribution.path_models.transitions import Transitions
-from attrib_ds.attribution.paths.paths import require_paths
-from attrib_ds.attribution.paths.sequences import NOTHING, Sequences
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.attribution.paths.paths import Paths, require_paths
+from attrib_ds.attribution.paths.sequences import (
+    COUNTS,
+    NOTHING,
+    SETS,
+    Sequences,
+    Steps,
+    number_currencies,
+    number_rows,
+    prepared,
+    sum_rows,
+    summed,
+)
+from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from attrib_ds.attribution.paths.paths import Paths
+    import ibis.expr.types as ir
 
 
 def transition_matrix(paths: Paths, *, order: int = 1, nulls: bool = True) -> pd.DataFrame:
@@ -211,3 +223,351 @@ def _credited(chain: Chain) -> NDArray[np.float64]:
 def _counts_and_value(outcomes: NDArray[np.float64]) -> NDArray[np.float64]:
     conversions, gains, losses = outcomes
     return np.stack([conversions, gains - losses])
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Counts of steps by the steps before them; all arrays have the same length.
+
+    Attributes
+    ----------
+    before : int array, shape (n, order)
+        Codes of the preceding steps, the oldest first; ``NOTHING`` before the start of the path.
+    code : int array
+        Code of the step.
+    is_last : bool array
+        Whether the path ends with it.
+    currency : int array
+        Index in ``currencies`` of the currency of the conversions at the end of the path; 0 elsewhere.
+    fold : int array
+        Group of users.
+    counts : float array, shape (n, 4)
+        The columns of ``COUNTS``; gains and losses are NaN if values are missing.
+    currencies : list
+        Currencies of all conversions; None for conversions without one.
+    """
+
+    before: NDArray[np.int64]
+    code: NDArray[np.int64]
+    is_last: NDArray[np.bool_]
+    currency: NDArray[np.int64]
+    fold: NDArray[np.int64]
+    counts: NDArray[np.float64]
+    currencies: list[str | None]
+
+    @classmethod
+    def of(cls, sequences: Sequences, model: Markov) -> Transitions:
+        """Count the transitions of a model, or shorten cached ones of a higher order."""
+        key = ("transitions", replace(model, order=1, nulls=True))
+        longest: Transitions | None = sequences.memory.get((*key, True))
+        if longest is None and not model.nulls:
+            longest = sequences.memory.get((*key, False))
+        if longest is None or longest.before.shape[1] < model.order:
+            longest = _computed(sequences, model)
+            sequences.memory[(*key, model.nulls)] = longest
+        return longest._shortened(model.order)._with(nulls=model.nulls)
+
+    @property
+    def converts(self) -> NDArray[np.bool_]:
+        """Whether a row has conversions at the end of the path."""
+        return self.is_last & (self.counts[:, 0] > 0)
+
+    def where(self, kept: NDArray[np.bool_]) -> Transitions:
+        """Return some of the rows."""
+        rows = ("before", "code", "is_last", "currency", "fold", "counts")
+        return replace(self, **{name: getattr(self, name)[kept] for name in rows})
+
+    def summed(self) -> tuple[Transitions, NDArray[np.int64]]:
+        """Return the transitions summed over groups of users, and the index of each row among them."""
+        return replace(self, fold=np.zeros_like(self.fold)).distinct()
+
+    def distinct(self) -> tuple[Transitions, NDArray[np.int64]]:
+        """Return the sums of rows that differ in counts only, and the index of each row among them."""
+        keys = np.column_stack([self.before, self.code, self.is_last, self.currency, self.fold])
+        rows, index = number_rows(keys)
+        before, (code, is_last, currency, fold) = rows[:, :-4], rows[:, -4:].T
+        return replace(
+            self,
+            before=before,
+            code=code,
+            is_last=is_last.astype(bool),
+            currency=currency,
+            fold=fold,
+            counts=sum_rows(self.counts, index, len(rows)),
+        ), index
+
+    def replicates(
+        self, index: NDArray[np.int64], bootstrap: Uncertainty, *, has_users: bool
+    ) -> Iterator[NDArray[np.float64]]:
+        """Yield the counts of summed transitions in each replicate; ``index`` is that of each row."""
+        cells = int(index.max(initial=-1)) + 1
+        units = Units.of(self.fold)
+        if not has_users:
+            units = units.sized(np.where(self.is_last, self.counts[:, :2].sum(axis=1), 0.0))
+        for block in units.blocks(cells * len(COUNTS), bootstrap.replicates):
+            sums = units.sums(index, self.counts, cells=cells, replicates=block, seed=bootstrap.seed)
+            yield from sums.transpose(0, 2, 1)
+
+    def _shortened(self, order: int) -> Transitions:
+        # Rows with the same shorter history are not summed here because the chain sums them anyway.
+        return replace(self, before=self.before[:, self.before.shape[1] - order :])
+
+    def _with(self, *, nulls: bool) -> Transitions:
+        counts = self.counts if nulls else self.counts * [name != "nulls" for name in COUNTS]
+        return replace(self, counts=counts).where(counts[:, :2].sum(axis=1) > 0)
+
+
+def _computed(sequences: Sequences, model: Markov) -> Transitions:
+    # The chain learns from values, so it uses the original ones; later amounts only scale them.
+    learned = replace(sequences, paths=sequences.paths.with_scaled_values())
+    # One query counts both transitions and node sets, if both are of the same paths.
+    is_same = model == Markov(order=model.order) and learned.paths is sequences.paths
+    has_sets = sequences.counts_sets and is_same and has_all_features(sequences.paths.touches)
+
+    def counted(steps: Steps) -> ir.Table:
+        return _counted(prepared(steps, model, sequences.node_ids), model.order, has_sets=has_sets)
+
+    table = learned.collect(counted, nulls=model.nulls)
+    if has_sets:
+        sequences.memory[SETS] = table.filter(table["is_last"])
+
+    def integers(name: str) -> Any:
+        return table[name].fill_null(NOTHING).to_numpy().astype(np.int64)
+
+    is_last = table["is_last"].to_numpy().astype(bool)
+    counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
+    currency, currencies = number_currencies(table["currency"], is_last & (counts[:, 0] > 0))
+    transitions = Transitions(
+        before=np.column_stack([integers(f"before_{back}") for back in range(model.order, 0, -1)]),
+        code=integers("code"),
+        is_last=is_last,
+        currency=currency,
+        fold=integers("fold"),
+        counts=counts,
+        currencies=currencies,
+    )
+    return transitions.distinct()[0] if has_sets else transitions
+
+
+def _counted(steps: Steps, order: int, *, has_sets: bool = False) -> ir.Table:
+    code, window = steps.table.code, steps.in_order()
+    before = {f"before_{back}": code.lag(back).over(window) for back in range(1, order + 1)}
+    of_path = ibis.window(group_by=steps.table.path_id)
+    sets = {name: steps.table[name].bit_or().over(of_path) for name in steps.words if has_sets}
+    rows = steps.table.mutate(**before, **sets, is_last=code.lead(1).over(window).isnull())
+    # Attributes of the path as a whole are on its last step.
+    path_columns = {name: rows[name] for name in ("currency", *sets) if name in rows.columns}
+    at_end = [ibis.ifelse(rows.is_last, column, None).name(name) for name, column in path_columns.items()]
+    keys = [*before, "code", "is_last", "fold", *at_end]
+    return rows.group_by(keys).agg(**summed(rows, steps.counts))
+
+
+#: Positions of conversions, gains and losses among the counts of a path.
+_OUTCOMES = [0, 2, 3]
+#: Number of states from which walks are followed step by step: solving would fill a sparse matrix.
+_MANY = 512
+#: Probability of unfinished walks below which all walks count as ended; it is below rounding error.
+_LEFT = 1e-18
+#: Maximum number of steps to follow walks for; longer ones are solved.
+_MOST_STEPS = 5_000
+#: Maximum size of the arrays of walks.
+_TOGETHER = 1 << 21
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """The states of a chain, and the source and target state of each row of transitions.
+
+    A state is the last touchpoints, as many as the order of the chain.
+
+    Attributes
+    ----------
+    counted : Transitions
+        Transitions with positive counts.
+    source, target : int array
+        State before and after each transition.
+    size : int
+        Number of states.
+    start : int
+        State before the first touchpoint.
+    held : list of int array
+        States that contain each node.
+    """
+
+    counted: Transitions
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    size: int
+    start: int
+    held: list[NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, counted: Transitions, *, nodes: int) -> States:
+        """Encode the states; codes are modulo the number of nodes, as in the transform ``"frequency"``."""
+        before_all = np.full((1, counted.before.shape[1]), NOTHING)
+        after = np.column_stack([counted.before[:, 1:], counted.code])
+        states, index = number_rows(np.vstack([before_all, counted.before, after]))
+        source, target = np.split(index[1:], 2)
+        return cls(counted, source, target, len(states), int(index[0]), _holding(states, nodes))
+
+    def takes_part(self) -> NDArray[np.bool_]:
+        """Return for each node and currency whether the node is in the chain."""
+        is_held = np.array([len(states) > 0 for states in self.held], dtype=bool)
+        return np.repeat(is_held[:, None], len(self.counted.currencies), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A chain that starts, steps from state to state, and ends in one of several outcomes.
+
+    The outcomes are conversions, gains and losses in each currency; a walk that ends in a state has the mean
+    outcome of the paths that ended there.
+
+    Attributes
+    ----------
+    states : States
+        States of the chain.
+    moves : sparse array, shape (n_states, n_states)
+        Transition probabilities.
+    ends : float array, shape (n_states, 3, n_currencies)
+        Mean outcome, per path that reaches a state, of the paths that end there.
+    walks : float
+        Number of paths in the chain.
+    total, nothing : float array, shape (3, n_currencies)
+        Outcomes of these paths, and of paths without a touchpoint, which are not in the chain.
+    """
+
+    states: States
+    moves: csc_array
+    ends: NDArray[np.float64]
+    walks: float
+    total: NDArray[np.float64]
+    nothing: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, states: States, *, without: int | None = None) -> Chain:
+        """Estimate the chain from the relative frequencies of transitions.
+
+        Parameters
+        ----------
+        states : States
+            States with their transitions.
+        without : int, optional
+            Group of users to leave out; none by default.
+        """
+        # A bootstrap sample may contain no user with a touchpoint.
+        kept = (states.counted.fold != without) & (states.counted.counts[:, :2].sum(axis=1) > 0)
+        is_step = kept & (states.counted.code != NOTHING)
+        rows, source, target = states.counted.where(is_step), states.source[is_step], states.target[is_step]
+        size, weight = states.size, rows.counts[:, :2].sum(axis=1)
+        stopped = np.bincount(target[rows.is_last], weight[rows.is_last], size)
+        reached = np.bincount(source, weight, size) + stopped
+        outcomes = _summed(rows, target, size)
+        nothing = states.counted.where(kept & (states.counted.code == NOTHING))
+        moves = coo_array((weight / reached[source], (source, target)), shape=(size, size))
+        return cls(
+            states=states,
+            moves=moves.tocsc(),
+            ends=shares(np.nan_to_num(outcomes), reached.astype(np.float64)[:, None, None]),
+            walks=float(reached[states.start]),
+            total=outcomes.sum(axis=0),
+            nothing=_summed(nothing, np.zeros(len(nothing.code), dtype=np.int64), 1)[0],
+        )
+
+    def lost(self) -> NDArray[np.float64]:
+        """Return the outcomes lost when walks end at each node; shape (3, n_nodes, n_currencies).
+
+        With ``N`` the expected visits from state to state and ``b`` the expected outcome from each state, a
+        walk reaches a node of one state ``c`` with probability ``N[0, c] / N[c, c]`` and then loses ``b[c]``:
+        one inverse serves all nodes. If nodes have several states, the chain is solved again without those of
+        each node; in a large chain the walks without each node are followed to their end instead.
+        """
+        size, _, currencies = self.ends.shape
+        ends = self.ends.reshape(size, -1)
+        remaining = (eye_array(size, format="csc") - self.moves).tocsc()
+        start, held = self.states.start, self.states.held
+        if all(len(states) <= 1 for states in held):
+            lost = _lost_at_once(remaining, ends, start, held)
+        elif size >= _MANY and (steps := _steps_to_end(self.moves, start)) is not None:
+            lost = _lost_on_the_way(self.moves, ends, start, held, steps)
+        else:
+            whole = splu(remaining).solve(ends)[start]
+            kept = [np.setdiff1d(np.arange(size), states) for states in held]
+            lost = np.array([whole - _from_start(remaining, ends, start, rest) for rest in kept])
+        # Rounding may make a loss of 0 slightly negative.
+        return self.walks * np.maximum(lost, 0.0).reshape(len(held), 3, currencies).transpose(1, 0, 2)
+
+
+def _lost_at_once(
+    remaining: csc_array, ends: NDArray[np.float64], start: int, held: list[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    visits = np.linalg.inv(remaining.toarray())
+    outcome = visits @ ends
+    lost = np.zeros((len(held), ends.shape[1]))
+    for node, states in enumerate(held):
+        for state in states:
+            lost[node] = visits[start, state] / visits[state, state] * outcome[state]
+    return lost
+
+
+def _from_start(
+    remaining: csc_array, ends: NDArray[np.float64], start: int, kept: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the expected outcome from the start if walks that leave some of the states are lost."""
+    outcome = splu(remaining[kept][:, kept].tocsc()).solve(ends[kept])
+    return np.asarray(outcome[np.searchsorted(kept, start)])
+
+
+def _steps_to_end(moves: csc_array, start: int) -> int | None:
+    """Return the number of steps after which nearly all walks have ended; None if it is too large."""
+    onward, walking = moves.T, np.zeros(moves.shape[0])
+    walking[start] = 1.0
+    for step in range(_MOST_STEPS):
+        if walking.sum() <= _LEFT:
+            return step
+        walking = onward @ walking
+    return None
+
+
+def _lost_on_the_way(
+    moves: csc_array, ends: NDArray[np.float64], start: int, held: list[NDArray[np.int64]], steps: int
+) -> NDArray[np.float64]:
+    """Follow the walks without each node for the number of steps that the whole chain takes.
+
+    Walks that also end at a node end no later, so that number suffices for every node.
+    """
+    without = [np.zeros(0, dtype=np.int64), *held]
+    together = max(1, _TOGETHER // len(ends))
+    outcomes = []
+    for first in range(0, len(without), together):
+        states = without[first : first + together]
+        removed = (
+            np.concatenate(states),
+            np.repeat(np.arange(len(states)), [len(removed_states) for removed_states in states]),
+        )
+        walking = np.zeros((len(ends), len(states)))
+        walking[start] = 1.0
+        visits = walking.copy()
+        for _ in range(steps):
+            walking = moves.T @ walking
+            walking[removed] = 0.0
+            visits += walking
+        outcomes.append(visits.T @ ends)
+    whole, *kept = np.concatenate(outcomes)
+    return np.asarray(whole - np.array(kept).reshape(-1, ends.shape[1]))
+
+
+def _summed(rows: Transitions, state: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    """Sum the outcomes of conversions by state and currency."""
+    summed = np.zeros((size, len(rows.currencies), len(_OUTCOMES)))
+    kept = rows.converts
+    np.add.at(summed, (state[kept], rows.currency[kept]), rows.counts[kept][:, _OUTCOMES])
+    return summed.transpose(0, 2, 1)
+
+
+def _holding(states: NDArray[np.int64], nodes: int) -> list[NDArray[np.int64]]:
+    """Return the states that contain each node."""
+    state, place = np.nonzero(states != NOTHING)
+    held = np.unique(np.column_stack([states[state, place] % max(nodes, 1), state]), axis=0)
+    bounds = np.searchsorted(held[:, 0], np.arange(nodes + 1))
+    return [held[first:last, 1] for first, last in pairwise(bounds)]

@@ -1,29 +1,25 @@
-"""Paths as sequences of integer codes, converting paths and null paths, for models that compare whole paths.
-
-Codes follow the order of node ids. Names are not joined into text here, so they may contain any character.
-"""
+"""Paths as sequences of integer codes, converting and null, for models that compare whole paths."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import ibis
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from attrib_ds.attribution.engines.engine import double
-from attrib_ds.attribution.engines.hashing import group_of, number_of
-from attrib_ds.attribution.engines.sums import total
+from attrib_ds.attribution.engines.engine import double, group_of, number_of, total
+from attrib_ds.attribution.intervals import Uncertainty
+from attrib_ds.attribution.models.path_models import SequenceModel
+from attrib_ds.attribution.paths.paths import Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import ibis.expr.types as ir
 
-    from attrib_ds.attribution.intervals.uncertainty import Uncertainty
-    from attrib_ds.attribution.models.path_models import SequenceModel
-    from attrib_ds.attribution.paths.paths import Paths
 
 #: Code of "no touchpoint".
 NOTHING = -1
@@ -287,3 +283,47 @@ def _is_other(steps: Steps, removed: tuple[str, ...], node_ids: list[str]) -> An
     # As in LastNonDirect, a node may be missing from the paths of a quiet week.
     codes = [node_ids.index(node_id) for node_id in removed if node_id in node_ids]
     return ~steps.table.code.isin(codes) if codes else steps.table.code.notnull()
+
+
+def number_currencies(
+    currency: pa.ChunkedArray, is_converted: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], list[str | None]]:
+    """Encode the currencies of conversions in sorted order, None last; other rows have the code 0."""
+    encoded = currency.filter(pa.array(is_converted)).combine_chunks().dictionary_encode("encode")
+    distinct = encoded.dictionary.to_pylist()
+    currencies = sorted(distinct, key=lambda code: (code is None, code))
+    ranks = np.array([currencies.index(code) for code in distinct], dtype=np.int64)
+    numbers = np.zeros(len(is_converted), dtype=np.int64)
+    numbers[is_converted] = ranks[encoded.indices.to_numpy()] if distinct else 0
+    return numbers, currencies
+
+
+def number_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct rows of a matrix, sorted, and the index of each row among them."""
+    index = np.zeros(len(rows), dtype=np.int64)
+    first = np.zeros(min(len(rows), 1), dtype=np.int64)
+    for column in rows.T:
+        # Column by column: a key of all columns at once could exceed 64 bits.
+        values, numbers, _ = _numbered(column)
+        _, index, first = _numbered(index * len(values) + numbers)
+    return rows[first], index
+
+
+def sum_rows(rows: NDArray[np.float64], index: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    """Sum the rows of a matrix that have the same index, from 0 to ``size - 1``."""
+    columns = [np.bincount(index, column, size) for column in rows.T]
+    return np.asarray(np.column_stack(columns), dtype=np.float64)
+
+
+def _numbered(
+    values: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct values, sorted, the index of each value among them, and their first positions."""
+    # Hashing is far faster than sorting where there are few distinct values.
+    numbers, distinct = pd.factorize(values)
+    first = np.empty(len(distinct), dtype=np.int64)
+    first[numbers[::-1]] = np.arange(len(values) - 1, -1, -1)
+    order = np.argsort(distinct)
+    rank = np.empty(len(distinct), dtype=np.int64)
+    rank[order] = np.arange(len(distinct))
+    return distinct[order], rank[numbers], first[order]

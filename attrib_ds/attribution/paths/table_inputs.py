@@ -13,8 +13,8 @@ from ibis.common.exceptions import TableNotFound
 
 from attrib_ds import schema
 from attrib_ds.attribution.engines.engine import double, rebound
-from attrib_ds.attribution.paths.input_tables import Input
-from attrib_ds.attribution.paths.tables import Tables
+from attrib_ds.attribution.paths.inputs import Input
+from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.frames import to_pandas
 

@@ -1,13 +1,16 @@
-"""Creates, updates and reads custom campaigns, each with its node."""
+"""Creates, updates and reads integrations and custom campaigns, each with its node."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.errors import Conflict, NotFound
-from attrib_ds.service.campaigns.integrations import find, insert_campaign_node, require
+from attrib_ds.contract.json_values import encode
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_access import (
     changes_of,
     insert_record,
@@ -22,12 +25,13 @@ if TYPE_CHECKING:
 
     from attrib_ds.contract.campaigns import (
         CreateCampaign,
+        CreateIntegration,
         GetCampaign,
         ListCampaigns,
+        ListIntegrations,
         UpdateCampaign,
     )
-    from attrib_ds.service.campaigns.integrations import Integration
-    from attrib_ds.service.store.store import Store
+
 
 #: FROM clause of the campaigns of an integration by ``vendorId``.
 OF_VENDOR: Final = (
@@ -192,3 +196,187 @@ def insert_campaign(
         implicit=implicit,
         now=now,
     )
+
+
+CUSTOM_ADS: Final = "custom-ads"
+#: Parameters of an integration that a loaded node made, until somebody creates it.
+LOADED: Final = {"loaded": True}
+
+
+@dataclass(frozen=True)
+class Integration:
+    """An integration, as needed for its campaigns, outlays and interactions.
+
+    Parameters
+    ----------
+    id, vendor_id, currency : str
+        Ids and currency of the integration.
+    node_id : str
+        Root of its nodes.
+    path : tuple of str
+        Ids of the ancestors of the root.
+    channel : str or None
+        Channel of the nodes below the root.
+    is_loaded : bool
+        Whether a loaded node made it, and nobody created it since.
+    """
+
+    id: str
+    vendor_id: str
+    currency: str
+    node_id: str
+    path: tuple[str, ...]
+    channel: str | None
+    is_loaded: bool
+
+
+def create_integration(store: Store, request: CreateIntegration) -> Answer:
+    """Create an integration and return its id.
+
+    An integration that a loaded node made keeps its id, its nodes and their channels; name and currency are
+    replaced. Otherwise a root is created.
+
+    Raises
+    ------
+    Conflict
+        If somebody created an integration with that ``vendorId``.
+    """
+    new_id = store.ids.new()
+    now = instants.now()
+    record = {
+        "projectId": request.projectId,
+        "vendorId": request.vendorId,
+        "type": CUSTOM_ADS,
+        "name": request.name,
+        "currency": request.currency or store.meta.currency,
+        "parameters": "{}",
+        "createdAt": now,
+        "updatedAt": now,
+    }
+
+    def job(connection: duckdb.DuckDBPyConnection) -> str:
+        existing = find(connection, request.vendorId)
+        if existing is not None:
+            if not existing.is_loaded:
+                raise Conflict(
+                    f"vendor_id: an integration {request.vendorId!r} exists already; choose another id",
+                    field="vendor_id",
+                )
+            changed = {name: record[name] for name in ("name", "currency", "parameters", "updatedAt")}
+            update_record(connection, "integrations", "_id", existing.id, changed)
+            connection.execute(
+                "UPDATE nodes SET channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",
+                [request.channel, existing.node_id, existing.node_id],
+            )
+            return existing.id
+        names = ("projectId", "vendorId", "name", "createdAt", "updatedAt")
+        node = {
+            "_id": new_id,
+            "integrationId": new_id,
+            "type": "integration",
+            "channel": request.channel,
+            "path": [],
+            "active": True,
+            "implicit": False,
+            **{name: record[name] for name in names},
+        }
+        insert_record(connection, "nodes", node)
+        insert_record(connection, "integrations", {"_id": new_id, **record, "nodeId": new_id})
+        return new_id
+
+    return Answer(value=store.write(job))
+
+
+def list_integrations(store: Store, request: ListIntegrations) -> Answer:  # noqa: ARG001  (signature of all handlers)
+    """Return all integrations, sorted by ``vendorId``."""
+    with store.read() as backend:
+        listed = "integrations WHERE deletedAt IS NULL ORDER BY vendorId"
+        return Answer.of(read_table(backend.con, listed, [], schema.INTEGRATION))
+
+
+def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration | None:
+    """Return the integration with a ``vendorId``, or None."""
+    record = read_record(
+        connection,
+        "SELECT integration._id, integration.currency, integration.parameters, nodes._id AS nodeId, "
+        "nodes.path, nodes.channel FROM integrations AS integration "
+        "JOIN nodes ON nodes._id = integration.nodeId "
+        "WHERE integration.vendorId = ? AND integration.deletedAt IS NULL",
+        vendor_id,
+    )
+    if record is None:
+        return None
+    return Integration(
+        id=record["_id"],
+        vendor_id=vendor_id,
+        currency=record["currency"],
+        node_id=record["nodeId"],
+        path=tuple(record["path"]),
+        channel=record["channel"],
+        is_loaded=record["parameters"] == encode(LOADED),
+    )
+
+
+def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: str) -> Integration:
+    """Return the integration with a ``vendorId``; raises an error that names the argument (G-162, R188)."""
+    integration = find(connection, vendor_id)
+    if integration is not None:
+        return integration
+    existing = connection.execute("SELECT vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
+    if existing:
+        raise InvalidRequest.choice(argument, vendor_id, [name for (name,) in existing])
+    raise InvalidRequest(
+        f"{argument}: there is no integration {vendor_id!r}: the project has none; "
+        "create one with create_integration",
+        field=argument,
+    )
+
+
+def insert_campaign_node(
+    connection: duckdb.DuckDBPyConnection,
+    integration: Integration,
+    *,
+    project_id: str,
+    id: str,
+    name: str,
+    slug: str | None = None,
+    external_id: str | None = None,
+    active: bool = True,
+    implicit: bool = False,
+    now: datetime,
+) -> None:
+    """Insert a node of type ``campaign`` below the root of an integration (G-218).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    integration : Integration
+        From :func:`find`.
+    project_id, id, name : str
+        Properties of the node.
+    slug, external_id : str, optional
+        Further ids of the node.
+    active, implicit : bool
+        Properties of the node; an implicit node was created from records that refer to it.
+    now : datetime
+        Aware.
+    """
+    node = {
+        "_id": id,
+        "projectId": project_id,
+        "integrationId": integration.id,
+        "vendorId": integration.vendor_id,
+        "parentId": integration.node_id,
+        "type": "campaign",
+        "name": name,
+        "externalId": external_id,
+        "channel": integration.channel,
+        "campaignSlug": slug,
+        "path": [*integration.path, integration.node_id],
+        "active": active,
+        "createdAt": now,
+        "updatedAt": now,
+        "implicit": implicit,
+    }
+    insert_record(connection, "nodes", node)

@@ -1,19 +1,19 @@
-"""Makes integrations and custom campaigns of the nodes of a loaded tree (G-223)."""
+"""Makes integrations and custom campaigns of the nodes of a loaded tree, and gives sessions theirs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds.contract.identifiers import VendorId
-from attrib_ds.contract.json_text import encode
-from attrib_ds.service.campaigns.integrations import CUSTOM_ADS, LOADED
+from attrib_ds.contract.json_values import encode
+from attrib_ds.service.campaigns.campaigns import CUSTOM_ADS, LOADED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import duckdb
+
 
 #: Integration of each campaign node: the one whose root, or whose vendor, is the nearest ancestor.
 CAMPAIGN_NODES: Final = (
@@ -95,3 +95,36 @@ def _is_vendor_id(text: str) -> bool:
     except ValidationError:
         return False
     return True
+
+
+#: Integration of each node: its own, or that of the nearest ancestor with one.
+INTEGRATIONS: Final = (
+    "(SELECT node._id, coalesce(any_value(node.integrationId), "
+    "arg_max(ancestor.integrationId, node.depth) FILTER (ancestor.integrationId IS NOT NULL)) "
+    "AS integrationId "
+    "FROM (SELECT _id, integrationId, unnest(list_append(path, _id)) AS above, "
+    "generate_subscripts(list_append(path, _id), 1) AS depth FROM nodes) AS node "
+    "JOIN nodes AS ancestor ON ancestor._id = node.above GROUP BY node._id)"
+)
+
+
+def fill_integrations(connection: duckdb.DuckDBPyConnection) -> None:
+    """Set the missing integrations of stored sessions, which may be loaded before their nodes."""
+    connection.execute(
+        "UPDATE interactions SET integrationId = owner.integrationId "
+        f"FROM {INTEGRATIONS} AS owner WHERE owner._id = interactions.nodeId "
+        "AND owner.integrationId IS NOT NULL AND interactions.integrationId IS NULL "
+        "AND interactions.type = 'session'"
+    )
+
+
+def update_paths(connection: duckdb.DuckDBPyConnection) -> None:
+    """Recompute the paths of nodes from their parents, inside the transaction that changed nodes."""
+    connection.execute(
+        "WITH RECURSIVE tree AS ("
+        "SELECT _id, CAST([] AS VARCHAR[]) AS path FROM nodes WHERE parentId IS NULL UNION ALL "
+        "SELECT child._id, list_append(tree.path, tree._id) FROM nodes AS child "
+        "JOIN tree ON child.parentId = tree._id) "
+        "UPDATE nodes SET path = tree.path FROM tree "
+        "WHERE nodes._id = tree._id AND nodes.path IS DISTINCT FROM tree.path"
+    )

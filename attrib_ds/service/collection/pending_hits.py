@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrib_ds import instants
 from attrib_ds.instants import naive
-from attrib_ds.records.page_urls import url_parts
+from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.collection.collected_hits import RAW, collect
 from attrib_ds.service.identity.resolution import TRACKER

@@ -8,8 +8,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from attrib_ds.queries.channel_rules import CONDITIONS, UNASSIGNED, channel_rules
-from attrib_ds.queries.referring_sites import known_site, referrer_host
+from attrib_ds.queries.channel_rules import CONDITIONS, UNASSIGNED, channel_rules, known_site, referrer_host
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, known_word, without_placeholders
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 
 if TYPE_CHECKING:
     import duckdb

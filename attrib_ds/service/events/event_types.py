@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.event_types import ExpirationPolicy, GetEventType
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.events import ExpirationPolicy, GetEventType
+from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
-from attrib_ds.queries.expressions import fetch, ordering
+from attrib_ds.queries.intervals import fetch, ordering
 from attrib_ds.service.store.table_access import (
     changes_of,
     insert_record,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
 
-    from attrib_ds.contract.event_types import (
+    from attrib_ds.contract.events import (
         ArchiveEventType,
         CreateEventType,
         EventTypeField,

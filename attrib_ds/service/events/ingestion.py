@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import Answer
 from attrib_ds.contract.events import CreateEvent, Misfit
-from attrib_ds.contract.rule import shown
+from attrib_ds.contract.json_values import shown
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.events.acceptance import Acceptance

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from attrib_ds import instants, schema
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,8 +14,7 @@ import phonenumbers
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
-from attrib_ds.contract.currencies import CURRENCIES
-from attrib_ds.contract.emails import normal_email
+from attrib_ds.contract.identifiers import CURRENCIES, normal_email
 from attrib_ds.contract.values import Amount
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import exact_number, whole

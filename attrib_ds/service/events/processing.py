@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 
 from attrib_ds import instants
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
 from attrib_ds.instants import naive
 from attrib_ds.service.events.event_types import read_event_types

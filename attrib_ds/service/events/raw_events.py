@@ -10,7 +10,7 @@ from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any
 
 from attrib_ds import instants
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.instants import naive
 from attrib_ds.json_numbers import ExtremeNumber
 from attrib_ds.service.identity.tombstones import find_erased

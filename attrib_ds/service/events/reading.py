@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import NotFound
-from attrib_ds.queries.event_sums import sum_events
-from attrib_ds.queries.expressions import fetch, ordering, timestamp
-from attrib_ds.service.campaigns.rates import in_project_currency
+from attrib_ds.queries.insights import sum_events
+from attrib_ds.queries.intervals import fetch, ordering, timestamp
+from attrib_ds.service.campaigns.outlays import in_project_currency
 from attrib_ds.service.events.metrics import as_json
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.events.event_types import read_declarations
 from attrib_ds.service.store.table_access import arrow_view

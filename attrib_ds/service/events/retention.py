@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from attrib_ds.contract.identities import AnonymiseExpired
+    from attrib_ds.contract.users import AnonymiseExpired
     from attrib_ds.service.store.store import Store
 
 _LOG: Final = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.json_numbers import load_exact
 
 if TYPE_CHECKING:

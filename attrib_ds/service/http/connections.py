@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.service.http import error_responses
 from attrib_ds.service.http.error_responses import HttpError
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds.contract import from_wire
+from attrib_ds.contract.administration import CreateKey
 from attrib_ds.contract.events import CreateEvent, CreateEvents
-from attrib_ds.contract.keys import CreateKey
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.http import bodies, rate_limits, responses
 from attrib_ds.service.http.client_addresses import network_of_client

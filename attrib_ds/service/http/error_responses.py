@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from attrib_ds.contract.json_text import encode
-from attrib_ds.contract.rule import Refused
+from attrib_ds.contract.json_values import Refused, encode
 from attrib_ds.errors import AttribError
 from attrib_ds.service.http.negotiation import prefers
 

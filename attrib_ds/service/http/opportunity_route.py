@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.events import CreateEvent
-from attrib_ds.contract.holdouts import find_holdout
-from attrib_ds.contract.opportunities import OPPORTUNITY, read_opportunity
+from attrib_ds.contract.hits import OPPORTUNITY, read_opportunity
+from attrib_ds.contract.settings import find_holdout
 from attrib_ds.service.collection.traffic_filters import captures
 from attrib_ds.service.collection.user_agents import is_bot
 from attrib_ds.service.http.error_responses import HttpError
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
     from starlette.responses import Response
 
-    from attrib_ds.contract.holdouts import Holdout
-    from attrib_ds.contract.opportunities import CollectOpportunity
+    from attrib_ds.contract.hits import CollectOpportunity
+    from attrib_ds.contract.settings import Holdout
     from attrib_ds.service import Service
     from attrib_ds.service.http.page_requests import PageRequests
     from attrib_ds.service.http.service_request import ServiceRequest

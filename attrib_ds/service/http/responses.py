@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import AttribError
 from attrib_ds.service.http import error_responses, serialization
 from attrib_ds.service.http.negotiation import prefers

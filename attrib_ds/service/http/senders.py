@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from attrib_ds.contract.events import CreateEvent
-from attrib_ds.contract.opportunities import OPPORTUNITY
+from attrib_ds.contract.hits import OPPORTUNITY
 from attrib_ds.service.http.error_responses import HttpError
 
 if TYPE_CHECKING:

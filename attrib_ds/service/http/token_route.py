@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS, from_wire
-from attrib_ds.contract.accounts import JWT_BEARER
+from attrib_ds.contract.administration import JWT_BEARER
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.accounts import OAuthError, exchange
 from attrib_ds.service.http import bodies

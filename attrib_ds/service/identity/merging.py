@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from attrib_ds.contract.identities import MergeUsers, SplitUser
+    from attrib_ds.contract.users import MergeUsers, SplitUser
     from attrib_ds.service.store.store import Store
 
 #: Queries of the records of a user before a merge, by part of the undo data.

@@ -9,7 +9,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_OID, uuid5
 
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.records.sources import literal
 from attrib_ds.service.store.table_access import insert_records
 

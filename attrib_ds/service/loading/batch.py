@@ -1,23 +1,374 @@
-"""A batch of validated rows, and its insertion into the tables."""
+"""A batch of rows: validates and converts their cells in SQL, and inserts them into the tables."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from attrib_ds.records.sources import literal, quoted
+from attrib_ds.contract import identifiers
+from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.records.sources import ROW, Source, literal, quoted
+from attrib_ds.service.identity.loaded_identities import IdentitySource, identities_query
+from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried_rows
+from attrib_ds.service.store.ids import HexIds
 from attrib_ds.service.store.table_definitions import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
     import duckdb
 
-    from attrib_ds.service.loading.checks import Staged
-    from attrib_ds.service.store.ids import HexIds
+
+#: Earlier instants are errors, such as seconds read as milliseconds (G-041).
+_EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
+_NO_INSTANT: Final = "is not a date with a time, such as 2025-01-31T12:00:00Z"
+_LONGEST_SHOWN: Final = 80
+#: JSON syntax that DuckDB accepts and the standard does not, and JSON strings, where it is text.
+_LENIENT: Final = r"(?i)nan|inf|,\s*[\]}]"
+_STRING: Final = r'"(?:[^"\\]|\\.)*"'
+#: Pattern of the ids of nodes, campaigns and outlays (G-217).
+NAME: Final = ".{1,128}"
+NAME_FORM: Final = "text of 1 to 128 characters"
+CURRENCY: Final = identifiers.PATTERN
+CURRENCY_FORM: Final = "a currency of ISO 4217, such as EUR"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The validated rows, in a temporary database.
+
+    Parameters
+    ----------
+    relation : str
+        ``row``, then the typed columns, of valid and invalid rows.
+    problems : str
+        ``row``, ``position`` and ``reason``: one row per violation.
+    columns : tuple of str
+        The typed columns.
+    source_columns : frozenset of str
+        Columns of the source.
+    count : int
+        Number of readable rows.
+    """
+
+    relation: str
+    problems: str
+    columns: tuple[str, ...]
+    source_columns: frozenset[str]
+    count: int
+
+
+class Checks:
+    """Collects the columns of one kind of record and their validation rules.
+
+    Each method named after a type of value adds one column. The SQL of rules has two names per column of the
+    source: the typed value as ``"name"``, and the original value as trimmed text as ``"original name"``.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    argument : str
+        Name of the source in error messages.
+    """
+
+    def __init__(self, source: Source, *, argument: str) -> None:
+        self.source = source
+        self.argument = argument
+        self._inner: dict[str, str] = {}
+        self._outer: dict[str, str] = {}
+        self._rules: list[tuple[str, str]] = []
+        for column in source.columns:
+            self._inner[f"original {column}"] = source.word(column)
+
+    def has(self, column: str) -> bool:
+        """Return whether the source has a column."""
+        return column in self.source.types
+
+    def refuse_unknown(self, allowed: Collection[str], objects: Collection[str] = ()) -> None:
+        """Refuse unknown columns; columns of whole objects are checked per row."""
+        for column in self.source.columns:
+            if column in allowed:
+                continue
+            if column not in objects:
+                raise InvalidRequest(
+                    f"{self.argument}: the column {column!r} is not known{closest(column, allowed)}; "
+                    f"allowed: {', '.join(sorted(allowed))}",
+                    field=self.argument,
+                )
+            self.rule(f"{original(column)} IS NOT NULL", f"{labelled_value(column)} || ' is not an object'")
+
+    def not_later(self, name: str, now: str) -> None:
+        """Refuse instants of a column that are more than a day after SQL ``now``, as for events (G-134)."""
+        reason = f"{labelled_value(name)} || ' is more than 24 hours in the future'"
+        self.rule(f"{quoted(name)} > {now} + INTERVAL 24 HOUR", reason)
+
+    def rule(self, broken: str, reason: str) -> None:
+        """Add a rule: rows for which the SQL ``broken`` is true violate it; ``reason`` is SQL text."""
+        self._rules.append((broken, reason))
+
+    def column(self, name: str, value: str, *, final: str | None = None, always: bool = False) -> None:
+        """Add a column with its value for rules, and its stored value ``final`` if that differs.
+
+        A column missing from the source is stored only if it has a ``final`` value or ``always`` is set:
+        empty columns cost time.
+        """
+        self.value(name, value)
+        if final is not None or always or self.has(name):
+            self._outer[name] = final or quoted(name)
+
+    def value(self, name: str, value: str) -> None:
+        """Add a value for rules and other columns that is not stored."""
+        self._inner[name] = value
+        self._inner.setdefault(f"original {name}", "CAST(NULL AS VARCHAR)")
+
+    def derive(self, name: str, final: str) -> None:
+        """Add a stored column computed from others."""
+        self._outer[name] = final
+
+    def text(self, name: str) -> None:
+        """Add a column of unchanged text."""
+        self.column(name, self.source.text(name) if self.has(name) else "CAST(NULL AS VARCHAR)")
+
+    def word(
+        self,
+        name: str,
+        *,
+        pattern: str | None = None,
+        form: str = "",
+        required: bool = False,
+        lower: bool = False,
+        default: str | None = None,
+        always: bool = False,
+    ) -> None:
+        """Add a column of trimmed text that fully matches a pattern, if given."""
+        value = self.source.word(name) if self.has(name) else "CAST(NULL AS VARCHAR)"
+        self.column(
+            name,
+            f"lower({value})" if lower else value,
+            final=f"coalesce({quoted(name)}, {default})" if default else None,
+            always=always or required,
+        )
+        if required:
+            self.require(name)
+        if pattern is not None and self.has(name):
+            # The dot matches line breaks too.
+            mismatch = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')"
+            self.rule(mismatch, f"{labelled_value(name)} || {literal(f' is not {form}')}")
+
+    def choice(self, name: str, allowed: Collection[str], *, default: str | None = None) -> None:
+        """Add a column of an enumeration; required without a default."""
+        self.word(name, required=default is None, default=literal(default) if default else None)
+        if self.has(name):
+            options = ", ".join(literal(option) for option in allowed)
+            reason = literal(f" is not one of {', '.join(allowed)}")
+            self.rule(f"{quoted(name)} NOT IN ({options})", f"{labelled_value(name)} || {reason}")
+
+    def instant(
+        self, name: str, *, required: bool = False, recent: bool = False, default: str | None = None
+    ) -> None:
+        """Add a column of UTC instants; ``recent`` refuses those before 1990."""
+        value = truncated(self.source.instant(name)) if self.has(name) else "CAST(NULL AS TIMESTAMP)"
+        final = f"coalesce({quoted(name)}, {default})" if default else None
+        self.column(name, value, final=final, always=required)
+        if required:
+            self.require(name)
+        if self.has(name):
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", _NO_INSTANT)
+            if recent:
+                self.rule(f"{quoted(name)} < {_EARLIEST}", f"{labelled_value(name)} || ' is before 1990'")
+
+    def number(self, name: str, *, low: float | None = None, high: float | None = None) -> None:
+        """Add a column of finite numbers within bounds."""
+        value = self.source.number(name) if self.has(name) else "CAST(NULL AS DOUBLE)"
+        self.column(name, value)
+        if self.has(name):
+            infinite = f"{quoted(name)} IS NULL OR NOT isfinite({quoted(name)})"
+            self._rule_of_form(name, infinite, "is not a finite number")
+            bounds = [f"{quoted(name)} < {low}"] * (low is not None)
+            bounds += [f"{quoted(name)} > {high}"] * (high is not None)
+            if bounds:
+                inside = f"isfinite({quoted(name)}) AND ({' OR '.join(bounds)})"
+                allowed = f"{low:g} or more" if high is None else f"from {low:g} to {high:g}"
+                self.rule(inside, f"{labelled_value(name)} || {literal(f' is not {allowed}')}")
+
+    def count(self, name: str) -> None:
+        """Add a column of whole numbers of 0 or more."""
+        number = self.source.number(name) if self.has(name) else "NULL"
+        whole = f"CASE WHEN {number} % 1 = 0 AND {number} >= 0 THEN TRY_CAST({number} AS BIGINT) END"
+        self.column(name, f"CAST({whole} AS BIGINT)")
+        if self.has(name):
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not a whole number of 0 or more")
+
+    def flag(self, name: str, *, default: str | None = None, form: str = "is neither true nor false") -> None:
+        """Add a column of booleans, also written 1 and 0."""
+        value = self.source.flag(name) if self.has(name) else "CAST(NULL AS BOOLEAN)"
+        self.column(name, value, final=f"coalesce({quoted(name)}, {default})" if default else None)
+        if self.has(name):
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", form)
+
+    def amount(self, name: str, *, required: bool = False) -> None:
+        """Add a column of amounts of money, exact to 6 digits after the point (G-042)."""
+        value = self.source.amount(name) if self.has(name) else "CAST(NULL AS DECIMAL(24,6))"
+        self.column(name, value, always=required)
+        if required:
+            self.require(name)
+        if self.has(name):
+            form = "is not an amount of at most 18 digits before and 6 after the point"
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", form)
+
+    def json(self, name: str) -> None:
+        """Add a column of JSON objects, as text."""
+        text = f"NULLIF({self.source.text(name)}, '')" if self.has(name) else "CAST(NULL AS VARCHAR)"
+        is_object = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'OBJECT' END"
+        self.column(name, f"CASE WHEN {is_object} THEN {text} END")
+        if self.has(name):
+            is_null = f"{original(name)} <> 'null' AND {quoted(name)} IS NULL"
+            self.rule(is_null, f"{labelled_value(name)} || {not_json(original(name), 'a JSON object')}")
+
+    def texts(self, name: str) -> None:
+        """Add a column of lists of text."""
+        value = "CAST(NULL AS VARCHAR[])"
+        if self.has(name):
+            is_list = self.source.types[name].endswith("]")
+            text = self.source.word(name)
+            read = f"TRY_CAST(CASE WHEN {is_json(text)} THEN CAST({text} AS JSON) END AS VARCHAR[])"
+            value = f"CAST({quoted(name)} AS VARCHAR[])" if is_list else read
+        self.column(name, value)
+        if self.has(name):
+            self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not a list of texts")
+
+    def require(self, name: str) -> None:
+        """Add the rule that a column is not null."""
+        self.rule(f"{original(name)} IS NULL", literal(f"{name}: is missing"))
+
+    def project(self, project_id: str) -> None:
+        """Add the column ``projectId``; other projects are refused."""
+        self.derive("projectId", literal(project_id))
+        if self.has("projectId"):
+            other = f"{original('projectId')} <> {literal(project_id)}"
+            reason = f"{labelled_value('projectId')} || {literal(f' is not this project, {project_id!r}')}"
+            self.rule(other, reason)
+
+    def unique(self, connection: duckdb.DuckDBPyConnection, staged: Staged, name: str) -> None:
+        """Reject duplicate ids; the first otherwise valid row is loaded."""
+        if name not in staged.source_columns:
+            return
+        column = quoted(name)
+        first = f"coalesce(min(row) FILTER (row NOT IN (SELECT row FROM {staged.problems})), min(row))"
+        several = f"SELECT {column} FROM {staged.relation} GROUP BY {column} HAVING count(*) > 1"
+        repeated = (
+            f"SELECT {column}, {first} AS first_row FROM {staged.relation} "
+            f"WHERE {column} IN ({several}) GROUP BY {column}"
+        )
+        reason = f"{literal(f'{name}: ')} || {quote_text(column)} || ' is also the id of row ' || first_row"
+        connection.execute(
+            f"INSERT INTO {staged.problems} SELECT row, 1000, {reason} "
+            f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) WHERE row > first_row"
+        )
+
+    def stage(self, connection: duckdb.DuckDBPyConnection) -> Staged:
+        """Create the tables of validated rows and of violations.
+
+        Parameters
+        ----------
+        connection : duckdb.DuckDBPyConnection
+            Connection to the temporary database with the source.
+
+        Returns
+        -------
+        Staged
+            The tables.
+        """
+        place = self.source.relation.rsplit(".", 1)[0]
+        staged = Staged(
+            relation=f"{place}.staged",
+            problems=f"{place}.problems",
+            columns=tuple(self._outer),
+            source_columns=frozenset(self.source.columns),
+            count=self.source.rows,
+        )
+        checked = (
+            f"(SELECT {quoted(ROW)} AS row, {_selected(self._inner)} FROM {self.source.relation}) AS checked"
+        )
+        broken = " OR ".join(f"coalesce({rule}, false)" for rule, _ in self._rules) or "false"
+        connection.execute(
+            f"CREATE TABLE {staged.relation} AS "
+            f"SELECT row, {_selected(self._outer)}, {broken} AS broken FROM {checked}"
+        )
+        reasons = [
+            f"CASE WHEN {rule} THEN coalesce({reason}, 'is not valid') END" for rule, reason in self._rules
+        ]
+        connection.execute(
+            f"CREATE TABLE {staged.problems} AS SELECT row, position, reasons[position] AS reason FROM ("
+            f"SELECT row, reasons, unnest(range(1, len(reasons) + 1)) AS position FROM ("
+            f"SELECT row, [{', '.join(reasons)}]::VARCHAR[] AS reasons FROM {checked} "
+            f"WHERE row IN (SELECT row FROM {staged.relation} WHERE broken)))"
+            f"WHERE reason IS NOT NULL"
+        )
+        return staged
+
+    def _rule_of_form(self, name: str, wrong: str, form: str) -> None:
+        self.rule(
+            f"{original(name)} IS NOT NULL AND ({wrong})", f"{labelled_value(name)} || {literal(f' {form}')}"
+        )
+
+
+def original(column: str) -> str:
+    """Return SQL for the original value of a column, as trimmed text."""
+    return quoted(f"original {column}")
+
+
+def is_json(text: str) -> str:
+    """Return SQL for whether a text is standard JSON.
+
+    DuckDB also accepts NaN, Infinity and trailing commas.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> texts = ['{"a": "NaN,]"}', '{"a": NaN}', '[1, ]', '{']
+    >>> [duckdb.execute(f"SELECT {is_json('?1')}", [text]).fetchone()[0] for text in texts]
+    [True, False, False, False]
+    """
+    return f"(json_valid({text}) AND NOT {_is_lenient(text)})"
+
+
+def not_json(text: str, expected: str) -> str:
+    """Return SQL for the reason why a text is not the expected JSON."""
+    lenient = literal(" has NaN, Infinity or a trailing comma, which JSON does not allow")
+    otherwise = literal(f" is not {expected}")
+    return f"CASE WHEN json_valid({text}) AND {_is_lenient(text)} THEN {lenient} ELSE {otherwise} END"
+
+
+def _is_lenient(text: str) -> str:
+    # Most texts do not match the first pattern, which is cheaper than removing strings.
+    outside = f"regexp_replace({text}, {literal(_STRING)}, '', 'g')"
+    suspicious = literal(_LENIENT)
+    return f"(regexp_matches({text}, {suspicious}) AND regexp_matches({outside}, {suspicious}))"
+
+
+def quote_text(text: str) -> str:
+    """Return SQL for the text in quotation marks, shortened for a message."""
+    short = f"left({text}, {_LONGEST_SHOWN - 1}) || '…'"
+    return f"'''' || CASE WHEN length({text}) > {_LONGEST_SHOWN} THEN {short} ELSE {text} END || ''''"
+
+
+def truncated(moment: str) -> str:
+    """Return SQL for an instant of type TIMESTAMP, truncated to milliseconds (G-224)."""
+    return f"date_trunc('milliseconds', {moment})"
+
+
+def labelled_value(column: str) -> str:
+    """Return SQL for the name of a column and its original value."""
+    return f"{literal(f'{column}: ')} || {quote_text(original(column))}"
+
+
+def _selected(columns: dict[str, str]) -> str:
+    return ", ".join(f"{value} AS {quoted(name)}" for name, value in columns.items())
+
 
 #: Violations found in the writing transaction, by comparison with stored records.
 CONFLICTS: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
@@ -203,3 +554,25 @@ def insert_implicit_nodes(
         "WHERE id NOT IN (SELECT _id FROM nodes) ORDER BY id"
     )
     return int(inserted.fetchall()[0][0])
+
+
+def reject_erased(connection: duckdb.DuckDBPyConnection, valid: ValidRows, source: IdentitySource) -> None:
+    """Reject rows of people who were erased after the date of the row (G-209).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that writes the rows.
+    valid : ValidRows
+        The batch.
+    source : IdentitySource
+        Its valid rows.
+    """
+    marks = f"SELECT row, {literal(USER)} AS kind, userId AS value, {source.date} AS seen FROM {source.rows}"
+    if source.data.strip('"') in valid.staged.columns:
+        identities = identities_query(connection, source, also="row")
+        marks += f" UNION ALL SELECT row, {literal(IDENTITY)} || kind, value, seen FROM ({identities})"
+    erased = buried_rows(connection, f"({marks})")
+    if erased is not None:
+        reason = literal("userId: belongs to a person who was erased after this date")
+        valid.reject(connection, f"SELECT row, {reason} FROM ({erased})")

@@ -1,26 +1,41 @@
-"""Loads events with their states and statistics."""
+"""Loads events with their states, statistics and metrics."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
-from attrib_ds.records.sources import Source, literal, quoted
+from attrib_ds.records.sources import Source, instant, literal, quoted
 from attrib_ds.service.events.retention import assign_policies
 from attrib_ds.service.identity.loaded_identities import assign_identities, of_events
 from attrib_ds.service.identity.merging import surviving
 from attrib_ds.service.identity.registry import register, remove_absent
-from attrib_ds.service.loading import metrics
-from attrib_ds.service.loading.batch import Batch, Project, ValidRows
-from attrib_ds.service.loading.checks import Checks, is_json, labelled_value, not_json, original
-from attrib_ds.service.loading.erased import reject_erased
+from attrib_ds.service.loading.batch import (
+    CURRENCY,
+    CURRENCY_FORM,
+    Batch,
+    Checks,
+    Project,
+    Staged,
+    ValidRows,
+    is_json,
+    labelled_value,
+    not_json,
+    original,
+    quote_text,
+    reject_erased,
+    truncated,
+)
 from attrib_ds.service.store.ids import HEX_ID, UUID
+from attrib_ds.service.store.table_definitions import TABLES
 
 if TYPE_CHECKING:
     import duckdb
+
 
 #: Pattern of references of event types (G-155).
 _REFERENCE: Final = "[a-z0-9]+([-_][a-z0-9]+)*"
@@ -30,7 +45,7 @@ _MAPS: Final = ("event", "user")
 _OBJECTS: Final = ("states", "statistics", "expirationPolicy")
 
 
-def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+def check_events(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
     """Validate rows and stage them for insertion.
 
     Besides the columns of the resource, the source may have ``event.<key>`` and ``user.<key>`` (text),
@@ -57,9 +72,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
         If a column is unknown, or a key is not allowed.
     """
     checks = Checks(source, argument="events")
-    keyed = [
-        name for name in source.columns if metrics.is_metric(name) or name.startswith(("event.", "user."))
-    ]
+    keyed = [name for name in source.columns if is_metric(name) or name.startswith(("event.", "user."))]
     checks.refuse_unknown([*schema.EVENT.names, *keyed], _OBJECTS)
     checks.project(project.project_id)
     checks.word("_id", pattern=UUID, form="a UUID", lower=True, default="CAST(uuidv7() AS VARCHAR)")
@@ -75,16 +88,16 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
         checks.instant(name, default=project.now)
     for name in _MAPS:
         _add_map(checks, name)
-    keys = metrics.add_columns(checks)
+    keys = add_metric_columns(checks)
     staged = checks.stage(connection)
     checks.unique(connection, staged, "_id")
-    table = metrics.stage(connection, staged, keys, project)
+    table = stage_metrics(connection, staged, keys, project)
     count = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
 
     def insert(writer: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
         valid.reject_stored(writer, "events", "_id")
         reject_erased(writer, valid, of_events(valid.rows))
-        differing = metrics.differing(valid, table)
+        differing = differing_metrics(valid, table)
         with valid.replace_stored(
             writer, "events", "_id", changed="updatedAt", differing=differing
         ) as replaced:
@@ -96,7 +109,7 @@ def check(connection: duckdb.DuckDBPyConnection, source: Source, project: Projec
         # Replacing records come from a service that has merged users already.
         assign_identities(writer, of_events(rows), naive(instants.now()), may_merge=not valid.is_replacing)
         assign_policies(writer)
-        return {"events": loaded, "metrics": metrics.insert(writer, valid, table, project, count=count)}
+        return {"events": loaded, "metrics": insert_metrics(writer, valid, table, project, count=count)}
 
     return Batch(staged, "_id", insert)
 
@@ -117,7 +130,7 @@ def _add_map(checks: Checks, name: str) -> None:
     for column in checks.source.columns:
         if column.startswith(f"{name}."):
             key = column.removeprefix(f"{name}.")
-            if not re.fullmatch(metrics.KEY, key):
+            if not re.fullmatch(KEY, key):
                 raise InvalidRequest(
                     f"events: the key {key!r} of the column {column!r} is not allowed; "
                     "allowed: a letter, then up to 63 letters, digits, _ and -",
@@ -142,4 +155,375 @@ def _typed(raw: str, current: str) -> str:
     return (
         f"json_object('raw', {raw}, 'current', {current}, 'type', 'string', 'date', {date}, "
         "'anonymized', false, 'invalid', false)"
+    )
+
+
+#: Pattern of storage keys (G-155).
+KEY: Final = "[A-Za-z][A-Za-z0-9_-]{0,63}"
+_COLUMN: Final = re.compile(r"(states|statistics)\.([^.]+)(?:\.(date|amount|currency))?")
+_PARTS: Final = {"states": {None, "date"}, "statistics": {None, "amount", "currency"}}
+_RESERVED: Final = re.compile("event-count|state-delay-.*")
+_COLUMNS: Final = {
+    name: kind for name, kind in TABLES["metrics"].items() if name not in {"projectId", "eventId"}
+}
+_SHAPE: Final = (
+    '[{"_id":"VARCHAR","key":"VARCHAR","type":"VARCHAR","createdAt":"VARCHAR","updatedAt":"VARCHAR",'
+    '"deletedAt":"VARCHAR","data":{"type":"VARCHAR","date":"VARCHAR","raw":"JSON","current":"JSON",'
+    '"anonymized":"BOOLEAN","invalid":"BOOLEAN"}}]'
+)
+#: Violations of nested metrics, in the order of reporting.
+_NESTED_RULES: Final = {
+    f"key IS NULL OR NOT regexp_full_match(key, '{KEY}')": "has a key that is not allowed",
+    "type IS NULL OR type NOT IN ('state', 'statistic')": "has a type other than state and statistic",
+    "dataType NOT IN ('state', 'number', 'currency') OR (type = 'state') <> (dataType = 'state')": (
+        "has a data.type that is not allowed for its type"
+    ),
+    "dataType = 'state' AND (number IS NULL OR number NOT IN (0, 1))": "is a state other than 0 and 1",
+    "dataType = 'number' AND (number IS NULL OR NOT isfinite(number))": "has no finite number",
+    "dataType = 'currency' AND (amount IS NULL OR currency IS NULL "
+    f"OR NOT regexp_full_match(currency, '{CURRENCY}'))": "has no amount with a currency",
+    "given_date IS NOT NULL AND (read_date IS NULL OR read_date < TIMESTAMP '1990-01-01') "
+    "OR given_created IS NOT NULL AND createdAt IS NULL OR given_updated IS NOT NULL AND updatedAt IS NULL "
+    "OR given_deleted IS NOT NULL AND deletedAt IS NULL": (
+        "has a date that is not an RFC 3339 date-time since 1990"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of metrics with separate columns.
+
+    Parameters
+    ----------
+    states, numbers, amounts : tuple of str
+        Keys of states, of number statistics and of currency statistics.
+    """
+
+    states: tuple[str, ...]
+    numbers: tuple[str, ...]
+    amounts: tuple[str, ...]
+
+
+def is_metric(column: str) -> bool:
+    """Return whether a column is named like a column of a metric.
+
+    Examples
+    --------
+    >>> is_metric("states.won.date"), is_metric("statistics.revenue.date"), is_metric("event.won")
+    (True, False, False)
+    """
+    match = _COLUMN.fullmatch(column)
+    return match is not None and match[3] in _PARTS[match[1]]
+
+
+def add_metric_columns(checks: Checks) -> Keys:
+    """Add the columns of metrics to the checks of events.
+
+    Parameters
+    ----------
+    checks : Checks
+        Checks of the events.
+
+    Returns
+    -------
+    Keys
+        Keys of the metrics.
+
+    Raises
+    ------
+    InvalidRequest
+        If a key is not allowed or reserved.
+    """
+    _add_nested(checks)
+    parts_by_key: dict[tuple[str, str], set[str | None]] = {}
+    for column in checks.source.columns:
+        match = _COLUMN.fullmatch(column)
+        if match is not None:
+            _check_key(checks.argument, column, match[2])
+            parts_by_key.setdefault((match[1], match[2]), set()).add(match[3])
+    for (kind, key), parts in parts_by_key.items():
+        for part, required in (("date", None), ("currency", "amount")):
+            if part in parts and required not in parts:
+                beside = f"{kind}.{key}.{required}" if required else f"{kind}.{key}"
+                column = f"{kind}.{key}.{part}"
+                raise InvalidRequest(
+                    f"{checks.argument}: the column {column!r} requires the column {beside!r}",
+                    field=checks.argument,
+                )
+    states = tuple(key for kind, key in parts_by_key if kind == "states")
+    numbers = tuple(
+        key for (kind, key), parts in parts_by_key.items() if kind == "statistics" and None in parts
+    )
+    amounts = tuple(
+        key for (kind, key), parts in parts_by_key.items() if kind == "statistics" and "amount" in parts
+    )
+    for key in states:
+        _add_state(checks, f"states.{key}")
+    for key in numbers:
+        checks.number(f"statistics.{key}")
+    for key in amounts:
+        _add_amount(checks, f"statistics.{key}")
+    return Keys(states, numbers, amounts)
+
+
+def _add_nested(checks: Checks) -> None:
+    text = checks.source.word("metrics") if checks.has("metrics") else "CAST(NULL AS VARCHAR)"
+    is_array = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'ARRAY' END"
+    checks.column("metrics", f"CASE WHEN {is_array} THEN {text} END")
+    if checks.has("metrics"):
+        wrong = f"{original('metrics')} <> 'null' AND {quoted('metrics')} IS NULL"
+        checks.rule(
+            wrong, f"{labelled_value('metrics')} || {not_json(original('metrics'), 'a list of metrics')}"
+        )
+
+
+def _check_key(argument: str, column: str, key: str) -> None:
+    problem = ""
+    if not re.fullmatch(KEY, key):
+        problem = "is not allowed; allowed: a letter, then up to 63 letters, digits, _ and -"
+    elif _RESERVED.fullmatch(key):
+        problem = "is reserved for a built-in metric"
+    if problem:
+        raise InvalidRequest(
+            f"{argument}: the key {key!r} of the column {column!r} {problem}", field=argument
+        )
+
+
+def _add_state(checks: Checks, name: str) -> None:
+    checks.flag(name, form="is neither 0 nor 1")
+    checks.instant(f"{name}.date", recent=True)
+
+
+def _add_amount(checks: Checks, name: str) -> None:
+    amount, currency = f"{name}.amount", f"{name}.currency"
+    checks.amount(amount)
+    checks.word(currency, pattern=CURRENCY, form=CURRENCY_FORM, always=True)
+    missing = f"{quoted(amount)} IS NOT NULL AND {quoted(currency)} IS NULL"
+    checks.rule(f"{missing} AND {original(currency)} IS NULL", literal(f"{currency}: is missing"))
+
+
+def stage_metrics(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, project: Project) -> str:
+    """Create the table of all metrics, and list violations of nested ones.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Connection to the temporary database.
+    staged : Staged
+        The events.
+    keys : Keys
+        From :func:`add_columns`.
+    project : Project
+        Their project.
+
+    Returns
+    -------
+    str
+        The table: ``row`` and the columns of the table ``metrics`` without its ids.
+    """
+    table = f"{staged.relation.rsplit('.', 1)[0]}.staged_metrics"
+    queries = _from_columns(staged, keys)
+    if "metrics" in staged.source_columns:
+        nested = _read_nested(connection, staged, project)
+        queries.append(f"SELECT * EXCLUDE (problem) FROM {nested}")
+    connection.execute(f"CREATE TABLE {table} AS {' UNION ALL '.join(queries)}")
+    # A delay exists while its state is 1 (G-072).
+    delay = {
+        "_id": "NULL",
+        "key": "'state-delay-' || key",
+        "type": "'statistic'",
+        "dataType": "'number'",
+        "number": "(epoch_us(date) - epoch_us(eventDate)) / 1e6",
+    }
+    columns = ", ".join(delay.get(name, name) for name in _COLUMNS)
+    connection.execute(
+        f"INSERT INTO {table} SELECT row, {columns} FROM {table} "
+        f"JOIN (SELECT row, eventDate FROM {staged.relation}) USING (row) WHERE type = 'state' AND number = 1"
+    )
+    if "metrics" in staged.source_columns:
+        _restore_built_in(connection, staged, table)
+    duplicates = f"SELECT row, key FROM {table} GROUP BY row, key HAVING count(*) > 1"
+    connection.execute(
+        f"INSERT INTO {staged.problems} SELECT row, 900, "
+        f"'metrics: ' || {quote_text('key')} || ' occurs more than once' FROM ({duplicates}) "
+        "WHERE NOT starts_with(key, 'state-delay-')"
+    )
+    return table
+
+
+def _rows(staged: Staged, *, key: str, kind: str, where: str = "true", **values: str) -> str:
+    """Return the query of the metrics of one key with :data:`_COLUMNS`; ``values`` holds SQL."""
+    texts = {"key": key, "type": "state" if kind == "state" else "statistic", "dataType": kind}
+    expressions = (
+        {name: literal(text) for name, text in texts.items()} | {"date": quoted("eventDate")} | values
+    )
+    columns = ", ".join(
+        f"CAST({expressions.get(name, 'NULL')} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS
+    )
+    return f"SELECT row, {columns} FROM {staged.relation} WHERE {where}"
+
+
+def _from_columns(staged: Staged, keys: Keys) -> list[str]:
+    """Return the queries of metrics with separate columns, and of event counts."""
+    flags = {"anonymized": "false", "invalid": "false"}
+    queries = [_rows(staged, key="event-count", kind="number", number="1", **flags)]
+    for key in keys.states:
+        state = quoted(f"states.{key}")
+        has_date = f"states.{key}.date" in staged.columns
+        date = f"coalesce({quoted(f'states.{key}.date') if has_date else 'NULL'}, {quoted('eventDate')})"
+        is_present = f"{state} IS NOT NULL"
+        queries.append(
+            _rows(staged, key=key, kind="state", number=state, date=date, where=is_present, **flags)
+        )
+    for key in keys.numbers:
+        number = quoted(f"statistics.{key}")
+        is_present = f"{number} IS NOT NULL"
+        queries.append(_rows(staged, key=key, kind="number", number=number, where=is_present, **flags))
+    for key in keys.amounts:
+        amount, currency = (quoted(f"statistics.{key}.{part}") for part in ("amount", "currency"))
+        money = {"amount": amount, "currency": currency}
+        is_present = f"{amount} IS NOT NULL"
+        queries.append(_rows(staged, key=key, kind="currency", where=is_present, **money, **flags))
+    return queries
+
+
+def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project: Project) -> str:
+    """Create the table of nested metrics and list violations."""
+    table = f"{staged.relation.rsplit('.', 1)[0]}.nested_metrics"
+    columns = ", ".join(f"CAST({name} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
+    problem = " ".join(f"WHEN {broken} THEN {literal(reason)}" for broken, reason in _NESTED_RULES.items())
+    connection.execute(
+        f"""
+        CREATE TABLE {table} AS
+        WITH listed AS (
+            SELECT row, eventDate, unnest(from_json(metrics, '{_SHAPE}')) AS metric FROM {staged.relation}
+        ), opened AS (
+            SELECT row, eventDate, metric._id, metric.key, metric.type, metric.data.type AS given_type,
+                CASE WHEN json_type(metric.data.current) <> 'NULL' THEN metric.data.current
+                    ELSE metric.data.raw END AS value,
+                metric.data.date AS given_date, {_instant("metric.data.date")} AS read_date,
+                coalesce(metric.data.anonymized, false) AS anonymized,
+                coalesce(metric.data.invalid, false) AS invalid,
+                metric.createdAt AS given_created, {_instant("metric.createdAt")} AS createdAt,
+                metric.updatedAt AS given_updated, {_instant("metric.updatedAt")} AS updatedAt,
+                metric.deletedAt AS given_deleted, {_instant("metric.deletedAt")} AS deletedAt
+            FROM listed
+            -- Built-in metrics of exported events are recomputed.
+            WHERE metric.key IS NULL
+                OR NOT (metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-'))
+        ), valued AS (
+            SELECT *, json_type(value) = 'OBJECT' AS is_object, json_extract_string(value, '$') AS text,
+                coalesce(given_type, CASE WHEN type = 'state' THEN 'state'
+                    WHEN json_type(value) = 'OBJECT' THEN 'currency' ELSE 'number' END) AS dataType,
+                coalesce(read_date, eventDate) AS date
+            FROM opened
+        ), typed AS (
+            SELECT *, CASE WHEN dataType <> 'currency' THEN TRY_CAST(text AS DOUBLE) END AS number,
+                CASE WHEN dataType = 'currency' THEN TRY_CAST(
+                    CASE WHEN is_object THEN json_extract_string(value, '$.amount') ELSE text END
+                    AS DECIMAL(24,6)) END AS amount,
+                CASE WHEN dataType = 'currency' THEN
+                    CASE WHEN is_object THEN json_extract_string(value, '$.currency')
+                        ELSE {literal(project.currency)} END END AS currency
+            FROM valued
+        )
+        SELECT row, {columns}, CASE {problem} END AS problem FROM typed
+        """
+    )
+    name = f"coalesce({quote_text('key')}, 'one')"
+    connection.execute(
+        f"INSERT INTO {staged.problems} SELECT row, 900, 'metrics: ' || {name} || ' ' || problem "
+        f"FROM {table} WHERE problem IS NOT NULL"
+    )
+    return table
+
+
+def _instant(text: str) -> str:
+    return truncated(instant(text))
+
+
+def _restore_built_in(connection: duckdb.DuckDBPyConnection, staged: Staged, table: str) -> None:
+    """Restore ids and dates of exported built-in metrics, and deleted delays."""
+    built_in = f"{staged.relation.rsplit('.', 1)[0]}.built_in_metrics"
+    connection.execute(
+        f"""
+        CREATE TABLE {built_in} AS
+        WITH listed AS (
+            SELECT row, unnest(from_json(metrics, '{_SHAPE}')) AS metric FROM {staged.relation}
+        )
+        SELECT row, metric._id AS _id, metric.key AS key,
+            {_instant("metric.createdAt")} AS createdAt, {_instant("metric.updatedAt")} AS updatedAt,
+            {_instant("metric.deletedAt")} AS deletedAt, {_instant("metric.data.date")} AS date,
+            TRY_CAST(json_extract_string(metric.data.current, '$') AS DOUBLE) AS number
+        FROM listed WHERE metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-')
+        QUALIFY count(*) OVER (PARTITION BY row, metric.key) = 1
+            AND count(*) OVER (PARTITION BY metric._id) = 1 AND regexp_full_match(metric._id, '{HEX_ID}')
+        """
+    )
+    connection.execute(
+        f"UPDATE {table} AS metric SET _id = built_in._id, createdAt = built_in.createdAt, "
+        f"updatedAt = built_in.updatedAt FROM {built_in} AS built_in "
+        "WHERE metric.row = built_in.row AND metric.key = built_in.key"
+    )
+    values = {"type": "'statistic'", "dataType": "'number'", "anonymized": "false", "invalid": "false"}
+    from_source = ("_id", "key", "date", "number", "createdAt", "updatedAt", "deletedAt")
+    selected = ", ".join(values.get(name, name if name in from_source else "NULL") for name in _COLUMNS)
+    connection.execute(
+        f"INSERT INTO {table} SELECT row, {selected} FROM {built_in} ANTI JOIN {table} USING (row, key) "
+        "WHERE deletedAt IS NOT NULL AND date IS NOT NULL AND isfinite(number)"
+    )
+
+
+def differing_metrics(valid: ValidRows, table: str) -> str:
+    """Return the query of ``row`` for events whose metrics differ from those of their stored event."""
+    compared = ("key", "type", "dataType", "date", "number", "amount", "currency")
+    columns = ", ".join(("row", *compared))
+    loaded = (
+        f"SELECT {columns} FROM {table} SEMI JOIN {valid.rows} AS event USING (row) WHERE deletedAt IS NULL"
+    )
+    stored = (
+        f"SELECT {columns} FROM metrics JOIN (SELECT row, _id AS eventId FROM {valid.rows}) USING (eventId) "
+        "WHERE deletedAt IS NULL"
+    )
+    return (
+        f"SELECT row FROM (({loaded}) EXCEPT ({stored})) "
+        f"UNION ALL SELECT row FROM (({stored}) EXCEPT ({loaded}))"
+    )
+
+
+def insert_metrics(
+    connection: duckdb.DuckDBPyConnection, valid: ValidRows, table: str, project: Project, *, count: int
+) -> int:
+    """Insert the metrics of valid events; return their number.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    valid : ValidRows
+        The events.
+    table : str
+        From :func:`stage`.
+    project : Project
+        Their project.
+    count : int
+        Number of metrics in the table.
+    """
+    position = "row_number() OVER () - 1"
+    rows = (
+        f"(SELECT metric.*, event._id AS eventId, event.createdAt AS created, event.updatedAt AS updated, "
+        f"{position} AS position FROM {table} AS metric JOIN {valid.rows} AS event USING (row))"
+    )
+    return valid.insert(
+        connection,
+        "metrics",
+        rows=rows,
+        values={
+            **{name: quoted(name) for name in TABLES["metrics"]},
+            "_id": f"coalesce(_id, {project.ids.many('position', count=count)})",
+            "projectId": literal(project.project_id),
+            "createdAt": "coalesce(createdAt, created)",
+            "updatedAt": "coalesce(updatedAt, updated)",
+        },
     )

@@ -11,12 +11,12 @@ import pyarrow as pa
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.access_logs import AccessLog, open_access_log
-from attrib_ds.records.ga4_hits import GA4Hits, open_ga4_hits
-from attrib_ds.records.snowplow_hits import SnowplowHits, open_snowplow_hits
+from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
+from attrib_ds.records.snowplow_events import SnowplowHits, open_snowplow_hits
 from attrib_ds.records.sources import ROW, open_source, quoted
 from attrib_ds.service.collection.address_lookup import AddressLookup
 from attrib_ds.service.collection.visitor_secret import visitor_secret
-from attrib_ds.service.loading import events, hits, interactions, nodes, raw_hits, spend
+from attrib_ds.service.loading import events, interactions, nodes
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ REJECTED: Final = pa.schema(
 )
 
 _CHECKS: Final[dict[str, tuple[Check, pa.Schema]]] = {
-    "interactions": (interactions.check, schema.INTERACTION),
-    "hits": (hits.check, schema.HIT),
-    "events": (events.check, schema.EVENT),
-    "nodes": (nodes.check, schema.NODE),
-    "spend": (spend.check, schema.OUTLAY),
+    "interactions": (interactions.check_interactions, schema.INTERACTION),
+    "hits": (interactions.check_hits, schema.HIT),
+    "events": (events.check_events, schema.EVENT),
+    "nodes": (nodes.check_nodes, schema.NODE),
+    "spend": (nodes.check_spend, schema.OUTLAY),
 }
 
 
@@ -103,8 +103,8 @@ def load_records(
     project = Project(store.meta.project_id, store.meta.currency, now, store.ids)
     with closing(AddressLookup.open(geo=geo, asn=asn)) as lookup, store.scratch() as connection:
         opened, skipped = _open(connection, source, resource=resource, store=store)
-        if resource == "hits" and raw_hits.is_raw(opened):
-            check = partial(raw_hits.check, lookup=lookup)
+        if resource == "hits" and interactions.is_raw(opened):
+            check = partial(interactions.check_raw_hits, lookup=lookup)
         elif lookup:
             raise InvalidRequest("geo and asn: only raw hits have addresses to look up; leave them out")
         batch = check(connection, opened, project)

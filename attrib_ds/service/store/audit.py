@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import instants, schema
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 from attrib_ds.instants import naive
 from attrib_ds.service.sql.admission import without_literals
 from attrib_ds.service.store.ids import new_uuid
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from attrib_ds.contract import Answer
-    from attrib_ds.contract.audit import ListAudit
+    from attrib_ds.contract.administration import ListAudit
     from attrib_ds.service.store.store import Store
 
 #: Writes that are always logged; other writes only for requests with a token.

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.holdouts import Holdout, find_holdout, get_holdout
+from attrib_ds.contract.settings import Holdout, find_holdout, get_holdout
 from attrib_ds.errors import Conflict
 from attrib_ds.service.store.settings import change_settings, read_settings
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from attrib_ds.contract.holdouts import CreateHoldout, DeleteHoldout, ListHoldouts
+    from attrib_ds.contract.settings import CreateHoldout, DeleteHoldout, ListHoldouts
     from attrib_ds.service.store.store import Store
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.json_text import encode
+from attrib_ds.contract.json_values import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,7 @@ class ProjectSettings:
     traffic_filters : tuple of str
         Filters that capture hits (G-198).
     holdouts : tuple of str
-        Holdouts that the service draws, as text; see :class:`~attrib_ds.contract.holdouts.Holdout`.
+        Holdouts that the service draws, as text; see :class:`~attrib_ds.contract.settings.Holdout`.
     holdout_key : str
         Secret that decides who is withheld; empty until the first holdout.
     respect_gpc : bool, default True

@@ -18,9 +18,9 @@ import ibis
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
+from attrib_ds.contract.campaigns import Currency
 from attrib_ds.contract.identifiers import ProjectId
-from attrib_ds.contract.integrations import Currency
-from attrib_ds.contract.rule import listed
+from attrib_ds.contract.json_values import listed
 from attrib_ds.contract.values import TimeZone
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.records.sources import quoted

@@ -1,8 +1,9 @@
-"""Checks the consistency of a project's file."""
+"""Checks the consistency of a project's file by a query for violations of each rule."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -11,15 +12,15 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
-from attrib_ds.records.sources import quoted
+from attrib_ds.contract.identifiers import PATTERN
+from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.campaigns.loaded_trees import CAMPAIGN_NODES
+from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_definitions import TABLES, differences
-from attrib_ds.service.upkeep.consistency_rules import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from attrib_ds.contract.administration import CheckProject
-    from attrib_ds.service.store.store import Store
+
 
 _MAX_EXAMPLES: Final = 5
 _BATCH_ROWS: Final = 10_000
@@ -134,3 +135,214 @@ def _is_json(text: str) -> bool:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A consistency rule.
+
+    Parameters
+    ----------
+    name : str
+        Name of the check.
+    problem : str
+        Human-readable description of a violation.
+    broken : str
+        SQL query of one column: ids of the violating records, one row per record.
+    """
+
+    name: str
+    problem: str
+    broken: str
+
+
+#: Primary keys of tables other than ``_id``.
+_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "hits": ("id",),
+    "campaigns": ("id",),
+    "event_type_versions": ("eventTypeId", "version"),
+    "identities": ("kind", "value"),
+    "settings": ("name",),
+    "rates": ("currency", "date"),
+}
+#: Further unique columns by table.
+_UNIQUE: Final[dict[str, tuple[str, ...]]] = {
+    "metrics": ("eventId", "key"),
+    "raw_events": ("nonce",),
+    "event_types": ("reference",),
+}
+#: Tables without a primary key.
+_WITHOUT_KEY: Final = frozenset({"metric_history", "pending_hits", "tombstones", "meta"})
+
+
+def _repeated(table: str, columns: tuple[str, ...], where: str = "true") -> str:
+    names = ", ".join(quoted(column) for column in columns)
+    text = " || ' ' || ".join(f"coalesce(CAST({quoted(column)} AS VARCHAR), 'null')" for column in columns)
+    is_null = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
+    return f"SELECT {text} FROM {table} WHERE {where} GROUP BY {names} HAVING count(*) > 1 OR {is_null}"
+
+
+def _unique(table: str, columns: tuple[str, ...], where: str = "true") -> Rule:
+    listed = " and ".join(columns)
+    return Rule("unique", f"{table}: {listed} is missing or duplicated", _repeated(table, columns, where))
+
+
+def _foreign_key(name: str, table: str, column: str, to: str, key: str = "_id", where: str = "true") -> Rule:
+    """Return the rule that a column is a foreign key of another table, or null."""
+    id = quoted(_KEYS.get(table, ("_id",))[-1])
+    keys = f"SELECT {quoted(key)} FROM {to} WHERE {quoted(key)} IS NOT NULL"
+    return Rule(
+        name,
+        f"{table}: {column} refers to no record of {to}",
+        f"SELECT {id} FROM {table} WHERE {quoted(column)} NOT IN ({keys}) AND {where}",
+    )
+
+
+def _of_project(table: str) -> Rule:
+    id = quoted(_KEYS.get(table, ("_id",))[-1])
+    return Rule(
+        "project",
+        f"{table}: belongs to another project",
+        f"SELECT {id} FROM {table} WHERE projectId IS DISTINCT FROM (SELECT project_id FROM meta)",
+    )
+
+
+_OUTCOMES: Final = (
+    "SELECT _id FROM pending_events UNION ALL SELECT _id FROM events UNION ALL SELECT _id FROM trashed_events"
+)
+_USERS: Final = "SELECT userId FROM events UNION SELECT userId FROM interactions"
+_LIVE: Final = "number = 1 AND deletedAt IS NULL AND type = 'state'"
+_DELAYS: Final = (
+    "SELECT coalesce(state.eventId, delay.eventId) "
+    f"FROM (SELECT *, 'state-delay-' || key AS delay_key FROM metrics WHERE {_LIVE}) AS state "
+    "FULL JOIN (SELECT * FROM metrics WHERE starts_with(key, 'state-delay-') AND deletedAt IS NULL) AS delay "
+    "ON state.eventId = delay.eventId AND state.delay_key = delay.key "
+    "LEFT JOIN events ON events._id = state.eventId "
+    # Delays may be rounded to microseconds.
+    "WHERE coalesce(abs(delay.number - (epoch_us(state.date) - epoch_us(events.eventDate)) / 1e6) > 1e-5, "
+    "true)"
+)
+_PATHS: Final = (
+    "WITH RECURSIVE tree AS (SELECT _id, CAST([] AS VARCHAR[]) AS path FROM nodes WHERE parentId IS NULL "
+    "UNION ALL SELECT child._id, list_append(tree.path, tree._id) FROM nodes AS child "
+    "JOIN tree ON child.parentId = tree._id AND NOT list_contains(tree.path, child._id)) "
+    "SELECT nodes._id FROM nodes LEFT JOIN tree USING (_id) "
+    # Nodes in or below a cycle have no path to a root.
+    "WHERE tree._id IS NULL OR nodes.path IS DISTINCT FROM tree.path"
+)
+_VERSIONS: Final = (
+    "SELECT eventTypeId, max(reference) AS reference, max(version) AS latest, "
+    "arg_max(fields, version) AS fields, count(*) = max(version) AND min(version) = 1 AS is_whole "
+    "FROM event_type_versions GROUP BY eventTypeId"
+)
+
+RULES: Final[tuple[Rule, ...]] = (
+    *(_unique(table, _KEYS.get(table, ("_id",))) for table in TABLES if table not in _WITHOUT_KEY),
+    *(_unique(table, columns) for table, columns in _UNIQUE.items()),
+    _unique("integrations", ("vendorId",), "deletedAt IS NULL"),
+    _unique("campaigns", ("integrationId", "campaignSlug"), "campaignSlug IS NOT NULL"),
+    _unique(
+        "interactions",
+        ("integrationId", "externalId"),
+        "type = 'offline' AND integrationId || externalId <> ''",
+    ),
+    *(_of_project(table) for table, columns in TABLES.items() if "projectId" in columns),
+    Rule(
+        "outcomes",
+        "raw events that are not exactly one of pending, processed and trashed",
+        f"SELECT raw._id FROM raw_events AS raw LEFT JOIN ({_OUTCOMES}) AS outcome ON raw._id = outcome._id "
+        "GROUP BY raw._id HAVING count(outcome._id) <> 1",
+    ),
+    _foreign_key("outcomes", "pending_events", "_id", "raw_events"),
+    _foreign_key("outcomes", "trashed_events", "_id", "raw_events"),
+    _foreign_key("metrics", "metrics", "eventId", "events"),
+    _foreign_key("metrics", "metric_history", "eventId", "events"),
+    Rule(
+        "metrics",
+        "events that are not counted once",
+        "SELECT events._id FROM events LEFT JOIN metrics ON metrics.eventId = events._id "
+        "AND metrics.key = 'event-count' GROUP BY events._id HAVING sum(number) IS DISTINCT FROM 1",
+    ),
+    Rule("metrics", "states whose delay is missing, wrong or left over", _DELAYS),
+    Rule(
+        "users",
+        "users of events and interactions who are not listed",
+        f"SELECT userId FROM ({_USERS}) WHERE userId IS NULL OR userId NOT IN "
+        "(SELECT _id FROM users WHERE _id IS NOT NULL)",
+    ),
+    Rule(
+        "users",
+        "listed users without an event or interaction",
+        f"SELECT _id FROM users WHERE _id NOT IN (SELECT userId FROM ({_USERS}) WHERE userId IS NOT NULL)",
+    ),
+    Rule(
+        "lifetimes",
+        "interactions whose userLifetimeIndex is not their position among the interactions of their user",
+        "SELECT _id FROM (SELECT _id, userLifetimeIndex, "
+        "row_number() OVER (PARTITION BY userId ORDER BY startDate, _id) AS place FROM interactions) "
+        "WHERE userLifetimeIndex IS DISTINCT FROM place",
+    ),
+    _foreign_key("identities", "identities", "userId", "users"),
+    _foreign_key("merged-users", "merged_users", "userId", "users"),
+    Rule(
+        "merged-users",
+        "users who were merged into one that was merged itself, or who are still listed",
+        "SELECT _id FROM merged_users WHERE userId IN (SELECT _id FROM merged_users) "
+        "OR _id IN (SELECT _id FROM users)",
+    ),
+    _foreign_key("nodes", "nodes", "parentId", "nodes"),
+    Rule("nodes", "nodes whose path does not match their parents", _PATHS),
+    _foreign_key("nodes", "interactions", "nodeId", "nodes"),
+    _foreign_key("nodes", "outlays", "campaignId", "nodes"),
+    _foreign_key("nodes", "campaigns", "id", "nodes"),
+    _foreign_key("campaigns", "campaigns", "integrationId", "integrations"),
+    Rule(
+        "campaigns",
+        "campaign nodes of an integration that are not listed as campaigns",
+        f"SELECT _id FROM {CAMPAIGN_NODES} WHERE _id NOT IN (SELECT id FROM campaigns)",
+    ),
+    _foreign_key("hits", "hits", "sessionId", "interactions"),
+    Rule(
+        "hits",
+        "interactions whose hitCount or firstHitId does not match their hits",
+        "SELECT session._id FROM interactions AS session JOIN hits ON hits.sessionId = session._id "
+        "GROUP BY session._id, session.hitCount, session.firstHitId, session.type "
+        "HAVING count(*) IS DISTINCT FROM session.hitCount OR session.type = 'offline' "
+        "OR NOT coalesce(bool_or(hits.id = session.firstHitId), false)",
+    ),
+    Rule(
+        "event-types",
+        "event types with gaps in their versions, or with fields other than those of the last version",
+        f"SELECT reference FROM event_types FULL JOIN ({_VERSIONS}) AS versions USING (reference) "
+        "WHERE versions.eventTypeId IS DISTINCT FROM event_types._id OR version IS DISTINCT FROM latest "
+        "OR event_types.fields IS DISTINCT FROM versions.fields OR NOT is_whole",
+    ),
+    Rule(
+        "event-types",
+        "events validated against a version that their event type does not have",
+        "SELECT _id FROM events ANTI JOIN event_type_versions AS versions "
+        "ON versions.reference = events.eventType AND versions.version = events.eventTypeVersion "
+        "WHERE eventTypeVersion IS NOT NULL",
+    ),
+    Rule(
+        "periods",
+        "outlays that do not end after they start",
+        "SELECT _id FROM outlays WHERE coalesce(startDate >= endDate, true)",
+    ),
+    Rule(
+        "periods",
+        "interactions that end before they start",
+        "SELECT _id FROM interactions WHERE startDate IS NULL OR endDate < startDate",
+    ),
+    Rule(
+        "amounts",
+        "outlays without an amount of 0 or more in a currency",
+        f"SELECT _id FROM outlays WHERE coalesce({quoted('amount.amount')} < 0, true) "
+        f"OR NOT coalesce(regexp_full_match({quoted('amount.currency')}, {literal(PATTERN)}), false)",
+    ),
+    Rule(
+        "amounts",
+        "rates that are not greater than 0",
+        "SELECT currency || ' ' || date FROM rates WHERE NOT coalesce(rate > 0 AND isfinite(rate), false)",
+    ),
+)

@@ -1,28 +1,45 @@
-"""Creates, reads and deletes audiences; their members are computed on reading (G-067)."""
+"""Creates, reads and deletes audiences; their members are computed on reading."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
 
+import ibis
 import pyarrow as pa
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.json_text import encode
-from attrib_ds.errors import Conflict, NotFound
+from attrib_ds.contract.json_values import encode
+from attrib_ds.contract.predicates import truncate
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.filters import Comparison, Condition, Predicate, from_json
+from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.instants import naive
+from attrib_ds.queries.intervals import timestamp
+from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.store.sql_tables import sql_table
+from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_access import insert_record
-from attrib_ds.service.users.audience_conditions import check, leaves, meets
+from attrib_ds.service.users.properties import countable_interactions, with_properties
+from attrib_ds.service.users.user_fields import ProjectKeys, all_values, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import duckdb
+    import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
 
-    from attrib_ds.contract.audiences import CreateAudience, DeleteAudience, GetAudience, ListAudiences
-    from attrib_ds.service.store.store import Store
+    from attrib_ds.contract.users import CreateAudience, DeleteAudience, GetAudience, ListAudiences
+
+    Describe = Callable[[Backend, ir.Table, list[str]], ir.Table]
+
+
+ConditionRecord = Mapping[str, Any]
+
 
 _COLUMNS = "_id, projectId, name, condition"
 
@@ -138,3 +155,322 @@ def _audience_ids(condition: dict[str, object]) -> set[str]:
 def _require(connection: duckdb.DuckDBPyConnection, id: str, *, argument: str) -> None:
     if not connection.execute("SELECT 1 FROM audiences WHERE _id = ?", [id]).fetchall():
         raise NotFound(f"{argument}: there is no audience {id!r}", field=argument)
+
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "equals": operator.eq,
+    "notEquals": operator.ne,
+    "greaterThan": operator.gt,
+    "greaterThanOrEquals": operator.ge,
+    "lessThan": operator.lt,
+    "lessThanOrEquals": operator.le,
+}
+#: Maximum number of predicates of a condition and all the audiences that it names, each time it names them.
+_MOST_PARTS: Final = 200
+_PARTS: Final = {"condition": ("condition", "rules"), "operation": ("operator", "operands")}
+
+
+def meets(
+    backend: Backend,
+    users: ir.Table,
+    condition: str | ConditionRecord,
+    *,
+    argument: str,
+    describe: Describe = with_properties,
+) -> ir.BooleanValue:
+    """Return whether each user meets a condition.
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`.
+    users : ibis.Table
+        With the column ``_id``.
+    condition : str or mapping
+        The id of an audience, or a well-formed condition.
+    argument : str
+        Name of the condition in error messages.
+    describe : callable, optional
+        As for :func:`.match_users`; by default conditions cannot ask for audiences of users.
+
+    Returns
+    -------
+    ibis BooleanValue
+        Over ``users``, never null. Bots and filtered traffic do not count as interactions.
+
+    Raises
+    ------
+    NotFound
+        If there is no such audience.
+    InvalidRequest
+        If the project has no such key or event type.
+    """
+    if isinstance(condition, str):
+        condition = _condition_of(backend, condition, argument)
+    kind = condition["type"]
+    if kind in _PARTS:
+        combinator, members = _PARTS[kind]
+        rules = [
+            meets(backend, users, rule, argument=argument, describe=describe) for rule in condition[members]
+        ]
+        join = operator.and_ if condition[combinator] == "AND" else operator.or_
+        joined = reduce(join, rules) if rules else ibis.literal(True)
+        return ~joined if condition.get("not", False) else joined
+    if kind == "audience":
+        # Evaluate an audience once, however often it is named.
+        ids = list(dict.fromkeys(condition["value"]))
+        belongs = reduce(
+            operator.or_, (meets(backend, users, id, argument=argument, describe=describe) for id in ids)
+        )
+        return ~belongs if condition["operator"] == "notIn" else belongs
+    if kind == "event":
+        return _compares_count(users, _events(backend, condition, argument), condition)
+    if kind == "interaction":
+        return _compares_count(users, _interactions(backend, condition), condition)
+    predicate = from_json(dict(condition), kind="user")
+    matched = match_users(backend, users.select("_id"), predicate, argument=argument, describe=describe)
+    return users["_id"].isin(matched["_id"])
+
+
+def check_size(backend: Backend, condition: str | ConditionRecord, *, argument: str) -> None:
+    """Refuse a condition that is too large with the audiences that it names, and those that they name.
+
+    Parameters
+    ----------
+    backend, condition, argument
+        As for :func:`meets`.
+
+    Raises
+    ------
+    NotFound
+        If there is no such audience.
+    InvalidRequest
+        If it has too many parts.
+    """
+    sizes: dict[str, int] = {}
+
+    def size_of(part: str | ConditionRecord) -> int:
+        if isinstance(part, str):
+            if part not in sizes:
+                sizes[part] = size_of(_condition_of(backend, part, argument))
+            return sizes[part]
+        return sum(
+            sum(map(size_of, dict.fromkeys(leaf["value"]))) if leaf["type"] == "audience" else 1
+            for leaf in leaves(part)
+        )
+
+    size = size_of(condition)
+    if size > _MOST_PARTS:
+        raise InvalidRequest(
+            f"{argument}: consists of {size:,} predicates with all the audiences it names; allowed: "
+            f"{_MOST_PARTS:,}",
+            field=argument,
+        )
+
+
+def check(backend: Backend, condition: ConditionRecord, *, argument: str) -> None:
+    """Refuse a condition that an audience cannot have.
+
+    Parameters
+    ----------
+    backend, condition, argument
+        As for :func:`meets`, which raises the same errors.
+
+    Raises
+    ------
+    InvalidRequest
+        If it names ``audienceIds``, which depend on the audience.
+    """
+    for leaf in leaves(condition):
+        if leaf["type"] in {"audience", "event", "interaction"}:
+            continue
+        if any(
+            comparison.field == "audienceIds"
+            for comparison in comparisons(from_json(dict(leaf), kind="user"))
+        ):
+            raise InvalidRequest(
+                f"{argument}: 'audienceIds' is not allowed in the condition of an audience; "
+                "allowed: type 'audience'",
+                field=argument,
+            )
+    check_size(backend, condition, argument=argument)
+    meets(backend, backend.table("users").select("_id"), condition, argument=argument)
+
+
+def leaves(condition: ConditionRecord) -> list[ConditionRecord]:
+    """Return the leaves of the tree of conditions."""
+    if condition["type"] in _PARTS:
+        return [leaf for rule in condition[_PARTS[condition["type"]][1]] for leaf in leaves(rule)]
+    return [condition]
+
+
+def memberships(backend: Backend, users: ir.Table, audiences: Sequence[tuple[str, str]]) -> ir.Table:
+    """Return the members of audiences.
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`.
+    users : ibis.Table
+        With the column ``_id``: possible members.
+    audiences : sequence of tuple
+        Id and condition, as JSON text, of at least one audience.
+
+    Returns
+    -------
+    ibis.Table
+        ``userId`` and ``audienceId``, in no order.
+    """
+    members = [
+        users.filter(meets(backend, users, json.loads(condition), argument="audience")).select(
+            userId="_id", audienceId=ibis.literal(id)
+        )
+        for id, condition in audiences
+    ]
+    return ibis.union(members[0], *members[1:])
+
+
+def _condition_of(backend: Backend, id: str, argument: str) -> ConditionRecord:
+    row = backend.con.execute("SELECT condition FROM audiences WHERE _id = ?", [id]).fetchone()
+    if row is None:
+        raise NotFound(f"{argument}: there is no audience {id!r}", field=argument)
+    condition: ConditionRecord = json.loads(row[0])
+    return condition
+
+
+def _events(backend: Backend, condition: ConditionRecord, argument: str) -> ir.Table:
+    reference = condition["eventType"]
+    try:
+        ProjectKeys(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
+    except InvalidRequest as refusal:
+        message = refusal.message.replace("eventTypesCount.", "")
+        raise InvalidRequest(message, field=argument) from None
+    events = backend.table("events")
+    conditions = [events.eventType == reference]
+    if condition.get("since") is not None:
+        conditions.append(events.eventDate >= timestamp(instants.parse(condition["since"], argument="since")))
+    if condition.get("until") is not None:
+        conditions.append(events.eventDate <= timestamp(instants.parse(condition["until"], argument="until")))
+    return events.filter(conditions).select("userId")
+
+
+def _interactions(backend: Backend, condition: ConditionRecord) -> ir.Table:
+    interactions = countable_interactions(backend)
+    if condition.get("filter") is not None:
+        predicate = from_json(condition["filter"], kind="interaction")
+        interactions = interactions.filter(to_ibis(truncate(predicate), interactions))
+    return interactions.select("userId")
+
+
+def _compares_count(users: ir.Table, records: ir.Table, condition: ConditionRecord) -> ir.BooleanValue:
+    """Compare the number of a user's records; users without records have no row among the counts."""
+    compare, number = _COMPARE[condition["operator"]], int(condition["value"])
+    own = records.semi_join(users, records.userId == users["_id"])
+    counts = own.group_by("userId").agg(count=own.count())
+    holds = compare(counts["count"], number)
+    if compare(0, number):
+        return ~users["_id"].isin(counts.filter(~holds).userId)
+    return users["_id"].isin(counts.filter(holds).userId)
+
+
+_FIELDS: Final = "fields."
+#: Type in which values of a field are compared (G-093), by the type of the field; others as text.
+_COMPARED_AS: Final = {"number": "number", "boolean": "boolean", "date": "date"}
+
+
+def match_users(
+    backend: Backend, users: ir.Table, predicate: Predicate, *, argument: str, describe: Describe
+) -> ir.Table:
+    """Return the users who match a predicate.
+
+    A field of several values matches when any of them does; a negative operator, when none does (G-091).
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`.
+    users : ibis.Table
+        With the column ``_id``.
+    predicate : Predicate
+        On users.
+    argument : str
+        Name of the predicate in error messages.
+    describe : callable
+        Adds properties to users: :func:`.with_properties`, or :func:`.describe_users` for predicates on
+        audiences too.
+
+    Returns
+    -------
+    ibis.Table
+        The column ``_id`` of the matching rows.
+
+    Raises
+    ------
+    InvalidRequest
+        If the project has no such key, or the predicate compares its values as another type.
+    """
+    project_keys = ProjectKeys(backend.con)
+    typed_predicate = _with_types(predicate, project_keys, argument)
+    names = list(dict.fromkeys(leaf.field for leaf in comparisons(typed_predicate)))
+    table = describe(backend, users, [name for name in names if not name.startswith(_FIELDS)])
+    kinds = {
+        name: project_keys.find_field(name.removeprefix(_FIELDS), argument=argument).type
+        for name in names
+        if name.startswith(_FIELDS)
+    }
+    if kinds:
+        values = _field_arrays(backend, users, project_keys, kinds)
+        table = table.left_join(values, table["_id"] == values.owner).drop("owner")
+    return table.filter(to_ibis(typed_predicate, table)).select("_id")
+
+
+def comparisons(predicate: Predicate) -> list[Comparison]:
+    """Return all comparisons of a predicate."""
+    if isinstance(predicate, Condition):
+        return [leaf for rule in predicate.rules for leaf in comparisons(rule)]
+    return [predicate] if isinstance(predicate, Comparison) else []
+
+
+def _field_arrays(
+    backend: Backend, users: ir.Table, project_keys: ProjectKeys, kinds: dict[str, str]
+) -> ir.Table:
+    """Return the values of fields, one array per field."""
+    keys = [name.removeprefix(_FIELDS) for name in kinds]
+    values = all_values(project_keys, f"({backend.compile(users)}) AS users", keys=keys)
+    # Cast before aggregating, so that no value is cast to the type of another field.
+    types = dict.fromkeys(kinds.values())
+    read = ", ".join(f"{typed('current', kind)} AS {quoted(f'as {kind}')}" for kind in types)
+    arrays = ", ".join(
+        f"list({column}) FILTER (WHERE key = {literal(key)} AND {column} IS NOT NULL) "
+        f"AS {quoted(f'{_FIELDS}{key}')}"
+        for key, column in zip(keys, (quoted(f"as {kind}") for kind in kinds.values()), strict=True)
+    )
+    read = f"SELECT userId, key, {read} FROM ({values}) AS given"
+    return sql_table(backend, f"SELECT userId AS owner, {arrays} FROM ({read}) AS read GROUP BY userId")
+
+
+def _with_types(predicate: Predicate, project_keys: ProjectKeys, argument: str) -> Predicate:
+    """Return the predicate with every value in the type of its field."""
+    if isinstance(predicate, Condition):
+        rules = tuple(_with_types(rule, project_keys, argument) for rule in predicate.rules)
+        return replace(predicate, rules=rules)
+    assert isinstance(predicate, Comparison)  # noqa: S101  (there is no third kind)
+    project_keys.check_key(predicate.field, argument=argument)
+    if not predicate.field.startswith(_FIELDS):
+        return predicate
+    key = predicate.field.removeprefix(_FIELDS)
+    kind = project_keys.find_field(key, argument=argument).type
+    expected = _COMPARED_AS.get(kind, "string")
+    if predicate.operator_type == expected or (predicate.operator_type == "array" and expected == "string"):
+        return predicate
+    try:
+        # Text without a declared type may be a date.
+        if predicate.operator_type == "string":
+            return replace(predicate, operator_type=expected)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{argument}: {error.message}", field=argument) from error
+    raise InvalidRequest(
+        f"{argument}: {predicate.field} holds values of type {kind!r} and is compared as "
+        f"{predicate.operator_type!r}; allowed: {expected!r}",
+        field=argument,
+    )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from attrib_ds.contract.identities import DeleteUser
+    from attrib_ds.contract.users import DeleteUser
     from attrib_ds.service.store.store import Store
 
 #: Columns with locations or text of users, by table.

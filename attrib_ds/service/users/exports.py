@@ -1,32 +1,38 @@
-"""Exports users as CSV and XLSX files."""
+"""Exports users as CSV and XLSX files, with transformed cells."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import csv
+import hashlib
+import io
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import duckdb
 import ibis
+import pyarrow as pa
 
+from attrib_ds import instants, schema
 from attrib_ds.contract import Answer, File
-from attrib_ds.errors import ServiceFailure
-from attrib_ds.service.users.cells import cells_of, rows_of
-from attrib_ds.service.users.csv_files import csv_pieces
-from attrib_ds.service.users.described_page import describe
-from attrib_ds.service.users.project_keys import ProjectKeys
-from attrib_ds.service.users.selection import select_users
-from attrib_ds.service.users.transformers import transformation
-from attrib_ds.service.users.xlsx_files import check_xlsx, write_xlsx
+from attrib_ds.contract.json_values import encode
+from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.json_numbers import load_exact
+from attrib_ds.local_files import writing_temporarily
+from attrib_ds.records.spreadsheets import escaped, xlsxwriter
+from attrib_ds.service.store.store import Store
+from attrib_ds.service.users.search import describe, select_users
+from attrib_ds.service.users.user_fields import ProjectKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import ibis.expr.types as ir
-    import pyarrow as pa
     from ibis.backends.duckdb import Backend
 
-    from attrib_ds.contract.exports import ExportUsers
-    from attrib_ds.service.store.store import Store
-    from attrib_ds.service.users.cells import Cell
+    from attrib_ds.contract.users import ExportUsers, OutputFormat, Transformer
 
 
 def export_users(store: Store, request: ExportUsers) -> Answer:
@@ -83,3 +89,368 @@ def _column(
         if transformed_key == key:
             cells = [transform(cell) for cell in cells]
     return cells
+
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+def csv_pieces(
+    header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]], form: OutputFormat
+) -> Iterator[bytes]:
+    r"""Write rows as CSV: lines end with CR LF, missing values are empty (G-121).
+
+    Parameters
+    ----------
+    header : sequence of str
+        Names of the columns.
+    batches : iterable of iterables of rows
+        The rows.
+    form : OutputFormat
+        Delimiter, encoding, and whether to escape formulas (G-122).
+
+    Yields
+    ------
+    bytes
+        The header, then one chunk per batch.
+
+    Examples
+    --------
+    >>> from attrib_ds.contract.users import OutputFormat
+    >>> rows = [("a,b", 1.5), ("=1+1", None)]
+    >>> b"".join(csv_pieces(["text", "number"], [rows], OutputFormat(type="csv"))).decode()
+    'text,number\r\n"a,b",1.5\r\n\'=1+1,\r\n'
+    """
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, delimiter=form.delimiter, lineterminator="\r\n")
+    text = _escaped if form.sanitizeFormulas else cell_text
+    writer.writerow(header)
+    yield (_BYTE_ORDER_MARK if form.encoding == "utf-8-bom" else b"") + _drained(sink)
+    for rows in batches:
+        writer.writerows([text(cell) for cell in row] for row in rows)
+        yield _drained(sink)
+
+
+def _escaped(cell: Cell) -> str:
+    return escaped(cell_text(cell))
+
+
+def _drained(sink: io.StringIO) -> bytes:
+    piece = sink.getvalue().encode()
+    sink.seek(0)
+    sink.truncate()
+    return piece
+
+
+#: Rows of a sheet, without the header.
+MOST_ROWS: Final = 1_048_575
+_LONGEST_TEXT: Final = 32_767
+#: Spreadsheets lose digits of larger numbers.
+_LARGEST: Final = 10**15
+_FIRST_YEAR: Final = 1900
+_DATE: Final = "yyyy-mm-dd hh:mm:ss"
+
+
+def check_xlsx(rows: int) -> None:
+    """Refuse an export that XLSX cannot hold.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+
+    Raises
+    ------
+    InvalidRequest
+        If there are too many rows for a sheet (G-125).
+    NotSupported
+        If the extra ``[excel]`` is not installed.
+    """
+    xlsxwriter()
+    if rows > MOST_ROWS:
+        raise _unfit(f"there are {rows:,} users, more than the {MOST_ROWS:,} rows of a sheet")
+
+
+def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]]) -> BinaryIO:
+    """Write rows as the one sheet of an XLSX file.
+
+    Parameters
+    ----------
+    header : sequence of str
+        Names of the columns.
+    batches : iterable of iterables of rows
+        The rows; one batch is in memory at a time.
+
+    Returns
+    -------
+    file
+        Positioned at its beginning; deleted when it is closed.
+
+    Raises
+    ------
+    InvalidRequest
+        If a text is too long for a cell.
+    NotSupported
+        If the extra ``[excel]`` is not installed.
+    Unavailable
+        If the file cannot be written, such as on a full disk.
+    """
+    library = xlsxwriter()
+    with writing_temporarily():
+        file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
+    try:
+        # Also holds the parts of the sheet until the workbook is complete.
+        with writing_temporarily(), tempfile.TemporaryDirectory() as folder:
+            workbook = library.Workbook(file, {"constant_memory": True, "tmpdir": folder})
+            sheet = workbook.add_worksheet("users")
+            try:
+                _write(sheet, workbook.add_format({"num_format": _DATE}), header, batches)
+            except BaseException:
+                sheet.row_data_fh.close()
+                raise
+            try:
+                workbook.close()
+            except library.exceptions.FileCreateError as error:
+                raise error.args[0] from None
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _write(
+    sheet: Any, dated: Any, header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]]
+) -> None:
+    for position, name in enumerate(header):
+        sheet.write_string(0, position, name)
+    line = 0
+    for rows in batches:
+        for row in rows:
+            line += 1
+            for position, cell in enumerate(row):
+                _write_cell(sheet, dated, line, position, cell)
+
+
+def _write_cell(sheet: Any, dated: Any, line: int, position: int, cell: Cell) -> None:
+    if cell is None:
+        return
+    if isinstance(cell, bool):
+        sheet.write_boolean(line, position, cell)
+    elif isinstance(cell, int | float | Decimal) and -_LARGEST < float(cell) < _LARGEST:
+        sheet.write_number(line, position, float(cell))
+    elif isinstance(cell, datetime) and cell.astimezone(UTC).year >= _FIRST_YEAR:
+        sheet.write_datetime(line, position, cell.astimezone(UTC).replace(tzinfo=None), dated)
+    else:
+        text = cell_text(cell)
+        # Spreadsheets count UTF-16 code units.
+        if len(text.encode("utf-16-le")) > 2 * _LONGEST_TEXT:
+            raise _unfit(f"a text is longer than the {_LONGEST_TEXT:,} characters of a cell")
+        # Not `write`, which converts some text to formulas, numbers and links.
+        sheet.write_string(line, position, text)
+
+
+def _unfit(problem: str) -> InvalidRequest:
+    return InvalidRequest(f"format: {problem}; csv has no such limit", field="format")
+
+
+#: A cell before formatting: a list has several values, None is empty.
+Cell: TypeAlias = "str | bool | int | float | Decimal | datetime | list[Cell] | None"
+
+#: Separates the values of a list (G-124).
+SEPARATOR: Final = "|"
+
+
+def columns_of(key: str) -> list[str]:
+    """Return the flat columns of a key.
+
+    Examples
+    --------
+    >>> columns_of("fields.email"), columns_of("_id")
+    (['fields.email'], ['_id'])
+    >>> columns_of("mostProbableLocation")[0]
+    'mostProbableLocation.source'
+    """
+    names = schema.user_columns([key]).names
+    return names if key == "_id" else [name for name in names if name != "_id"]
+
+
+def cells_of(batch: pa.RecordBatch, key: str) -> list[Cell]:
+    """Return the cells of a key, one per row.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        With the columns of the key.
+    key : str
+        As in searches of users.
+
+    Returns
+    -------
+    list
+        For fields the current value; objects as JSON text.
+    """
+    names = columns_of(key)
+    if names != [key]:
+        members = {name.removeprefix(f"{key}."): batch[name].to_pylist() for name in names}
+        return [_nested(dict(zip(members, row, strict=True))) for row in zip(*members.values(), strict=True)]
+    values: list[Any] = batch[key].to_pylist()
+    if key.startswith("fields."):
+        return [_current(text) for text in values]
+    return values
+
+
+def cell_text(cell: Cell) -> str:
+    """Return the text of a cell.
+
+    Examples
+    --------
+    >>> [cell_text(cell) for cell in (None, True, 12.5, Decimal("0.10"), ["a", 1])]
+    ['', 'true', '12.5', '0.10', 'a|1']
+    """
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, datetime):
+        return instants.format(cell)
+    if isinstance(cell, Decimal):
+        return format(cell, "f")
+    if isinstance(cell, list):
+        return SEPARATOR.join(cell_text(value) for value in cell)
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return str(cell)
+    return encode(cell)
+
+
+def _current(text: str | None) -> Cell:
+    """Return the current value of a field from the JSON list of its entries, or None."""
+    entries = load_exact(text) if text else []
+    if not entries:
+        return None
+    current = entries[0].get("current")
+    if isinstance(current, str) and entries[0].get("type") == "date":
+        try:
+            return instants.parse(current, argument="date")
+        except InvalidRequest:
+            return current
+    return _plain(current)
+
+
+def _plain(value: Any) -> Cell:
+    if isinstance(value, dict):
+        return encode(value)
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    cell: Cell = value
+    return cell
+
+
+def _nested(members: dict[str, Any]) -> str | None:
+    """Return an object as JSON, without missing members."""
+    tree: dict[str, Any] = {}
+    for name, value in members.items():
+        if value is None:
+            continue
+        *parents, leaf = name.split(".")
+        holder = tree
+        for parent in parents:
+            holder = holder.setdefault(parent, {})
+        holder[leaf] = value
+    return encode(tree) if tree else None
+
+
+def rows_of(columns: Iterable[Sequence[Cell]]) -> list[tuple[Cell, ...]]:
+    """Transpose columns of equal length to rows."""
+    return list(zip(*columns, strict=True))
+
+
+#: Precision for all digits of the largest double.
+_EXACT: Final = Context(prec=340, rounding=ROUND_HALF_UP)
+_MONTHS: Final = {"year": 12, "semester": 6, "quarter": 3, "month": 1}
+_PARTS: Final[dict[str, dict[str, int]]] = {
+    "second": {"microsecond": 0},
+    "minute": {"second": 0, "microsecond": 0},
+    "hour": {"minute": 0, "second": 0, "microsecond": 0},
+    "day": {"hour": 0, "minute": 0, "second": 0, "microsecond": 0},
+}
+
+
+def transformation(transformer: Transformer) -> Callable[[Cell], Cell]:
+    """Return the function of a transformer.
+
+    Parameters
+    ----------
+    transformer : Transformer
+        A validated transformer.
+
+    Returns
+    -------
+    callable
+        Takes and returns a cell. Missing values and values of other types stay as they are; lists are
+        transformed value by value, except by ``join``.
+
+    Examples
+    --------
+    >>> from attrib_ds.contract.users import Transformer
+    >>> transformation(Transformer(type="case", key="fields.city", level="upper"))("Oslo")
+    'OSLO'
+    >>> transformation(Transformer(type="number", key="eventCount", level=1))(2.25)
+    Decimal('2.3')
+    >>> transformation(Transformer(type="join", key="audienceIds", level=", "))(["a", "b"])
+    'a, b'
+    """
+    if transformer.type == "join":
+        return partial(_joined, separator=transformer.level)
+    change = partial(_CHANGES[transformer.type], level=transformer.level)
+
+    def transform(cell: Cell) -> Cell:
+        if isinstance(cell, list):
+            return [transform(value) for value in cell]
+        return None if cell is None else change(cell)
+
+    return transform
+
+
+def _joined(cell: Cell, separator: str) -> Cell:
+    return separator.join(cell_text(value) for value in cell) if isinstance(cell, list) else cell
+
+
+def _truncated(cell: Cell, level: str) -> Cell:
+    """Truncate an instant to a period, in UTC; weeks start on Monday."""
+    if not isinstance(cell, datetime):
+        return cell
+    instant = cell.astimezone(UTC)
+    if level in _PARTS:
+        return instant.replace(**_PARTS[level])  # type: ignore[arg-type]
+    day = instant.replace(**_PARTS["day"])  # type: ignore[arg-type]
+    if level == "week":
+        return day - timedelta(days=day.weekday())
+    months = _MONTHS[level]
+    return day.replace(month=(day.month - 1) // months * months + 1, day=1)
+
+
+def _rounded(cell: Cell, level: int) -> Cell:
+    """Round a number to a number of decimals, half away from zero."""
+    if isinstance(cell, bool) or not isinstance(cell, int | float | Decimal):
+        return cell
+    # Via text: round the decimal that is displayed, not the binary float.
+    number = cell if isinstance(cell, Decimal) else Decimal(str(cell))
+    return number.quantize(Decimal(1).scaleb(-level), context=_EXACT) if number.is_finite() else cell
+
+
+def _cased(cell: Cell, level: str) -> Cell:
+    if not isinstance(cell, str):
+        return cell
+    return cell.upper() if level == "upper" else cell.lower()
+
+
+def _hashed(cell: Cell, level: Any) -> Cell:  # noqa: ARG001  (signature of all)
+    return hashlib.sha256(cell_text(cell).encode()).hexdigest()
+
+
+_CHANGES: Final[dict[str, Callable[..., Cell]]] = {
+    "date": _truncated,
+    "number": _rounded,
+    "case": _cased,
+    "hash": _hashed,
+}

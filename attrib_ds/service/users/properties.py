@@ -1,26 +1,214 @@
-"""Derives properties of users from their events and interactions; only the requested ones are computed.
-
-Audiences are not among them: their conditions ask for properties. :mod:`described_users` adds them.
-"""
+"""Derives properties of users from their events and interactions; only the requested ones are computed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.campaigns.outlays import in_project_currency_query
 from attrib_ds.service.store.sql_tables import sql_table
-from attrib_ds.service.users import event_totals, interaction_totals, locations, metric_totals
-from attrib_ds.service.users.field_values import as_entry, field_values, object_of, reduced, text_of
-from attrib_ds.service.users.project_keys import ProjectKeys
+from attrib_ds.service.users.user_fields import (
+    ProjectKeys,
+    as_entry,
+    field_values,
+    instant_text,
+    object_of,
+    reduced,
+    text_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
+
+
+_OF_TYPE: Final = "eventTypesCount."
+_EVENT_TOTALS: Final = {
+    "eventCount": "count(*)",
+    "firstEventDate": "min(eventDate)",
+    "lastEventDate": "max(eventDate)",
+}
+_META: Final = (
+    f"{{'count': number, 'firstDate': {instant_text('earliest')}, 'lastDate': {instant_text('latest')}}}"
+)
+
+
+def event_totals(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+    """Select the number of events, in total and by type, and the dates of the first and the last."""
+    selected = {name: column for name, column in _EVENT_TOTALS.items() if name in names}
+    for name in names:
+        if name.startswith(_OF_TYPE):
+            kind = literal(name.removeprefix(_OF_TYPE))
+            selected[name] = f"count(*) FILTER (WHERE eventType = {kind})"
+    if not selected:
+        return None
+    columns = ", ".join(f"{column} AS {quoted(name)}" for name, column in selected.items())
+    return (
+        f"SELECT userId AS owner, {columns} FROM events WHERE userId IN (SELECT _id FROM ids) GROUP BY userId"
+    )
+
+
+def by_type(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+    """Select objects with totals by event type."""
+    values = {"eventTypesCount": "number", "eventTypeMeta": _META}
+    selected = [
+        f"{object_of('eventType', value)} AS {quoted(name)}"
+        for name, value in values.items()
+        if name in names
+    ]
+    if not selected:
+        return None
+    by_type = (
+        "SELECT userId, eventType, count(*) AS number, min(eventDate) AS earliest, max(eventDate) AS latest "
+        "FROM events WHERE userId IN (SELECT _id FROM ids) GROUP BY userId, eventType"
+    )
+    return f"SELECT userId AS owner, {', '.join(selected)} FROM ({by_type}) AS by_type GROUP BY userId"
+
+
+#: Condition in SQL for interactions that count, the same as of :func:`countable_interactions`.
+IS_COUNTABLE: Final = "NOT coalesce(isBot, false) AND trafficFilterId IS NULL"
+_INTERACTION_TOTALS: Final = {
+    "interactionCount": "count(*)",
+    "hitCount": "sum(hitCount)::BIGINT",
+    "averageHitCount": "sum(hitCount) / count(*)",
+    "interactionDuration": "sum(duration)",
+    "averageInteractionDuration": "sum(duration) / count(*)",
+    "firstInteractionDate": "min(startDate)",
+    "lastInteractionDate": "max(startDate)",
+    "firstInteractionNodeId": "first(nodeId ORDER BY startDate, _id)",
+    "lastInteractionNodeId": "first(nodeId ORDER BY startDate DESC, _id DESC)",
+}
+
+
+def countable_interactions(backend: Backend) -> ir.Table:
+    """Return the interactions that count, which a search returns by default."""
+    interactions = backend.table("interactions")
+    return interactions.filter(~interactions.isBot.fill_null(False), interactions.trafficFilterId.isnull())
+
+
+def interaction_totals(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+    """Select the number of interactions, their sums and averages, the first and the last (G-063, R039)."""
+    selected = [
+        f"{column} AS {quoted(name)}" for name, column in _INTERACTION_TOTALS.items() if name in names
+    ]
+    if not selected:
+        return None
+    return (
+        f"SELECT userId AS owner, {', '.join(selected)} FROM interactions "
+        f"WHERE {IS_COUNTABLE} AND userId IN (SELECT _id FROM ids) GROUP BY userId"
+    )
+
+
+_AGGREGATIONS: Final = ("type", "sum", "max", "min", "count", "average")
+
+
+def metric_totals(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+    """Select single aggregations of metrics, one column each."""
+    requested = {
+        name: name.removeprefix("metrics.").rpartition(".") for name in names if name.startswith("metrics.")
+    }
+    if not requested:
+        return None
+    columns = ", ".join(
+        f"max({quoted(part)}) FILTER (WHERE key = {literal(metric)}) AS {quoted(name)}"
+        for name, (metric, _, part) in requested.items()
+    )
+    of_keys = _by_key({metric for metric, _, _ in requested.values()})
+    return f"SELECT userId AS owner, {columns} FROM ({of_keys}) AS by_key GROUP BY userId"
+
+
+def all_metrics(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+    """Select the aggregations of all metrics as one object (R080).
+
+    It includes the number of amounts without a rate, if there are any (G-065).
+    """
+    if "metrics" not in names:
+        return None
+    members = ", ".join(f"{literal(name)}: {quoted(name)}" for name in _AGGREGATIONS)
+    entry = (
+        f"CASE WHEN unconverted > 0 THEN to_json({{{members}, 'count_unconverted': unconverted}}) "
+        f"ELSE to_json({{{members}}}) END"
+    )
+    return (
+        f"SELECT userId AS owner, {object_of('key', entry)} AS metrics "
+        f"FROM ({_by_key(None)}) AS by_key GROUP BY userId"
+    )
+
+
+def _by_key(keys: Collection[str] | None) -> str:
+    """Aggregate metrics by user and key, without deleted ones; states count as 0 and 1."""
+    only_keys = "" if keys is None else f"AND key IN ({', '.join(map(literal, sorted(keys)))})"
+    present = (
+        "SELECT userId, key, type, dataType, date, number, amount, currency FROM metrics "
+        "JOIN (SELECT _id AS event, userId FROM events WHERE userId IN (SELECT _id FROM ids)) AS own_events "
+        f"ON eventId = event WHERE deletedAt IS NULL {only_keys}"
+    )
+    by_key = (
+        "SELECT userId, key, max(type) AS type, "
+        # Amounts are decimals, summed exactly.
+        "coalesce(sum(converted)::DOUBLE, 0.0::DOUBLE) "
+        "+ coalesce(sum(number) FILTER (WHERE dataType <> 'currency'), 0.0::DOUBLE) AS added, "
+        "max(value) AS max, min(value) AS min, count(value) AS count, "
+        "count(*) FILTER (WHERE amount IS NOT NULL AND converted IS NULL) AS unconverted "
+        "FROM (SELECT *, CASE WHEN dataType = 'currency' THEN converted::DOUBLE ELSE number END AS value "
+        f"FROM ({in_project_currency_query(present, '(SELECT currency FROM meta)')}) AS converted_metrics) "
+        "AS metric_values GROUP BY userId, key"
+    )
+    return (
+        "SELECT userId, key, type, max, min, count, unconverted, "
+        # No sum without values.
+        "CASE WHEN count > 0 THEN added END AS sum, "
+        # Rounding must not move the average beyond the extremes (R081).
+        "CASE WHEN count > 0 THEN greatest(least(added / nullif(count, 0), max), min) END AS average "
+        f"FROM ({by_key}) AS added_up"
+    )
+
+
+_LOCATIONS: Final = {
+    "mostProbableLocation.source": "source",
+    "mostProbableLocation.confidence": "confidence",
+    "mostProbableLocation.location.type": "'Point'",
+    "mostProbableLocation.location.coordinates": "coordinates",
+}
+# The location of an IP address comes without a confidence.
+_FROM_SESSIONS: Final = (
+    "SELECT userId AS owner, 2 AS rank, startDate AS date, _id AS id, '' AS key, "
+    "'interaction-based' AS source, 0.0::DOUBLE AS confidence, "
+    '["geo.longitude", "geo.latitude"]::DOUBLE[] AS coordinates FROM interactions '
+    f'WHERE {IS_COUNTABLE} AND "geo.latitude" IS NOT NULL AND "geo.longitude" IS NOT NULL '
+    "AND userId IN (SELECT _id FROM ids)"
+)
+
+
+def most_probable(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+    """Select the location from the latest event that has one, otherwise from the latest session."""
+    selected = [f"{column} AS {quoted(name)}" for name, column in _LOCATIONS.items() if name in names]
+    if not selected:
+        return None
+    candidates = _FROM_SESSIONS
+    keys = [key for key, field in project_keys.fields.items() if field.placing]
+    if keys:
+        candidates = f"{candidates} UNION ALL {_from_events(project_keys, keys)}"
+    return (
+        f"SELECT owner, {', '.join(selected)} FROM ({candidates}) AS candidates "
+        "QUALIFY row_number() OVER (PARTITION BY owner ORDER BY rank, date DESC, id DESC, key) = 1"
+    )
+
+
+def _from_events(project_keys: ProjectKeys, keys: list[str]) -> str:
+    coordinates = "try_cast(json_extract(current, '$.location.coordinates') AS DOUBLE[])"
+    confidence = "coalesce(try_cast(json_extract_string(current, '$.extra.confidence') AS DOUBLE), 0.0)"
+    return (
+        f"SELECT userId AS owner, 1 AS rank, date, sourceId AS id, key, 'event-based' AS source, "
+        f"{confidence} AS confidence, {coordinates} AS coordinates "
+        f"FROM ({field_values(project_keys, 'ids', keys=keys)}) AS field_values "
+        'WHERE "placing" AND NOT invalid AND NOT anonymized AND len(coordinates) = 2'
+    )
+
 
 _VENDOR: Final = "vendorUserId"
 _FIELDS: Final = "fields."
@@ -192,13 +380,13 @@ def _vendors(project_keys: ProjectKeys, names: list[str], mode: str) -> str | No
 #: the relation ``ids``.
 _PARTS: Final[tuple[Callable[[ProjectKeys, list[str], str], str | None], ...]] = (
     _registered,
-    event_totals.totals,
-    event_totals.by_type,
-    metric_totals.totals,
-    metric_totals.all_metrics,
-    interaction_totals.totals,
+    event_totals,
+    by_type,
+    metric_totals,
+    all_metrics,
+    interaction_totals,
     _fields,
     _all_fields,
     _vendors,
-    locations.most_probable,
+    most_probable,
 )

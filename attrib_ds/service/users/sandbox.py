@@ -1,15 +1,10 @@
-"""Runs users' SQL in a sandbox, without write access and with limits on time and memory.
-
-The query is validated and regenerated from its syntax tree (:mod:`attrib_ds.service.sql.admission`). It
-runs in a separate in-memory database with locked settings: no files, no network, no extensions, limited
-memory and one thread. The columns it reads are streamed in from connections that only run the SQL of the
-views.
-"""
+"""Runs users' SQL over flat views in a sandbox, without write access and with limits on time and memory."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -17,17 +12,20 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service.sql.admission import admit
 from attrib_ds.service.store.cancellation import Cancellation
 from attrib_ds.service.store.cursors import BATCH_ROWS
 from attrib_ds.service.store.ids import HEX_ID
-from attrib_ds.service.users.sql_views import VIEWS, query_of
+from attrib_ds.service.store.sql_tables import sql_table
+from attrib_ds.service.users.properties import with_properties
+from attrib_ds.service.users.user_fields import ProjectKeys, field_values, is_key, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    import ibis.expr.types as ir
     from ibis.backends.duckdb import Backend
+
 
 #: Time limit of a query, in seconds, its validation included (G-096, G-230).
 SECONDS: Final = 5.0
@@ -69,7 +67,7 @@ def user_ids(backend: Backend, sql: str, cancellation: Cancellation | None = Non
     backend : ibis.backends.duckdb.Backend
         From :meth:`Store.read`; must not be used concurrently.
     sql : str
-        One SELECT over the views of :data:`attrib_ds.service.users.sql_views.VIEWS`.
+        One SELECT over the views of :data:`attrib_ds.service.users.sandbox.VIEWS`.
     cancellation : Cancellation, optional
         Interrupts the query too.
 
@@ -220,3 +218,114 @@ def _refusal(error: duckdb.Error, *, is_over: bool) -> InvalidRequest:
 
 def _invalid(problem: str) -> InvalidRequest:
     return InvalidRequest(f"sql: {problem}", field="sql")
+
+
+#: Columns by view, its key first. Documented in docs/how-to/users-by-sql.md.
+VIEWS: Final[dict[str, tuple[str, ...]]] = {
+    "users": (
+        "_id",
+        "createdAt",
+        "updatedAt",
+        "eventCount",
+        "firstEventDate",
+        "lastEventDate",
+        "interactionCount",
+        "hitCount",
+        "averageHitCount",
+        "interactionDuration",
+        "averageInteractionDuration",
+        "firstInteractionDate",
+        "lastInteractionDate",
+        "firstInteractionNodeId",
+        "lastInteractionNodeId",
+    ),
+    "user_fields": ("userId", "key", "type", "value", "date", "source", "sourceId"),
+    "events": ("_id", "userId", "eventType", "eventDate", "createdAt", "updatedAt", "event"),
+    "metrics": (
+        "_id",
+        "eventId",
+        "userId",
+        "eventType",
+        "key",
+        "type",
+        "date",
+        "number",
+        "amount",
+        "currency",
+        "createdAt",
+        "updatedAt",
+    ),
+    # Personal columns are in the view of user fields.
+    "interactions": tuple(name for name in schema.INTERACTION.names if name not in schema.ON_REQUEST),
+}
+
+
+def query_of(
+    backend: Backend, view: str, columns: Iterable[str], *, limits: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Return the SQL of a view that computes only the requested columns and rows.
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`.
+    view : str
+        One of :data:`VIEWS`.
+    columns : iterable of str
+        Some of its columns.
+    limits : mapping of str to sequence of str, optional
+        Values by column; other rows are left out.
+
+    Returns
+    -------
+    str
+        SQL for a connection to the same database.
+    """
+    names = list(columns)
+    limits = limits or {}
+    table = _TABLES[view](backend, names, limits)
+    conditions = [table[column].isin(list(values)) for column, values in limits.items()]
+    return str(backend.compile((table.filter(conditions) if conditions else table).select(names)))
+
+
+def _users(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:
+    return with_properties(backend, _only(backend, limits.get("_id")), columns)
+
+
+def _user_fields(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001  (signature of all views)
+    users, keys = _only(backend, limits.get("userId")), limits.get("key")
+    if keys is not None:
+        keys = [key for key in keys if is_key(key)]
+        if not keys:
+            # No field can have such a key.
+            users, keys = users.limit(0), None
+    ids = f"({backend.compile(users)}) AS users"
+    values = field_values(ProjectKeys(backend.con), ids, keys=keys)
+    return sql_table(backend, f"SELECT *, {text_of('current')} AS value FROM ({values}) AS field_values")
+
+
+def _only(backend: Backend, ids: Sequence[str] | None) -> ir.Table:
+    users = backend.table("users")
+    return users if ids is None else users.filter(users["_id"].isin(list(ids)))
+
+
+def _metrics(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001
+    metrics = backend.table("metrics")
+    present = metrics.filter(metrics.deletedAt.isnull())
+    if not {"userId", "eventType"} & set(columns):
+        return present
+    events = backend.table("events").select("userId", "eventType", event="_id")
+    return present.inner_join(events, present.eventId == events.event)
+
+
+def _stored(name: str) -> Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]:
+    return lambda backend, *_: backend.table(name)
+
+
+_TABLES: Final[dict[str, Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]]] = {
+    "users": _users,
+    "user_fields": _user_fields,
+    "events": _stored("events"),
+    "metrics": _metrics,
+    "interactions": _stored("interactions"),
+}

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.contract import Answer
-from attrib_ds.contract.columns import columns
-from attrib_ds.contract.rule import shown
+from attrib_ds.contract.build import columns
+from attrib_ds.contract.json_values import shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import whole
 from attrib_ds.records.json_pages import read_page

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from attrib_ds.contract import OPERATIONS, to_wire
-from attrib_ds.contract.accounts import JWT_BEARER
-from attrib_ds.contract.columns import columns
+from attrib_ds.contract.administration import JWT_BEARER
+from attrib_ds.contract.build import columns
 from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import NotSupported, Unauthorized, Unavailable
 from attrib_ds.transports.http import answers
@@ -34,7 +34,7 @@ from attrib_ds.transports.http.tokens import Grant, Tokens, is_clock_error, is_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from attrib_ds.attribution.paths.tables import Tables
+    from attrib_ds.attribution.paths.project_tables import Tables
     from attrib_ds.contract import Answer, Operation, Request
     from attrib_ds.keys.secret import Secret
     from attrib_ds.transports.http.addresses import Addresses

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, credit_series
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 HALF_DAY = timedelta(hours=12)

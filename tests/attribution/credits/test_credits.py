@@ -18,7 +18,7 @@ from attrib_ds.attribution.models.rules import (
     PositionBased,
     TimeDecay,
 )
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 DAY = pd.Timedelta(days=1)
 NOON = pd.Timestamp("2025-03-10T12:00:00Z")

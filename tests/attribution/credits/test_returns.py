@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute, compare_models, errors, report_returns, roll_up
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 
 def credits_of(*rows):

@@ -13,8 +13,7 @@ from support.clickhouse_server import served
 
 import attrib_ds as at
 from attrib_ds import errors
-from attrib_ds.attribution.engines.engine import double, portable
-from attrib_ds.attribution.engines.sums import total
+from attrib_ds.attribution.engines.engine import double, portable, total
 
 pytestmark = pytest.mark.clickhouse
 

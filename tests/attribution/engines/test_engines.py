@@ -12,11 +12,10 @@ import attrib_ds as at
 from attrib_ds import Paths, errors
 from attrib_ds.attribution.engines.engine import double, engine, engine_of, joined_in_order
 from attrib_ds.attribution.models.named import model_named, rule_models
-from attrib_ds.attribution.path_models import node_sets, transitions
-from attrib_ds.attribution.paths.pairing import pair
+from attrib_ds.attribution.path_models import conversion_rates, markov
 from attrib_ds.attribution.paths.sequences import Sequences, prepared
-from attrib_ds.attribution.paths.windows import Window
-from attrib_ds.attribution.rules.weights import weighted
+from attrib_ds.attribution.paths.windows import Window, pair
+from attrib_ds.attribution.rules import weighted
 
 ENGINES = ["bigquery", "clickhouse", "duckdb", "postgres", "snowflake", "trino"]
 
@@ -150,15 +149,15 @@ def queries(paths):
         at.models.Markov(transform="first", steps=4),
     ):
         for kind, steps in (("converting", sequences.converting()), ("null", sequences.nulls())):
-            counted = transitions._counted(prepared(steps, model, nodes), model.order)
+            counted = markov._counted(prepared(steps, model, nodes), model.order)
             found[f"{model.transform} {kind}"] = counted
     found["frequency"] = prepared(
         sequences.converting(), at.models.Fractribution(transform="frequency"), nodes
     ).table
     left_out = at.models.Fractribution(remove_if_not_all=("a",), remove_if_last_and_not_all=("b",))
     found["left out"] = prepared(sequences.converting(), left_out, nodes).table
-    found["sets"] = node_sets._counted(sequences.converting())
-    found["null sets"] = node_sets._counted(sequences.nulls())
+    found["sets"] = conversion_rates._counted(sequences.converting())
+    found["null sets"] = conversion_rates._counted(sequences.nulls())
     touches = paths.touches
     joined = joined_in_order(touches.node_id, touches.position, " > ")
     found["joined"] = touches.group_by("event_id").agg(path=joined)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from attrib_ds.attribution.engines.hashing import PRIME, group_of, number_of
+from attrib_ds.attribution.engines.engine import PRIME, group_of, number_of
 
 TEXTS = [f"user-{number}" for number in range(20_000)]
 

@@ -5,8 +5,7 @@ import pytest
 from support.engine_tables import MODELS, RATES, world
 
 import attrib_ds as at
-from attrib_ds.attribution.engines.engine import portable
-from attrib_ds.attribution.engines.hashing import group_of, number_of
+from attrib_ds.attribution.engines.engine import group_of, number_of, portable
 from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.queries.intervals import INTERVALS
 

@@ -10,9 +10,9 @@ from support.reference_attribution import credits as reference_credits
 
 import attrib_ds as at
 from attrib_ds import errors
-from attrib_ds.attribution.engines.hashing import PRIME, group_of, number_of
+from attrib_ds.attribution.engines.engine import PRIME, group_of, number_of
 from attrib_ds.attribution.models.named import rule_models
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from support.law_examples import examples
 
 from attrib_ds import Paths, attribute
-from attrib_ds.attribution.engines.engine import engine
-from attrib_ds.attribution.engines.sums import total
+from attrib_ds.attribution.engines.engine import engine, total
 
 amounts = st.lists(st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False), min_size=1, max_size=50)
 

@@ -7,7 +7,7 @@ import pytest
 
 from attrib_ds import Paths, attribute
 from attrib_ds.attribution.models.path_models import DiscreteHazard
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 MODELS = [DiscreteHazard(), DiscreteHazard(interactions=True)]

@@ -17,7 +17,7 @@ from support.observed_worlds import DAY, at, paths_of
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.errors import InvalidRequest, TruncatedUsers
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 from attrib_ds.simulation.scenarios import scenario_named
 
 #: Time of day at which users of small examples convert, and at which their other days are evaluated.

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute, simulate
-from attrib_ds.attribution.credits.touch_shares import touch_shares
+from attrib_ds.attribution.credits.touches import touch_shares
 from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from attrib_ds.attribution.intervals.bounds import Bounds
+from attrib_ds.attribution.intervals import Bounds
 
 Z = 1.959963984540054
 #: Of Student's distribution with 19 degrees of freedom.

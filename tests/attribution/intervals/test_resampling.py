@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, poisson
 from support.law_examples import examples
 
-from attrib_ds.attribution.intervals.resampling import Units, poisson_weights, random_bits
+from attrib_ds.attribution.intervals import Units, poisson_weights, random_bits
 
 KEYS = np.arange(40_000, dtype=np.uint64)
 WORD = (1 << 64) - 1

@@ -11,14 +11,13 @@ from scipy.stats import beta, gamma
 from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, simulate
-from attrib_ds.attribution.credits.path_credits import credit
-from attrib_ds.attribution.intervals.resampling import poisson_weights, random_bits
-from attrib_ds.attribution.intervals.uncertainty import Uncertainty
+from attrib_ds.attribution.credits.credits import credit
+from attrib_ds.attribution.intervals import Uncertainty, poisson_weights, random_bits
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.models.path_models import Fractribution, Markov
 from attrib_ds.attribution.models.rules import Linear
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.attribution.rules.rule_credits import ReplicatedCredits
+from attrib_ds.attribution.rules import ReplicatedCredits
 from attrib_ds.errors import InvalidRequest
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

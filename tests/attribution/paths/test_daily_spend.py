@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attrib_ds.attribution.paths.daily_spend import daily_spend
-from attrib_ds.attribution.paths.tree import lazy
+from attrib_ds.attribution.paths.project_tables import daily_spend, lazy
 
 
 def outlays(*rows, deleted=None):

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from attrib_ds.attribution.paths.frame_dates import local_days_of, read_dates
+from attrib_ds.attribution.paths.money import local_days_of, read_dates
 
 
 @pytest.mark.parametrize(

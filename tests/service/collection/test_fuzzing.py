@@ -11,7 +11,7 @@ from support.json_values import TEXTS
 from attrib_ds.records.access_logs import AccessLog
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.upkeep.consistency_rules import RULES
+from attrib_ds.service.upkeep.consistency_check import RULES
 
 WORDS = st.one_of(
     st.none(),

@@ -11,9 +11,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.sql.admission import admit, without_literals
-from attrib_ds.service.sql.functions import FUNCTIONS
-from attrib_ds.service.users.sql_views import VIEWS
+from attrib_ds.service.sql.admission import FUNCTIONS, admit, without_literals
+from attrib_ds.service.users.sandbox import VIEWS
 
 #: Seconds of processor time of any query.
 LONGEST = 1.0

@@ -8,7 +8,7 @@ from support.service_records import hex_id, send, table, visit
 from attrib_ds.service import Service
 from attrib_ds.service.sql.admission import admit
 from attrib_ds.service.users import sandbox
-from attrib_ds.service.users.sql_views import VIEWS
+from attrib_ds.service.users.sandbox import VIEWS
 
 A, B = hex_id(0xA), hex_id(0xB)
 EMAIL = {"user_fields": {"key": ("email",)}}

@@ -20,7 +20,7 @@ from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported, P
 from attrib_ds.service import Service
 from attrib_ds.service import service as service_module
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.upkeep.restoring import restore
+from attrib_ds.service.upkeep.backup import restore
 
 
 @pytest.fixture

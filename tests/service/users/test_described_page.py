@@ -6,7 +6,7 @@ import pytest
 from support.service_records import hex_id, send, table, visit
 
 from attrib_ds.service import Service
-from attrib_ds.service.users import described_page
+from attrib_ds.service.users import search
 
 KEYS = ["fields.email", "interactionCount"]
 
@@ -44,8 +44,8 @@ def service():
 )
 def test_g099_pages_keep_the_order_and_the_total(service, monkeypatch, asked):
     whole = send(service, "search_users", fields=KEYS, **asked)
-    monkeypatch.setattr(described_page, "_FIRST_USERS", 2)
-    monkeypatch.setattr(described_page, "_USERS_AT_ONCE", 4)
+    monkeypatch.setattr(search, "_FIRST_USERS", 2)
+    monkeypatch.setattr(search, "_USERS_AT_ONCE", 4)
     parts = send(service, "search_users", fields=KEYS, **asked)
     assert parts.read().equals(whole.read())
     assert (parts.total, parts.offset, parts.limit) == (whole.total, whole.offset, whole.limit)
@@ -68,7 +68,7 @@ def test_a_file_of_users_is_the_same_in_parts(service, monkeypatch):
         return content
 
     whole = written()
-    monkeypatch.setattr(described_page, "_FIRST_USERS", 3)
-    monkeypatch.setattr(described_page, "_USERS_AT_ONCE", 5)
+    monkeypatch.setattr(search, "_FIRST_USERS", 3)
+    monkeypatch.setattr(search, "_USERS_AT_ONCE", 5)
     assert written() == whole
     assert whole.count(b"\n") == 24

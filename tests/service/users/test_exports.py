@@ -20,15 +20,12 @@ from hypothesis import strategies as st
 from support.service_records import hex_id, order, send, table, visit
 from support.sql_project import ANNA, BEN, CARL, DORA, fill
 
-from attrib_ds.contract.exports import OutputFormat, Transformer
+from attrib_ds.contract.users import OutputFormat, Transformer
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, Unavailable
 from attrib_ds.filters import user
 from attrib_ds.service import Service
-from attrib_ds.service.users import xlsx_files
-from attrib_ds.service.users.cells import cell_text
-from attrib_ds.service.users.csv_files import csv_pieces
-from attrib_ds.service.users.transformers import transformation
-from attrib_ds.service.users.xlsx_files import write_xlsx
+from attrib_ds.service.users import exports
+from attrib_ds.service.users.exports import cell_text, csv_pieces, transformation, write_xlsx
 
 
 @pytest.fixture(scope="module")
@@ -273,9 +270,9 @@ def test_xlsx_has_bounds_that_csv_has_not(service, monkeypatch):
         write_xlsx(["a"], [[("x" * 32_768,)]])
     write_xlsx(["a"], [[("x" * 32_767,)]]).close()
     with pytest.raises(InvalidRequest, match="1,048,576 users, more than the 1,048,575 rows"):
-        xlsx_files.check_xlsx(1_048_576)
-    xlsx_files.check_xlsx(1_048_575)
-    monkeypatch.setattr(xlsx_files, "MOST_ROWS", 3)
+        exports.check_xlsx(1_048_576)
+    exports.check_xlsx(1_048_575)
+    monkeypatch.setattr(exports, "MOST_ROWS", 3)
     with pytest.raises(InvalidRequest, match="4 users, more than the 3 rows of a sheet; csv"):
         exported(service, "_id", format="xlsx")
     assert len(lines(exported(service, "_id"))) == 5

@@ -6,10 +6,10 @@ import pytest
 from support.order_events import declared
 from support.service_records import send
 
-from attrib_ds.contract.user_keys import PLAIN
+from attrib_ds.contract.users import PLAIN
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
-from attrib_ds.service.users.project_keys import ProjectKeys
+from attrib_ds.service.users.user_fields import ProjectKeys
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from support.sql_project import ANNA, BEN, CARL, NAMES, fill
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
 from attrib_ds.service.users import sandbox
-from attrib_ds.service.users.sandbox import user_ids
-from attrib_ds.service.users.sql_views import VIEWS
+from attrib_ds.service.users.sandbox import VIEWS, user_ids
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from support.json_values import json_values
 
 from attrib_ds import connect, errors
-from attrib_ds.contract.json_text import encode
-from attrib_ds.contract.rule import Refused
+from attrib_ds.contract.json_values import Refused, encode
 from attrib_ds.transports.http.credentials import protect_key, read_credentials
 
 

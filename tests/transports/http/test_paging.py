@@ -25,7 +25,7 @@ from support.service_records import hex_id
 import attrib_ds as at
 from attrib_ds import Project, errors, interaction
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.records.dtypes import TEXT
+from attrib_ds.records.frames import TEXT
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 from attrib_ds.service.http.server_options import ServerOptions

@@ -1,5 +1,0 @@
-"""Administration of a project: identities, integrations, rates, settings, keys, audit log and backups."""
-
-import lazy_loader as lazy
-
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

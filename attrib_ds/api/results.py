@@ -1,0 +1,320 @@
+"""Results of searches as frames, Parquet files, exports and workbooks."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pandas as pd
+import pyarrow as pa
+
+from attrib_ds import local_files
+from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
+from attrib_ds.records.declared_fields import DeclaredFields, declared_fields
+from attrib_ds.records.frames import Frame, read_frame, to_pandas
+from attrib_ds.records.parquet_spool import ParquetSpool
+from attrib_ds.records.spreadsheets import write_excel
+from attrib_ds.records.typed_events import typed_events
+from attrib_ds.records.typed_users import needs_declarations, typed_users
+
+if TYPE_CHECKING:
+    from attrib_ds.contract import Answer, File
+    from attrib_ds.filters import Predicate
+    from attrib_ds.project import Project
+
+
+def search(
+    project: Project,
+    operation: str,
+    arguments: Mapping[str, Any],
+    *,
+    chunks: bool,
+    to: str | os.PathLike[str] | None,
+    read: Callable[[pa.Table], pa.Table] | None = None,
+) -> pd.DataFrame | Iterator[pd.DataFrame] | Path:
+    """Carry out a search and return its records in the form that was asked for.
+
+    Parameters
+    ----------
+    project : Project
+        The project to search.
+    operation : str
+        Name of the operation.
+    arguments : mapping
+        Arguments of the operation.
+    chunks : bool
+        Whether to return an iterator of frames.
+    to : path-like, optional
+        Parquet file to write instead.
+    read : callable, optional
+        Converts each table to the one that users see; the resulting columns depend only on its columns.
+
+    Returns
+    -------
+    DataFrame, iterator of DataFrame, or Path
+        All records; or frames with the same columns and dtypes, of which there is at least one; or the file.
+
+    Raises
+    ------
+    InvalidRequest
+        If both ``chunks`` and ``to`` are given, or the file cannot be written.
+    """
+    shown = read or _as_it_is
+    if chunks and to is not None:
+        raise InvalidRequest("to: not allowed with chunks=True; leave one of them out", field="to")
+    path = None if to is None else _file(to)
+    is_streamed = chunks or path is not None
+    answer = (project.stream if is_streamed else project.send)(operation, **arguments)
+    if path is not None:
+        return _written(answer, path, shown)
+    if chunks:
+        frames = _frames(answer, shown)
+        # Started here: a generator that nobody starts would never release the project.
+        return _resumed(next(frames), frames)
+    return _frame(answer.read(), answer, shown)
+
+
+def _file(to: str | os.PathLike[str]) -> Path:
+    """Return the path of a file to write, checked before any data is requested."""
+    path = Path(to)
+    if path.is_dir() or not path.parent.is_dir():
+        raise InvalidRequest(f"to: {str(path)!r} is not a file in an existing folder", field="to")
+    return path
+
+
+def _written(answer: Answer, path: Path, read: Callable[[pa.Table], pa.Table]) -> Path:
+    with closing(answer), ParquetSpool(path, read(answer.columns.empty_table()).schema) as spool:
+        for table in answer:
+            spool.append(read(table))
+    return path
+
+
+def _frames(answer: Answer, read: Callable[[pa.Table], pa.Table]) -> Generator[pd.DataFrame, None, None]:
+    is_empty = True
+    with closing(answer):
+        for table in answer:
+            if table.num_rows:
+                is_empty = False
+                yield _frame(table, answer, read)
+        if is_empty:
+            yield _frame(answer.columns.empty_table(), answer, read)
+
+
+def _resumed(
+    first: pd.DataFrame, others: Generator[pd.DataFrame, None, None]
+) -> Generator[pd.DataFrame, None, None]:
+    with closing(others):
+        yield first
+        yield from others
+
+
+def _frame(table: pa.Table, answer: Answer, read: Callable[[pa.Table], pa.Table]) -> pd.DataFrame:
+    frame = to_pandas(read(table))
+    frame.attrs["total"] = answer.total
+    return frame
+
+
+def _as_it_is(table: pa.Table) -> pa.Table:
+    return table
+
+
+def with_event_columns(project: Project, events: pa.Table) -> pa.Table:
+    """Return events with a typed column per declared field, state and statistic."""
+    return typed_events(events, _declared(project))
+
+
+def user_columns_reader(project: Project) -> Callable[[pa.Table], pa.Table]:
+    """Return a function that gives users typed columns; it requests the event types once, if at all."""
+
+    @cache
+    def declared() -> DeclaredFields:
+        return _declared(project)
+
+    def read(users: pa.Table) -> pa.Table:
+        return typed_users(users, declared()) if needs_declarations(users.column_names) else users
+
+    return read
+
+
+def _declared(project: Project) -> DeclaredFields:
+    """Return what the event types declare, archived ones included; nothing if a key may not read them."""
+    try:
+        # Without archived ones, archiving an event type would take columns away.
+        listed = [project.send("list_event_types", archived=archived).read() for archived in (False, True)]
+    except (Forbidden, NotFound, NotSupported):
+        return DeclaredFields()
+    return declared_fields(pa.concat_tables(listed))
+
+
+_FORMATS = ("csv", "xlsx")
+
+
+def export_users(
+    project: Project,
+    path: str | Path,
+    *,
+    columns: Sequence[str],
+    where: Predicate | None = None,
+    audience: str | Predicate | Mapping[str, Any] | None = None,
+    format: str | None = None,  # noqa: A002  (the field's word)
+    delimiter: str = ",",
+    encoding: str = "utf-8",
+    sanitize_formulas: bool = True,
+    transformers: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    r"""Write users of a project to a CSV or XLSX file.
+
+    The file appears once it is complete, and then replaces one of the same name.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    path : str or Path
+        The file; its folder must exist.
+    columns : sequence of str
+        Keys as in :func:`attrib_ds.search_users`, in this order. The cell of a field has its latest value.
+    where : Predicate, optional
+        On users; all by default.
+    audience : str, mapping or Predicate, optional
+        The id of an audience, or a condition as in :func:`attrib_ds.search_users`.
+    format : {"csv", "xlsx"}, optional
+        By default the ending of the file's name. XLSX needs the extra ``[excel]`` where the service runs, and
+        has room for 1,048,575 users.
+    delimiter : {",", ";", "\\t", "|"}, default ","
+        Separator of the cells in CSV.
+    encoding : {"utf-8", "utf-8-bom"}, default "utf-8"
+        Encoding of CSV; Excel detects the latter.
+    sanitize_formulas : bool, default True
+        Write an apostrophe before text in CSV that a spreadsheet would evaluate: text that begins with ``=``,
+        ``+``, ``-``, ``@``, a tab or a carriage return. Numbers and phone numbers are unchanged. XLSX needs
+        none.
+    transformers : sequence of mapping, default ()
+        Changes of columns in order, each with ``type``, ``key`` and ``level``: ``date`` (truncate to the
+        year, semester, quarter, month, week, day, hour, minute or second in UTC), ``number`` (number of
+        decimals), ``case`` (upper or lower), ``hash`` (sha256), ``join`` (separator of the values of a list,
+        by default ``|``). Values of another kind are unchanged.
+
+    Returns
+    -------
+    Path
+        The file: a header with the keys, then one row per user, ordered by id. Instants are RFC 3339 text in
+        UTC (dates in XLSX), missing values are empty cells, objects are JSON.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed, the folder does not exist, or there are too many users for an XLSX
+        file.
+    NotFound
+        If there is no such audience.
+    NotSupported
+        If the service cannot write XLSX.
+    Unavailable
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> import attrib_ds as at
+    >>> day = "2025-01-31T12:00:00Z"
+    >>> visits = {"userId": ["5f0c0ffee0ddba11ad0be123"], "nodeId": ["ads"], "startDate": [day]}
+    >>> with at.connect("my-shop", path=":memory:") as shop, tempfile.TemporaryDirectory() as folder:
+    ...     loaded = at.load(shop, interactions=pa.table(visits))
+    ...     file = at.export_users(shop, f"{folder}/users.csv", columns=["_id", "interactionCount"])
+    ...     print(file.read_text())
+    _id,interactionCount
+    5f0c0ffee0ddba11ad0be123,1
+    <BLANKLINE>
+    """
+    file = Path(path).expanduser()
+    if not file.name:
+        raise InvalidRequest(f"path: {str(path)!r} is not the name of a file", field="path")
+    if not file.parent.is_dir():
+        raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
+    answer = project.send(
+        "export_users",
+        path=file.stem,
+        columns=list(columns),
+        where=where,
+        audience=audience,
+        format=_format(file) if format is None else format,
+        delimiter=delimiter,
+        encoding=encoding,
+        sanitize_formulas=sanitize_formulas,
+        transformers=list(transformers),
+    )
+    cast("File", answer.value).save(file)
+    return file
+
+
+def _format(file: Path) -> str:
+    ending = file.suffix.removeprefix(".").lower()
+    if ending not in _FORMATS:
+        raise InvalidRequest(
+            f"format: the name {file.name!r} does not end with .csv or .xlsx; give format='csv' or 'xlsx'",
+            field="format",
+        )
+    return ending
+
+
+def to_excel(frames: Frame | Mapping[str, Frame], path: str | Path) -> Path:
+    """Write a result, or several, to an Excel workbook.
+
+    Workbooks have no time zones: instants are written in UTC. Text stays text, and is never evaluated as a
+    formula.
+
+    Parameters
+    ----------
+    frames : DataFrame or mapping of str to DataFrame
+        One frame, or frames by the name of their sheet (1 to 31 characters). An index is written as first
+        columns, unless it only numbers the rows.
+    path : str or Path
+        File to write, with the suffix ``.xlsx``; an existing one is replaced.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is no frame, a sheet cannot have its name or is too large, or the path has another suffix.
+    NotSupported
+        If the extra ``[excel]`` is not installed.
+    Unavailable
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import attrib_ds as at
+    >>> sequences = pd.DataFrame({"path": ["search > email"], "n": [4]})
+    >>> paths = at.Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> credits = at.attribute(paths, ["first_touch", "linear"])
+    >>> sheets = {"Credits": credits, "Models": at.compare_models(credits)}
+    >>> at.to_excel(sheets, "report.xlsx").name  # doctest: +SKIP
+    'report.xlsx'
+    """
+    file = Path(path)
+    if file.suffix.lower() != ".xlsx":
+        raise InvalidRequest(f"path: {str(path)!r} must end in .xlsx", field="path")
+    sheets = frames if isinstance(frames, Mapping) else {"Sheet1": frames}
+    if not sheets:
+        raise InvalidRequest("frames: is empty; allowed: one DataFrame or more", field="frames")
+    tables = {
+        name: read_frame(f"frames[{name!r}]" if sheets is frames else "frames", frame)
+        for name, frame in sheets.items()
+    }
+    buffer = io.BytesIO()
+    write_excel(tables, buffer)
+    with local_files.writing(file, argument="path"):
+        file.write_bytes(buffer.getvalue())
+    return file

@@ -1,1 +1,0 @@
-"""Credits compared across Markov orders and lookbacks."""

@@ -1,1 +1,0 @@
-"""Confidence intervals of credits: closed forms, jackknife and bootstrap."""

@@ -1,0 +1,387 @@
+"""Input tables of users: columns converted to the types attribution needs, and checked by the engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
+import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
+
+from attrib_ds.attribution.engines.engine import double, rebound
+from attrib_ds.attribution.paths.money import OCCURRED
+from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.records.frames import read_table
+
+#: Prefix of the conversion columns that hold milestone dates.
+MILESTONE = "milestone."
+#: Column of conversions: the date of their state.
+STATE = "state_date"
+
+
+def read_touchpoints(
+    source: Input,
+    *,
+    user: str,
+    node: str,
+    date: str,
+    touch: str | None,
+    type: str | None = None,  # noqa: A002
+) -> ir.Table:
+    """Return ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` of every touchpoint."""
+    columns = {
+        "user_id": source.keys(user, role="user"),
+        "node_id": source.keys(node, role="node"),
+        "date": source.instants(date, role="date"),
+    }
+    columns["touch_id"] = (
+        columns["node_id"] if touch is None else source.keys(touch, role="touch", unique=True)
+    )
+    columns["type"] = ibis.null("string")
+    if type is not None or source.has("type"):
+        columns["type"] = source.texts(type or "type", role="type")
+    source.check()
+    return source.table.select(**columns)
+
+
+def touch_types(touchpoints: ir.Table) -> list[str | None]:
+    """Return the types of touchpoints; None stands for touchpoints without one."""
+    return list(touchpoints.select("type").distinct().to_pyarrow()["type"].to_pylist())
+
+
+def read_adjustments(source: Input, *, conversion: str, date: str) -> ir.Table:
+    """Return ``event_id``, ``date``, ``value``, ``currency`` of amounts later than their conversion."""
+    columns: dict[str, Any] = {
+        "event_id": source.keys(conversion, role="conversion"),
+        "date": source.instants(date, role="date"),
+        "value": source.numbers("value", role=None),
+        "currency": ibis.null("string"),
+    }
+    if source.has("currency"):
+        columns["currency"] = source.texts("currency", role="currency")
+    source.check()
+    return source.table.select(**columns)
+
+
+def read_observed(source: Input, *, user: str) -> ir.Table:
+    """Return ``user_id``, ``since``, ``until`` and the covariates of every observed user."""
+    columns = {
+        "user_id": source.keys(user, role="user", unique=True),
+        "since": source.instants("since", role=None),
+        "until": source.instants("until", role=None),
+    }
+    source.check()
+    others = [name for name in source.table.columns if name not in (user, "since", "until")]
+    return source.table.select(**columns, **{name: source.table[name] for name in others})
+
+
+def read_conversions(
+    source: Input,
+    *,
+    user: str,
+    date: str,
+    conversion: str,
+    value: str | None,
+    currency: str | None,
+    milestones: Mapping[str, str],
+    kind: str | None = None,
+    state: str | None = None,
+    anchor: str = "event",
+) -> ir.Table:
+    """Return one row per conversion with its value, currency and milestones."""
+    columns: dict[str, Any] = {
+        "event_id": source.keys(conversion, role="conversion", unique=True),
+        "user_id": source.keys(user, role="user"),
+        "event_date": source.instants(date, role="date"),
+        "conversions": double(1.0),
+        "value": ibis.null("float64"),
+        "currency": ibis.null("string"),
+    }
+    if value is not None or source.has("value"):
+        columns["value"] = source.numbers(value or "value", role="value")
+    if currency is not None or source.has("currency"):
+        own = "currency" if source.has("currency") else None
+        columns["currency"] = source.currencies(currency, default=own)
+    for name, column in milestones.items():
+        columns[f"{MILESTONE}{name}"] = source.instants(column, role="milestones", optional=True)
+    if kind is not None:
+        columns["kind"] = source.texts(kind, role="kind")
+    if state is not None:
+        columns |= {
+            OCCURRED: columns["event_date"],
+            STATE: source.instants(state, role="state", optional=True),
+        }
+    source.check()
+    return anchored(source.table.select(**columns), anchor)
+
+
+def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
+    """Keep conversions whose state has a date, and set ``event_date`` to the end of their windows."""
+    if STATE not in conversions.columns:
+        if anchor == "state":
+            raise InvalidRequest(
+                "anchor: 'state' requires a column with dates of the state; name it with state=",
+                field="anchor",
+            )
+        return conversions
+    reached = conversions.filter(conversions[STATE].notnull())
+    return reached.mutate(event_date=reached[STATE]) if anchor == "state" else reached
+
+
+_INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
+_CODE = r"[A-Z]{3}"
+_DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
+_READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
+#: Doubles represent every integer up to here exactly.
+_EXACT: Final = 2.0**53
+
+
+# DuckDB casts between timestamps with and without a zone through the session's time zone, row by row; these
+# two functions of DuckDB do the same in a tenth of the time.
+@ibis.udf.scalar.builtin(signature=((dt.Timestamp(timezone="UTC"),), dt.int64))  # type: ignore[untyped-decorator]
+def epoch_us(instant: Any) -> Any:
+    """Return the microseconds since 1970 of an instant."""
+
+
+@ibis.udf.scalar.builtin(signature=((dt.int64,), dt.Timestamp(scale=6)))  # type: ignore[untyped-decorator]
+def make_timestamp(microseconds: Any) -> Any:
+    """Return the instant in UTC, without a zone, from microseconds since 1970."""
+
+
+@dataclass
+class Input:
+    """One table of the user with the checks to run on it.
+
+    :meth:`keys`, :meth:`instants` and :meth:`numbers` return columns and register checks of their rows;
+    :meth:`check` runs all checks in one pass. The role of a column is the argument that names it, or None if
+    no argument does.
+    """
+
+    table: ir.Table
+    argument: str
+    untyped: frozenset[str] = frozenset()
+    is_external: bool = False
+    dialect: str = "duckdb"
+    _suspects: list[tuple[str, str, Any]] = field(default_factory=list)
+    _unique: list[tuple[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, backend: Any, frame: object, *, argument: str) -> Input:
+        """Open a DataFrame of any library, a Parquet file or an Ibis table on an engine.
+
+        Raises
+        ------
+        InvalidRequest
+            If the value is none of these, has duplicate column names, or mixes types within a column.
+        """
+        if isinstance(frame, ir.Table):
+            return cls(rebound(frame, backend), argument, is_external=True, dialect=backend.name)
+        if isinstance(frame, str | Path):
+            files = _parquet_files(Path(frame), argument)
+            if backend.name == "duckdb":
+                return cls(backend.read_parquet(files, table_name=argument), argument)
+            # Other engines may be elsewhere, without access to the file.
+            frame = pa.concat_tables(map(parquet.read_table, files), promote_options="permissive")
+        table = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else read_table(argument, frame)
+        _distinct_names(table.column_names, argument)
+        if not table.num_columns:
+            raise InvalidRequest(f"{argument}: the table has no columns", field=argument)
+        # Engines guess a type for columns without a value; text can be cast to any role.
+        untyped = [column.name for column in table.schema if pa.types.is_null(column.type)]
+        for name in untyped:
+            index = table.column_names.index(name)
+            table = table.set_column(index, name, table[name].cast(pa.string()))
+        if backend.name != "duckdb":
+            return cls(ibis.memtable(table), argument, frozenset(untyped), True, backend.name)
+        backend.con.register(argument, table)
+        return cls(backend.table(argument), argument, frozenset(untyped))
+
+    def keys(self, name: str, *, role: str | None, unique: bool = False) -> Any:
+        """Return identifiers as text; integers stored as floats lose their ``.0``."""
+        values = self._complete(name, role)
+        kind = values.type()
+        if kind.is_floating():
+            # Not by floor(), which overflows on floats beyond 64 bits.
+            self.suspect(name, "is not a whole number", (values.abs() <= _EXACT) & (values % 1 != 0))
+            too_large = "is a float too large to be exact; read identifiers as text or integers"
+            self.suspect(name, too_large, (values.abs() > _EXACT) | values.isnan())
+            values = values.cast("int64")
+        elif not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
+            self._refuse(name, kind, "text or whole numbers")
+        identifiers = values.cast("string")
+        if unique:
+            self._unique.append((name, identifiers))
+        return identifiers
+
+    def instants(self, name: str, *, role: str | None, optional: bool = False) -> Any:
+        """Return instants in UTC without a zone; instants without an offset are read as UTC."""
+        values = self._column(name, role) if optional else self._complete(name, role)
+        kind = values.type()
+        if kind.is_timestamp() and kind.timezone is not None and self.dialect == "duckdb":
+            return make_timestamp(epoch_us(values))
+        if kind.is_timestamp() or kind.is_date():
+            return values.cast("timestamp(6)")
+        if self.is_external:
+            self._refuse(name, kind, "timestamps or dates, in a session whose time zone is UTC")
+        if not kind.is_string():
+            self._refuse(name, kind, "timestamps, dates or RFC 3339 text (numbers: pandas.to_datetime first)")
+        parsed = make_timestamp(epoch_us(values.try_cast("timestamp('UTC')")))
+        readable = parsed.notnull() & values.re_search(_DATE_FIRST)
+        self.suspect(name, f"is not an instant; {_INSTANTS}", values.notnull() & ~readable)
+        return parsed
+
+    def numbers(self, name: str, *, role: str | None, minimum: float | None = None) -> Any:
+        """Return finite numbers as doubles."""
+        values = self._complete(name, role)
+        kind = values.type()
+        if not (kind.is_numeric() or kind.is_boolean() or name in self.untyped):
+            self._refuse(name, kind, "numbers")
+        doubles = values.cast("float64")
+        if kind.is_floating():
+            self.suspect(
+                name, "is not finite; drop those rows or fill them", doubles.isnan() | doubles.isinf()
+            )
+        if minimum is not None:
+            self.suspect(name, f"is below {minimum:g}", doubles < minimum)
+        return doubles
+
+    def flags(self, name: str, *, role: str | None) -> Any:
+        """Return true or false."""
+        values = self._complete(name, role)
+        if not values.type().is_boolean():
+            self._refuse(name, values.type(), "true and false")
+        return values
+
+    def texts(self, name: str, *, role: str) -> Any:
+        """Return text, missing values included."""
+        return self._column(name, role).cast("string")
+
+    def currencies(self, given: str | None, *, default: str | None = None) -> Any:
+        """Return currencies: those of a column, with a code instead of a column for rows without one."""
+        is_code = given is not None and not self.has(given) and re.fullmatch(_CODE, given) is not None
+        column = given if given is not None and not is_code else default
+        own = ibis.null("string") if column is None else self.texts(column, role="currency")
+        return own.coalesce(given) if is_code else own
+
+    def has(self, name: str) -> bool:
+        """Return whether the table has a column."""
+        return name in self.table.columns
+
+    def suspect(self, name: str, complaint: str, is_wrong: Any) -> None:
+        """Register a condition under which a row is invalid, for :meth:`check`."""
+        self._suspects.append((name, complaint, is_wrong))
+
+    def check(self) -> None:
+        """Run all checks in one pass, and raise the first failure."""
+        flags = {f"wrong{index}": is_wrong for index, (_, _, is_wrong) in enumerate(self._suspects)}
+        flagged = self.table.mutate(**flags)
+        if flags:
+            sums = {name: flagged[name].cast("int64").sum().fill_null(0) for name in flags}
+            counts = flagged.agg(**sums).to_pyarrow()
+            for index, (name, complaint, _) in enumerate(self._suspects):
+                count = counts[f"wrong{index}"][0].as_py()
+                if count:
+                    raise self._error(self._suspects[index][2], count, name, complaint)
+        for name, identifiers in self._unique:
+            # Engines spill groups to disk; a window over the whole table would be sorted in memory.
+            keyed = self.table.select(identifier=identifiers)
+            duplicates = keyed.group_by("identifier").agg(times=keyed.count())
+            duplicates = duplicates.filter(duplicates.times > 1)
+            count = duplicates.agg(rows=duplicates.times.sum().fill_null(0)).to_pyarrow()["rows"][0].as_py()
+            if count:
+                raise self._error(
+                    identifiers.isin(duplicates["identifier"]), count, name, "occurs more than once"
+                )
+
+    def _error(self, is_wrong: Any, count: int, name: str, complaint: str) -> InvalidRequest:
+        """Return an error with the number of invalid rows and the first one, or any if rows have no order."""
+        if self.is_external:
+            value = self.table.filter(is_wrong).limit(1).select(name).to_pyarrow()[name][0].as_py()
+            shown = f"for example {value!r}"
+        else:
+            numbered = self.table.mutate(row_of_input=ibis.row_number())
+            first = numbered.filter(is_wrong).order_by("row_of_input").limit(1)
+            row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
+            shown = f"first in row {row['row_of_input']} ({row[name]!r})"
+        rows = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
+        return InvalidRequest(f"{self.argument}: {rows} {name!r} {complaint}, {shown}", field=self.argument)
+
+    def _column(self, name: str, role: str | None) -> Any:
+        if name not in self.table.columns:
+            wanted = f"{name!r}" if role is None else f"{name!r} for the {role}"
+            remedy = "" if role is None else f"; name another with {role}='…'"
+            raise InvalidRequest(
+                f"{self.argument}: there is no column {wanted}{closest(name, self.table.columns)}; "
+                f"columns: {', '.join(self.table.columns)}{remedy}",
+                field=self.argument,
+            )
+        return self.table[name]
+
+    def _complete(self, name: str, role: str | None) -> Any:
+        values = self._column(name, role)
+        self.suspect(name, "is missing; drop those rows or fill them", values.isnull())
+        return values
+
+    def _refuse(self, name: str, kind: Any, allowed: str) -> None:
+        raise InvalidRequest(
+            f"{self.argument}: the column {name!r} holds {kind}; allowed: {allowed}", field=self.argument
+        )
+
+
+def _parquet_files(path: Path, argument: str) -> list[Path]:
+    if not path.exists():
+        raise InvalidRequest(f"{argument}: there is no file {str(path)!r}", field=argument)
+    if path.is_file() and path.suffix not in (".parquet", ".pq"):
+        raise InvalidRequest(
+            f"{argument}: {path.name!r} is not a .parquet or .pq file; read other files with pandas first",
+            field=argument,
+        )
+    files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
+    if not files:
+        raise InvalidRequest(f"{argument}: there is no Parquet file in {str(path)!r}", field=argument)
+    for file in files:
+        try:
+            parquet.read_schema(file)
+        except (pa.ArrowException, OSError) as error:
+            message = f"{argument}: {file.name!r} cannot be read: {error}"
+            raise InvalidRequest(message, field=argument) from error
+    return files
+
+
+def _arrow(frame: pd.DataFrame, argument: str) -> pa.Table:
+    names = [str(name) for name in frame.columns]
+    _distinct_names(names, argument)
+    return pa.table(
+        {name: _arrow_column(frame.iloc[:, index], name, argument) for index, name in enumerate(names)}
+    )
+
+
+def _arrow_column(values: pd.Series[Any], name: str, argument: str) -> Any:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, OverflowError) as error:
+        kinds = sorted({type(value).__name__ for value in values.dropna()})
+        message = f"{argument}: the column {name!r} mixes {', '.join(kinds)}; allowed: values of one type"
+        if len(kinds) < 2:
+            message = (
+                f"{argument}: the column {name!r} cannot be read: {error} (its type is {values.dtype}); "
+                f"allowed: {_READABLE}"
+            )
+        raise InvalidRequest(message, field=argument) from error
+
+
+def _distinct_names(names: list[str], argument: str) -> None:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise InvalidRequest(
+            f"{argument}: the columns {', '.join(duplicates)} occur more than once", field=argument
+        )

@@ -1,1 +1,0 @@
-"""Rule-based models, which weight the touchpoints of one conversion."""

@@ -1,0 +1,410 @@
+"""Bars of credit per node, and dots of credit per node and model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.plots import style
+from attrib_ds.plots.style import (
+    distinct,
+    format_count,
+    names_of_nodes,
+    numbers,
+    require_choice,
+    require_count,
+    shorten,
+)
+from attrib_ds.records.frames import read_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+    from attrib_ds.records.frames import Frame
+
+
+def credits(
+    credits: Frame,
+    *,
+    by: str = "conversions",
+    model: str | None = None,
+    currency: str | None = None,
+    top: int = 20,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one model's credit per node as horizontal bars.
+
+    Parameters
+    ----------
+    credits : DataFrame
+        As ``attribute`` returns it: ``model``, ``node_id`` (null: unattributed), ``node_name``,
+        ``conversions``, ``value``, ``currency``, ``share``, and perhaps ``low`` and ``high``.
+    by : {"conversions", "value", "share"}, default "conversions"
+        The length of a bar.
+    model : str, optional
+        A name in column ``model``; required when there is more than one.
+    currency : str, optional
+        Keep the rows in this currency only; required with ``by="value"`` when there is more than one, because
+        amounts in different currencies are never summed.
+    top : int, default 20
+        Maximum number of nodes with their own bar, largest magnitude first; the rest is summed into one bar.
+    ax : Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        From top to bottom: nodes in descending order of credit, "other (n nodes)", "unattributed". With
+        ``by="conversions"`` and columns ``low`` and ``high``, each bar of a node has its interval, which
+        shows sampling error, not bias. Value, share and sums (of nodes, or of one node over currencies) have
+        no interval, because bounds of conversions do not apply to them and do not add up.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, or ``by``, ``model``, ``currency`` or ``top`` is not allowed.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"model": "linear", "node_id": ["a", "b", None],
+    ...                       "node_name": ["Ads", "Mail", None],
+    ...                       "conversions": [3.0, 5.0, 2.0], "value": None, "currency": None,
+    ...                       "share": [0.3, 0.5, 0.2]})
+    >>> axes = at.plots.credits(frame, ax=Figure().subplots())
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['Mail', 'Ads', 'unattributed']
+    """
+    credits = read_frame("credits", credits, COLUMNS)
+    require_choice("by", by, MEASURES)
+    require_count("top", top)
+    rows, model = select_model(credits, model)
+    rows, currency = select_currency(rows, currency, amounts=["value"] if by == "value" else [])
+    shown = node_rows(rows, by, top=top)
+
+    ax = style.axes_or_new(ax, width=8.0, height=1.3 + 0.27 * max(len(shown.labels), 3))
+    name = f", {shorten(model)}" if model else ""
+    style.format_axes(ax, title=f"{MEASURES[by].capitalize()} per node{name}", grid="x")
+    ax.set_xlabel(axis_label(by, currency))
+    if not shown.labels:
+        style.write_empty(ax, empty_message(by))
+        return ax
+    _draw_bars(ax, shown)
+    if by == "conversions" and {"low", "high"} <= set(rows.columns):
+        drawn = _draw_intervals(ax, shown, rows)
+        note = (
+            "lines from low to high: sampling error, not bias"
+            if drawn
+            else "no intervals: bounds do not add up"
+        )
+        if drawn or rows["low"].notna().any():
+            ax.set_xlabel(f"{ax.get_xlabel()}\n{note}")
+    if by == "share":
+        style.format_percent(ax.xaxis)
+    else:
+        style.format_thousands(ax.xaxis)
+    if shown.without_amount:
+        left_out = style.format_count(shown.without_amount, "node")
+        ax.set_xlabel(f"{ax.get_xlabel()}\n{left_out} without {MEASURES[by]} not drawn")
+    return ax
+
+
+def _draw_bars(ax: Axes, shown: NodeRows) -> None:
+    positions = np.arange(len(shown.labels))
+    palette = style.palette(ax)
+    colours = [palette.colours[0] if node is not None else palette.colours[4] for node in shown.node_ids]
+    if shown.unattributed:
+        colours[-1] = style.GREY
+    ax.barh(positions, shown.amounts.iloc[:, 0].to_numpy(), height=0.72, color=colours)
+    ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(shown.labels) - 0.4, -0.6)
+    ax.axvline(0.0, color=palette.muted, linewidth=0.8)
+
+
+def _draw_intervals(ax: Axes, shown: NodeRows, rows: pd.DataFrame) -> bool:
+    """Draw the bounds of nodes with a single row (bounds do not add up); return whether any was drawn."""
+    bounds = rows[["node_id"]].assign(
+        low=numbers("credits", rows, "low"), high=numbers("credits", rows, "high")
+    )
+    single = bounds[~bounds["node_id"].duplicated(keep=False)].dropna(subset=["low", "high"])
+    positions: dict[str | None, int] = {
+        node: position for position, node in enumerate(shown.node_ids) if node is not None
+    }
+    if shown.unattributed:
+        positions[None] = len(shown.labels) - 1
+    keys = [
+        None if missing else node
+        for node, missing in zip(single["node_id"], single["node_id"].isna(), strict=True)
+    ]
+    drawn = [key in positions for key in keys]
+    if not any(drawn):
+        return False
+    low, high = (single.loc[drawn, bound].to_numpy() for bound in ("low", "high"))
+    # Drawn from bound to bound, not around the bar's end: an estimate can lie outside its interval.
+    ax.errorbar(
+        (low + high) / 2,
+        [positions[key] for key in keys if key in positions],
+        xerr=np.abs(high - low) / 2,
+        fmt="none",
+        ecolor=style.palette(ax).text,
+        elinewidth=1.1,
+        capsize=2.5,
+    )
+    return True
+
+
+def model_comparison(
+    credits: Frame,
+    *,
+    by: str = "share",
+    top: int = 15,
+    currency: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the credit of each node by model, as dots on one row per node.
+
+    Parameters
+    ----------
+    credits : DataFrame
+        As ``attribute`` returns it for one or more models: ``model``, ``node_id`` (null: unattributed),
+        ``node_name``, ``conversions``, ``value``, ``currency``, ``share``.
+    by : {"conversions", "value", "share"}, default "share"
+        The position of a dot.
+    top : int, default 15
+        Maximum number of nodes with their own row, largest magnitude in any model first; the rest is summed.
+    currency : str, optional
+        Keep the rows in this currency only; required with ``by="value"`` when there is more than one.
+    ax : Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        From top to bottom: nodes in descending order of the mean over models, "other (n nodes)",
+        "unattributed". A grey line spans the models; a model without a row for a node has no dot there.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, or ``by``, ``currency`` or ``top`` is not allowed.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"model": ["first", "first", "last"], "node_id": ["a", "b", "a"],
+    ...                       "node_name": ["Ads", "Mail", "Ads"], "conversions": [3.0, 5.0, 8.0],
+    ...                       "value": None, "currency": None, "share": [0.375, 0.625, 1.0]})
+    >>> axes = at.plots.model_comparison(frame, ax=Figure().subplots())
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['first', 'last']
+    """
+    credits = read_frame("credits", credits, COLUMNS)
+    require_choice("by", by, MEASURES)
+    require_count("top", top)
+    rows, currency = select_currency(credits, currency, amounts=["value"] if by == "value" else [])
+    shown = node_rows(rows, by, top=top)
+    models = [str(name) for name in shown.amounts.columns]
+
+    step = 0.3 + 0.02 * len(models)
+    ax = style.axes_or_new(ax, width=9.0, height=1.3 + step * max(len(shown.labels), 3))
+    style.format_axes(ax, title=f"{MEASURES[by].capitalize()} per node and model", grid="x")
+    ax.set_xlabel(axis_label(by, currency))
+    if not shown.labels:
+        style.write_empty(ax, empty_message(by))
+        return ax
+    handles = _draw_dots(ax, shown)
+    style.draw_legend(ax, handles, list(distinct({model: model for model in models}, width=30).values()))
+    if by == "share":
+        style.format_percent(ax.xaxis)
+    else:
+        style.format_thousands(ax.xaxis)
+    return ax
+
+
+def _draw_dots(ax: Axes, shown: NodeRows) -> list[Line2D]:
+    positions = np.arange(len(shown.labels))
+    amounts = shown.amounts.to_numpy(dtype="float64")
+    for position in positions[::2]:
+        ax.axhspan(position - 0.5, position + 0.5, color=style.GREY, alpha=0.14, linewidth=0)
+    ax.hlines(
+        positions,
+        np.nanmin(amounts, axis=1),
+        np.nanmax(amounts, axis=1),
+        color=style.palette(ax).muted,
+        linewidth=1.1,
+        zorder=1.5,
+    )
+    models = amounts.shape[1]
+    # Each model has its own height within the row, so that models that agree do not hide each other.
+    heights = np.linspace(-0.3, 0.3, models) if models > 1 else np.zeros(1)
+    handles = []
+    for model in range(models):
+        marker, size = style.MARKERS[model % len(style.MARKERS)]
+        (handle,) = ax.plot(
+            amounts[:, model],
+            positions + heights[model],
+            linestyle="none",
+            marker=marker,
+            color=style.palette(ax).colours[model % len(style.palette(ax).colours)],
+            markersize=size,
+            markeredgecolor=style.palette(ax).background,
+            markeredgewidth=0.5,
+        )
+        handles.append(handle)
+    ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(shown.labels) - 0.5, -0.5)
+    ax.axvline(0.0, color=style.palette(ax).muted, linewidth=0.8, zorder=1.2)
+    if shown.unattributed:
+        ax.get_yticklabels()[-1].set_color(style.palette(ax).muted)
+    return handles
+
+
+COLUMNS: Final = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
+MEASURES: Final = {
+    "conversions": "credited conversions",
+    "value": "credited value",
+    "share": "share of conversions",
+}
+
+
+@dataclass(frozen=True)
+class NodeRows:
+    """Rows of a plot from top to bottom: nodes, the sum of other nodes, unattributed.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        Label of each row.
+    node_ids : tuple of str or None
+        Node of each row; None for the two summary rows.
+    amounts : DataFrame
+        One row per label, one column per model in order of appearance; NaN if a model has no amount.
+    unattributed : bool
+        Whether the last row is the unattributed one.
+    without_amount : int
+        Number of nodes left out because no model gives them an amount.
+    """
+
+    labels: tuple[str, ...]
+    node_ids: tuple[str | None, ...]
+    amounts: pd.DataFrame
+    unattributed: bool
+    without_amount: int
+
+
+def axis_label(by: str, currency: str | None) -> str:
+    """Return the axis label of a measure with its unit."""
+    if by == "share":
+        return f"{MEASURES[by]} (%)"
+    return f"{MEASURES[by]} ({currency})" if by == "value" and currency else MEASURES[by]
+
+
+def empty_message(by: str) -> str:
+    """Return the message of an empty plot."""
+    return "no credited value" if by == "value" else "no credited conversions"
+
+
+def select_model(credits: pd.DataFrame, model: str | None) -> tuple[pd.DataFrame, str | None]:
+    """Return the rows of one model and its name, which is required if there are several models."""
+    models = [str(name) for name in credits["model"].dropna().unique()]
+    if not models:
+        return credits, model
+    if model is None and len(models) > 1:
+        raise InvalidRequest(
+            f"model: None is not allowed because credits have {len(models)} models; "
+            f"allowed: {', '.join(sorted(models))}",
+            field="model",
+        )
+    if model is not None and model not in models:
+        raise InvalidRequest.choice("model", model, models)
+    chosen = models[0] if model is None else model
+    return credits[credits["model"] == chosen], chosen
+
+
+def select_currency(
+    credits: pd.DataFrame,
+    currency: str | None,
+    *,
+    amounts: Sequence[str],
+) -> tuple[pd.DataFrame, str | None]:
+    """Return the rows whose ``amounts`` can be summed, and their currency if it has a name."""
+    currencies = credits["currency"].dropna().unique().tolist()
+    if currency is not None:
+        if currencies and currency not in currencies:
+            raise InvalidRequest.choice("currency", currency, currencies)
+        if not currencies and len(credits):
+            raise InvalidRequest(
+                f"currency: {currency!r} is not allowed because the amounts in credits have no currency; "
+                "allowed: None",
+                field="currency",
+            )
+        return credits[credits["currency"] == currency], currency
+    has_amount = credits["currency"].notna() & False
+    for column in amounts:
+        has_amount |= numbers("credits", credits, column).fillna(0.0) != 0.0
+    used = credits.loc[has_amount, "currency"]
+    named = sorted(used.dropna().unique())
+    if len(named) > 1 or (named and used.isna().any()):
+        conflicting = [*named, *(["none"] if used.isna().any() else [])]
+        raise InvalidRequest(
+            f"currency: None is not allowed because credits have amounts in {len(conflicting)} currencies "
+            f"({', '.join(conflicting)}), which are never summed; allowed: {', '.join(named)}",
+            field="currency",
+        )
+    return credits, named[0] if named else (currencies[0] if len(currencies) == 1 else None)
+
+
+def node_rows(credits: pd.DataFrame, measure: str, *, top: int) -> NodeRows:
+    """Sum a measure per node and model, with separate rows for the ``top`` nodes only.
+
+    These are the nodes with the largest magnitude in any model, so that large negative credit is not hidden;
+    they are ordered by their mean over the models, largest first, then by identifier.
+    """
+    rows = credits[["model", "node_id", "node_name"]].assign(amount=numbers("credits", credits, measure))
+    by_model = {str(model): part for model, part in rows.groupby("model", sort=False)}
+    table = pd.DataFrame(
+        {name: part.groupby("node_id")["amount"].sum(min_count=1) for name, part in by_model.items()}
+    )
+    unattributed = pd.Series(
+        {
+            name: part.loc[part["node_id"].isna(), "amount"].sum(min_count=1)
+            for name, part in by_model.items()
+        },
+        dtype="float64",
+    )
+    nodes = table.dropna(how="all").rename_axis("node_id")
+    ranks = pd.DataFrame(
+        {"magnitude": nodes.abs().max(axis="columns"), "mean": nodes.mean(axis="columns")}, index=nodes.index
+    ).reset_index()
+    ranks = ranks.sort_values(["magnitude", "node_id"], ascending=[False, True])
+    kept = ranks.head(top).sort_values(["mean", "node_id"], ascending=[False, True])["node_id"].tolist()
+    rest = ranks["node_id"].tolist()[top:]
+
+    names = names_of_nodes(rows)
+    labels = list(distinct({node: names[node] for node in kept}).values())
+    parts = [nodes.loc[kept]]
+    if rest:
+        labels.append(f"other ({format_count(len(rest), 'node')})")
+        parts.append(nodes.loc[rest].sum(min_count=1).to_frame().T)
+    if unattributed.notna().any():
+        labels.append("unattributed")
+        parts.append(unattributed.to_frame().T)
+    return NodeRows(
+        labels=tuple(labels),
+        node_ids=(*kept, *[None] * (len(labels) - len(kept))),
+        amounts=pd.concat(parts, ignore_index=True) if labels else nodes,
+        unattributed=bool(unattributed.notna().any()),
+        without_amount=len(table) - len(nodes),
+    )

@@ -1,0 +1,495 @@
+"""Plots of paths: the flow of nodes before a conversion, lengths, orders of Markov chains, states."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
+
+from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.plots import style
+from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_count, shorten
+from attrib_ds.records.frames import read_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from attrib_ds.records.frames import Frame
+
+
+PATH_COLUMNS: Final = ("event_id", "user_id", "node_id", "node_name", "date", "position", "length")
+_BLOCK: Final = 0.07  # width of a block, in distances between columns
+
+
+def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None = None) -> Axes:
+    """Draw the flow of paths through their last touches to the conversion.
+
+    Parameters
+    ----------
+    paths : Paths or DataFrame
+        Paths, of which only the touches that are drawn are computed; or a frame as ``Paths.to_pandas()``
+        returns it, one row per touchpoint: ``event_id`` (rows without one are left out), ``user_id``,
+        ``node_id``, ``node_name``, ``date``, ``position`` (from 1), ``length`` (0: a conversion without a
+        touch), and optionally ``conversions``, the weight of the event (1 without the column; events of
+        weight 0 or less are left out).
+    top : int, default 8
+        Maximum number of nodes with their own blocks, by weighted touches; the rest is one block "other".
+    steps : int, default 4
+        Number of touches before the conversion.
+    ax : Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        One column per step, aligned at the conversion; the height of a block is the number of conversions
+        whose path touches the node at that step, the height of a band the number that continue to the next
+        block. Shorter paths begin at a later column; the number of conversions without a touch is below.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing, or ``top`` or ``steps`` is not a whole number from 1.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> touches = pd.DataFrame({"event_id": ["e1", "e1", "e2"], "user_id": ["u1", "u1", "u2"],
+    ...                         "node_id": ["a", "b", "b"], "node_name": ["Ads", "Mail", "Mail"],
+    ...                         "date": pd.Timestamp("2025-01-01", tz="UTC"), "position": [1, 2, 1],
+    ...                         "length": [2, 2, 1]})
+    >>> axes = at.plots.paths(touches, steps=2, ax=Figure().subplots())
+    >>> [label.get_text() for label in axes.get_xticklabels()]
+    ['1 before', 'last touch', 'conversion']
+    """
+    require_count("top", top)
+    require_count("steps", steps)
+    touches = (
+        paths.last_touches(steps) if isinstance(paths, Paths) else read_frame("paths", paths, PATH_COLUMNS)
+    )
+    weighted = _weigh(touches)
+    rows = _last_touches(weighted, steps)
+    events = rows.drop_duplicates("event_id")["weight"]
+
+    ax = style.axes_or_new(ax, width=2.6 + 1.5 * min(steps + 1, 9), height=5.2)
+    last = "Last touch" if steps == 1 else f"Last {steps} touches"
+    style.format_axes(ax, title=f"{last} before {style.format_count(events.sum(), 'conversion')}", grid=None)
+    ax.spines[:].set_visible(False)
+    untouched = weighted[weighted["length"] == 0].drop_duplicates("event_id")["weight"].sum()
+    if untouched:
+        ax.set_xlabel(f"{style.format_count(untouched, 'conversion')} without a touch not drawn")
+    if not len(events):
+        style.write_empty(ax, "no paths to a conversion" if len(touches) else "no credited conversions")
+        return ax
+    names, others = _rank_nodes(rows, top)
+    labels = [*distinct(names).values(), f"other ({style.format_count(others, 'node')})"]
+    cycle = style.palette(ax).colours
+    colours = [*(cycle[rank % len(cycle)] for rank in range(len(names))), style.GREY]
+    sequences = _sequences(rows, names, steps)
+    weights = events.to_numpy()
+    blocks = _stack_blocks(sequences, weights)
+    _draw_bands(ax, sequences, weights, blocks, colours)
+    for (column, node), block in blocks.items():
+        colour = style.palette(ax).text if column == steps else colours[node]
+        corner = (column - _BLOCK / 2, block.start)
+        ax.add_patch(Rectangle(corner, _BLOCK, block.height, color=colour, linewidth=0))
+    _label_columns(ax, blocks, steps)
+    shown = sorted({node for column, node in blocks if column < steps})
+    handles = [Rectangle((0, 0), 1, 1, color=colours[node]) for node in shown]
+    style.draw_legend(ax, handles, [labels[node] for node in shown])
+    style.apply_layout(ax)
+    _name_blocks(ax, blocks, steps, labels)
+    return ax
+
+
+@dataclass(frozen=True)
+class _Block:
+    start: float
+    height: float
+
+
+def _weigh(touches: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of events with a positive ``weight``, with numbers as float64."""
+    rows = touches[["event_id", "node_id", "node_name"]].assign(
+        position=numbers("paths", touches, "position"),
+        length=numbers("paths", touches, "length"),
+        weight=numbers("paths", touches, "conversions") if "conversions" in touches.columns else 1.0,
+    )
+    return rows[rows["event_id"].notna() & (rows["weight"] > 0)]
+
+
+def _last_touches(rows: pd.DataFrame, steps: int) -> pd.DataFrame:
+    """Return the touches within the last ``steps``, with their column (0 is the earliest)."""
+    rows = rows.assign(column=steps - 1 - (rows["length"] - rows["position"]))
+    rows = rows[(rows["length"] > 0) & rows["column"].between(0, steps - 1)]
+    is_missing = rows["node_id"].isna()
+    return rows.assign(
+        column=rows["column"].astype(int),
+        node_id=rows["node_id"].mask(is_missing, ""),
+        node_name=rows["node_name"].mask(is_missing, "no node"),
+    )
+
+
+def _rank_nodes(rows: pd.DataFrame, top: int) -> tuple[dict[str, str], int]:
+    """Return the names of the ``top`` nodes by touches, and the number of other nodes."""
+    uses = rows.groupby("node_id")["weight"].sum().rename("uses").reset_index()
+    uses = uses.sort_values(["uses", "node_id"], ascending=[False, True])
+    names = names_of_nodes(rows)
+    return {node: names[node] for node in uses["node_id"].head(top)}, max(len(uses) - top, 0)
+
+
+def _sequences(rows: pd.DataFrame, names: Mapping[str, str], steps: int) -> npt.NDArray[np.int64]:
+    """Return the rank of the node by path (rows) and step (columns); -1 before the start of the path."""
+    ranks = {node: rank for rank, node in enumerate(names)}
+    path, _ = pd.factorize(rows["event_id"])
+    sequences = np.full((path.max() + 1, steps), -1)
+    sequences[path, rows["column"]] = rows["node_id"].map(ranks).fillna(len(names))
+    return sequences
+
+
+def _stack_blocks(
+    sequences: npt.NDArray[np.int64], weights: npt.NDArray[np.floating]
+) -> dict[tuple[int, int], _Block]:
+    """Return the block of each (column, node), stacked downwards from 0 in the order of the nodes."""
+    steps = sequences.shape[1]
+    gap = 0.025 * float(weights.sum())
+    blocks = {}
+    for column in range(steps):
+        start = 0.0
+        for (node,), height in _weigh_rows(sequences[:, [column]], weights):
+            blocks[column, node] = _Block(start, height)
+            start += height + gap
+    blocks[steps, 0] = _Block(0.0, float(weights.sum()))
+    return blocks
+
+
+def _weigh_rows(
+    rows: npt.NDArray[np.int64], weights: npt.NDArray[np.floating]
+) -> list[tuple[tuple[int, ...], float]]:
+    """Return each distinct row in order with its weight; rows that hold -1 are left out."""
+    present = (rows >= 0).all(axis=1)
+    shape = tuple(np.maximum(rows.max(axis=0) + 1, 1))
+    cells = np.ravel_multi_index(tuple(rows[present].T), shape)
+    sums = np.bincount(cells, weights[present], minlength=math.prod(shape)).reshape(shape)
+    return [(tuple(map(int, cell)), float(sums[tuple(cell)])) for cell in np.argwhere(sums)]
+
+
+def _draw_bands(
+    ax: Axes,
+    sequences: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.floating],
+    blocks: Mapping[tuple[int, int], _Block],
+    colours: Sequence[str],
+) -> None:
+    used: defaultdict[tuple[int, int, str], float] = defaultdict(float)
+    following = np.c_[sequences[:, 1:], np.zeros(len(sequences), dtype=int)]
+    for column in range(sequences.shape[1]):
+        moves = np.c_[sequences[:, column], following[:, column]]
+        for (here, there), height in _weigh_rows(moves, weights):
+            left, right = (column, here, "out"), (column + 1, there, "in")
+            _draw_band(
+                ax,
+                x=(column + _BLOCK / 2, column + 1 - _BLOCK / 2),
+                left=blocks[left[:2]].start + used[left],
+                right=blocks[right[:2]].start + used[right],
+                height=height,
+                colour=colours[here],
+            )
+            used[left] += height
+            used[right] += height
+
+
+def _draw_band(
+    ax: Axes, *, x: tuple[float, float], left: float, right: float, height: float, colour: str
+) -> None:
+    """Draw a band of constant height between two blocks as a Bézier curve."""
+    start, end = x
+    middle = (start + end) / 2
+    corners = [
+        (start, left), (middle, left), (middle, right), (end, right),
+        (end, right + height), (middle, right + height), (middle, left + height), (start, left + height),
+        (start, left),
+    ]  # fmt: skip
+    codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3, Path.CLOSEPOLY]
+    ax.add_patch(PathPatch(Path(corners, codes), facecolor=colour, alpha=0.3, linewidth=0))
+
+
+def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int) -> None:
+    """Label the columns below, and write the number of conversions above each."""
+    before = [f"{steps - 1 - column} before" for column in range(steps - 1)]
+    ax.set_xticks(range(steps + 1), labels=[*before, "last touch", "conversion"], va="baseline")
+    ax.set_yticks([])
+    ax.tick_params(axis="x", length=0, pad=14)
+    ax.set_xlim(-0.15, steps + 0.15)
+    totals: defaultdict[int, float] = defaultdict(float)
+    for (column, _), block in blocks.items():
+        totals[column] += block.height
+    for column, total in totals.items():
+        ax.annotate(
+            style.format_number(total), (column, 0), xytext=(0, 4), textcoords="offset points",
+            ha="center", va="bottom", fontsize="small", color=style.palette(ax).text,
+        )  # fmt: skip
+    lowest = max(block.start + block.height for block in blocks.values())
+    ax.set_ylim(1.01 * lowest, -0.07 * lowest)
+
+
+def _name_blocks(
+    ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int, labels: Sequence[str]
+) -> None:
+    """Write the node's name next to each block that is high enough for a line of text."""
+    points = 72 / ax.figure.dpi
+    line = (
+        style.scale_points(10) / (ax.get_window_extent().height * points) * abs(np.diff(ax.get_ylim()).item())
+    )
+    pitch = ax.get_window_extent().width * points / (steps + 0.3)
+    characters = max(int((1 - 1.5 * _BLOCK) * pitch / style.scale_points(5)), 4)
+    for (column, node), block in blocks.items():
+        if column < steps and block.height >= line:
+            text = ax.text(
+                column + 0.8 * _BLOCK, block.start + block.height / 2,
+                shorten(labels[node], width=characters),
+                va="center", fontsize=style.scale_points(8), color=style.palette(ax).text, parse_math=False,
+            )  # fmt: skip
+            style.outline(text, ax)
+
+
+LENGTH_COLUMNS: Final = ("length", "conversions")
+
+
+def lengths(lengths: Frame, *, most: int = 20, ax: Axes | None = None) -> Axes:
+    """Draw the number of conversions by number of touchpoints.
+
+    Parameters
+    ----------
+    lengths : DataFrame
+        As ``Paths.lengths()`` returns it: ``length`` (0: no touchpoint), ``conversions``.
+    most : int, default 20
+        Last bar, which includes all longer paths.
+    ax : Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        One bar per length from the left, including lengths without conversions; the bar of length 0 is grey.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing or not numeric, a length is missing or below 0, or ``most`` is not a whole
+        number from 1.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"length": [1, 3], "conversions": [5.0, 2.0]})
+    >>> [int(bar.get_height()) for bar in at.plots.lengths(frame, ax=Figure().subplots()).patches]
+    [0, 5, 0, 2]
+    """
+    lengths = read_frame("lengths", lengths, LENGTH_COLUMNS)
+    require_count("most", most)
+    conversions = numbers("lengths", lengths, "conversions")
+    length = numbers("lengths", lengths, "length")
+    invalid = length[~(length >= 0)]
+    if len(invalid):
+        raise InvalidRequest(
+            f"lengths: column 'length' contains {invalid.iloc[0]:g}; allowed: touchpoints from 0",
+            field="lengths",
+        )
+    by_length = conversions.groupby(length.clip(upper=most).astype("int64")).sum()
+    longest = int(by_length.index.max()) if len(by_length) else 0
+    heights = by_length.reindex(range(longest + 1), fill_value=0.0).to_numpy()
+
+    ax = style.axes_or_new(ax, width=7.5, height=3.8)
+    style.format_axes(ax, title="Conversions by number of touchpoints", grid="y")
+    ax.set_ylabel("conversions")
+    ax.set_xlabel("touchpoints in the lookback")
+    if not heights.sum():
+        style.write_empty(ax, "no conversions")
+        return ax
+    positions = range(longest + 1)
+    ax.bar(positions, heights, width=0.75, color=[style.GREY, *([style.palette(ax).colours[0]] * longest)])
+    labels = [str(position) for position in positions]
+    if (length > most).any():
+        labels[-1] = f"{most}+"
+    style.format_thousands(ax.yaxis)
+    style.apply_layout(ax)
+    style.label_ticks(ax, labels)
+    return ax
+
+
+_COLUMNS = ("order", "held_out", "behind", "behind_error", "is_best", "is_parsimonious")
+
+
+def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
+    """Draw the held-out log-likelihood of Markov chains by order, relative to the best.
+
+    Parameters
+    ----------
+    compared : DataFrame
+        As ``compare_orders`` returns it.
+    ax : Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        One point per order: held-out log-likelihood per path minus that of the best order, with one standard
+        error to either side. The lowest order whose error bar reaches 0 is filled and labelled.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"order": [1, 2, 3], "held_out": [-9.0, -8.0, -8.3], "behind": [1.0, 0.0, 0.3],
+    ...     "behind_error": [0.1, 0.0, 0.1], "is_best": [False, True, False],
+    ...     "is_parsimonious": [False, True, False]})
+    >>> at.plots.orders(frame, ax=Figure().subplots()).get_xlabel()
+    'order: touchpoints that the next step depends on'
+    """
+    compared = read_frame("compared", compared, _COLUMNS)
+    ax = style.axes_or_new(ax, width=6.2, height=4.2)
+    style.format_axes(ax, title="Markov chains by order, on held-out users", grid="y")
+    ax.set_xlabel("order: touchpoints that the next step depends on")
+    ax.set_ylabel("log-likelihood per path minus the best")
+    if compared.empty:
+        style.write_empty(ax, "nothing to compare")
+        return ax
+    order, behind, error = (
+        numbers("compared", compared, name).to_numpy() for name in ("order", "behind", "behind_error")
+    )
+    chosen = compared["is_parsimonious"].to_numpy(dtype=bool)
+    ax.axhline(0.0, color=style.palette(ax).muted, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
+    ax.plot(order, -behind, color=style.palette(ax).colours[0], linewidth=1.4, zorder=2)
+    ax.vlines(
+        order, -behind - error, -behind + error, color=style.palette(ax).colours[0], linewidth=1.6, zorder=2
+    )
+    for is_filled in (False, True):
+        group = chosen == is_filled
+        ax.plot(
+            order[group],
+            -behind[group],
+            linestyle="none",
+            marker="o",
+            markersize=7.0 if is_filled else 6.0,
+            color=style.palette(ax).colours[0],
+            markerfacecolor=style.palette(ax).colours[0] if is_filled else style.palette(ax).background,
+            markeredgewidth=1.4,
+            zorder=3,
+        )
+    for best, height in zip(order[chosen][:1], -behind[chosen][:1], strict=True):
+        label = ax.annotate(
+            f"order {best:g}",
+            (best, height),
+            xytext=(0, 9),
+            textcoords="offset points",
+            ha="center",
+            fontsize="small",
+            color=style.palette(ax).text,
+        )
+        style.outline(label, ax)
+    ax.set_xticks(np.sort(order))
+    ax.set_xlim(order.min() - 0.5, order.max() + 0.5)
+    ax.margins(y=0.18)
+    return ax
+
+
+PREFIX: Final = "values."
+#: Prefix of metrics that are a mean time, not a number of events.
+_DELAY: Final = "state-delay-"
+
+
+def funnel(insights: Frame, *, steps: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the number of events and of those that reached each state.
+
+    Parameters
+    ----------
+    insights : DataFrame
+        As ``event_insights`` returns it for ``"event-count"`` and states; its rows are summed.
+    steps : sequence of str, optional
+        Metrics in the order of the funnel; by default all counts, in the order of the columns.
+    ax : Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    Axes
+        One bar per step from top to bottom, with its number of events and its share of the first and of the
+        previous step.
+
+    Raises
+    ------
+    InvalidRequest
+        If a step is not a metric of the frame, or there are no steps.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import pandas as pd
+    >>> from matplotlib.figure import Figure
+    >>> frame = pd.DataFrame({"values.event-count": [80.0, 20.0], "values.won": [20.0, 5.0]})
+    >>> [int(bar.get_width()) for bar in at.plots.funnel(frame, ax=Figure().subplots()).patches]
+    [100, 25]
+    """
+    insights = read_frame("insights", insights)
+    metrics = [name.removeprefix(PREFIX) for name in insights.columns if str(name).startswith(PREFIX)]
+    chosen = [name for name in metrics if not name.startswith(_DELAY)] if steps is None else list(steps)
+    for step in chosen:
+        if step not in metrics:
+            raise InvalidRequest.choice("steps", step, metrics)
+    if not chosen:
+        raise InvalidRequest("steps: at least one metric of events is required", field="steps")
+    counts = [float(numbers("insights", insights, f"{PREFIX}{step}").sum()) for step in chosen]
+
+    ax = style.axes_or_new(ax, width=7.5, height=1.2 + 0.55 * len(chosen))
+    style.format_axes(ax, title="Events that reached each state", grid="x", lift=10)
+    ax.set_xlabel("events")
+    positions = range(len(chosen))
+    ax.barh(positions, counts, color=style.palette(ax).colours[0], height=0.62)
+    names = distinct({step: "events" if step == "event-count" else step for step in chosen})
+    ax.set_yticks(positions, labels=[names[step] for step in chosen], parse_math=False)
+    ax.invert_yaxis()
+    ax.set_xlim(0, max(*counts, 1.0) * 1.45)
+    for position, count in enumerate(counts):
+        ax.annotate(
+            _note(counts, position),
+            (count, position),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+            color=style.palette(ax).text,
+        )
+    style.format_thousands(ax.xaxis)
+    style.apply_layout(ax)
+    return ax
+
+
+def _note(counts: Sequence[float], position: int) -> str:
+    """Return the number of events of a step with its shares of the first and of the previous step."""
+    shares = []
+    if position and counts[0]:
+        shares.append(f"{counts[position] / counts[0]:.1%} of all")
+    if position > 1 and counts[position - 1]:
+        shares.append(f"{counts[position] / counts[position - 1]:.1%} of the previous step")
+    note = style.format_number(counts[position])
+    return f"{note}  ({', '.join(shares)})" if shares else note

@@ -1,0 +1,326 @@
+"""Interactions counted and metrics of events summed, by group and interval, on any engine."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+import ibis
+import pyarrow as pa
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.contract.events import LINEAR
+from attrib_ds.contract.json_values import encode
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.filters import Predicate
+from attrib_ds.filters.ibis_form import to_ibis
+from attrib_ds.queries.intervals import INTERVALS, Segments, as_text, fetch, local_time, timestamp
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+    from attrib_ds.contract.events import EventInsights
+    from attrib_ds.contract.interactions import InteractionInsights, Population
+
+
+def count_interactions(
+    interactions: ir.Table, request: InteractionInsights, *, nodes: ir.Table | None
+) -> Answer:
+    """Count interactions, one record per group and interval with interactions.
+
+    Parameters
+    ----------
+    interactions : ibis.Table
+        Flat, with dotted columns; instants are in UTC, without a time zone.
+    request : InteractionInsights
+        Filters, group, interval and sort order. Records are sorted by interval, then by group, by default;
+        nulls come last.
+    nodes : ibis.Table, optional
+        The tree in the ``NODE`` schema, for predicates on nodes.
+
+    Returns
+    -------
+    Answer
+        ``group``, ``interval``, ``sessionCount``, ``hitCount`` and ``durationSum``. Without group and
+        interval one record, of zeros when no interaction matches.
+    """
+    segments = _segments(request)
+    selected = filter_interactions(interactions, request, nodes=nodes)
+    keys = {}
+    if request.group is not None:
+        keys["group_key"] = selected[request.group]
+    if segments is not None:
+        keys["interval_key"] = segments.position(selected.startDate)
+    elif request.interval is not None:
+        keys["interval_key"] = INTERVALS[request.interval].number(
+            local_time(selected.startDate, request.timezone)
+        )
+    counted = selected.aggregate(
+        by=keys,
+        sessionCount=selected.count(),
+        hitCount=selected.hitCount.sum().coalesce(0),
+        # Sums of integers do not depend on the order of rows; sums of fractions do.
+        durationSum=(selected.duration * 1e6).round().cast("int64").sum().coalesce(0) / 1e6,
+    )
+    label = as_text if segments is not None or request.interval is None else INTERVALS[request.interval].label
+    table = fetch(_labelled(counted, request.sort or {}, label), schema.INTERACTION_INSIGHT)
+    return Answer.of(segments.label(table) if segments is not None else table)
+
+
+def _labelled(counted: ir.Table, sort: dict[str, int], label: Callable[[Any], Any]) -> ir.Table:
+    """Sort the records, intervals by time and not by text, and label the intervals."""
+    null = ibis.null("string")
+    existing = set(counted.columns)
+    with_keys = counted.mutate(
+        **{key: null for key in ("group_key", "interval_key") if key not in existing},
+    )
+    columns = {"group": "group_key", "interval": "interval_key"}
+    order = []
+    for name in dict.fromkeys([*sort, "interval", "group"]):
+        column = with_keys[columns.get(name, name)]
+        is_ascending = sort.get(name, 1) == 1
+        order.append(column.asc(nulls_first=False) if is_ascending else column.desc(nulls_first=False))
+    labels = {
+        "group": with_keys.group_key.cast("string"),
+        "interval": label(with_keys.interval_key).cast("string"),
+    }
+    return with_keys.order_by(order).mutate(**labels).select(schema.INTERACTION_INSIGHT.names)
+
+
+def _segments(request: InteractionInsights) -> Segments | None:
+    if request.interval != "custom" or not (request.since and request.until and request.segmentCount):
+        return None
+    return Segments(request.since, request.until, request.segmentCount)
+
+
+def filter_interactions(interactions: ir.Table, request: Population, *, nodes: ir.Table | None) -> ir.Table:
+    """Filter interactions by the dates, populations and predicates of a request.
+
+    Parameters
+    ----------
+    interactions : ibis.Table
+        Flat, with dotted columns; instants are in UTC, without a time zone.
+    request : Population
+        Inclusive bounds on ``startDate``, whether to keep bots and filtered traffic, and predicates.
+    nodes : ibis.Table, optional
+        The tree in the ``NODE`` schema, for predicates on nodes.
+
+    Returns
+    -------
+    ibis.Table
+        Every column of the matching interactions.
+    """
+    conditions = []
+    if request.since is not None:
+        conditions.append(interactions.startDate >= timestamp(request.since))
+    if request.until is not None:
+        conditions.append(interactions.startDate <= timestamp(request.until))
+    if request.isBot is not None:
+        conditions.append(interactions.isBot.fill_null(False) == request.isBot)
+    if request.filtered is not None:
+        is_captured = interactions.trafficFilterId.notnull()
+        conditions.append(is_captured if request.filtered else ~is_captured)
+    if request.interactionFilter is not None:
+        conditions.append(to_ibis(request.interactionFilter, interactions))
+    if request.nodeFilter is not None:
+        conditions.append(to_ibis(request.nodeFilter, interactions, nodes=nodes))
+    return interactions.filter(conditions) if conditions else interactions
+
+
+_MOST_RECORDS: Final = 100_000
+#: Any twelve years contain every day of the year and every week number.
+_DAYS_OF_ALL_SEASONS: Final = 12 * 366
+_COUNT: Final = "event-count"
+_DELAY: Final = "state-delay-"
+
+#: Labels of the interval of a day (G-109), in Python: the same as :data:`INTERVALS` computes in the engine.
+_DAY_LABELS: Final[dict[str, Callable[[date], str]]] = {
+    "year": lambda day: f"{day.year:04}",
+    "semester": lambda day: f"{day.year:04}-S{_part(day, 6)}",
+    "quarter": lambda day: f"{day.year:04}-Q{_part(day, 3)}",
+    "month": lambda day: f"{day.year:04}-{day.month:02}",
+    "week": lambda day: "{:04}-W{:02}".format(*day.isocalendar()[:2]),
+    "day": lambda day: day.isoformat(),
+    "semesterOfYear": lambda day: str(_part(day, 6)),
+    "quarterOfYear": lambda day: str(_part(day, 3)),
+    "monthOfYear": lambda day: str(day.month),
+    "weekOfYear": lambda day: str(day.isocalendar().week),
+    "dayOfYear": lambda day: str(day.timetuple().tm_yday),
+    "dayOfMonth": lambda day: str(day.day),
+    "dayOfWeek": lambda day: str(day.isoweekday()),
+}
+
+
+def _part(day: date, months: int) -> int:
+    return (day.month - 1) // months + 1
+
+
+@dataclass
+class _Sum:
+    """Sums of the metrics of one key; amounts are in the project's currency (G-116)."""
+
+    states: int = 0
+    amounts: Decimal = Decimal(0)
+    numbers: float = 0.0
+    count: int = 0
+
+    def add(self, states: int, amounts: Decimal | None, numbers: float | None, count: int) -> None:
+        self.states += states
+        self.amounts += amounts or 0
+        self.numbers += numbers or 0.0
+        self.count += count
+
+    def value(self, key: str) -> Any:
+        """Return the value to report for the key (G-116)."""
+        if key.startswith(_DELAY):
+            return self.numbers / self.count if self.count else 0
+        return self.states + self.amounts + Decimal(repr(self.numbers))
+
+
+#: Length of the shortest interval of each kind, in days.
+_SHORTEST: Final = {"day": 1, "week": 7, "month": 28, "quarter": 90, "semester": 181, "year": 365}
+
+
+def sum_events(
+    events: ir.Table,
+    metrics: ir.Table,
+    types: ir.Table,
+    request: EventInsights,
+    *,
+    in_currency: Callable[[ir.Table], ir.Table],
+) -> Answer:
+    """Sum metrics, one record per interval and group; zeros for intervals without events.
+
+    Parameters
+    ----------
+    events, metrics : ibis.Table
+        As in :class:`attrib_ds.attribution.paths.project_tables.Tables`.
+    types : ibis.Table
+        ``eventType`` of the types that have records even without events (G-111).
+    request : EventInsights
+        Metrics, interval and filters; inclusive bounds on ``eventDate`` for every metric (G-115).
+    in_currency : callable
+        Adds a column ``converted``, the amounts in the project's currency, to a join with ``metrics``.
+
+    Returns
+    -------
+    Answer
+        ``identifier``, ``interval`` and ``values``, by interval, then by identifier.
+
+    Raises
+    ------
+    InvalidRequest
+        If the result would exceed 100,000 records.
+    """
+    by_type = request.groupBy == "event-type"
+    within = [events.eventDate >= timestamp(request.since), events.eventDate <= timestamp(request.until)]
+    events = events.filter(within)
+    if by_type and request.filter is not None:
+        events = events.filter(_matches(events, request.filter))
+        types = types.filter(_matches(types, request.filter))
+    interval = INTERVALS[request.interval]
+    number = interval.number(local_time(events.eventDate, request.timezone))
+    labelled = events.select("_id", "eventType", part=number)
+    counts = labelled.group_by(["eventType", "part"]).agg(count=labelled.count())
+    counts = _fetch_rows(counts.mutate(label=interval.label(counts.part)))
+    sums = _sums(metrics, labelled, request.metrics, in_currency)
+    sums = _fetch_rows(sums.mutate(label=interval.label(sums.part)))
+    references = types.to_pyarrow()["eventType"].to_pylist() if by_type else []
+    totals: defaultdict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
+    for row in counts:
+        identifier = row["eventType"] if by_type else request.projectId
+        totals[identifier, row["label"], _COUNT].states += row["count"]
+    for row in sums:
+        identifier = row["eventType"] if by_type else request.projectId
+        total = totals[identifier, row["label"], row["key"]]
+        total.add(row["states"], row["amounts"], row["numbers"], row["count"])
+    with_data = {row["eventType"] for row in counts}
+    identifiers = sorted({*references, *with_data}) if by_type else [request.projectId]
+    labels = _labels(request, len(identifiers))
+    keys = list(dict.fromkeys(request.metrics))
+    records = [
+        (identifier, label, encode({key: totals[identifier, label, key].value(key) for key in keys}))
+        for label in labels
+        for identifier in identifiers
+    ]
+    columns = [pa.array(column, pa.string()) for column in zip(*records, strict=True)] if records else None
+    return Answer.of(
+        pa.table(columns, schema.EVENT_INSIGHT) if columns else schema.EVENT_INSIGHT.empty_table()
+    )
+
+
+def _fetch_rows(rows: ir.Table) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = rows.to_pyarrow().to_pylist()
+    return records
+
+
+def _sums(
+    metrics: ir.Table, events: ir.Table, keys: tuple[str, ...], in_currency: Callable[[ir.Table], ir.Table]
+) -> ir.Table:
+    """Sum metrics by event type, interval and key; each event has at most one metric of each key.
+
+    Amounts without a rate to the project's currency are left out (G-065).
+    """
+    selected = metrics.filter(
+        metrics.deletedAt.isnull(), metrics.key != _COUNT, metrics.key.isin(list(keys) or [""])
+    )
+    of_events = in_currency(selected.inner_join(events, selected.eventId == events["_id"]))
+    is_state = of_events.type == "state"
+    grouped = of_events.group_by(["eventType", "part", "key"])
+    return grouped.agg(
+        states=(is_state & (of_events.number == 1)).fill_null(False).cast("int64").sum(),
+        amounts=of_events.converted.sum(),
+        numbers=of_events.number.sum(where=~is_state),
+        count=of_events.number.count(where=~is_state),
+    )
+
+
+def _matches(table: ir.Table, condition: tuple[str, ...] | Predicate) -> Any:
+    if isinstance(condition, Predicate):
+        return to_ibis(condition, table)
+    return table.eventType.isin(list(condition) or [""])
+
+
+def _labels(request: EventInsights, groups: int) -> list[str]:
+    """Return the labels of the intervals between the bounds, in order."""
+    most = _MOST_RECORDS // max(groups, 1)
+    is_linear = request.interval in LINEAR
+    write = _DAY_LABELS[request.interval]
+    labels: dict[str, None] = {}
+    for number, day in enumerate(_days(request)):
+        if not is_linear and number >= _DAYS_OF_ALL_SEASONS:
+            break
+        labels[write(day)] = None
+        if len(labels) > most:
+            raise InvalidRequest(
+                f"interval: {request.interval!r} makes more than {_MOST_RECORDS:,} records; allowed: a "
+                "longer interval, or a shorter date range",
+                field="interval",
+            )
+    return list(labels) if is_linear else sorted(labels, key=int)
+
+
+def _days(request: EventInsights) -> Iterator[date]:
+    zone = UTC if request.timezone is None else ZoneInfo(request.timezone)
+    if request.since > request.until:
+        return
+    day, last = (_local_day(bound, zone) for bound in (request.since, request.until))
+    # No interval is shorter than the step, so none is skipped.
+    step = timedelta(days=_SHORTEST[request.interval] if request.interval in LINEAR else 1)
+    while day < last:
+        yield day
+        day = day + step if last - day > step else last
+    yield last
+
+
+def _local_day(instant: datetime, zone: Any) -> date:
+    try:
+        return instant.astimezone(zone).date()
+    except OverflowError:  # the first or last representable day
+        return instant.date()
