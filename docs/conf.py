@@ -28,7 +28,11 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "sphinx_copybutton",
+    "sphinx_external_toc",
 ]
+external_toc_path = "_toc.yml"
+# autosummary lists the pages that it generates
+suppress_warnings = ["etoc.toctree"]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 
@@ -63,6 +67,18 @@ shutil.rmtree(HERE / "notebooks", ignore_errors=True)
 for notebook in (HERE.parent / "notebooks").glob("*.ipynb"):
     copied = notebook.read_text(encoding="utf-8").replace("](../docs/", "](../")
     (HERE / "notebooks" / notebook.name).write_text(copied, encoding="utf-8")
+
+
+# A page for each name in the tables of functions, with its whole docstring.
+names = re.findall(
+    r"^\| `([\w.]+)` \|", (HERE / "reference/functions.md").read_text(encoding="utf-8"), re.MULTILINE
+)
+listed = "".join(f"   {name}\n" for name in names)
+(HERE / "reference/pages.rst").write_text(
+    "Pages of all functions\n======================\n\n.. currentmodule:: attrib_ds\n\n"
+    f".. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{listed}",
+    encoding="utf-8",
+)
 
 
 def shorten_links(_app: Sphinx, _docname: str, source: list[str]) -> None:

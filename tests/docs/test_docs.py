@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import function_tables
 import pytest
 
 import attrib_ds
@@ -32,10 +33,16 @@ def named(page):
 
 def test_the_reference_lists_every_public_name_once():
     text = (ROOT / "docs/reference/functions.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^   ([\w.]+)$", text, re.MULTILINE)
+    listed = function_tables.ROW.findall(text)
     namespaces = {"admin", "errors", "experiments", "forms", "models", "plots"}
     inside = [f"{space}.{name}" for space in namespaces for name in getattr(attrib_ds, space).__all__]
     assert sorted(listed) == sorted([*(set(attrib_ds.__all__) - namespaces), *inside])
+    assert text == function_tables.written(text), "run python tools/function_tables.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_pages_are_plain_markdown(page):
+    assert not re.search(r"^(```|:::)\{", page.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_the_reference_lists_every_command():
